@@ -1,0 +1,2 @@
+//! The binary `fleetwright`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Scenarios, conformance and end-to-end cases.
