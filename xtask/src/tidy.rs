@@ -3,13 +3,15 @@
 //! - [`edges`]: which of our crates may use which, who may use the AWS SDK, what `cargo test` covers;
 //! - [`purity`]: `core` and `state` know no clock, client, chance or environment;
 //! - [`source`]: how a file opens, how long it and its functions are, words and attributes that have no place;
-//! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones.
+//! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones;
+//! - [`rights`]: what `deploy/` grants.
 //!
 //! `cargo test` runs the same check. A rule that cannot fail is a defect: each has a test with a planted violation.
 
 mod edges;
 mod manifests;
 mod purity;
+mod rights;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -69,6 +71,9 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
     for file in files(root)? {
         let text = fs::read_to_string(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
         found.extend(source::check(&file, &text));
+        if file.starts_with("deploy/") && file.ends_with(".yaml") {
+            found.extend(rights::check(&file, &text));
+        }
         if PURE.iter().any(|name| file.starts_with(&format!("crates/{name}/"))) {
             found.extend(purity::check_source(&file, &text));
         }
