@@ -7,6 +7,8 @@ mod generate;
 mod shell;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// The project's own tasks.
@@ -33,8 +35,19 @@ enum Task {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace: what failed is the change, not the task.
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Ci(args) => ci::run(&args),
         Task::Generate(args) => generate::run(args.check),
         Task::Tidy => tidy::run(),
