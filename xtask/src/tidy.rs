@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules that hold the shape of the repository, as small functions over plain inputs.
 //!
 //! - [`edges`]: which of our crates may use which, who may use the AWS SDK, what `cargo test` covers;
+//! - [`features`]: tests and programs are built from one dependency graph;
 //! - [`purity`]: `core` and `state` know no clock, client, chance or environment;
 //! - [`source`]: how a file opens, how long it and its functions are, words and attributes that have no place;
 //! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones;
@@ -9,6 +10,7 @@
 //! `cargo test` runs the same check. A rule that cannot fail is a defect: each has a test with a planted violation.
 
 mod edges;
+mod features;
 mod manifests;
 mod purity;
 mod rights;
@@ -64,6 +66,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let workspace = shell::workspace()?;
     let mut found = edges::check(&workspace);
+    found.extend(features::check()?);
     for name in PURE {
         found.extend(purity::check_closure(name)?);
     }
