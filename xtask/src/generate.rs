@@ -36,7 +36,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         stale += files.len();
     }
     if check && stale > 0 {
-        bail!("{stale} generated files are stale: run `cargo xtask generate`");
+        bail!("generated files are stale ({stale}): run `cargo xtask generate`");
     }
     Ok(())
 }

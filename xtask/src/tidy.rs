@@ -58,7 +58,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     match violations.len() {
         0 => Ok(()),
-        count => bail!("{count} violations of the repository's rules (STYLE.md)"),
+        count => bail!("the repository's rules (STYLE.md) are broken in {count} places"),
     }
 }
 
