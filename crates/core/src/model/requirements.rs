@@ -17,14 +17,14 @@ pub struct Requirements(BTreeMap<Str, Requirement>);
 pub enum Incompatible {
     /// The other side does not define a label that must exist.
     #[error("label \"{}\" does not have known values", .0.key())]
-    Undefined(Requirement),
+    Undefined(Box<Requirement>),
     /// Both sides define it and share no value.
     #[error("key {}, {wanted} not in {offered}", .wanted.key())]
     Disjoint {
         /// What is asked for.
-        wanted: Requirement,
+        wanted: Box<Requirement>,
         /// What there is.
-        offered: Requirement,
+        offered: Box<Requirement>,
     },
 }
 
@@ -126,7 +126,7 @@ impl Requirements {
                 && !requirement.allows_missing()
                 && !undefined_ok(requirement.key())
             {
-                return Err(Incompatible::Undefined(requirement.clone()));
+                return Err(Incompatible::Undefined(Box::new(requirement.clone())));
             }
         }
         self.intersects(wanted)
@@ -150,7 +150,10 @@ impl Requirements {
             let Some(offered) = self.get(requirement.key()) else { continue };
             let both_allow_missing = offered.allows_missing() && requirement.allows_missing();
             if !both_allow_missing && !offered.intersects(requirement) {
-                return Err(Incompatible::Disjoint { wanted: requirement.clone(), offered: offered.clone() });
+                return Err(Incompatible::Disjoint {
+                    wanted: Box::new(requirement.clone()),
+                    offered: Box::new(offered.clone()),
+                });
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ pub use reason::{Eliminated, PoolVerdict, Unplaced};
 
 use std::sync::Arc;
 
-use crate::model::{NodeName, Pod, Snapshot};
+use crate::model::{Pod, Snapshot};
 
 /// What of the settings scheduling reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,8 +94,7 @@ pub enum Purpose {
 /// Schedules `request` onto `snapshot`. Deterministic but for [`Effort::While`].
 ///
 /// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
-#[must_use]
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
-    let _ = (snapshot, request, rules, NodeName::from(""));
+    let _ = (snapshot, request, rules);
     Plan::default()
 }
