@@ -62,10 +62,10 @@ pub struct KwokNodeClassStatus {
 /// The status that the API server gives to a new object; nothing else ever writes one.
 fn ready_from_birth() -> Value {
     json!({"conditions": [{
-        "type": "Ready",
-        "status": "True",
-        "reason": "Ready",
-        "message": "",
         "lastTransitionTime": "2024-01-01T01:01:01Z",
+        "message": "",
+        "reason": "Ready",
+        "status": "True",
+        "type": "Ready",
     }]})
 }

@@ -68,7 +68,33 @@ fn printer_columns() {
     assert_eq!(found, expected.lines().collect::<Vec<_>>());
 }
 
-/// Counts of every constraint, so that none gets lost on its way from the attributes to the definition.
+/// How lists and maps merge and what is filled in: an apply by two managers and a manifest without the field depend on it.
+#[test]
+fn merging_and_defaults() {
+    fn walk(schema: &Value, path: &str, found: &mut Vec<String>) {
+        let words =
+            ["x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "default"];
+        for word in words {
+            if let Some(value) = schema.get(word) {
+                found.push(format!("{path} {} {value}", word.trim_start_matches("x-kubernetes-")));
+            }
+        }
+        for (name, child) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            walk(child, &format!("{path}.{name}"), found);
+        }
+        if let Some(items) = schema.get("items") {
+            walk(items, &format!("{path}[]"), found);
+        }
+    }
+    let mut found = Vec::new();
+    for crd in crds(Provider::Fake) {
+        let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
+        walk(&serde_json::to_value(schema).unwrap(), &crd.spec.names.kind, &mut found);
+    }
+    assert_eq!(found, include_str!("tests/merging.txt").lines().collect::<Vec<_>>());
+}
+
+/// Every word of a schema is one of the typed definition's, so that none gets lost on its way from the attributes to the definition.
 #[test]
 fn schemas_lose_nothing() {
     for (crd, schema) in crds(Provider::Fake).iter().zip([
@@ -197,5 +223,7 @@ fn generate_reports_and_repairs() {
     assert_eq!(generate(&dir, true).unwrap(), [Drift { path: pools, change: Change::Stale }]);
     assert_eq!(changes(false), [Change::Stale]);
     assert_eq!(changes(true), []);
+    let inside_a_file = dir.join("karpenter.sh_nodepools.yaml");
+    assert!(matches!(generate(&inside_a_file, true), Err(GenerateError::Io { .. })));
     fs::remove_dir_all(&dir).unwrap();
 }

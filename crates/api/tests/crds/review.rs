@@ -158,7 +158,7 @@ impl Reviewer {
                 }
             }
             for (name, child) in map {
-                let known = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+                let known = schema["properties"].get(name).unwrap_or_else(|| &schema["additionalProperties"]);
                 self.structural(known, child, &format!("{path}.{name}"), errors);
             }
         }

@@ -10,8 +10,8 @@ use crate::review::Reviewer;
 /// Every field of the kind, valid for its definition, comes out as it went in.
 fn survives<T: Serialize + DeserializeOwned>(kind: &str, object: &Value) {
     assert_eq!(Reviewer::new(kind).review(object, None), Vec::<String>::new(), "{kind}");
-    let read: T = serde_json::from_value(object.clone()).unwrap();
-    assert_eq!(&serde_json::to_value(read).unwrap(), object, "{kind}");
+    let read: T = serde_json::from_value(object.clone()).expect("readable");
+    assert_eq!(&serde_json::to_value(read).expect("writable"), object, "{kind}");
 }
 
 fn condition() -> Value {
