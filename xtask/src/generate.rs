@@ -22,7 +22,10 @@ struct Generator {
     run: fn(&Path, bool) -> anyhow::Result<Vec<PathBuf>>,
 }
 
-const GENERATORS: &[Generator] = &[Generator { name: "lints of the pure crates", run: strict_lints }];
+const GENERATORS: &[Generator] = &[
+    Generator { name: "custom resources", run: custom_resources },
+    Generator { name: "lints of the pure crates", run: strict_lints },
+];
 
 /// Runs every generator; with `check`, fails and names each stale file.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
@@ -39,6 +42,11 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         bail!("generated files are stale ({stale}): run `cargo xtask generate`");
     }
     Ok(())
+}
+
+fn custom_resources(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let drifts = fleetwright_api::crd::generate(&root.join("deploy/crds"), check)?;
+    Ok(drifts.into_iter().map(|drift| drift.path).collect())
 }
 
 /// Clippy reads one clippy.toml per crate and merges none, so the pure crates carry copies of one file.
