@@ -36,6 +36,7 @@ pub fn pod(name: &str) -> PodBuilder {
         started: None,
         node: None,
         phase: PodPhase::Pending,
+        ready: false,
         unschedulable: true,
         nominated_node: None,
         owner: Some(owner),
