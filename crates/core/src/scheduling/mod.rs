@@ -1,6 +1,7 @@
 //! A batch of pods becomes a [`Plan`]: which pods go to which existing machine, which NodeClaims to create for the
 //! rest, and why a pod cannot be helped.
 
+mod opening;
 mod plan;
 mod reason;
 
@@ -97,4 +98,23 @@ pub enum Purpose {
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
     let _ = (snapshot, request, rules);
     Plan::default()
+}
+
+/// A snapshot prepared for many requests.
+pub struct Solver<'a> {
+    snapshot: &'a Snapshot,
+    rules: &'a Rules,
+}
+
+impl<'a> Solver<'a> {
+    /// Prepares `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, rules: &'a Rules) -> Self {
+        Self { snapshot, rules }
+    }
+
+    /// Schedules `request`.
+    pub fn solve(&self, request: &Request<'_>) -> Plan {
+        solve(self.snapshot, request, self.rules)
+    }
 }
