@@ -155,7 +155,7 @@ impl Structural {
 
     fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(&self.root, |node, step| {
-            node.properties.get(*step).or(match &node.additional {
+            node.properties.get(*step).or_else(|| match &node.additional {
                 Additional::Schema(schema) => Some(schema.as_ref()),
                 Additional::None | Additional::Open | Additional::Closed => node.items.as_deref(),
             })
