@@ -2,4 +2,6 @@
 
 pub mod discovery;
 pub mod openapi;
+#[cfg(test)]
+mod samples;
 pub mod table;
