@@ -3,7 +3,8 @@
 //! A rule that does not mention `oldSelf` is not run over a value that an update left unchanged: the server would
 //! forgive its refusal anyway.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::OptionalValue;
@@ -18,6 +19,10 @@ use super::{FieldError, FieldErrorKind, SchemaError};
 /// The longest text that a message expression may give, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
 
+/// How many strings a rule remembers to have accepted, and how long they may be.
+const MAX_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED_LENGTH: usize = 256;
+
 /// One compiled rule.
 pub(super) struct Rule {
     program: Program,
@@ -30,6 +35,11 @@ pub(super) struct Rule {
     reason: FieldErrorKind,
     optional_old_self: bool,
     uses_old_self: bool,
+    /// Whether the rule says only that the value may not change.
+    immutable: bool,
+    /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
+    /// patterns of `find` and `matches` anew each time.
+    accepted: Mutex<HashSet<String>>,
 }
 
 impl Rule {
@@ -58,7 +68,27 @@ impl Rule {
             },
             optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
             uses_old_self,
+            immutable: matches!(source, "self == oldSelf" | "oldSelf == self"),
+            accepted: Mutex::default(),
         })
+    }
+
+    /// Whether a string passed before; what the rule says about a string depends on nothing else.
+    fn has_accepted(&self, value: &Value) -> bool {
+        let accepted = || self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.uses_old_self && value.as_str().is_some_and(|text| accepted().contains(text))
+    }
+
+    fn remember(&self, value: &Value) {
+        let Some(text) = value.as_str().filter(|text| text.len() <= MAX_REMEMBERED_LENGTH) else { return };
+        if self.uses_old_self {
+            return;
+        }
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        if accepted.len() >= MAX_REMEMBERED {
+            accepted.clear();
+        }
+        accepted.insert(text.to_owned());
     }
 }
 
@@ -148,9 +178,10 @@ impl Evaluator {
     fn rules(&self, node: &Node, path: &str, new: &Value, before: Before<'_>, errors: &mut Vec<FieldError>) {
         let due = |rule: &&Rule| {
             if rule.uses_old_self {
-                before.value.is_some() || rule.optional_old_self
+                let trivial = rule.immutable && before.unchanged;
+                !trivial && (before.value.is_some() || rule.optional_old_self)
             } else {
-                !before.unchanged
+                !before.unchanged && !rule.has_accepted(new)
             }
         };
         let mut due = node.rules.iter().filter(due).peekable();
@@ -178,7 +209,10 @@ impl Evaluator {
 
 fn evaluate(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'_>) -> Option<FieldError> {
     let detail = match rule.program.execute(scope) {
-        Ok(CelValue::Bool(true)) => return None,
+        Ok(CelValue::Bool(true)) => {
+            rule.remember(new);
+            return None;
+        }
         Ok(_) => return Some(refusal(rule, node, path, new, scope)),
         Err(ExecutionError::NoSuchOverload) => format!(
             "'no such overload': call arguments did not match a supported operator, function or macro signature \

@@ -304,3 +304,14 @@ fn a_schema_can_be_shared_between_threads() {
     fn shareable<T: Send + Sync>() {}
     shareable::<Structural>();
 }
+
+#[test]
+fn what_a_rule_accepted_says_nothing_about_other_values() {
+    let schema = pool();
+    let group = |value: &str| with("spec.template.nodeClassRef.group", json!(value));
+    let refused = r#"spec.template.nodeClassRef.group: Invalid value: "": group may not be empty"#;
+    for _ in 0..2 {
+        check(&schema, &group("g"), None, &[]);
+        check(&schema, &group(""), None, &[refused]);
+    }
+}
