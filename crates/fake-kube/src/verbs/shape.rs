@@ -107,9 +107,14 @@ pub(crate) fn decode(resource: &Resource, mut value: Value, strict: bool) -> Res
     Ok(value)
 }
 
+/// Prunes (or refuses) unknown fields of a custom object and fills in the schema's defaults.
 fn custom(resource: &Resource, value: &mut Value, strict: bool) -> Result<(), ApiError> {
     let Some(custom) = &resource.custom else { return Ok(()) };
-    let _ = (custom, value, strict);
+    if strict {
+        refuse_unknown(&custom.structural.unknown_fields(value))?;
+    }
+    custom.structural.prune(value);
+    custom.structural.default(value);
     Ok(())
 }
 
