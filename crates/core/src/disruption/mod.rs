@@ -55,7 +55,7 @@ pub struct Context<'a> {
     /// The moment that time windows and budgets are judged at.
     pub now: Timestamp,
     /// Prepared once for all simulations of the pass.
-    pub solver: &'a Solver<'a>,
+    pub solver: &'a Solver,
 }
 
 /// A way to find machines that should go. One file each.

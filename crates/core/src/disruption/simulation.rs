@@ -46,7 +46,7 @@ fn leaving(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 
 fn unscheduled(plan: &Plan, tolerated: &BTreeSet<&PodUid>) -> Option<Unconsolidatable> {
     let failed: Vec<_> = plan.unplaced.iter().filter(|(pod, _)| !tolerated.contains(&pod.uid)).collect();
-    let named = failed.iter().take(PODS_NAMED).map(|(pod, why)| format!("{} => {why:?}", pod.id)).collect();
+    let named = failed.iter().take(PODS_NAMED).map(|(pod, why)| format!("{} => {why}", pod.id)).collect();
     (!failed.is_empty())
         .then(|| Unconsolidatable::PodsWouldNotSchedule(named, failed.len().saturating_sub(PODS_NAMED)))
 }
