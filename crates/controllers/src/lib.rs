@@ -6,5 +6,6 @@
 pub mod all;
 pub mod events;
 pub mod metrics;
+pub mod provisioning;
 pub mod runtime;
 pub mod settings;
