@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
+use regex::Regex;
 use serde_json::Value;
 
 use super::cel_value::Converter;
@@ -36,6 +37,9 @@ pub(super) struct Rule {
     reason: FieldErrorKind,
     optional_old_self: bool,
     uses_old_self: bool,
+    /// The first field that a method is called on, as `values` in `x.values.size()`: the interpreter does not say
+    /// which field was missing there.
+    receiver: Option<String>,
     /// Whether the rule says only that the value may not change.
     immutable: bool,
     /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
@@ -69,6 +73,7 @@ impl Rule {
             },
             optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
             uses_old_self,
+            receiver: receiver(source),
             immutable: matches!(source, "self == oldSelf" | "oldSelf == self"),
             accepted: Mutex::default(),
         })
@@ -99,6 +104,12 @@ fn compile(source: &str, path: &str) -> Result<Program, SchemaError> {
         rule: source.to_owned(),
         detail: error.to_string(),
     })
+}
+
+/// Finds `field` in the first `.field.method(` of an expression.
+fn receiver(source: &str) -> Option<String> {
+    let call = Regex::new(r"\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z]+\(").ok()?;
+    Some(call.captures(source)?.get(1)?.as_str().to_owned())
 }
 
 /// The steps of a path such as `.a['b.c'].d`.
@@ -245,6 +256,10 @@ fn evaluate(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'
              for rule: {}",
             rule.name
         ),
+        Err(ExecutionError::MissingArgumentOrTarget) if rule.receiver.is_some() => {
+            let field = rule.receiver.as_deref().unwrap_or_default();
+            format!("no such key: {field} evaluating rule: {}", rule.name)
+        }
         Err(error) => format!("{} evaluating rule: {}", failure(&error), rule.name),
     };
     let shown = Shown::Text(&node.declared_type);
