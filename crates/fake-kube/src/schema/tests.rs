@@ -148,7 +148,7 @@ fn ruled(rule: Value) -> Structural {
 #[case::field_path(json!({"rule": "self.n > 1", "message": "m", "fieldPath": ".n"}), &["spec.n: Invalid value: m"])]
 #[case::field_path_into_a_map(json!({"rule": "self.n > 1", "message": "m", "fieldPath": ".m['a-b']"}),
     &["spec.m[a-b]: Invalid value: m"])]
-#[case::missing_receiver(json!({"rule": "self.n == 1 ? (self.at2.size() == 1 && self.n > 0) : true", "message": "m"}),
+#[case::missing_receiver(json!({"rule": "[self].all(x, x.n == 1 ? (x.at2.size() == 1 && int(x.at2[0]) > 0) : true)", "message": "m"}),
     &[r#"spec: Invalid value: "object": no such key: at2 evaluating rule: m"#])]
 #[case::conversion(json!({"rule": "int(self.s) > 1", "message": "m"}),
     &[r#"spec: Invalid value: "object": type conversion error from 'string' to 'int' evaluating rule: m"#])]
