@@ -1,1 +1,16 @@
-//! Placeholder.
+//! A cloud in memory that behaves like one, its provider, and the kubelets of its machines.
+//!
+//! Reading order:
+//! 1. [`catalogue`] — what the cloud sells.
+//! 2. [`cloud`] — machines, capacity that runs dry, latency, faults; driven by a clock and a seed.
+//! 3. [`api`] — the calls of the cloud, in process or over [`http`].
+//! 4. [`provider`] — [`fleetwright_core::cloud::CloudProvider`] over those calls.
+//! 5. [`kubelet`] — machines join the cluster and run pods: the one module with a Kubernetes client.
+
+pub mod catalogue;
+mod dice;
+pub mod labels;
+pub mod quantities;
+
+pub use dice::Latency;
+pub(crate) use dice::dice;
