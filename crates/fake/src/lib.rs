@@ -7,10 +7,21 @@
 //! 4. [`provider`] — [`fleetwright_core::cloud::CloudProvider`] over those calls.
 //! 5. [`kubelet`] — machines join the cluster and run pods: the one module with a Kubernetes client.
 
+pub mod api;
 pub mod catalogue;
+pub mod classes;
+pub mod cloud;
 mod dice;
+pub mod http;
+pub mod kubelet;
 pub mod labels;
+pub mod provider;
 pub mod quantities;
 
-pub use dice::Latency;
 pub(crate) use dice::dice;
+
+pub use catalogue::{Catalogue, Vocabulary};
+pub use classes::{NodeClass, NodeClasses};
+pub use cloud::{Cloud, CloudConfig};
+pub use dice::Latency;
+pub use provider::FakeProvider;
