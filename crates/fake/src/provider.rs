@@ -14,7 +14,8 @@ use fleetwright_core::{
         RepairPolicy, Termination,
     },
     model::{
-        Catalog, NodeClaim, NodeClassRef, NodePool, Price, ProviderId, Requirements, Str,
+        Catalog, NodeClaim, NodeClassRef, NodePool, Offering, Price, ProviderId, Requirements, Resources,
+        Str,
         labels::{NODEPOOL, UNREGISTERED_TAINT},
     },
 };
@@ -127,60 +128,109 @@ impl FakeProvider {
         self.shown().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
     }
 
-    /// What is asked of the cloud for a request, or why nothing is.
-    fn item(&self, request: &LaunchRequest, catalog: &Catalog) -> Result<LaunchItem, LaunchError> {
-        let claim = &request.claim;
-        let class = match self.classes.get(&claim.class.name) {
-            ClassState::Unread => return Err(LaunchError::RateLimited { after: CLASSES_UNREAD_RETRY }),
+    /// Why nothing may be launched for a claim by its class, else how long its node stays away.
+    fn class_of(&self, claim: &NodeClaim) -> Result<Duration, LaunchError> {
+        match self.classes.get(&claim.class.name) {
+            ClassState::Unread => Err(LaunchError::RateLimited { after: CLASSES_UNREAD_RETRY }),
             ClassState::Missing => {
                 let message = format!("{} does not exist: create it, or name another class", claim.class);
-                return Err(LaunchError::NodeClassNotReady(message.into()));
+                Err(LaunchError::NodeClassNotReady(message.into()))
             }
-            ClassState::Known(class) => class,
+            ClassState::Known(class) if !class.ready => {
+                let message = format!("{} is not ready: {}", claim.class, class.message);
+                Err(LaunchError::NodeClassNotReady(message.into()))
+            }
+            ClassState::Known(class) => Ok(class.registration_delay),
+        }
+    }
+
+    /// What is asked of the cloud for a request, and what to answer where it launches nothing. Where nothing may be
+    /// launched, the cloud is asked all the same, without a choice: an earlier call with this token may have launched
+    /// something, and its answer may have been lost.
+    fn item(
+        &self,
+        request: &LaunchRequest,
+        choices: &mut Choices<'_>,
+    ) -> Result<(LaunchItem, LaunchError), LaunchError> {
+        let claim = &request.claim;
+        let (choices, delay, otherwise) = match self.class_of(claim) {
+            Err(error @ LaunchError::RateLimited { .. }) => return Err(error),
+            Err(error) => (Vec::new(), Duration::ZERO, error),
+            Ok(delay) => {
+                let message = format!("no available offering satisfies {}", claim.requirements);
+                (choices.of(claim), delay, LaunchError::InsufficientCapacity(message.into()))
+            }
         };
-        if !class.ready {
-            let message = format!("{} is not ready: {}", claim.class, class.message);
-            return Err(LaunchError::NodeClassNotReady(message.into()));
-        }
-        let choices = choices(claim, catalog);
-        if choices.is_empty() {
-            let message = format!("no available offering satisfies {}", claim.requirements);
-            return Err(LaunchError::InsufficientCapacity(message.into()));
-        }
-        Ok(LaunchItem {
+        let item = LaunchItem {
             claim: claim.name.to_string(),
             node_pool: claim.pool.as_ref().map(ToString::to_string),
             choices,
             requirements: to_wire(&claim.requirements),
             bootstrap: bootstrap(claim),
-            registration_delay_ms: u64::try_from(class.registration_delay.as_millis()).unwrap_or(u64::MAX),
-        })
+            registration_delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        };
+        Ok((item, otherwise))
+    }
+
+    /// Sends a call and puts its answers where they belong.
+    async fn send(
+        &self,
+        call: Launch,
+        asked: Vec<(usize, LaunchError)>,
+        results: &mut [Option<Result<Instance, LaunchError>>],
+    ) {
+        match self.api.launch(&call).await {
+            Ok(reply) => {
+                self.mark_unavailable(reply.exhausted);
+                for (((at, otherwise), outcome), item) in
+                    asked.into_iter().zip(reply.outcomes).zip(&call.items)
+                {
+                    results[at] = Some(match outcome_of(outcome) {
+                        Err(LaunchError::InsufficientCapacity(_)) if item.choices.is_empty() => {
+                            Err(otherwise)
+                        }
+                        result => result,
+                    });
+                }
+            }
+            Err(error) => {
+                for (at, _) in asked {
+                    results[at] = Some(Err(launch_error(&error)));
+                }
+            }
+        }
     }
 }
 
 /// The catalogue with some offerings shown as unavailable; types that lose none are shared.
 fn without(catalog: &Catalog, dry: &BTreeSet<OfferingKey>) -> Arc<Catalog> {
     let types = catalog.instance_types.iter().map(|instance_type| {
-        let is_dry =
-            |offering| OfferingKey::of(instance_type, offering).is_some_and(|key| dry.contains(&key));
+        let is_dry = |offering: &Offering| {
+            OfferingKey::of(instance_type, offering).is_some_and(|key| dry.contains(&key))
+        };
         if !instance_type.offerings.iter().any(is_dry) {
             return instance_type.clone();
         }
         let mut changed = (**instance_type).clone();
         for offering in &mut changed.offerings {
-            let key = OfferingKey {
-                instance_type: instance_type.name.clone(),
-                zone: "".into(),
-                capacity_type: "".into(),
-            };
-            let key = offering.zone().zip(offering.capacity_type()).map(|(zone, capacity_type)| {
-                OfferingKey { zone: zone.clone(), capacity_type: capacity_type.clone(), ..key }
-            });
-            offering.available &= !key.is_some_and(|key| dry.contains(&key));
+            offering.available &= !is_dry(offering);
         }
         Arc::new(changed)
     });
     Arc::new(Catalog { instance_types: types.collect() })
+}
+
+/// The choices of a call's claims, worked out once for claims that are alike.
+struct Choices<'a> {
+    catalog: &'a Catalog,
+    known: BTreeMap<(Requirements, Resources), Vec<OfferingKey>>,
+}
+
+impl Choices<'_> {
+    fn of(&mut self, claim: &NodeClaim) -> Vec<OfferingKey> {
+        let key = (claim.requirements.clone(), claim.requests.clone());
+        self.known.entry(key).or_insert_with(|| choices(claim, self.catalog)).clone()
+    }
 }
 
 /// The available offerings that a claim allows and whose machines hold what it asks for: cheapest first, equals by type,
@@ -319,6 +369,7 @@ impl CloudProvider for FakeProvider {
             }
         };
         let catalog = self.available();
+        let mut choices = Choices { catalog: &catalog, known: BTreeMap::new() };
         let mut results: Vec<Option<Result<Instance, LaunchError>>> = vec![None; requests.len()];
         let (mut items, mut asked) = (Vec::new(), Vec::new());
         for (at, request) in requests.iter().enumerate() {
@@ -327,34 +378,18 @@ impl CloudProvider for FakeProvider {
                 results[at] = Some(Err(LaunchError::Failed { reason: "MixedBatch".into(), message }));
                 continue;
             }
-            match self.item(request, &catalog) {
-                Ok(item) => {
+            match self.item(request, &mut choices) {
+                Ok((item, otherwise)) => {
                     items.push(item);
-                    asked.push(at);
+                    asked.push((at, otherwise));
                 }
                 Err(error) => results[at] = Some(Err(error)),
             }
         }
         if !items.is_empty() {
-            let call = Launch {
-                cluster_uid: uid.to_string(),
-                batch: first.batch.to_string(),
-                attempt: first.attempt,
-                items,
-            };
-            match self.api.launch(&call).await {
-                Ok(reply) => {
-                    self.mark_unavailable(reply.exhausted);
-                    for (at, outcome) in asked.into_iter().zip(reply.outcomes) {
-                        results[at] = Some(outcome_of(outcome));
-                    }
-                }
-                Err(error) => {
-                    for at in asked {
-                        results[at] = Some(Err(launch_error(&error)));
-                    }
-                }
-            }
+            let batch = first.batch.to_string();
+            let call = Launch { cluster_uid: uid.to_string(), batch, attempt: first.attempt, items };
+            self.send(call, asked, &mut results).await;
         }
         let short =
             || Err(LaunchError::Unknown("the cloud answered for fewer machines than were asked for".into()));

@@ -1,6 +1,6 @@
 //! Counts, figures and files of the catalogues.
 
-use fleetwright_core::model::{Price, Requirements, labels as keys};
+use fleetwright_core::model::{Price, Requirements};
 use rstest::rstest;
 use serde_json::json;
 
@@ -32,8 +32,8 @@ fn kwok_has_the_generic_types() {
         (labels::INSTANCE_FAMILY, "c"),
         (labels::INSTANCE_CPU, "1"),
         (labels::INSTANCE_MEMORY, "2Gi"),
-        (keys::OS, "linux"),
-        (keys::ARCH, "amd64"),
+        (OS, "linux"),
+        (ARCH, "amd64"),
     ] {
         assert_eq!(&*labels[key], value, "{key}");
     }
@@ -72,7 +72,7 @@ fn realistic_is_large_plausible_and_seeded() {
             );
         }
     }
-    let arm = types.iter().filter(|t| t.requirements.allows(keys::ARCH, "arm64")).count();
+    let arm = types.iter().filter(|t| t.requirements.allows(ARCH, "arm64")).count();
     assert!(arm >= 80 && types.len() - arm >= 200, "{arm} of {}", types.len());
     assert_eq!(realistic(7).types, catalogue.types);
     assert_ne!(realistic(8).types, catalogue.types);
@@ -110,8 +110,8 @@ fn old_and_new_spellings_are_read() {
     new["requirements"] = json!([{"key": "example.com/rack", "operator": "In", "values": ["r1"]}]);
     new["overhead"] = json!({"cpu": "1"});
     new["offerings"] = json!([{"Price": 0.5, "Available": false, "ReservationCapacity": 3, "Requirements": [
-        {"key": keys::CAPACITY_TYPE, "operator": "In", "values": ["reserved"]},
-        {"key": keys::ZONE, "operator": "In", "values": ["z2"]},
+        {"key": CAPACITY_TYPE, "operator": "In", "values": ["reserved"]},
+        {"key": ZONE, "operator": "In", "values": ["z2"]},
         {"key": "example.com/reservation", "operator": "In", "values": ["r-1"]},
     ]}]);
     let loaded = load(&json!([good(), new]).to_string(), Vocabulary::Kwok).unwrap();
@@ -142,7 +142,7 @@ fn old_and_new_spellings_are_read() {
 #[case("/operatingSystems", json!([1]), "operatingSystems")]
 #[case("/architecture", json!(3), "architecture")]
 #[case("/requirements", json!([{"key": "a", "operator": "Near"}]), "requirements[a]")]
-#[case("/requirements", json!([{"key": keys::ARCH, "operator": "In", "values": ["arm64"]}]), "requirements[kubernetes.io/arch]")]
+#[case("/requirements", json!([{"key": ARCH, "operator": "In", "values": ["arm64"]}]), "requirements[kubernetes.io/arch]")]
 fn a_broken_type_is_skipped_and_named(
     #[case] at: &str,
     #[case] value: serde_json::Value,

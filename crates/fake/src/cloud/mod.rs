@@ -191,3 +191,6 @@ impl CloudApi for Cloud {
         self.call(Op::List, |world, now| Ok(world.list(cluster_uid, now))).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,6 +134,7 @@ impl Fleet {
             keys.remove(&key);
             if keys.is_empty() {
                 self.pods_of.remove(&old.node);
+                self.enqueue(Key::Node(old.node), now);
             }
         }
         let Some(pod) = pod else {
@@ -221,10 +222,24 @@ impl Fleet {
                 }
                 Next::Rest => {
                     self.failures.remove(&key);
+                    if let Key::Node(name) = &key {
+                        self.forget(name);
+                    }
                 }
             }
         }
         None
+    }
+
+    /// Forgets a machine of which nothing is left: no Node, no Pod.
+    fn forget(&mut self, name: &str) {
+        let gone = self.machines.get(name).is_some_and(|machine| machine.state == Lifecycle::Gone);
+        if gone && self.nodes_listed && !self.nodes.contains_key(name) && !self.pods_of.contains_key(name) {
+            self.machines.remove(name);
+        }
+        if !self.machines.contains_key(name) && !self.nodes.contains_key(name) {
+            self.node_memory.remove(name);
+        }
     }
 
     fn decide(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
