@@ -1,0 +1,132 @@
+//! Everything that runs during the cases, and the ways to look at it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use http::Request;
+use kube::core::Status;
+use serde_json::Value;
+
+use super::arguments::{Environment, Tier};
+use super::assets::Assets;
+use super::cloud::Cloud;
+use super::fleet::Fleet;
+use super::installation::Installation;
+use super::kubectl::Kubectl;
+use super::operator::Operator;
+use super::server::Server;
+
+/// The namespace of the operator's account exists before `deploy/` is applied; others come from `deploy/` itself.
+const CRD_WAIT: [&str; 4] = ["wait", "--for=condition=Established", "crd", "--all"];
+
+/// The running tier. Dropping it ends every process, the operator first and the server last.
+pub(crate) struct World {
+    pub(crate) tier: Tier,
+    pub(crate) operator: Operator,
+    pub(crate) cloud: Cloud,
+    pub(crate) server: Server,
+    pub(crate) kubectl: Kubectl,
+    pub(crate) installation: Installation,
+    client: kube::Client,
+    /// Files and logs of this run.
+    pub(crate) folder: PathBuf,
+    /// The operator's binary, for cases that run its other commands.
+    pub(crate) binary: PathBuf,
+    /// The repository.
+    pub(crate) root: PathBuf,
+}
+
+/// What the server answered to a write: the object, or its refusal.
+pub(crate) type Written = Result<Value, Box<Status>>;
+
+impl World {
+    /// Starts the server, installs `deploy/`, then starts the cloud and the operator.
+    pub(crate) async fn start(
+        tier: Tier,
+        environment: &Environment,
+        folder: PathBuf,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Self> {
+        let installation = Installation::read(&environment.root.join("deploy"))?;
+        let assets = Assets::find(tier, environment, out)?;
+        let server = Server::start(tier, environment, &assets, &folder, &installation.account).await?;
+        let kubectl = Kubectl {
+            program: assets.program("kubectl"),
+            kubeconfig: server.admin.clone(),
+            home: folder.join("home"),
+        };
+        std::fs::create_dir_all(&kubectl.home)?;
+        for object in installation.crds.iter().chain(&installation.access) {
+            kubectl.apply(object).await.context("deploy/ cannot be applied")?;
+        }
+        kubectl.run(&CRD_WAIT).await?;
+        kubectl.apply(&super::manifests::node_class()).await?;
+        let cloud = Cloud::start(environment, &folder, &server.admin).await?;
+        let mut operator = Operator::new(environment, &folder, &server.operator, &cloud.url)?;
+        operator.start()?;
+        operator.wait_ready().await?;
+        let client = server.client().await?;
+        let (binary, root) = (environment.operator.clone(), environment.root.clone());
+        Ok(Self { tier, operator, cloud, server, kubectl, installation, client, folder, binary, root })
+    }
+
+    /// The object at `path`, or nothing when there is none.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        match self.client.request(Request::get(path).body(Vec::new())?).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot get {path}")),
+        }
+    }
+
+    /// The items of the list at `path`.
+    pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        let list = self.get(path).await?.with_context(|| format!("{path} is not served"))?;
+        list["items"].as_array().cloned().with_context(|| format!("{path} is no list"))
+    }
+
+    /// Sends `object` to `path` with `method`; a refusal by the server is a result, not an error.
+    pub(crate) async fn write(&self, method: &str, path: &str, object: &Value) -> anyhow::Result<Written> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(object.to_string().into_bytes())?;
+        match self.client.request(request).await {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(kube::Error::Api(status)) => Ok(Err(status)),
+            Err(error) => Err(error).with_context(|| format!("cannot {method} {path}")),
+        }
+    }
+
+    /// The whole fleet in its three views.
+    pub(crate) async fn fleet(&self) -> anyhow::Result<Fleet> {
+        Ok(Fleet {
+            claims: self.list("/apis/karpenter.sh/v1/nodeclaims").await?,
+            nodes: self.list("/api/v1/nodes").await?,
+            instances: self.cloud.instances().await?,
+        })
+    }
+
+    /// The pods of a namespace.
+    pub(crate) async fn pods(&self, namespace: &str) -> anyhow::Result<Vec<Value>> {
+        self.list(&format!("/api/v1/namespaces/{namespace}/pods")).await
+    }
+
+    /// Events about the object `name` of `kind`, in any namespace.
+    pub(crate) async fn events(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+        let mut events = self.list("/api/v1/events").await?;
+        events.retain(|event| {
+            event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name
+        });
+        Ok(events)
+    }
+
+    /// Fails when any process has ended that should be running.
+    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+        self.server.check_running()?;
+        self.cloud.check_running()?;
+        self.operator.check_running()
+    }
+}
