@@ -1,0 +1,153 @@
+//! The seam to a cloud. A provider implements [`CloudProvider`]; nothing else of it is visible to the rest.
+//!
+//! The contract is stated at each method and checked by the conformance suite.
+
+mod error;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+pub use error::{CloudError, LaunchError};
+
+use crate::model::{
+    BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
+    Resources, Str,
+};
+
+/// What a provider is, fixed for the life of the process.
+#[derive(Clone, Debug)]
+pub struct ProviderInfo {
+    /// Name for metrics: `aws`, `fake`.
+    pub name: Str,
+    /// Group and kind of the node classes that it supports, the default first; the name is empty.
+    pub node_classes: Vec<NodeClassRef>,
+    /// What label keys mean on its nodes.
+    pub schema: Arc<LabelSchema>,
+    /// When a node counts as broken.
+    pub repair_policies: Vec<RepairPolicy>,
+    /// Whether startup taints travel through the node's bootstrap. Where not, they are written once, in the registering
+    /// patch.
+    pub bootstraps_startup_taints: bool,
+}
+
+/// A node whose condition has stood like this for so long is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairPolicy {
+    /// Node condition type.
+    pub condition: Str,
+    /// `True`, `False` or `Unknown`.
+    pub status: Str,
+    /// How long it is tolerated.
+    pub toleration: Duration,
+}
+
+/// What is asked of the cloud for one NodeClaim.
+#[derive(Clone, Debug)]
+pub struct LaunchRequest {
+    /// The NodeClaim: its requirements say which instance types, zones and capacity types are allowed.
+    pub claim: Arc<NodeClaim>,
+    /// Claims of one batch differ in nothing that a launch depends on.
+    pub batch: BatchId,
+    /// Distinguishes repeated calls; written to the claim before the call.
+    pub attempt: u32,
+}
+
+/// A machine as the cloud knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// The cloud's name of it; stable.
+    pub provider_id: ProviderId,
+    /// The NodeClaim that it was launched for, from its tags. `None` where the tags do not say.
+    pub claim: Option<ClaimName>,
+    /// The batch and attempt that launched it, from its tags.
+    pub launched_by: Option<(BatchId, u32)>,
+    /// UID of the cluster that owns it, from its tags.
+    pub cluster_uid: Option<Str>,
+    /// Instance type, zone, capacity type and whatever else its node will carry.
+    pub labels: Labels,
+    /// The image that it runs.
+    pub image_id: Option<Str>,
+    /// What it has.
+    pub capacity: Resources,
+    /// What pods can have.
+    pub allocatable: Resources,
+    /// When it was launched, where the cloud says.
+    pub created: Option<jiff::Timestamp>,
+    /// Whether the cloud is already ending it.
+    pub terminating: bool,
+}
+
+/// What became of a request to end an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Termination {
+    /// The cloud is ending it; ask again.
+    Accepted,
+    /// It is gone.
+    Gone,
+}
+
+/// Whether the cloud and the API server belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Proven.
+    Proven,
+    /// The cloud does not know the cluster, so nothing proves it; with the reason.
+    Unproven(Str),
+    /// The cloud knows another cluster under this name: nothing may be mutated; with what differs.
+    Mismatch(Str),
+}
+
+/// Why a node is not what its class asks for any more, in one word (`AMIDrift`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift(pub Str);
+
+/// A cloud.
+#[async_trait]
+pub trait CloudProvider: Send + Sync + 'static {
+    /// What the provider is. The same at every call.
+    fn info(&self) -> &ProviderInfo;
+
+    /// Whether the configured cloud cluster is the one behind the API server, and takes note of the cluster's UID (of the
+    /// `kube-system` namespace), which from now on every instance is stamped with at birth. Called once, before any
+    /// other call that mutates.
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError>;
+
+    /// All instance types that `pool` may use by its class, the unavailable ones too. Requirements of the pool are not
+    /// applied. Cheap when nothing changed: returns the same `Arc`.
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError>;
+
+    /// Launches one instance per request and answers each, in order. All requests are of one batch and attempt.
+    ///
+    /// Idempotent: repeating a call with the same batch and attempt returns the same instances and creates none. Each
+    /// instance carries batch, attempt and cluster UID from birth. Labels of the answer are allowed by the
+    /// claim's requirements.
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>>;
+
+    /// Ends an instance. Idempotent until [`Termination::Gone`]. Refuses what this cluster does not own.
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError>;
+
+    /// One instance, read afresh. [`CloudError::NotFound`] once it is gone.
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError>;
+
+    /// All instances that this cluster owns, complete or an error.
+    async fn list(&self) -> Result<Vec<Instance>, CloudError>;
+
+    /// Whether a launched claim's instance differs from what its class asks for.
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
+
+    /// Loops of the provider's own, for the controllers to run.
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        Vec::new()
+    }
+}
+
+/// A recurring piece of a provider's work: status of its classes, interruption messages, prices.
+#[async_trait]
+pub trait ProviderStep: Send + Sync + 'static {
+    /// Name for metrics and logs, as Karpenter calls the controller.
+    fn name(&self) -> &str;
+
+    /// Does one round and says when the next is due.
+    async fn run(&self, now: jiff::Timestamp) -> Result<Duration, CloudError>;
+}

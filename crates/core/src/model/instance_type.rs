@@ -1,0 +1,152 @@
+//! Instance types, their offerings, and the catalogue of a NodePool.
+
+use std::sync::Arc;
+
+use super::{
+    ids::Str,
+    labels::{CAPACITY_TYPE, LabelSchema, RESERVED, ZONE},
+    price::Price,
+    requirements::Requirements,
+    resources::{ResourceName, Resources},
+};
+
+/// A kind of machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceType {
+    /// `node.kubernetes.io/instance-type`.
+    pub name: Str,
+    /// What its nodes will carry as labels; among them the union over its offerings of zone and capacity type.
+    pub requirements: Requirements,
+    /// Where and how it can be bought, in the provider's order. Unavailable ones are listed too.
+    pub offerings: Vec<Offering>,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What of it pods cannot have.
+    pub overhead: Overhead,
+}
+
+/// What a node keeps for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// For Kubernetes' own parts.
+    pub kube_reserved: Resources,
+    /// For the operating system.
+    pub system_reserved: Resources,
+    /// Held free, so that the kubelet evicts before the kernel does.
+    pub eviction_threshold: Resources,
+}
+
+impl Overhead {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> Resources {
+        self.kube_reserved.plus(&self.system_reserved).plus(&self.eviction_threshold)
+    }
+}
+
+/// One way to buy an instance type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offering {
+    /// At least capacity type and zone, one value each; a reserved one has its reservation's id.
+    pub requirements: Requirements,
+    /// Price per hour.
+    pub price: Price,
+    /// Whether it can be launched now, as far as is known.
+    pub available: bool,
+    /// How many more instances a reservation can hold; `None` where nothing is reserved.
+    pub reservation_capacity: Option<u32>,
+    /// Allocatable resources where they differ from the type's.
+    pub allocatable: Option<Resources>,
+    /// Whether a NodeOverlay set the price or the capacity.
+    pub overlaid: bool,
+}
+
+impl Offering {
+    /// The zone.
+    #[must_use]
+    pub fn zone(&self) -> Option<&Str> {
+        self.requirements.get(ZONE).and_then(|requirement| requirement.single())
+    }
+
+    /// `spot`, `on-demand` or `reserved`.
+    #[must_use]
+    pub fn capacity_type(&self) -> Option<&Str> {
+        self.requirements.get(CAPACITY_TYPE).and_then(|requirement| requirement.single())
+    }
+
+    /// The reservation's id under the schema's key.
+    #[must_use]
+    pub fn reservation_id(&self, schema: &LabelSchema) -> Option<&Str> {
+        self.requirements.get(schema.reservation_id.as_deref()?).and_then(|requirement| requirement.single())
+    }
+
+    /// Whether it draws on reserved capacity.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.capacity_type().is_some_and(|capacity_type| &**capacity_type == RESERVED)
+    }
+}
+
+impl InstanceType {
+    /// What pods can have: capacity less overhead, memory also less hugepages, never below zero.
+    #[must_use]
+    pub fn allocatable(&self) -> Resources {
+        allocatable(&self.capacity, &self.overhead)
+    }
+
+    /// What pods can have where it is bought as `offering`.
+    #[must_use]
+    pub fn allocatable_of(&self, offering: &Offering) -> Resources {
+        offering.allocatable.clone().unwrap_or_else(|| self.allocatable())
+    }
+
+    /// The cheapest available offering that `requirements` allow; of equal ones the first.
+    #[must_use]
+    pub fn cheapest(&self, requirements: &Requirements) -> Option<&Offering> {
+        let fitting =
+            self.offerings.iter().filter(|o| o.available && requirements.intersects(&o.requirements).is_ok());
+        fitting.min_by_key(|offering| offering.price)
+    }
+}
+
+/// Capacity less overhead, memory also less hugepages, never below zero.
+#[must_use]
+pub fn allocatable(capacity: &Resources, overhead: &Overhead) -> Resources {
+    let mut rest = capacity.minus(&overhead.total());
+    let hugepages = capacity.extended().iter().filter(|(name, _)| name.starts_with("hugepages-"));
+    let held = hugepages.fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    rest.set(&ResourceName::Memory, rest.memory().saturating_sub(held));
+    rest.floored()
+}
+
+/// All instance types that a NodePool can choose from, unavailable ones too.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    /// The types, by name.
+    pub instance_types: Vec<Arc<InstanceType>>,
+}
+
+impl Catalog {
+    /// A catalogue of `instance_types`, sorted by name.
+    #[must_use]
+    pub fn new(mut instance_types: Vec<Arc<InstanceType>>) -> Self {
+        instance_types.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { instance_types }
+    }
+
+    /// The type called `name`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<InstanceType>> {
+        let at = self.instance_types.binary_search_by(|t| (*t.name).cmp(name)).ok()?;
+        self.instance_types.get(at)
+    }
+
+    /// The price of the first offering of `instance_type` in `zone` as `capacity_type`, available or not.
+    #[must_use]
+    pub fn price(&self, instance_type: &str, zone: &str, capacity_type: &str) -> Option<Price> {
+        let offerings = &self.get(instance_type)?.offerings;
+        let is = |value: Option<&Str>, wanted: &str| value.is_some_and(|value| &**value == wanted);
+        let found = offerings.iter().find(|o| is(o.zone(), zone) && is(o.capacity_type(), capacity_type));
+        found.map(|offering| offering.price)
+    }
+}

@@ -1,0 +1,36 @@
+//! Plain data that decisions read and write. No serialisation, no Kubernetes client types: those are promises to the
+//! outside, while these types are free to change.
+
+pub mod ids;
+pub mod instance_type;
+pub mod labels;
+pub mod node;
+pub mod nodeclaim;
+pub mod pdb;
+pub mod pod;
+pub mod pool;
+pub mod price;
+pub mod quantity;
+pub mod requirement;
+pub mod requirements;
+pub mod resources;
+pub mod snapshot;
+pub mod taint;
+pub mod volume;
+
+pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
+pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
+pub use labels::{LabelSchema, Labels};
+pub use node::{Node, Nomination, StateNode};
+pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
+pub use pdb::PodDisruptionBudget;
+pub use pod::{LabelSelector, Pod, PodAffinityTerm, PodPhase, TopologySpread};
+pub use pool::{Budget, ConsolidationPolicy, DisruptionReason, Limits, NodePool};
+pub use price::Price;
+pub use quantity::Quantity;
+pub use requirement::{Operator, Requirement};
+pub use requirements::{Incompatible, Requirements};
+pub use resources::{ResourceName, Resources};
+pub use snapshot::Snapshot;
+pub use taint::{Taint, TaintEffect, Toleration};
+pub use volume::{VolumeClaim, VolumeState};

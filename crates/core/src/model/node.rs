@@ -1,0 +1,298 @@
+//! Nodes: Kubernetes' view, and the union of a Node with its NodeClaim that decisions work on.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    ids::{ClaimName, NodeName, PodUid, PoolName, ProviderId, Str},
+    labels::{self, Labels},
+    nodeclaim::{ConditionType, NodeClaim},
+    pod::Pod,
+    requirements::Requirements,
+    resources::Resources,
+    taint::Taint,
+};
+
+/// A Node object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The name.
+    pub name: NodeName,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// `spec.providerID`.
+    pub provider_id: Option<ProviderId>,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub cordoned: bool,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// Whether the `Ready` condition is True, and since when it is what it is.
+    pub ready: bool,
+    /// When `ready` last changed.
+    pub ready_since: Option<Timestamp>,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// `metadata.deletionTimestamp`.
+    pub deleting: Option<Timestamp>,
+    /// Whether Karpenter's finalizer stands on it.
+    pub has_finalizer: bool,
+}
+
+/// A pod that is expected on a node that it is not bound to yet: a lease, with an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nomination {
+    /// The pod.
+    pub pod: PodUid,
+    /// When the lease ends.
+    pub until: Timestamp,
+}
+
+/// A machine as decisions see it: a NodeClaim, its Node, or one of them alone, with its pods.
+///
+/// Build with [`StateNode::new`]; the derived fields follow from the parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateNode {
+    /// The NodeClaim, where it is ours.
+    pub claim: Option<Arc<NodeClaim>>,
+    /// The Node, where it has joined.
+    pub node: Option<Arc<Node>>,
+    /// Pods bound to it that have not ended, by namespace and name.
+    pub pods: Vec<Arc<Pod>>,
+    /// Pods that are expected on it.
+    pub nominations: Vec<Nomination>,
+    /// Whether a disruption command has taken it (an intent, visible before the API shows it).
+    pub marked_for_deletion: bool,
+    /// Attach limits by CSI driver, from CSINode.
+    pub volume_limits: Vec<(Str, u32)>,
+    /// Sum of its pods' requests.
+    pub requested: Resources,
+    /// Sum of its daemon pods' requests.
+    pub requested_by_daemons: Resources,
+}
+
+impl StateNode {
+    /// Joins the parts and derives the sums. Ended pods are left out.
+    #[must_use]
+    pub fn new(claim: Option<Arc<NodeClaim>>, node: Option<Arc<Node>>, pods: Vec<Arc<Pod>>) -> Self {
+        let mut this = Self {
+            claim,
+            node,
+            pods: Vec::new(),
+            nominations: Vec::new(),
+            marked_for_deletion: false,
+            volume_limits: Vec::new(),
+            requested: Resources::new(),
+            requested_by_daemons: Resources::new(),
+        };
+        this.set_pods(pods);
+        this
+    }
+
+    /// Replaces the pods.
+    pub fn set_pods(&mut self, mut pods: Vec<Arc<Pod>>) {
+        pods.retain(|pod| !pod.is_terminal());
+        pods.sort_by(|a, b| a.id.cmp(&b.id));
+        (self.requested, self.requested_by_daemons) = (Resources::new(), Resources::new());
+        for pod in &pods {
+            self.requested.add_assign(pod.requests());
+            if pod.is_daemon() {
+                self.requested_by_daemons.add_assign(pod.requests());
+            }
+        }
+        self.pods = pods;
+    }
+
+    /// Whether Fleetwright looks after it.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Whether its Node carries the registered label. Unmanaged nodes count as registered.
+    #[must_use]
+    pub fn is_registered(&self) -> bool {
+        !self.is_managed() || self.node_label(labels::REGISTERED) == Some("true")
+    }
+
+    /// Whether its Node carries the initialised label. Unmanaged nodes count as initialised.
+    #[must_use]
+    pub fn is_initialized(&self) -> bool {
+        !self.is_managed() || self.node_label(labels::INITIALIZED) == Some("true")
+    }
+
+    fn node_label(&self, key: &str) -> Option<&str> {
+        self.node.as_ref()?.labels.get(key).map(|value| &**value)
+    }
+
+    /// The Node, once its labels and taints are to be believed (registered).
+    fn registered_node(&self) -> Option<&Node> {
+        self.node.as_deref().filter(|_| self.is_registered())
+    }
+
+    /// Name for people and for ordering: the Node's once registered, before that the claim's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match (self.registered_node(), &self.claim, &self.node) {
+            (Some(node), _, _) => &node.name,
+            (None, Some(claim), _) => &claim.name,
+            (None, None, Some(node)) => &node.name,
+            (None, None, None) => "",
+        }
+    }
+
+    /// Value of `kubernetes.io/hostname` or, where the label is missing, its name.
+    #[must_use]
+    pub fn hostname(&self) -> &str {
+        self.labels().get(labels::HOSTNAME).map_or_else(|| self.name(), |value| &**value)
+    }
+
+    /// The NodeClaim's name.
+    #[must_use]
+    pub fn claim_name(&self) -> Option<&ClaimName> {
+        self.claim.as_ref().map(|claim| &claim.name)
+    }
+
+    /// The Node's name, where it has joined.
+    #[must_use]
+    pub fn node_name(&self) -> Option<&NodeName> {
+        self.node.as_ref().map(|node| &node.name)
+    }
+
+    /// The NodePool that it belongs to.
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolName> {
+        self.labels().get(labels::NODEPOOL).map(|name| PoolName::from(name.clone()))
+    }
+
+    /// Labels: the claim's until the Node is registered.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        static NONE: Labels = Labels::new();
+        match (self.registered_node(), &self.claim, &self.node) {
+            (Some(node), _, _) => &node.labels,
+            (None, Some(claim), _) => &claim.labels,
+            (None, None, Some(node)) => &node.labels,
+            (None, None, None) => &NONE,
+        }
+    }
+
+    /// What the machine is or will be: its labels, and while it is not launched also what its claim asks for, so that
+    /// an open choice (zone, instance type) stays a set of values.
+    #[must_use]
+    pub fn requirements(&self) -> Requirements {
+        let mut known = Requirements::from_labels(self.labels());
+        if let (Some(claim), false) = (&self.claim, self.is_launched()) {
+            known.add_all(&claim.requirements);
+        }
+        known
+    }
+
+    /// Whether the instance exists, as far as is known. Unmanaged nodes do.
+    #[must_use]
+    pub fn is_launched(&self) -> bool {
+        self.claim.as_ref().is_none_or(|claim| claim.provider_id.is_some())
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels().get(key).map(|value| &**value)
+    }
+
+    /// Annotations, of the same source as the labels.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = match (self.registered_node(), &self.claim) {
+            (Some(node), _) => &node.annotations,
+            (None, claim) => &claim.as_ref()?.annotations,
+        };
+        annotations.get(key).map(|value| &**value)
+    }
+
+    /// Taints that count for scheduling: the claim's until the Node is registered; before initialisation those that go
+    /// away by themselves (ephemeral and startup taints) are left out.
+    #[must_use]
+    pub fn taints(&self) -> Vec<Taint> {
+        let (own, claim): (&[Taint], _) = match (self.registered_node(), &self.claim) {
+            (Some(node), claim) => (&node.taints, claim.as_deref()),
+            (None, Some(claim)) => (&claim.taints, Some(&**claim)),
+            (None, None) => (&[], None),
+        };
+        if self.is_initialized() {
+            return own.to_vec();
+        }
+        let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
+        let passing =
+            |taint: &&Taint| !taint.is_ephemeral() && !startup.iter().any(|known| known.matches(taint));
+        own.iter().filter(passing).cloned().collect()
+    }
+
+    /// What the machine has; before initialisation, what the Node does not show yet is taken from the claim.
+    #[must_use]
+    pub fn capacity(&self) -> Resources {
+        self.reported(|node| &node.capacity, |claim| &claim.capacity)
+    }
+
+    /// What pods can have, of the same sources as [`Self::capacity`].
+    #[must_use]
+    pub fn allocatable(&self) -> Resources {
+        self.reported(|node| &node.allocatable, |claim| &claim.allocatable)
+    }
+
+    fn reported(
+        &self,
+        of_node: fn(&Node) -> &Resources,
+        of_claim: fn(&NodeClaim) -> &Resources,
+    ) -> Resources {
+        match (&self.node, &self.claim) {
+            (Some(node), _) if self.is_initialized() => of_node(node).clone(),
+            (None, None) => Resources::new(),
+            (Some(node), None) => of_node(node).clone(),
+            (None, Some(claim)) => of_claim(claim).clone(),
+            (Some(node), Some(claim)) => {
+                let mut shown = of_node(node).clone();
+                for (name, promised) in of_claim(claim).iter() {
+                    if shown.get(&name) == 0 {
+                        shown.set(&name, promised);
+                    }
+                }
+                shown
+            }
+        }
+    }
+
+    /// What is left for further pods; may be negative on an overcommitted node.
+    #[must_use]
+    pub fn available(&self) -> Resources {
+        self.allocatable().minus(&self.requested)
+    }
+
+    /// Whether it is going away: taken by a command, deleted, or its instance is being ended.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.marked_for_deletion
+            || match (&self.claim, &self.node) {
+                (Some(claim), _) => claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating),
+                (None, Some(node)) => node.deleting.is_some(),
+                (None, None) => false,
+            }
+    }
+
+    /// The nomination that lasts longest after `now`.
+    #[must_use]
+    pub fn nominated(&self, now: Timestamp) -> Option<&Nomination> {
+        self.nominations
+            .iter()
+            .filter(|nomination| nomination.until > now)
+            .max_by_key(|nomination| nomination.until)
+    }
+}

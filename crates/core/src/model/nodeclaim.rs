@@ -1,0 +1,194 @@
+//! NodeClaims: what was asked of a cloud, and what is known of the answer.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    ids::{BatchId, ClaimName, NodeName, PodUid, PoolName, ProviderId, Str},
+    labels::Labels,
+    requirements::Requirements,
+    resources::Resources,
+    taint::Taint,
+};
+
+/// Names a provider's class object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeClassRef {
+    /// API group.
+    pub group: Str,
+    /// Kind.
+    pub kind: Str,
+    /// Name.
+    pub name: Str,
+}
+
+impl NodeClassRef {
+    /// The label by which nodes and claims carry their class: `<group>/<lower-case kind>`.
+    #[must_use]
+    pub fn label_key(&self) -> String {
+        format!("{}/{}", self.group, self.kind.to_ascii_lowercase())
+    }
+}
+
+impl fmt::Display for NodeClassRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+/// A NodeClaim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeClaim {
+    /// The name.
+    pub name: ClaimName,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// The NodePool by label; `None` for a claim that was made by hand.
+    pub pool: Option<PoolName>,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// Whether Karpenter's finalizer stands on it.
+    pub has_finalizer: bool,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// `metadata.deletionTimestamp`.
+    pub deleting: Option<Timestamp>,
+    /// Taints for good.
+    pub taints: Vec<Taint>,
+    /// Taints until somebody takes them off.
+    pub startup_taints: Vec<Taint>,
+    /// What the instance must be.
+    pub requirements: Requirements,
+    /// What its pods asked for in sum.
+    pub requests: Resources,
+    /// The provider's class.
+    pub class: NodeClassRef,
+    /// How long its drain may take.
+    pub termination_grace_period: Option<Duration>,
+    /// How long it may live; `None` is for ever.
+    pub expire_after: Option<Duration>,
+    /// Which call to the cloud launches it.
+    pub batch: BatchId,
+    /// How often launching was begun; written before each call.
+    pub attempt: u32,
+    /// The pods that it was created for.
+    pub intended_pods: Vec<PodUid>,
+    /// `status.providerID`, once launched.
+    pub provider_id: Option<ProviderId>,
+    /// `status.nodeName`, once registered.
+    pub node_name: Option<NodeName>,
+    /// `status.imageID`.
+    pub image_id: Option<Str>,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// Conditions that decisions read.
+    pub conditions: BTreeMap<ConditionType, Condition>,
+    /// When a pod last came or went.
+    pub last_pod_event: Option<Timestamp>,
+    /// The drift hash of its NodePool at creation, and the hash's version.
+    pub pool_hash: Option<(Str, Str)>,
+    /// When its drain must be over (`karpenter.sh/nodeclaim-termination-timestamp`).
+    pub termination_deadline: Option<Timestamp>,
+}
+
+/// The conditions of a NodeClaim that decisions read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The instance exists.
+    Launched,
+    /// The Node has joined and carries what it should.
+    Registered,
+    /// The Node is ready for pods.
+    Initialized,
+    /// consolidateAfter is over.
+    Consolidatable,
+    /// It is not what its pool asks for any more.
+    Drifted,
+    /// The pods are gone.
+    Drained,
+    /// The volumes are detached.
+    VolumesDetached,
+    /// The cloud was told to end the instance.
+    InstanceTerminating,
+    /// The Node is as large as was promised.
+    ConsistentStateFound,
+    /// A disruption command has taken it.
+    DisruptionReason,
+}
+
+impl ConditionType {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Launched,
+        Self::Registered,
+        Self::Initialized,
+        Self::Consolidatable,
+        Self::Drifted,
+        Self::Drained,
+        Self::VolumesDetached,
+        Self::InstanceTerminating,
+        Self::ConsistentStateFound,
+        Self::DisruptionReason,
+    ];
+
+    /// The condition's `type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Launched => "Launched",
+            Self::Registered => "Registered",
+            Self::Initialized => "Initialized",
+            Self::Consolidatable => "Consolidatable",
+            Self::Drifted => "Drifted",
+            Self::Drained => "Drained",
+            Self::VolumesDetached => "VolumesDetached",
+            Self::InstanceTerminating => "InstanceTerminating",
+            Self::ConsistentStateFound => "ConsistentStateFound",
+            Self::DisruptionReason => "DisruptionReason",
+        }
+    }
+}
+
+/// The value of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// True, False or Unknown.
+    pub status: ConditionStatus,
+    /// The reason in one word.
+    pub reason: Str,
+    /// The reason in a sentence.
+    pub message: Str,
+    /// When the status last changed.
+    pub since: Timestamp,
+}
+
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Not known (yet).
+    Unknown,
+}
+
+impl NodeClaim {
+    /// Whether `condition` is True.
+    #[must_use]
+    pub fn is(&self, condition: ConditionType) -> bool {
+        self.true_since(condition).is_some()
+    }
+
+    /// Since when `condition` is True.
+    #[must_use]
+    pub fn true_since(&self, condition: ConditionType) -> Option<Timestamp> {
+        let found = self.conditions.get(&condition)?;
+        (found.status == ConditionStatus::True).then_some(found.since)
+    }
+}

@@ -1,0 +1,163 @@
+//! NodePools.
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    ids::{PoolName, Str},
+    labels::Labels,
+    nodeclaim::NodeClassRef,
+    requirements::Requirements,
+    resources::Resources,
+    taint::Taint,
+};
+
+/// A NodePool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePool {
+    /// The name.
+    pub name: PoolName,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether its `Ready` condition is True.
+    pub ready: bool,
+    /// `spec.weight`; unset is zero. Higher is tried first, strictly.
+    pub weight: i32,
+    /// `spec.replicas`: the pool is static, and takes no part in scheduling.
+    pub replicas: Option<i64>,
+    /// What the nodes of the pool may be in sum.
+    pub limits: Limits,
+    /// How its nodes are made.
+    pub template: Template,
+    /// When its nodes are consolidated; `None` is never.
+    pub consolidate_after: Option<Duration>,
+    /// Which of its nodes may be consolidated.
+    pub consolidation_policy: ConsolidationPolicy,
+    /// How many may be disrupted at once.
+    pub budgets: Vec<Budget>,
+    /// The drift hash and its version.
+    pub hash: Option<(Str, Str)>,
+}
+
+/// How a NodePool's nodes are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// Taints for good.
+    pub taints: Vec<Taint>,
+    /// Taints until somebody takes them off.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements as written, keys normalised.
+    pub requirements: Requirements,
+    /// The provider's class.
+    pub class: NodeClassRef,
+    /// How long a drain may take.
+    pub termination_grace_period: Option<Duration>,
+    /// How long a node may live; `None` is for ever.
+    pub expire_after: Option<Duration>,
+}
+
+/// What the nodes of a pool may be in sum; what is not named is unlimited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// By resource; a resource with an entry of zero is limited to nothing.
+    pub resources: Vec<(super::resources::ResourceName, i64)>,
+    /// Number of nodes.
+    pub nodes: Option<i64>,
+}
+
+impl Limits {
+    /// The first limit that `usage` and `nodes` in sum exceed, with usage and limit.
+    #[must_use]
+    pub fn first_exceeded(&self, usage: &Resources, nodes: i64) -> Option<(Str, i64, i64)> {
+        if let Some(limit) = self.nodes.filter(|limit| nodes > *limit) {
+            return Some(("nodes".into(), nodes, limit));
+        }
+        let over = self.resources.iter().find(|(name, limit)| usage.get(name) > *limit);
+        over.map(|(name, limit)| (name.as_str().into(), usage.get(name), *limit))
+    }
+}
+
+/// Which nodes consolidation may touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConsolidationPolicy {
+    /// Empty ones.
+    WhenEmpty,
+    /// Empty ones, and ones whose pods fit elsewhere or cheaper.
+    #[default]
+    WhenEmptyOrUnderutilized,
+    /// As before, where the saving outweighs the disruption.
+    Balanced,
+}
+
+/// Why a node is disrupted voluntarily.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DisruptionReason {
+    /// It could be cheaper.
+    Underutilized,
+    /// It has no pods.
+    Empty,
+    /// It is not what its pool asks for any more.
+    Drifted,
+}
+
+impl DisruptionReason {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
+
+    /// The reason as budgets and conditions write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Underutilized => "Underutilized",
+            Self::Empty => "Empty",
+            Self::Drifted => "Drifted",
+        }
+    }
+}
+
+impl fmt::Display for DisruptionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How many nodes of a pool may be disrupted at once, for some reasons, at some times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// `None` applies to all reasons, an empty list to none.
+    pub reasons: Option<Vec<DisruptionReason>>,
+    /// The number, as a share or absolute.
+    pub nodes: BudgetNodes,
+    /// Cron text of when it becomes active; `None` is always.
+    pub schedule: Option<Str>,
+    /// How long it then stays active.
+    pub duration: Option<Duration>,
+}
+
+/// The size of a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetNodes {
+    /// A share of the pool's nodes in percent, rounded up.
+    Percent(u32),
+    /// A number of nodes.
+    Count(u32),
+    /// A text that is neither: it allows nothing.
+    Invalid(Str),
+}
+
+impl NodePool {
+    /// Whether it keeps a fixed number of nodes.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.replicas.is_some()
+    }
+}

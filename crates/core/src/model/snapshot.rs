@@ -1,0 +1,114 @@
+//! Everything that a decision reads, as of one moment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    ids::{NamespacedName, PodUid, PoolName, Str},
+    instance_type::Catalog,
+    labels::{LabelSchema, Labels},
+    node::StateNode,
+    pdb::PodDisruptionBudget,
+    pod::Pod,
+    pool::NodePool,
+    resources::Resources,
+    volume::VolumeClaim,
+};
+
+/// An immutable view of the cluster. Cloning shares all parts.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Counts changes that a decision could notice; equal epochs mean equal content.
+    pub epoch: u64,
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// What label keys mean.
+    pub schema: Arc<LabelSchema>,
+    /// All managed NodePools: weight descending, then name descending, as they are tried.
+    pub pools: Vec<Arc<NodePool>>,
+    /// The instance types of each pool; a pool without an entry has none yet.
+    pub catalogs: BTreeMap<PoolName, Arc<Catalog>>,
+    /// All machines that exist or are on their way, by name.
+    pub nodes: Vec<Arc<StateNode>>,
+    /// Pods that wait for capacity, by namespace and name; virtual pods of capacity buffers among them.
+    pub pending: Vec<Arc<Pod>>,
+    /// Pods that no node counts and that are not pending by themselves: not refused by kube-scheduler (yet), gated,
+    /// promised a place. They are counted nowhere.
+    pub waiting: Vec<Arc<Pod>>,
+    /// One representative pod per DaemonSet.
+    pub daemons: Vec<Arc<Pod>>,
+    /// Labels of namespaces.
+    pub namespaces: Arc<BTreeMap<Str, Labels>>,
+    /// PodDisruptionBudgets.
+    pub pdbs: Vec<Arc<PodDisruptionBudget>>,
+    /// Volume claims by namespace and name.
+    pub volumes: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
+    /// Intended pods of claims that are not initialised: pod to name of the claim that answers it.
+    pub answered: BTreeMap<PodUid, Str>,
+}
+
+impl Snapshot {
+    /// An empty cluster.
+    #[must_use]
+    pub fn empty(schema: Arc<LabelSchema>, taken_at: Timestamp) -> Self {
+        Self {
+            epoch: 0,
+            taken_at,
+            schema,
+            pools: Vec::new(),
+            catalogs: BTreeMap::new(),
+            nodes: Vec::new(),
+            pending: Vec::new(),
+            waiting: Vec::new(),
+            daemons: Vec::new(),
+            namespaces: Arc::default(),
+            pdbs: Vec::new(),
+            volumes: Arc::default(),
+            answered: BTreeMap::new(),
+        }
+    }
+
+    /// The pool called `name`.
+    #[must_use]
+    pub fn pool(&self, name: &str) -> Option<&Arc<NodePool>> {
+        self.pools.iter().find(|pool| &*pool.name == name)
+    }
+
+    /// The instance types of the pool called `name`.
+    #[must_use]
+    pub fn catalog(&self, name: &str) -> Option<&Arc<Catalog>> {
+        self.catalogs.get(name)
+    }
+
+    /// The machine whose Node or NodeClaim is called `name`.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Arc<StateNode>> {
+        self.nodes.iter().find(|node| {
+            node.node_name().is_some_and(|n| &**n == name) || node.claim_name().is_some_and(|c| &**c == name)
+        })
+    }
+
+    /// What the machines of a pool are in sum, and how many: those on their way count, those going away do not.
+    #[must_use]
+    pub fn usage(&self, pool: &str) -> (Resources, i64) {
+        let mut sum = (Resources::new(), 0);
+        for node in self.nodes.iter().filter(|node| node.label(super::labels::NODEPOOL) == Some(pool)) {
+            if !node.is_deleting() {
+                sum.0.add_assign(&node.capacity());
+                sum.1 += 1;
+            }
+        }
+        sum
+    }
+
+    /// Names of the namespaces whose labels `selector` selects.
+    #[must_use]
+    pub fn namespaces_matching(&self, selector: &super::pod::LabelSelector) -> BTreeSet<Str> {
+        let matching = self.namespaces.iter().filter(|(_, labels)| selector.matches(labels));
+        matching.map(|(name, _)| name.clone()).collect()
+    }
+}

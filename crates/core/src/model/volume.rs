@@ -1,0 +1,48 @@
+//! Volumes as scheduling sees them: where they can be, and which driver attaches them.
+
+use super::{
+    ids::{NamespacedName, Str},
+    requirement::Requirement,
+};
+
+/// A volume of a pod that is backed by a claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VolumeRef {
+    /// A PersistentVolumeClaim of this name in the pod's namespace.
+    Claim(Str),
+    /// A generic ephemeral volume of this name: its claim is called `<pod>-<volume>`.
+    Ephemeral {
+        /// Name of the volume in the pod.
+        volume: Str,
+        /// StorageClass of the template, which counts until the claim exists.
+        storage_class: Option<Str>,
+    },
+}
+
+/// What is known of a PersistentVolumeClaim with its volume and StorageClass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeClaim {
+    /// The claim.
+    pub id: NamespacedName,
+    /// Where it stands.
+    pub state: VolumeState,
+    /// Alternatives of where the volume can be reached, each a conjunction; empty where it can be reached everywhere.
+    pub topology: Vec<Vec<Requirement>>,
+    /// The CSI driver that attaches it, against which a node's attach limit counts.
+    pub driver: Option<Str>,
+    /// What tells it apart from other volumes of the driver: the volume's handle or, while unbound, the claim.
+    pub handle: Str,
+}
+
+/// Where a PersistentVolumeClaim stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeState {
+    /// Bound to a volume.
+    Bound,
+    /// Waits for its first consumer: the StorageClass's topology counts.
+    WaitsForConsumer,
+    /// Unbound with a StorageClass that binds immediately: where it will be is not known yet, so its pods wait.
+    UnboundImmediate,
+    /// Unusable, with the reason in words that name the object.
+    Broken(Str),
+}

@@ -1,0 +1,120 @@
+//! A batch of pods becomes a [`Plan`]: which pods go to which existing machine, which NodeClaims to create for the
+//! rest, and why a pod cannot be helped.
+
+mod opening;
+mod plan;
+mod reason;
+
+pub use plan::{Chosen, Cost, Opening, Placement, Plan};
+pub use reason::{Eliminated, PoolVerdict, Unplaced};
+
+use std::sync::Arc;
+
+use crate::model::{Pod, Snapshot};
+
+/// What of the settings scheduling reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether preferences are honoured until they must be relaxed (`PREFERENCE_POLICY`).
+    pub preferences: PreferencePolicy,
+    /// What happens where minValues cannot be met (`MIN_VALUES_POLICY`).
+    pub min_values: MinValuesPolicy,
+    /// Whether reserved capacity is used (feature gate `ReservedCapacity`).
+    pub reserved_capacity: bool,
+    /// Whether pods with resource claims are left alone (`IGNORE_DRA_REQUESTS`).
+    pub ignore_dra: bool,
+    /// How many instance types a claim names at most.
+    pub max_instance_types: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            preferences: PreferencePolicy::Respect,
+            min_values: MinValuesPolicy::Strict,
+            reserved_capacity: true,
+            ignore_dra: true,
+            max_instance_types: 600,
+        }
+    }
+}
+
+/// How preferences are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreferencePolicy {
+    /// As requirements, relaxed one by one.
+    Respect,
+    /// Not at all.
+    Ignore,
+}
+
+/// How unmet minValues are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinValuesPolicy {
+    /// The instance types are refused.
+    Strict,
+    /// minValues is lowered to what can be had, and the claim says so.
+    BestEffort,
+}
+
+/// How long to look for a better plan after the first one.
+#[derive(Clone, Copy)]
+pub enum Effort<'a> {
+    /// The first plan.
+    First,
+    /// So many rounds of improvement: reproducible.
+    Iterations(u32),
+    /// As long as this says so; asked often, so that it should be cheap.
+    While(&'a dyn Fn() -> bool),
+}
+
+/// What to schedule, on what.
+#[derive(Clone)]
+pub struct Request<'a> {
+    /// The pods, in any order.
+    pub pods: &'a [Arc<Pod>],
+    /// Indices into [`Snapshot::nodes`] of machines that are to be thought away, in addition to those that are being
+    /// deleted. Their pods count as gone; those that need a place are in `pods`.
+    pub without: &'a [usize],
+    /// Why it is asked.
+    pub purpose: Purpose,
+    /// How long to look for a better plan.
+    pub effort: Effort<'a>,
+}
+
+/// Why scheduling is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To create NodeClaims: reserved capacity must be had where it is compatible.
+    Provisioning,
+    /// To see what a disruption would lead to: reserved capacity is a fallback, and machines inside their
+    /// consolidateAfter window take only pods that are pending or come from machines that are being deleted.
+    Simulation,
+}
+
+/// Schedules `request` onto `snapshot`. Deterministic but for [`Effort::While`].
+///
+/// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
+pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
+    let _ = (snapshot, request, rules);
+    Plan::default()
+}
+
+/// A snapshot prepared for many requests.
+pub struct Solver<'a> {
+    snapshot: &'a Snapshot,
+    rules: &'a Rules,
+}
+
+impl<'a> Solver<'a> {
+    /// Prepares `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, rules: &'a Rules) -> Self {
+        Self { snapshot, rules }
+    }
+
+    /// Schedules `request`.
+    pub fn solve(&self, request: &Request<'_>) -> Plan {
+        solve(self.snapshot, request, self.rules)
+    }
+}

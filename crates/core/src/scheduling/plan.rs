@@ -1,0 +1,78 @@
+//! What scheduling decides.
+
+use std::sync::Arc;
+
+use super::reason::Unplaced;
+use crate::model::{InstanceType, Labels, NodePool, Pod, Price, Requirements, Resources, Str, Taint};
+
+/// A decision, complete: carrying it out leaves no choices but the name of each claim.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a plan that nobody carries out or reports is lost"]
+pub struct Plan {
+    /// NodeClaims to create, in a fixed order.
+    pub openings: Vec<Opening>,
+    /// Pods that fit on machines that exist or are on their way, by machine.
+    pub existing: Vec<Placement>,
+    /// Pods that cannot be helped, each with its reason, by namespace and name.
+    pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
+    /// What the openings cost.
+    pub cost: Cost,
+    /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.
+    pub partial: bool,
+}
+
+/// A NodeClaim to create.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Its pool.
+    pub pool: Arc<NodePool>,
+    /// What the instance must be: pool, pods and topology together, with the instance types that are left.
+    pub requirements: Requirements,
+    /// Instance types that can hold the pods, cheapest first, as many as a claim may name.
+    pub instance_types: Vec<Arc<InstanceType>>,
+    /// What it is expected to become: the cheapest available offering.
+    pub chosen: Chosen,
+    /// Sum of its pods' and daemons' requests.
+    pub requests: Resources,
+    /// Pods that it is for.
+    pub pods: Vec<Arc<Pod>>,
+    /// Labels of the node: the pool's, and custom keys that the pods fix.
+    pub labels: Labels,
+    /// Annotations that scheduling adds (minValues relaxed, overlays applied).
+    pub annotations: Labels,
+    /// Taints for good.
+    pub taints: Vec<Taint>,
+    /// Taints for the start.
+    pub startup_taints: Vec<Taint>,
+}
+
+/// An offering that a claim is expected to become.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// Instance type.
+    pub instance_type: Str,
+    /// Zone.
+    pub zone: Str,
+    /// Capacity type.
+    pub capacity_type: Str,
+    /// Price per hour.
+    pub price: Price,
+}
+
+/// Pods on a machine that exists or is on its way.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Index into [`crate::model::Snapshot::nodes`].
+    pub node: usize,
+    /// The pods.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// What a plan's openings cost per hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Sum over the openings' chosen offerings.
+    pub hourly: Price,
+    /// No plan for these pods can cost less.
+    pub lower_bound: Price,
+}
