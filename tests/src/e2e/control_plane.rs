@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use tokio::time::Instant;
 
 use super::assets::Assets;
-use super::credentials::{ServiceAccount, Tokens, signing_key, write_kubeconfig};
+use super::credentials::{Kubeconfigs, Tokens, signing_key, write_kubeconfig};
+use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
 /// Making a certificate takes a second; a starved machine may need many.
@@ -28,8 +29,7 @@ pub(crate) struct ControlPlane {
 #[derive(Debug)]
 struct Files {
     folder: PathBuf,
-    admin: PathBuf,
-    operator: PathBuf,
+    kubeconfigs: Kubeconfigs,
     key: PathBuf,
     tokens: PathBuf,
     certificates: PathBuf,
@@ -39,8 +39,11 @@ impl Files {
     fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_path_buf(),
-            admin: folder.join("admin.kubeconfig"),
-            operator: folder.join("operator.kubeconfig"),
+            kubeconfigs: Kubeconfigs {
+                admin: folder.join("admin.kubeconfig"),
+                operator: folder.join("operator.kubeconfig"),
+                cloud: folder.join("cloud.kubeconfig"),
+            },
             key: folder.join("service-account.key"),
             tokens: folder.join("tokens.csv"),
             certificates: folder.join("certificates"),
@@ -53,24 +56,26 @@ impl Files {
 }
 
 impl ControlPlane {
-    /// Starts all parts with their files and logs in `folder`, and returns the kubeconfigs of the administrator and of
-    /// `operator`. The API server answers soon after, not yet on return; the other parts wait for it by themselves.
+    /// Starts all parts with their files and logs in `folder`, and returns the kubeconfigs of the administrator and
+    /// of the two accounts. The API server answers soon after, not yet on return; the other parts wait for it by themselves.
     pub(crate) async fn start(
         assets: &Assets,
         folder: &Path,
-        operator: &ServiceAccount,
-    ) -> anyhow::Result<(Self, PathBuf, PathBuf)> {
+        accounts: &Accounts,
+    ) -> anyhow::Result<(Self, Kubeconfigs)> {
         let files = Files::new(folder);
         let [etcd_client, etcd_peer, api] = free_ports()?;
         let tokens = Tokens::new()?;
-        std::fs::write(&files.tokens, tokens.file(operator)).context("cannot write the tokens")?;
+        std::fs::write(&files.tokens, tokens.file(accounts)).context("cannot write the tokens")?;
         std::fs::write(&files.key, signing_key()?).context("cannot write the service-account key")?;
         std::fs::create_dir_all(&files.certificates)?;
         // The server signs its own certificate at its first start and appends its authority to the same file.
         let authority = files.certificates.join("apiserver.crt");
         let url = format!("https://127.0.0.1:{api}");
-        write_kubeconfig(&files.admin, &url, &authority, &tokens.admin)?;
-        write_kubeconfig(&files.operator, &url, &authority, &tokens.operator)?;
+        let Kubeconfigs { admin, operator, cloud } = &files.kubeconfigs;
+        for (path, token) in [(admin, &tokens.admin), (operator, &tokens.operator), (cloud, &tokens.cloud)] {
+            write_kubeconfig(path, &url, &authority, token)?;
+        }
 
         let etcd = files.recipe(assets, "etcd", etcd_args(&files, etcd_client, etcd_peer)).start()?;
         let api_server_recipe =
@@ -86,7 +91,7 @@ impl ControlPlane {
             etcd,
             api_server_recipe,
         };
-        Ok((control_plane, files.admin, files.operator))
+        Ok((control_plane, files.kubeconfigs))
     }
 
     /// Fails when a part has ended by itself.
@@ -162,7 +167,7 @@ fn api_server_args(files: &Files, etcd: u16, port: u16) -> Vec<String> {
 
 fn client_args(files: &Files) -> Vec<String> {
     vec![
-        format!("--kubeconfig={}", files.admin.display()),
+        format!("--kubeconfig={}", files.kubeconfigs.admin.display()),
         "--leader-elect=false".to_owned(),
         // Zero: no port of their own, so nothing can collide with what else runs on the machine.
         "--secure-port=0".to_owned(),

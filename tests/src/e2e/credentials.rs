@@ -1,12 +1,14 @@
 //! Who may talk to a control plane: bearer tokens, the service-account signing key, kubeconfigs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use serde_json::json;
+
+use super::installation::Accounts;
 
 /// A service account that a pod would run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,22 +24,32 @@ pub(crate) struct Tokens {
     pub(crate) admin: String,
     /// The operator's service account, with exactly the groups that such accounts have.
     pub(crate) operator: String,
+    /// The fake cloud's service account, likewise.
+    pub(crate) cloud: String,
+}
+
+/// The kubeconfigs of those three.
+#[derive(Debug, Clone)]
+pub(crate) struct Kubeconfigs {
+    pub(crate) admin: PathBuf,
+    pub(crate) operator: PathBuf,
+    pub(crate) cloud: PathBuf,
 }
 
 impl Tokens {
     pub(crate) fn new() -> anyhow::Result<Self> {
-        Ok(Self { admin: random_token()?, operator: random_token()? })
+        Ok(Self { admin: random_token()?, operator: random_token()?, cloud: random_token()? })
     }
 
     /// The file that `--token-auth-file` reads: token, user, uid, groups.
-    pub(crate) fn file(&self, operator: &ServiceAccount) -> String {
-        let ServiceAccount { namespace, name } = operator;
-        format!(
-            "{},admin,admin,system:masters\n\
-             {},system:serviceaccount:{namespace}:{name},operator,\
-             \"system:serviceaccounts,system:serviceaccounts:{namespace}\"\n",
-            self.admin, self.operator
-        )
+    pub(crate) fn file(&self, accounts: &Accounts) -> String {
+        let mut file = format!("{},admin,admin,system:masters\n", self.admin);
+        for (token, account) in [(&self.operator, &accounts.operator), (&self.cloud, &accounts.cloud)] {
+            let ServiceAccount { namespace, name } = account;
+            let groups = format!("system:serviceaccounts,system:serviceaccounts:{namespace}");
+            file.push_str(&format!("{token},system:serviceaccount:{namespace}:{name},{name},\"{groups}\"\n"));
+        }
+        file
     }
 }
 
@@ -87,13 +99,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operator_has_the_groups_of_a_service_account_and_no_more() {
-        let tokens = Tokens { admin: "a".into(), operator: "o".into() };
-        let account = ServiceAccount { namespace: "kube-system".into(), name: "karpenter".into() };
+    fn accounts_have_the_groups_of_a_service_account_and_no_more() {
+        let tokens = Tokens { admin: "a".into(), operator: "o".into(), cloud: "c".into() };
+        let account = |name: &str| ServiceAccount { namespace: "kube-system".into(), name: name.into() };
+        let accounts = Accounts { operator: account("karpenter"), cloud: account("cloud") };
+        let groups = "\"system:serviceaccounts,system:serviceaccounts:kube-system\"";
         assert_eq!(
-            tokens.file(&account),
-            "a,admin,admin,system:masters\no,system:serviceaccount:kube-system:karpenter,operator,\
-             \"system:serviceaccounts,system:serviceaccounts:kube-system\"\n"
+            tokens.file(&accounts),
+            format!(
+                "a,admin,admin,system:masters\n\
+                 o,system:serviceaccount:kube-system:karpenter,karpenter,{groups}\n\
+                 c,system:serviceaccount:kube-system:cloud,cloud,{groups}\n"
+            )
         );
     }
 
@@ -110,5 +127,6 @@ mod tests {
         let tokens = Tokens::new().unwrap();
         assert_eq!(tokens.admin.len(), 32);
         assert_ne!(tokens.admin, tokens.operator);
+        assert_ne!(tokens.operator, tokens.cloud);
     }
 }

@@ -41,6 +41,7 @@ impl Operator {
                 ("METRICS_PORT", port(metrics)),
                 ("HEALTH_PROBE_PORT", port(health)),
                 ("DISABLE_LEADER_ELECTION", "true".into()),
+                ("SYSTEM_NAMESPACE", "kube-system".into()),
                 ("LOG_LEVEL", "debug".into()),
                 ("RUST_BACKTRACE", "1".into()),
             ],

@@ -1,6 +1,6 @@
 //! The API server of a tier, and how everybody reaches it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::arguments::{Environment, Tier};
 use super::assets::Assets;
 use super::control_plane::ControlPlane;
-use super::credentials::ServiceAccount;
+use super::credentials::Kubeconfigs;
+use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
 /// How long a server may take until it is ready. Seconds, on a machine with nothing else to do.
@@ -20,10 +21,9 @@ const READY_LIMIT: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub(crate) struct Server {
     kind: Kind,
-    /// The administrator's kubeconfig.
-    pub(crate) admin: PathBuf,
-    /// The kubeconfig of the operator's service account. The fake server authorises everybody: there it is the same.
-    pub(crate) operator: PathBuf,
+    /// How the administrator, the operator and the fake cloud reach it. The fake server authorises everybody: there
+    /// they are all the same.
+    pub(crate) kubeconfigs: Kubeconfigs,
 }
 
 #[derive(Debug)]
@@ -39,12 +39,12 @@ impl Server {
         environment: &Environment,
         assets: &Assets,
         folder: &Path,
-        operator: &ServiceAccount,
+        accounts: &Accounts,
     ) -> anyhow::Result<Self> {
         let mut server = match tier {
             Tier::Kube => {
-                let (control_plane, admin, operator) = ControlPlane::start(assets, folder, operator).await?;
-                Self { kind: Kind::Kube(Box::new(control_plane)), admin, operator }
+                let (control_plane, kubeconfigs) = ControlPlane::start(assets, folder, accounts).await?;
+                Self { kind: Kind::Kube(Box::new(control_plane)), kubeconfigs }
             }
             Tier::FakeKube => start_fake(environment, folder)?,
         };
@@ -54,7 +54,7 @@ impl Server {
 
     /// A client with the administrator's rights. Nothing is retried: a case wants to see every failure.
     pub(crate) async fn client(&self) -> anyhow::Result<kube::Client> {
-        let kubeconfig = Kubeconfig::read_from(&self.admin)?;
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfigs.admin)?;
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         config.default_retry = false;
@@ -62,7 +62,7 @@ impl Server {
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// Waits until the server says that it is ready and has the namespace whose UID is the cluster's identity.
+    /// Waits until the server says that it is ready and has the namespaces that every cluster has.
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
@@ -80,7 +80,7 @@ impl Server {
 
     async fn probe(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        for path in ["/readyz", "/api/v1/namespaces/kube-system"] {
+        for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease"] {
             let request = http::Request::get(path).body(Vec::new())?;
             let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await;
             answer.with_context(|| format!("{path} does not answer"))??;
@@ -117,5 +117,7 @@ fn start_fake(environment: &Environment, folder: &Path) -> anyhow::Result<Server
         logs: folder.to_path_buf(),
     };
     let process = recipe.start()?;
-    Ok(Server { kind: Kind::FakeKube(Box::new(process)), admin: kubeconfig.clone(), operator: kubeconfig })
+    let [admin, operator, cloud] = std::array::from_fn(|_| kubeconfig.clone());
+    let kubeconfigs = Kubeconfigs { admin, operator, cloud };
+    Ok(Server { kind: Kind::FakeKube(Box::new(process)), kubeconfigs })
 }

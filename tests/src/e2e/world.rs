@@ -17,7 +17,7 @@ use super::kubectl::Kubectl;
 use super::operator::Operator;
 use super::server::Server;
 
-/// The namespace of the operator's account exists before `deploy/` is applied; others come from `deploy/` itself.
+/// Objects of a kind can be applied when its CRD is established.
 const CRD_WAIT: [&str; 4] = ["wait", "--for=condition=Established", "crd", "--all"];
 
 /// The running tier. Dropping it ends every process, the operator first and the server last.
@@ -50,20 +50,23 @@ impl World {
     ) -> anyhow::Result<Self> {
         let installation = Installation::read(&environment.root.join("deploy"))?;
         let assets = Assets::find(tier, environment, out)?;
-        let server = Server::start(tier, environment, &assets, &folder, &installation.account).await?;
+        let server = Server::start(tier, environment, &assets, &folder, &installation.accounts).await?;
         let kubectl = Kubectl {
             program: assets.program("kubectl"),
-            kubeconfig: server.admin.clone(),
+            kubeconfig: server.kubeconfigs.admin.clone(),
             home: folder.join("home"),
         };
         std::fs::create_dir_all(&kubectl.home)?;
-        for object in installation.crds.iter().chain(&installation.access) {
-            kubectl.apply(object).await.context("deploy/ cannot be applied")?;
+        for crd in &installation.crds {
+            kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
         }
         kubectl.run(&CRD_WAIT).await?;
+        for object in &installation.access {
+            kubectl.apply(object).await.context("deploy/ cannot be applied")?;
+        }
         kubectl.apply(&super::manifests::node_class()).await?;
-        let cloud = Cloud::start(environment, &folder, &server.admin).await?;
-        let mut operator = Operator::new(environment, &folder, &server.operator, &cloud.url)?;
+        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud).await?;
+        let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
         operator.start()?;
         operator.wait_ready().await?;
         let client = server.client().await?;

@@ -99,7 +99,7 @@ pub(super) async fn catalogue(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         let [port] = free_ports()?;
         let args =
             ["fake-cloud", "--listen", &format!("127.0.0.1:{port}"), "--instance-types"].map(str::to_owned);
-        let kubeconfig = ["--kubeconfig".to_owned(), cx.world.server.admin.display().to_string()];
+        let kubeconfig = ["--kubeconfig".to_owned(), cx.world.server.kubeconfigs.admin.display().to_string()];
         let recipe = Recipe {
             name: if price.is_null() { "catalogue-missing" } else { "catalogue-negative" },
             program: cx.world.binary.clone(),
