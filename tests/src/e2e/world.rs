@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Request;
@@ -15,6 +16,7 @@ use super::fleet::Fleet;
 use super::installation::Installation;
 use super::kubectl::Kubectl;
 use super::operator::Operator;
+use super::schema;
 use super::server::Server;
 
 /// Objects of a kind can be applied when its CRD is established.
@@ -61,6 +63,10 @@ impl World {
             kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
         }
         kubectl.run(&CRD_WAIT).await?;
+        let client = server.client().await?;
+        for crd in &installation.crds {
+            wait_served(&client, crd).await?;
+        }
         for object in &installation.access {
             kubectl.apply(object).await.context("deploy/ cannot be applied")?;
         }
@@ -69,7 +75,6 @@ impl World {
         let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
         operator.start()?;
         operator.wait_ready().await?;
-        let client = server.client().await?;
         let (binary, root) = (environment.operator.clone(), environment.root.clone());
         Ok(Self { tier, operator, cloud, server, kubectl, installation, client, folder, binary, root })
     }
@@ -132,4 +137,20 @@ impl World {
         self.cloud.check_running()?;
         self.operator.check_running()
     }
+}
+
+/// Waits until the server's storage for a new kind is up: established is a promise, for a second or two it answers 429.
+async fn wait_served(client: &kube::Client, crd: &Value) -> anyhow::Result<()> {
+    const ATTEMPTS: usize = 100;
+    let path = schema::collection(crd, "default").context("a CRD without group, version or plural")?;
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let request = Request::get(&path).body(Vec::new())?;
+        match client.request::<Value>(request).await {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some(error),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    anyhow::bail!("{path} is not served: {last:?}")
 }
