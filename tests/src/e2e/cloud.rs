@@ -18,6 +18,8 @@ pub(crate) struct Cloud {
     process: Process,
     /// `http://host:port`
     pub(crate) url: String,
+    /// Whose instances are listed: the UID of the namespace kube-system.
+    cluster: String,
 }
 
 /// A machine that the cloud has running or is starting.
@@ -27,11 +29,12 @@ pub(crate) struct Instance {
 }
 
 impl Cloud {
-    /// Starts the cloud with its log in `folder`; its kubelets use `kubeconfig`.
+    /// Starts the cloud with its log in `folder`; its kubelets use `kubeconfig`. `cluster` is the cluster's UID.
     pub(crate) async fn start(
         environment: &Environment,
         folder: &Path,
         kubeconfig: &Path,
+        cluster: String,
     ) -> anyhow::Result<Self> {
         let [port] = free_ports()?;
         let address = format!("127.0.0.1:{port}");
@@ -50,7 +53,7 @@ impl Cloud {
             env: vec![("RUST_BACKTRACE", "1".into())],
             logs: folder.to_path_buf(),
         };
-        let mut cloud = Self { process: recipe.start()?, url: format!("http://{address}") };
+        let mut cloud = Self { process: recipe.start()?, url: format!("http://{address}"), cluster };
         let deadline = Instant::now() + READY_LIMIT;
         while let Err(error) = cloud.instances().await {
             cloud.check_running()?;
@@ -62,9 +65,11 @@ impl Cloud {
         Ok(cloud)
     }
 
-    /// Every instance that is not terminated.
+    /// Every instance of the cluster that is not gone; one that is being terminated still counts.
     pub(crate) async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
-        let response = reqwest::get(format!("{}/instances", self.url)).await?.error_for_status()?;
+        let response = reqwest::get(format!("{}/instances?clusterUid={}", self.url, self.cluster))
+            .await?
+            .error_for_status()?;
         parse(&response.json().await?)
     }
 
@@ -76,10 +81,10 @@ impl Cloud {
 
 fn parse(answer: &Value) -> anyhow::Result<Vec<Instance>> {
     let list = answer.as_array().context("/instances did not answer a list")?;
-    let alive = list.iter().filter(|instance| instance["state"] != "terminated");
+    let alive = list.iter().filter(|instance| instance["state"] != "gone");
     alive
         .map(|instance| {
-            let id = instance["providerId"].as_str().context("an instance without providerId")?;
+            let id = instance["id"].as_str().context("an instance without id")?;
             Ok(Instance { provider_id: id.to_owned() })
         })
         .collect()
@@ -92,11 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminated_instance_is_gone_and_an_unreadable_answer_is_an_error() {
+    fn an_instance_is_there_until_it_is_gone_and_an_unreadable_answer_is_an_error() {
         let answer = json!([
-            {"providerId": "kwok://a", "state": "running"},
-            {"providerId": "kwok://b", "state": "terminated"},
-            {"providerId": "kwok://c", "state": "pending"},
+            {"id": "kwok://a", "state": "running"},
+            {"id": "kwok://b", "state": "gone"},
+            {"id": "kwok://c", "state": "terminating"},
         ]);
         let ids: Vec<String> = parse(&answer).unwrap().into_iter().map(|i| i.provider_id).collect();
         assert_eq!(ids, ["kwok://a", "kwok://c"]);

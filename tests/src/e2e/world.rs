@@ -71,7 +71,10 @@ impl World {
             kubectl.apply(object).await.context("deploy/ cannot be applied")?;
         }
         kubectl.apply(&super::manifests::node_class()).await?;
-        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud).await?;
+        let request = Request::get("/api/v1/namespaces/kube-system").body(Vec::new())?;
+        let identity: Value = client.request(request).await?;
+        let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
+        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid).await?;
         let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
         operator.start()?;
         operator.wait_ready().await?;
