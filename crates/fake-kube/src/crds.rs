@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::registry::Resource;
+use crate::registry::{Resource, custom_resources};
 use crate::status::{ApiError, Cause};
 use crate::store::Key;
 use crate::verbs::delete::Propagation;
@@ -94,6 +94,13 @@ fn check(value: &Value) -> Vec<Cause> {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
             causes.push(Cause::required(field, "schemas are required"));
         }
+    }
+    if causes.is_empty()
+        && let Err(error) = custom_resources(value)
+    {
+        let message = format!("Invalid value: {error}");
+        let reason = "FieldValueInvalid".to_owned();
+        causes.push(Cause { field: "spec.versions".to_owned(), reason, message });
     }
     causes
 }

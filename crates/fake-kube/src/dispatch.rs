@@ -19,6 +19,8 @@ use crate::world::{Target, World};
 pub(crate) enum Reply {
     /// JSON with a status code.
     Json(u16, Vec<u8>),
+    /// JSON of a special media type.
+    Typed(&'static str, Vec<u8>),
     /// Plain text.
     Text(u16, String),
     /// A stream of events.

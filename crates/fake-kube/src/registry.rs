@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::schema::SchemaError;
+
 mod builtin;
 mod custom;
 
-pub(crate) use custom::Custom;
+pub(crate) use custom::{Custom, resources as custom_resources};
 
 /// One resource as discovery describes it.
 #[derive(Clone, Debug)]
@@ -116,14 +118,14 @@ impl Registry {
             .cloned()
     }
 
-    /// Any version of a group's resource: garbage collection does not care which.
-    pub(crate) fn find_any_version(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
-        self.routes.values().find(|entry| entry.info.group == group && entry.info.plural == plural).cloned()
-    }
-
     /// One resource of a store.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<Resource>> {
         self.routes.values().find(|entry| &*entry.storage == storage).cloned()
+    }
+
+    /// All resources as discovery describes them.
+    pub(crate) fn infos(&self) -> Vec<ResourceInfo> {
+        self.routes.values().map(|entry| entry.info.clone()).collect()
     }
 
     /// All resources in order of group, version and plural.
@@ -132,7 +134,10 @@ impl Registry {
     }
 
     /// Replaces what a CustomResourceDefinition serves.
-    pub(crate) fn register(&mut self, definition: &Value) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Names the part of a schema that cannot be used.
+    pub(crate) fn register(&mut self, definition: &Value) -> Result<(), SchemaError> {
         let added = custom::resources(definition)?;
         self.unregister(definition);
         for resource in added {

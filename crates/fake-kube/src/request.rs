@@ -145,6 +145,7 @@ impl ResourceRequest {
             strict: query.text("fieldValidation") == "Strict",
             force: query.flag("force"),
             part,
+            applied: None,
         })
     }
 }

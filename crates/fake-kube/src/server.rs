@@ -8,19 +8,18 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Response, header};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::{BoxError, ReplyBody};
-use crate::boot;
 use crate::config::Config;
 use crate::dispatch::{self, Reply};
 use crate::faults::{Answer, Fault};
 use crate::registry::Resource;
 use crate::request::{self, Asked, ResourceRequest};
-use crate::route::Route;
 use crate::status::ApiError;
-use crate::view_of::Include;
+use crate::view::table::{self, IncludeObject};
 use crate::world::World;
+use crate::{boot, info};
 
 /// Requests by verb, `plural.group` and subresource.
 pub type Counters = BTreeMap<(String, String, String), u64>;
@@ -86,11 +85,11 @@ impl Server {
         &self,
         resource: &Resource,
         objects: &[&Value],
-        metadata: Value,
-        include: Include,
+        metadata: &Value,
+        include: IncludeObject,
     ) -> Value {
-        let _ = (resource, objects, include);
-        json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": [] })
+        let definition = resource.custom.as_ref().map(|custom| &custom.definition);
+        table::table(&resource.info, definition, objects, (self.inner.config.now)(), metadata, include)
     }
 
     /// Answers a request.
@@ -104,7 +103,7 @@ impl Server {
     ) -> Result<Response<ReplyBody>, BoxError> {
         match request::read(&parts, &body) {
             Ok(Asked::Resource(request)) => self.resource(&request).await,
-            Ok(Asked::Other(route)) => Ok(render(self.other(&parts, &route))),
+            Ok(Asked::Other(route)) => Ok(render(info::serve(self, &parts, &route))),
             Err(error) => Ok(render(Err(error))),
         }
     }
@@ -154,20 +153,13 @@ impl Server {
         let counter = counters.entry(key).or_default();
         *counter = counter.saturating_add(1);
     }
-
-    fn other(&self, _parts: &http::request::Parts, route: &Route) -> Result<Reply, ApiError> {
-        match route {
-            Route::Health => Ok(Reply::Text(200, "ok".to_owned())),
-            Route::Version => Ok(Reply::value(200, &json!({ "gitVersion": self.inner.config.version }))),
-            _ => Err(ApiError::no_such_route()),
-        }
-    }
 }
 
 /// Turns an answer into HTTP.
 fn render(answer: Result<Reply, ApiError>) -> Response<ReplyBody> {
     let (code, kind, body, retry) = match answer {
         Ok(Reply::Json(code, bytes)) => (code, "application/json", ReplyBody::once(bytes), None),
+        Ok(Reply::Typed(kind, bytes)) => (200, kind, ReplyBody::once(bytes), None),
         Ok(Reply::Text(code, text)) => (code, "text/plain; charset=utf-8", ReplyBody::once(text), None),
         Ok(Reply::Watch(watch)) => (200, "application/json", ReplyBody::stream(watch.into_stream()), None),
         Err(error) => {

@@ -9,6 +9,7 @@ use crate::registry::Resource;
 use crate::route::Query;
 use crate::server::Server;
 use crate::verbs::list::Page;
+use crate::view::table::IncludeObject;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,20 +17,9 @@ pub(crate) enum View {
     /// Objects as they are.
     Plain,
     /// `meta.k8s.io/v1` tables with `None`, `Metadata` or `Object` in their rows.
-    Table(Include),
+    Table(IncludeObject),
     /// `PartialObjectMetadata`.
     Partial,
-}
-
-/// What the rows of a table carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
-    /// Nothing.
-    None,
-    /// The metadata.
-    Metadata,
-    /// The whole object.
-    Object,
 }
 
 impl View {
@@ -44,9 +34,9 @@ impl View {
             let parameter = parts.find_map(|part| part.strip_prefix("as="));
             return match parameter {
                 Some("Table") => Self::Table(match query.text("includeObject") {
-                    "None" => Include::None,
-                    "Object" => Include::Object,
-                    _ => Include::Metadata,
+                    "None" => IncludeObject::None,
+                    "Object" => IncludeObject::Object,
+                    _ => IncludeObject::Metadata,
                 }),
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Self::Partial,
                 _ => Self::Plain,
@@ -63,7 +53,7 @@ impl View {
             Self::Partial => Arc::new(partial(&shown)),
             Self::Table(include) => {
                 let metadata = json!({ "resourceVersion": shown["metadata"]["resourceVersion"] });
-                Arc::new(server.table(resource, &[shown.as_ref()], metadata, include))
+                Arc::new(server.table(resource, &[shown.as_ref()], &metadata, include))
             }
         }
     }
@@ -82,7 +72,7 @@ impl View {
         let (kind, version) = match self {
             Self::Table(include) => {
                 let rows: Vec<&Value> = shown.iter().map(AsRef::as_ref).collect();
-                return bytes(&server.table(resource, &rows, metadata, include));
+                return bytes(&server.table(resource, &rows, &metadata, include));
             }
             Self::Partial => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
             Self::Plain => (resource.info.list_kind(), resource.info.api_version()),
@@ -117,7 +107,7 @@ impl View {
             Self::Partial => partial(&object),
             Self::Table(include) => {
                 let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
-                let mut table = server.table(resource, &[&object], metadata, include);
+                let mut table = server.table(resource, &[&object], &metadata, include);
                 table["rows"] = json!([{ "cells": [], "object": object }]);
                 table
             }

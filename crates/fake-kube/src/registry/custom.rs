@@ -4,16 +4,17 @@ use serde_json::Value;
 
 use super::{Resource, ResourceInfo};
 use crate::object;
+use crate::schema::{SchemaError, Structural};
 
 /// What one version of a CustomResourceDefinition says about its objects.
 #[derive(Debug)]
 pub(crate) struct Custom {
-    /// Name of the definition.
-    pub(crate) definition: String,
-    /// The raw OpenAPI v3 schema of the version, null when there is none.
+    /// The definition itself.
+    pub(crate) definition: Value,
+    /// The raw OpenAPI v3 schema of the version.
     pub(crate) schema: Value,
-    /// The entry of `spec.versions`, for printer columns.
-    pub(crate) version: Value,
+    /// The parsed schema.
+    pub(crate) structural: Structural,
     /// JSON paths of selectable fields, such as `.spec.color`.
     pub(crate) selectable: Vec<String>,
     /// Paths of the scale subresource.
@@ -48,13 +49,8 @@ fn texts(value: &[Value]) -> Vec<String> {
 /// The served versions of a definition.
 ///
 /// # Errors
-/// Names the field that is missing or cannot be used.
-pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
-    let (group, plural) = group_and_plural(definition);
-    let kind = object::text(definition, &["spec", "names", "kind"]);
-    if group.is_empty() || plural.is_empty() || kind.is_empty() {
-        return Err("spec.group, spec.names.plural and spec.names.kind are required".to_owned());
-    }
+/// Names the part of a schema that cannot be used.
+pub(crate) fn resources(definition: &Value) -> Result<Vec<Resource>, SchemaError> {
     object::list(definition, &["spec", "versions"])
         .iter()
         .filter(|version| version["served"].as_bool() == Some(true))
@@ -62,7 +58,7 @@ pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
         .collect()
 }
 
-fn resource(definition: &Value, version: &Value) -> Result<Resource, String> {
+fn resource(definition: &Value, version: &Value) -> Result<Resource, SchemaError> {
     let (group, plural) = group_and_plural(definition);
     let kind = object::text(definition, &["spec", "names", "kind"]);
     let singular = match object::text(definition, &["spec", "names", "singular"]) {
@@ -98,12 +94,7 @@ fn resource(definition: &Value, version: &Value) -> Result<Resource, String> {
         .map(|field| object::text(field, &["jsonPath"]).to_owned())
         .collect();
     let schema = object::at(version, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
-    let custom = Custom {
-        definition: object::name(definition).to_owned(),
-        schema,
-        version: version.clone(),
-        selectable,
-        scale,
-    };
+    let structural = Structural::parse(&schema)?;
+    let custom = Custom { definition: definition.clone(), schema, structural, selectable, scale };
     Ok(Resource { storage: format!("{plural}.{group}").into(), info, custom: Some(custom) })
 }
