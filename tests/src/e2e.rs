@@ -21,6 +21,7 @@ mod manifests;
 mod operator;
 mod process;
 mod refusal;
+mod rest;
 mod runner;
 mod schema;
 mod server;

@@ -7,6 +7,8 @@ use kube::core::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) mod ask;
+
 /// The table: one valid object per kind, and rows that each change one thing about it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

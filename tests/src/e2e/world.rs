@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use http::Request;
-use kube::core::Status;
 use serde_json::Value;
 
 use super::arguments::{Environment, Tier};
@@ -16,6 +14,7 @@ use super::fleet::Fleet;
 use super::installation::Installation;
 use super::kubectl::Kubectl;
 use super::operator::Operator;
+use super::rest::Rest;
 use super::schema;
 use super::server::Server;
 
@@ -30,7 +29,8 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) kubectl: Kubectl,
     pub(crate) installation: Installation,
-    client: kube::Client,
+    /// The administrator's access to the server.
+    pub(crate) rest: Rest,
     /// Files and logs of this run.
     pub(crate) folder: PathBuf,
     /// The operator's binary, for cases that run its other commands.
@@ -38,9 +38,6 @@ pub(crate) struct World {
     /// The repository.
     pub(crate) root: PathBuf,
 }
-
-/// What the server answered to a write: the object, or its refusal.
-pub(crate) type Written = Result<Value, Box<Status>>;
 
 impl World {
     /// Starts the server, installs `deploy/`, then starts the cloud and the operator.
@@ -63,52 +60,33 @@ impl World {
             kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
         }
         kubectl.run(&CRD_WAIT).await?;
-        let client = server.client().await?;
+        let rest = Rest::new(server.client().await?);
         for crd in &installation.crds {
-            wait_served(&client, crd).await?;
+            wait_served(&rest, crd).await?;
         }
         for object in &installation.access {
             kubectl.apply(object).await.context("deploy/ cannot be applied")?;
         }
         kubectl.apply(&super::manifests::node_class()).await?;
-        let request = Request::get("/api/v1/namespaces/kube-system").body(Vec::new())?;
-        let identity: Value = client.request(request).await?;
+        let identity =
+            rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
         let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
         let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid).await?;
         let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
         operator.start()?;
         operator.wait_ready().await?;
         let (binary, root) = (environment.operator.clone(), environment.root.clone());
-        Ok(Self { tier, operator, cloud, server, kubectl, installation, client, folder, binary, root })
+        Ok(Self { tier, operator, cloud, server, kubectl, installation, rest, folder, binary, root })
     }
 
     /// The object at `path`, or nothing when there is none.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
-        match self.client.request(Request::get(path).body(Vec::new())?).await {
-            Ok(object) => Ok(Some(object)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot get {path}")),
-        }
+        self.rest.get(path).await
     }
 
     /// The items of the list at `path`.
     pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
-        let list = self.get(path).await?.with_context(|| format!("{path} is not served"))?;
-        list["items"].as_array().cloned().with_context(|| format!("{path} is no list"))
-    }
-
-    /// Sends `object` to `path` with `method`; a refusal by the server is a result, not an error.
-    pub(crate) async fn write(&self, method: &str, path: &str, object: &Value) -> anyhow::Result<Written> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(object.to_string().into_bytes())?;
-        match self.client.request(request).await {
-            Ok(answer) => Ok(Ok(answer)),
-            Err(kube::Error::Api(status)) => Ok(Err(status)),
-            Err(error) => Err(error).with_context(|| format!("cannot {method} {path}")),
-        }
+        self.rest.list(path).await
     }
 
     /// The whole fleet in its three views.
@@ -143,13 +121,12 @@ impl World {
 }
 
 /// Waits until the server's storage for a new kind is up: established is a promise, for a second or two it answers 429.
-async fn wait_served(client: &kube::Client, crd: &Value) -> anyhow::Result<()> {
+async fn wait_served(rest: &Rest, crd: &Value) -> anyhow::Result<()> {
     const ATTEMPTS: usize = 100;
     let path = schema::collection(crd, "default").context("a CRD without group, version or plural")?;
     let mut last = None;
     for _ in 0..ATTEMPTS {
-        let request = Request::get(&path).body(Vec::new())?;
-        match client.request::<Value>(request).await {
+        match rest.list(&path).await {
             Ok(_) => return Ok(()),
             Err(error) => last = Some(error),
         }
