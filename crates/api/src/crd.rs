@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions, equal in meaning to those that Karpenter installs.
 //!
-//! Names, columns and subresources come from kube's derive, schemas from [`crate::schema`]. A provider adds the label
+//! Names, columns and subresources come from kube's derive, schemas from the private module `schema`. A provider adds the label
 //! rules and the kinds of its own to the common base.
 
 mod files;

@@ -30,6 +30,8 @@ pub use cron::{Schedule, ScheduleError};
 pub use simulation::{Simulation, simulate};
 pub use validation::{Rejected, validate};
 
+use std::cell::RefCell;
+
 use jiff::Timestamp;
 
 use crate::{
@@ -54,8 +56,8 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
     /// The moment that time windows and budgets are judged at.
     pub now: Timestamp,
-    /// Prepared once for all simulations of the pass.
-    pub solver: &'a Solver<'a>,
+    /// Prepared once for all simulations of the pass; each one leaves it as it was.
+    pub solver: &'a RefCell<Solver>,
 }
 
 /// A way to find machines that should go. One file each.
@@ -165,7 +167,7 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
-    let solver = Solver::new(snapshot, &rules.scheduling);
+    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
     let context = Context { snapshot, rules, now, solver: &solver };
     let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
     for (at, method) in methods.iter().enumerate() {

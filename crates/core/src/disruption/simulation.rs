@@ -30,7 +30,7 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
     let pods: Vec<Arc<Pod>> = snapshot.pending.iter().chain(moved).chain(&leaving).cloned().collect();
     let request =
         Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
-    let plan = context.solver.solve(&request);
+    let plan = context.solver.borrow_mut().solve(&request);
     // A pending pod that cannot be helped is no worse off without the candidates.
     let tolerated: BTreeSet<&PodUid> = snapshot.pending.iter().map(|pod| &pod.uid).collect();
     let leaving: BTreeSet<&PodUid> = leaving.iter().map(|pod| &pod.uid).collect();
@@ -46,7 +46,7 @@ fn leaving(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 
 fn unscheduled(plan: &Plan, tolerated: &BTreeSet<&PodUid>) -> Option<Unconsolidatable> {
     let failed: Vec<_> = plan.unplaced.iter().filter(|(pod, _)| !tolerated.contains(&pod.uid)).collect();
-    let named = failed.iter().take(PODS_NAMED).map(|(pod, why)| format!("{} => {why:?}", pod.id)).collect();
+    let named = failed.iter().take(PODS_NAMED).map(|(pod, why)| format!("{} => {why}", pod.id)).collect();
     (!failed.is_empty())
         .then(|| Unconsolidatable::PodsWouldNotSchedule(named, failed.len().saturating_sub(PODS_NAMED)))
 }

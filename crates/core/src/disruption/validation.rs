@@ -1,5 +1,7 @@
 //! Whether a command still holds on a newer snapshot, after the validation delay.
 
+use std::cell::RefCell;
+
 use jiff::Timestamp;
 
 use super::{Budgets, Candidate, Command, Context, METHODS, Method, Rules, budget, candidate, simulate};
@@ -44,7 +46,7 @@ pub fn validate(
     let Some(method) = METHODS.into_iter().find(|method| method.name() == command.method) else {
         return Err(Rejected::Churn);
     };
-    let solver = Solver::new(snapshot, &rules.scheduling);
+    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
     let context = Context { snapshot, rules, now, solver: &solver };
     let mut budgets = budget::budgets(snapshot, command.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {

@@ -1,12 +1,15 @@
 //! A batch of pods becomes a [`Plan`]: which pods go to which existing machine, which NodeClaims to create for the
 //! rest, and why a pod cannot be helped.
 
+mod bound;
 mod opening;
 mod plan;
 mod reason;
+mod solver;
 
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
 pub use reason::{Eliminated, PoolVerdict, Unplaced};
+pub use solver::Solver;
 
 use std::sync::Arc;
 
@@ -96,25 +99,8 @@ pub enum Purpose {
 ///
 /// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
-    let _ = (snapshot, request, rules);
-    Plan::default()
+    Solver::new(snapshot, rules).solve(request)
 }
 
-/// A snapshot prepared for many requests.
-pub struct Solver<'a> {
-    snapshot: &'a Snapshot,
-    rules: &'a Rules,
-}
-
-impl<'a> Solver<'a> {
-    /// Prepares `snapshot`.
-    #[must_use]
-    pub fn new(snapshot: &'a Snapshot, rules: &'a Rules) -> Self {
-        Self { snapshot, rules }
-    }
-
-    /// Schedules `request`.
-    pub fn solve(&self, request: &Request<'_>) -> Plan {
-        solve(self.snapshot, request, self.rules)
-    }
-}
+#[cfg(test)]
+mod tests;
