@@ -27,12 +27,7 @@ pub(super) struct SummaryVec {
 impl SummaryVec {
     pub(super) fn new(family: &Family) -> prometheus::Result<Self> {
         let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
-        let desc = Desc::new(
-            family.name.to_owned(),
-            family.help.to_owned(),
-            labels,
-            std::collections::HashMap::new(),
-        )?;
+        let desc = Desc::new(family.name.to_owned(), family.help.to_owned(), labels, Default::default())?;
         Ok(Self { desc, labels: family.labels, sketches: Arc::default() })
     }
 
@@ -71,7 +66,7 @@ impl Collector for SummaryVec {
         family.set_field_type(proto::MetricType::SUMMARY);
         let metrics =
             self.lock().iter().map(|(values, sketch)| self.metric(values, sketch)).collect::<Vec<_>>();
-        family.set_metric(metrics.into());
+        family.set_metric(metrics);
         vec![family]
     }
 }
@@ -90,7 +85,7 @@ impl SummaryVec {
             quantile.set_value(estimate.max(least).min(most));
             quantile
         });
-        summary.set_quantile(quantiles.collect::<Vec<_>>().into());
+        summary.set_quantile(quantiles.collect());
         let labels = self.labels.iter().zip(values).map(|(name, value)| {
             let mut pair = proto::LabelPair::default();
             pair.set_name((*name).to_owned());
@@ -98,7 +93,7 @@ impl SummaryVec {
             pair
         });
         let mut metric = proto::Metric::default();
-        metric.set_label(labels.collect::<Vec<_>>().into());
+        metric.set_label(labels.collect());
         metric.set_summary(summary);
         metric
     }
