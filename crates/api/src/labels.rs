@@ -48,7 +48,7 @@ pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
 pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 /// Our annotation: UID of the cluster (its kube-system namespace) that made the object.
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
-/// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name` joined by commas.
+/// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
 
 /// Condition types, by the kind that carries them.

@@ -2,12 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::runtime::{Controller, Ctx, RunError, Shutdown};
+use crate::{
+    disruption,
+    provisioning::{CatalogController, Inbox, NodeTrigger, PodTrigger, Provisioner},
+    runtime::{Controller, Ctx, RunError, Shutdown},
+};
 
-/// All controllers.
+/// All controllers, in the order in which they hear of a change.
 #[must_use]
-pub fn controllers(_ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
-    vec![]
+pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
+    let inbox = Inbox::new(&ctx.settings);
+    let mut controllers: Vec<Arc<dyn Controller>> = vec![
+        Arc::new(CatalogController),
+        Arc::new(PodTrigger(inbox.clone())),
+        Arc::new(NodeTrigger(inbox.clone())),
+        Arc::new(Provisioner::new(inbox)),
+    ];
+    controllers.extend(disruption::controllers());
+    controllers
 }
 
 /// Runs all watches and controllers until shutdown.

@@ -1,12 +1,12 @@
 //! Defaults and default admission plugins, by kind.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use crate::object;
 use crate::registry::Resource;
 use crate::status::ApiError;
 use crate::verbs::delete::Propagation;
 use crate::world::{Part, World};
-use crate::{object, quantity};
 
 mod misc;
 mod node;
@@ -124,18 +124,11 @@ pub(crate) fn admit_update(
             }
         }
     }
+    if resource.is("", "Pod") {
+        pod::tolerate_by_default(new);
+    }
     if resource.is("", "Namespace") {
         misc::label_namespace(new);
     }
     Ok(())
-}
-
-/// Brings the quantities of a resource list into canonical form; unreadable ones are left to validation.
-pub(crate) fn canonical_quantities(list: Option<&mut Value>) {
-    for value in list.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        let canonical = value.as_str().and_then(quantity::parse).map(|parsed| parsed.to_string());
-        if let Some(canonical) = canonical {
-            *value = json!(canonical);
-        }
-    }
 }

@@ -99,7 +99,8 @@ impl World {
         match self.registry.of_storage(&place.storage) {
             Some(resource) if crds::is_definition(&resource) => self.registry.unregister(value),
             Some(resource) => {
-                let definition = resource.custom.as_ref().map(|custom| object::name(&custom.definition).to_owned());
+                let definition =
+                    resource.custom.as_ref().map(|custom| object::name(&custom.definition).to_owned());
                 if let Some(name) = definition {
                     crds::finish(self, &name);
                 }

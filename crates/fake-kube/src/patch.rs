@@ -1,5 +1,7 @@
 //! Patch formats: from an object and a patch to a new object.
 
+pub(crate) mod apply;
+pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod merge;

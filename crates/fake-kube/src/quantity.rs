@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// How a quantity was written, which decides its canonical text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -70,7 +72,8 @@ fn read_suffix(suffix: &str) -> Option<(i128, i32, Format)> {
         return None;
     }
     // More than any representable value needs: the result is capped or rounded anyway.
-    let power = exponent.parse::<i32>().unwrap_or(if exponent.starts_with('-') { -1000 } else { 1000 });
+    let power =
+        exponent.parse::<i32>().unwrap_or_else(|_| if exponent.starts_with('-') { -1000 } else { 1000 });
     Some((10, power.clamp(-1000, 1000), Format::Exponent))
 }
 
@@ -151,6 +154,52 @@ impl fmt::Display for Quantity {
             _ => write!(formatter, "{mantissa}{suffix}"),
         }
     }
+}
+
+/// Fields whose value is a map from resource names to quantities.
+const LISTS: &[&str] = &[
+    "allocatable",
+    "capacity",
+    "default",
+    "defaultRequest",
+    "hard",
+    "limits",
+    "max",
+    "min",
+    "overhead",
+    "requests",
+    "used",
+    "allocatedResources",
+];
+
+/// Brings all quantities of a built-in object into canonical form.
+///
+/// # Errors
+/// The decoder's message when one cannot be read.
+pub(crate) fn canonicalise(value: &mut Value) -> Result<(), String> {
+    match value {
+        Value::Object(map) => map.iter_mut().try_for_each(|(key, field)| match field {
+            Value::Object(entries) if LISTS.contains(&key.as_str()) => entries.values_mut().try_for_each(one),
+            Value::String(_) | Value::Number(_) if key == "sizeLimit" || key == "divisor" => one(field),
+            field => canonicalise(field),
+        }),
+        Value::Array(list) => list.iter_mut().try_for_each(canonicalise),
+        _ => Ok(()),
+    }
+}
+
+fn one(value: &mut Value) -> Result<(), String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Ok(()),
+    };
+    let parsed = parse(&text).ok_or_else(|| {
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()
+    })?;
+    *value = Value::String(parsed.to_string());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use crate::body::{BoxError, ReplyBody};
-use crate::{boot, info};
 use crate::config::Config;
 use crate::dispatch::{self, Reply};
 use crate::faults::{Answer, Fault};
@@ -20,6 +19,7 @@ use crate::request::{self, Asked, ResourceRequest};
 use crate::status::ApiError;
 use crate::view::table::{self, IncludeObject};
 use crate::world::World;
+use crate::{boot, info};
 
 /// Requests by verb, `plural.group` and subresource.
 pub type Counters = BTreeMap<(String, String, String), u64>;

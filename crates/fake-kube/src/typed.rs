@@ -132,7 +132,6 @@ const DROPPED_MAPS: &[&str] = &[
     "capacity",
     "allocatable",
     "overhead",
-    "status",
     "parameters",
 ];
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::gc::Chore;
+use crate::managed::Manager;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::seeded::Seeded;
@@ -86,12 +87,21 @@ pub(crate) struct Write {
     pub(crate) force: bool,
     /// Part that is written.
     pub(crate) part: Part,
+    /// The managers that server-side apply has worked out.
+    pub(crate) applied: Option<Vec<Manager>>,
 }
 
 impl Write {
     /// A write of the server's own controllers.
     pub(crate) fn internal(manager: &str) -> Self {
-        Self { dry_run: false, manager: manager.to_owned(), strict: false, force: false, part: Part::Whole }
+        Self {
+            dry_run: false,
+            manager: manager.to_owned(),
+            strict: false,
+            force: false,
+            part: Part::Whole,
+            applied: None,
+        }
     }
 
     /// The same options for another part.

@@ -11,7 +11,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::model::{
     Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Snapshot, Str, VolumeClaim,
+    PoolName, Resources, Snapshot, Str, VolumeClaim, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -21,6 +21,7 @@ use k8s_openapi::api::{
 
 use crate::{
     change::Change,
+    expected,
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
     ledger::{self, Ledger},
@@ -359,6 +360,25 @@ impl Index {
         self.node_classes.get(class)
     }
 
+    /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
+    /// launched yet counts as the largest that it may become.
+    #[must_use]
+    pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
+        let mut sum = (Resources::new(), 0);
+        for entry in self.machines.claims.values() {
+            let Some(claim) = entry.model.as_deref() else { continue };
+            let of_pool = claim.pool.as_deref() == Some(pool);
+            let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
+            if !of_pool || going || self.intents.is_marked(&claim.name) {
+                continue;
+            }
+            let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
+            sum.0.add_assign(&expected::at_most(claim, catalog));
+            sum.1 += 1;
+        }
+        sum
+    }
+
     /// The claim that answers a pod while it is not initialised; `None` where the pod is free to be scheduled.
     #[must_use]
     pub fn answered_by(&self, pod: &PodUid) -> Option<ClaimName> {
@@ -366,3 +386,6 @@ impl Index {
         claims.find(|claim| self.answers(claim) && claim.intended_pods.contains(pod)).map(|c| c.name.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

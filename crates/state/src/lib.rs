@@ -8,6 +8,7 @@
 //! that is not launched yet is capacity on its way, not a reason to wait.
 
 mod change;
+mod expected;
 mod index;
 pub mod intents;
 mod kind;
@@ -15,10 +16,12 @@ mod ledger;
 pub mod lower;
 mod machines;
 mod pods;
+pub mod raise;
 mod tracked;
+pub mod validate;
 
 pub use change::{Change, Object};
-pub use index::Index;
+pub use index::{ClassState, Index};
 pub use kind::{Key, Kind};
 pub use lower::Invalid;
 pub use tracked::Tracked;

@@ -10,11 +10,11 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::model::{
-    Catalog, ClaimName, Node, NodeClaim, NodeName, PoolName, ProviderId, Resources, StateNode, Str, labels,
+    Catalog, ClaimName, Node, NodeClaim, NodeName, PoolName, ProviderId, StateNode, Str, labels,
 };
 use k8s_openapi::api::core::v1 as k8s;
 
-use crate::{intents::Intents, pods::Pods};
+use crate::{expected, intents::Intents, pods::Pods};
 
 /// A NodeClaim as read, and lowered where it is ours and means something.
 #[derive(Clone, Debug)]
@@ -211,7 +211,10 @@ impl Machines {
                 (None, Some(node.clone()))
             }
         };
-        let claim = claim.map(|claim| with_expected_figures(claim, parts.catalogs));
+        let claim = claim.map(|claim| {
+            let catalog = claim.pool.as_ref().and_then(|pool| parts.catalogs.get(pool));
+            expected::filled(claim, catalog.map(|catalog| &**catalog))
+        });
         let node_name = node.as_ref().map(|node| node.name.clone());
         let pods = node_name.iter().flat_map(|name| parts.pods.on_node(name)).cloned().collect();
         let mut built = StateNode::new(claim, node, pods);
@@ -231,38 +234,4 @@ fn unlink<N: Ord>(links: &mut BTreeMap<ProviderId, BTreeSet<N>>, id: &ProviderId
             links.remove(id);
         }
     }
-}
-
-/// What a claim that is not launched will have at least: the smallest amounts among the instance types that it allows
-/// and that hold what it asks for. It is room that may be planned with, whichever type the cloud chooses.
-fn with_expected_figures(
-    claim: Arc<NodeClaim>,
-    catalogs: &BTreeMap<PoolName, Arc<Catalog>>,
-) -> Arc<NodeClaim> {
-    if !claim.capacity.is_zero() && !claim.allocatable.is_zero() {
-        return claim;
-    }
-    let Some(catalog) = claim.pool.as_ref().and_then(|pool| catalogs.get(pool)) else { return claim };
-    let mut least: Option<(Resources, Resources)> = None;
-    for instance_type in &catalog.instance_types {
-        let allocatable = instance_type.allocatable();
-        let allowed = claim.requirements.allows(labels::INSTANCE_TYPE, &instance_type.name)
-            && claim.requirements.intersects(&instance_type.requirements).is_ok();
-        if !allowed || !claim.requests.fits(&allocatable) {
-            continue;
-        }
-        least = Some(match least {
-            None => (instance_type.capacity.clone(), allocatable),
-            Some((c, a)) => (c.component_min(&instance_type.capacity), a.component_min(&allocatable)),
-        });
-    }
-    let Some((capacity, allocatable)) = least else { return claim };
-    let mut expected = (*claim).clone();
-    if expected.capacity.is_zero() {
-        expected.capacity = capacity;
-    }
-    if expected.allocatable.is_zero() {
-        expected.allocatable = allocatable;
-    }
-    Arc::new(expected)
 }

@@ -13,8 +13,7 @@ use std::{
 };
 
 use prometheus::{
-    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder,
-    core::{Collector, MetricVecBuilder},
+    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder, core::Collector,
 };
 use summary::SummaryVec;
 

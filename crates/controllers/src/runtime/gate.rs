@@ -18,10 +18,7 @@ pub enum Passive {
     #[error("{0} objects have not been listed yet")]
     NotListed(Kind),
     /// A kind's watch is silent.
-    #[error(
-        "the watch of {0} objects has been silent for more than {}",
-        fleetwright_api::duration::format(jiff::SignedDuration::from_secs(120))
-    )]
+    #[error("the watch of {0} objects has been silent for more than two minutes")]
     Silent(Kind),
 }
 

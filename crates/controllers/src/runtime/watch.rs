@@ -32,7 +32,7 @@ const RESUMES: u32 = 5;
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(30), 1, 1);
 
 /// What a watched kind must be able to do.
-pub trait Watchable:
+pub(super) trait Watchable:
     Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
 {
 }

@@ -1,26 +1,23 @@
 //! Defaults of the smaller kinds.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::canonical_quantities;
 use crate::object;
 
 /// Fills in the defaults of a kind of the core, storage, scheduling and policy groups.
 pub(super) fn default(kind: &str, value: &mut Value) {
     match kind {
         "Service" => service(value),
-        "Secret" => object::put_default(value, &["type"], "Opaque"),
+        "Secret" => secret(value),
         "ReplicationController" => super::workload::default(kind, value),
         "PersistentVolumeClaim" => {
             object::put_default(value, &["spec", "volumeMode"], "Filesystem");
-            for path in [["spec", "resources", "requests"].as_slice(), &["status", "capacity"]] {
-                canonical_quantities(object::at_mut(value, path));
-            }
         }
         "PersistentVolume" => {
             object::put_default(value, &["spec", "volumeMode"], "Filesystem");
             object::put_default(value, &["spec", "persistentVolumeReclaimPolicy"], "Retain");
-            canonical_quantities(object::at_mut(value, &["spec", "capacity"]));
         }
         "Event" => {
             object::put_default(value, &["source"], serde_json::Map::new());
@@ -39,6 +36,17 @@ pub(super) fn default(kind: &str, value: &mut Value) {
         }
         "PriorityClass" => object::put_default(value, &["preemptionPolicy"], "PreemptLowerPriority"),
         _ => {}
+    }
+}
+
+/// Texts of `stringData` become entries of `data`.
+fn secret(value: &mut Value) {
+    object::put_default(value, &["type"], "Opaque");
+    if let Some(Value::Object(texts)) = object::remove(value, &["stringData"]) {
+        for (key, text) in texts {
+            let encoded = STANDARD.encode(text.as_str().unwrap_or_default());
+            object::put(value, &["data", &key], encoded);
+        }
     }
 }
 

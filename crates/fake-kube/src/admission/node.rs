@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::canonical_quantities;
 use crate::object;
 
 /// Taint of a node that has not reported itself ready.
@@ -14,9 +13,6 @@ pub(super) fn default(value: &mut Value) {
         && let Some(capacity) = object::at(value, &["status", "capacity"]).cloned()
     {
         object::put(value, &["status", "allocatable"], capacity);
-    }
-    for list in ["capacity", "allocatable"] {
-        canonical_quantities(object::at_mut(value, &["status", list]));
     }
     object::put_default(value, &["spec"], serde_json::Map::new());
 }

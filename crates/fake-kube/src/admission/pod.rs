@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::canonical_quantities;
 use crate::status::ApiError;
 use crate::world::World;
 use crate::{object, quantity};
@@ -43,7 +42,6 @@ fn default_spec(spec: &mut Value) {
         object::put(spec, &["serviceAccountName"], account.clone());
         object::put(spec, &["serviceAccount"], account);
     }
-    canonical_quantities(spec.get_mut("overhead"));
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             default_container(container);
@@ -63,9 +61,6 @@ fn default_container(container: &mut Value) {
         let last = image.rsplit('/').next().unwrap_or_default();
         let latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
         object::put(container, &["imagePullPolicy"], if latest { "Always" } else { "IfNotPresent" });
-    }
-    for list in ["limits", "requests"] {
-        canonical_quantities(object::at_mut(container, &["resources", list]));
     }
     for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         object::put_default(port, &["protocol"], "TCP");
@@ -197,7 +192,8 @@ fn priority(world: &World, value: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn tolerate_by_default(value: &mut Value) {
+/// DefaultTolerationSeconds: pods stay five minutes on a node that is not ready or not reachable.
+pub(super) fn tolerate_by_default(value: &mut Value) {
     let mut tolerations = object::list(value, &["spec", "tolerations"]).to_vec();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = tolerations.iter().any(|toleration| {
@@ -210,7 +206,9 @@ fn tolerate_by_default(value: &mut Value) {
             }));
         }
     }
-    object::put(value, &["spec", "tolerations"], tolerations);
+    if tolerations.len() != object::list(value, &["spec", "tolerations"]).len() {
+        object::put(value, &["spec", "tolerations"], tolerations);
+    }
 }
 
 /// The phase of a pod and whether its Ready condition is true.

@@ -23,8 +23,7 @@ impl World {
         write: &Write,
     ) -> Result<(Arc<Value>, bool), ApiError> {
         if kind == PatchKind::Apply {
-            let supported = "application/json-patch+json, application/merge-patch+json";
-            return Err(ApiError::unsupported_media("application/apply-patch+yaml", supported));
+            return self.apply(target, body, write);
         }
         let old = self.find(target)?;
         let shown = events::present(&target.resource, &old);

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::registry::Resource;
+use crate::registry::{Resource, ResourceInfo};
 use crate::status::ApiError;
 use crate::world::Target;
-use crate::{admission, events, object, typed};
+use crate::{admission, events, object, quantity, typed};
 
 /// Checks `apiVersion` and `kind` against the route, and sets them where a built-in object has none.
 ///
@@ -75,17 +75,13 @@ pub(crate) fn check_identity(target: &Target, value: &mut Value) -> Result<(), A
 pub(crate) fn decode(resource: &Resource, mut value: Value, strict: bool) -> Result<Value, ApiError> {
     let info = &resource.info;
     events::to_storage(resource, &mut value);
+    if resource.custom.is_none() && !crate::crds::is_definition(resource) {
+        quantity::canonicalise(&mut value).map_err(|error| undecodable(info, error))?;
+    }
     let group = if info.plural == "events" { "" } else { &info.group };
-    let undecodable = |error: String| {
-        let version = info.api_version();
-        ApiError::bad_request(format!(
-            "{} in version {version:?} cannot be handled as a {}: {error}",
-            info.kind, info.kind
-        ))
-    };
     match typed::normalise(group, &info.kind, &value) {
         Some(normalised) => {
-            let mut normalised = normalised.map_err(undecodable)?;
+            let mut normalised = normalised.map_err(|error| undecodable(info, error))?;
             if strict {
                 let mut unknown = Vec::new();
                 typed::unknown(&value, &normalised, "", &mut unknown);
@@ -95,7 +91,7 @@ pub(crate) fn decode(resource: &Resource, mut value: Value, strict: bool) -> Res
             value = normalised;
         }
         None => {
-            let metadata = typed::metadata(&value["metadata"]).map_err(undecodable)?;
+            let metadata = typed::metadata(&value["metadata"]).map_err(|error| undecodable(info, error))?;
             object::put(&mut value, &["metadata"], metadata);
             if let Some(metadata) = object::at_mut(&mut value, &["metadata"]) {
                 typed::omit_empty(metadata);
@@ -116,6 +112,14 @@ fn custom(resource: &Resource, value: &mut Value, strict: bool) -> Result<(), Ap
     custom.structural.prune(value);
     custom.structural.default(value);
     Ok(())
+}
+
+fn undecodable(info: &ResourceInfo, error: String) -> ApiError {
+    let version = info.api_version();
+    ApiError::bad_request(format!(
+        "{} in version {version:?} cannot be handled as a {}: {error}",
+        info.kind, info.kind
+    ))
 }
 
 fn refuse_unknown(unknown: &[String]) -> Result<(), ApiError> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fleetwright_fake_kube::{Config, Server};
 
 /// Any failure of a test.
-pub type Outcome = Result<(), Box<dyn std::error::Error>>;
+pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A configuration whose clock follows tokio's.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let start = tokio::time::Instant::now();
     let epoch = jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(24 * 365 * 50);
     let now = move || {
@@ -19,7 +19,7 @@ pub fn config() -> Config {
 }
 
 /// A server and a client of it.
-pub fn start() -> (Server, kube::Client) {
+pub(crate) fn start() -> (Server, kube::Client) {
     let server = Server::new(config());
     let client = kube::Client::new(server.service(), "default");
     (server, client)
