@@ -19,11 +19,7 @@ use fleetwright_core::{
 };
 use kube::Client;
 
-use crate::{
-    clock::SystemClock,
-    fake, http, kube_client, logging,
-    settings::Values,
-};
+use crate::{clock::SystemClock, fake, http, kube_client, logging, settings::Values};
 
 /// How long the cluster is waited for before the process gives up and is started again.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -91,7 +87,9 @@ async fn control(ctx: Ctx, probe: &Probe) -> anyhow::Result<()> {
 async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<Ctx> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
-    let cloud = patiently("the cloud", || fake::provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
+    let cloud =
+        patiently("the cloud", || fake::provider(values, client.clone(), clock.clone(), &cluster_uid))
+            .await?;
     identify(&*cloud, &cluster_uid).await?;
     Ok(context(values, client, clock, cloud, cluster_uid))
 }
@@ -105,7 +103,15 @@ fn context(
 ) -> Ctx {
     // Names must differ between runs, so that a restart never repeats one.
     let seed = u64::try_from(SystemClock.now().as_nanosecond() & i128::from(u64::MAX)).unwrap_or_default();
-    Ctx::new(Parts { client, clock, cloud, settings: settings(values), seed, offload: Offload::Thread, cluster_uid })
+    Ctx::new(Parts {
+        client,
+        clock,
+        cloud,
+        settings: settings(values),
+        seed,
+        offload: Offload::Thread,
+        cluster_uid,
+    })
 }
 
 async fn identify(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Result<()> {
@@ -150,7 +156,10 @@ fn settings(values: &Values) -> Settings {
     let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
     let best_effort = values.text("MIN_VALUES_POLICY") == "BestEffort";
     Settings {
-        cpu_requests: u32::try_from(values.integer("CPU_REQUESTS")).ok().filter(|cpus| *cpus > 0).unwrap_or(1000),
+        cpu_requests: u32::try_from(values.integer("CPU_REQUESTS"))
+            .ok()
+            .filter(|cpus| *cpus > 0)
+            .unwrap_or(1000),
         batch_max: values.duration("BATCH_MAX_DURATION"),
         batch_idle: values.duration("BATCH_IDLE_DURATION"),
         preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
@@ -198,7 +207,10 @@ mod tests {
     #[test]
     fn never_silently_fake() {
         assert!(check_cloud("fake").is_ok());
-        assert_eq!(check_cloud("").unwrap_err().to_string(), "--cloud is not set (env CLOUD): this build has fake");
+        assert_eq!(
+            check_cloud("").unwrap_err().to_string(),
+            "--cloud is not set (env CLOUD): this build has fake"
+        );
         assert!(check_cloud("aws").unwrap_err().to_string().contains("this build has fake"));
     }
 }

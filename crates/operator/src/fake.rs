@@ -12,20 +12,14 @@ use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses, Vocabulary,
     api::CloudApi,
-    catalogue::{file, kwok, realistic},
+    catalogue::{kwok, load, realistic},
     http::{HttpCloud, serve},
     kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
 };
 use fleetwright_sim::{World, WorldConfig};
 use kube::Client;
 
-use crate::{
-    cli,
-    clock::SystemClock,
-    kube_client,
-    logging,
-    settings::Values,
-};
+use crate::{cli, clock::SystemClock, kube_client, logging, settings::Values};
 
 /// Seed of the realistic catalogue's spot prices: everybody sees the same market.
 const MARKET: u64 = 1;
@@ -42,7 +36,7 @@ pub(crate) fn catalogue(built_in: cli::Catalog, file: Option<&Path>) -> anyhow::
         });
     };
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let loaded = file::load(&text, Vocabulary::Kwok).with_context(|| path.display().to_string())?;
+    let loaded = load(&text, Vocabulary::Kwok).with_context(|| path.display().to_string())?;
     for skipped in &loaded.skipped {
         tracing::error!(file = %path.display(), error = %skipped, "instance type is left out");
     }
@@ -61,8 +55,10 @@ pub(crate) async fn provider(
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let url = values.text("FAKE_CLOUD");
     let api: Arc<dyn CloudApi> = if url.is_empty() {
-        let built_in = if values.text("CATALOG") == "realistic" { cli::Catalog::Realistic } else { cli::Catalog::Kwok };
-        let file = Some(values.text("INSTANCE_TYPES_FILE_PATH")).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let built_in =
+            if values.text("CATALOG") == "realistic" { cli::Catalog::Realistic } else { cli::Catalog::Kwok };
+        let file =
+            Some(values.text("INSTANCE_TYPES_FILE_PATH")).filter(|path| !path.is_empty()).map(PathBuf::from);
         let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
         let cloud = Arc::new(Cloud::new(catalogue(built_in, file.as_deref())?, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, cluster_uid).await?;
@@ -89,7 +85,12 @@ fn config(launch: Duration, boot: Duration, seed: u64) -> CloudConfig {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Latency::between(millis, millis)
     };
-    CloudConfig { seed, launch_latency: exactly(launch), boot_latency: exactly(boot), ..CloudConfig::default() }
+    CloudConfig {
+        seed,
+        launch_latency: exactly(launch),
+        boot_latency: exactly(boot),
+        ..CloudConfig::default()
+    }
 }
 
 /// `fleetwright fake-cloud`: cloud and kubelets until Ctrl-C.
@@ -111,7 +112,8 @@ pub(crate) fn serve_cloud(options: &cli::FakeCloud) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("--listen {}", options.listen))?;
         tracing::info!(address = %listener.local_addr()?, machines = adopted, "fake cloud is serving");
-        let kubelets = Kubelets::run(client, cloud.clone(), clock, KubeletConfig::default(), std::future::pending());
+        let kubelets =
+            Kubelets::run(client, cloud.clone(), clock, KubeletConfig::default(), std::future::pending());
         tokio::spawn(kubelets);
         serve(listener, cloud, until_told()).await?;
         Ok(())
@@ -127,8 +129,9 @@ pub(crate) fn serve_kube(options: &cli::FakeKube) -> anyhow::Result<()> {
     logging::install("info", "stderr", Arc::new(SystemClock))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let world = World::cluster_only(WorldConfig::new(options.seed, SystemClock.now())).await?;
-        let listening = world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
+        let world = World::new(WorldConfig::new(options.seed, SystemClock.now())).await?;
+        let listening =
+            world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
         if let Some(path) = &options.kubeconfig {
             let text = world.server().kubeconfig(listening.address);
             std::fs::write(path, text).with_context(|| path.display().to_string())?;

@@ -20,7 +20,9 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             let read = Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
             Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
         }
-        None => Config::infer().await.context("no cluster: set KUBECONFIG, or run in a pod with a service account")?,
+        None => Config::infer()
+            .await
+            .context("no cluster: set KUBECONFIG, or run in a pod with a service account")?,
     };
     Ok(fleetwright_controllers::runtime::client(config)?)
 }

@@ -4,7 +4,6 @@ mod cli;
 mod clock;
 mod controller;
 mod crds;
-mod demo;
 mod fake;
 mod http;
 mod kube_client;
