@@ -1,2 +1,56 @@
-//! The project's own tasks.
-fn main() {}
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy` and `e2e`. Each task is a file of its own.
+
+mod ci;
+mod deny;
+mod e2e;
+mod generate;
+mod shell;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, tidy
+    Ci(ci::Args),
+    /// Write the files that are made from the code
+    Generate(generate::Args),
+    /// Check the rules that hold the shape of the repository
+    Tidy,
+    /// The operator against a real control plane; the arguments go to the case runner
+    #[command(disable_help_flag = true)]
+    E2e {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace: what failed is the change, not the task.
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Ci(args) => ci::run(&args),
+        Task::Generate(args) => generate::run(args.check),
+        Task::Tidy => tidy::run(),
+        Task::E2e { args } => e2e::run(&args),
+    }
+}

@@ -17,3 +17,5 @@ pub mod disruption;
 pub mod model;
 pub mod nodeclaim;
 pub mod scheduling;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

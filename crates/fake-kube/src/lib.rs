@@ -1,1 +1,52 @@
-//! Placeholder.
+//! An in-memory Kubernetes API server behind a real `kube::Client`, optionally on a port for kubectl.
+//!
+//! [`Server::service`] is a tower service: `kube::Client::new(server.service(), "default")` talks to it
+//! without a socket, so that it works under paused tokio time and answers deterministically: names and
+//! UIDs come from the seed of the [`Config`], timestamps from its clock. [`Server::listen`] serves the same
+//! over HTTP.
+//!
+//! The way of a request: `request` reads it, `dispatch` finds its resource in the `registry` and calls one
+//! of the `verbs` on the `world`, which stores objects, counts revisions and remembers changes for `watch`;
+//! `gc` does at the end of each request what the garbage collectors of a cluster do.
+
+mod admission;
+mod body;
+mod boot;
+mod config;
+mod crds;
+mod direct;
+mod dispatch;
+mod events;
+mod faults;
+mod gc;
+mod info;
+mod listen;
+mod managed;
+mod object;
+mod patch;
+mod quantity;
+mod registry;
+mod request;
+mod route;
+pub mod schema;
+mod seeded;
+mod selector;
+mod server;
+mod status;
+mod store;
+mod subresource;
+mod typed;
+mod validate;
+mod verbs;
+pub mod view;
+mod view_of;
+mod watch;
+mod world;
+
+pub use body::ReplyBody;
+pub use config::{Audit, Clock, Config};
+pub use faults::{Answer, Fault, Faults, Request, WatchFault};
+pub use listen::Listening;
+pub use registry::ResourceInfo;
+pub use server::{Counters, Server, Service};
+pub use status::{ApiError, Cause};

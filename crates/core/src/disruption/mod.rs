@@ -1,2 +1,199 @@
-//! A snapshot becomes a [`Command`]: which machines to remove, what to create in their stead, and why the others
-//! stay.
+//! A snapshot becomes [`Command`]s: which machines to remove, what to create in their stead, and why the others stay.
+//!
+//! [`propose`] runs the [`METHODS`] in order; the first that has something to do ends the pass. A new method is one file
+//! and one line there. Nothing is carried out here: the shell waits out the validation delay, asks [`validate`] on a
+//! newer snapshot, and only then acts.
+
+mod balanced;
+mod blocker;
+mod budget;
+mod candidate;
+mod command;
+mod consolidation;
+mod cost;
+mod cron;
+mod drift;
+mod emptiness;
+mod multi_node;
+mod simulation;
+mod single_node;
+#[cfg(test)]
+mod tests;
+mod validation;
+
+pub use blocker::{Blocked, Blocker, Unconsolidatable};
+pub use budget::{Allowance, BudgetError, allowance, allowed};
+pub use candidate::{Candidate, candidate, candidates};
+pub use command::{Command, Decision};
+pub use cost::{DisruptionCost, eviction_cost};
+pub use cron::{Schedule, ScheduleError};
+pub use simulation::{Simulation, simulate};
+pub use validation::{Rejected, validate};
+
+use std::cell::RefCell;
+
+use jiff::Timestamp;
+
+use crate::{
+    model::{DisruptionReason, PoolName, Snapshot},
+    scheduling::{self, Solver},
+};
+
+/// What of the settings disruption reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// How replacements are scheduled.
+    pub scheduling: scheduling::Rules,
+    /// Whether a spot node may be replaced by a cheaper spot node (feature gate `SpotToSpotConsolidation`).
+    pub spot_to_spot: bool,
+}
+
+/// Everything that a method reads.
+pub struct Context<'a> {
+    /// The cluster.
+    pub snapshot: &'a Snapshot,
+    /// The settings.
+    pub rules: &'a Rules,
+    /// The moment that time windows and budgets are judged at.
+    pub now: Timestamp,
+    /// Prepared once for all simulations of the pass; each one leaves it as it was.
+    pub solver: &'a RefCell<Solver>,
+}
+
+/// A way to find machines that should go. One file each.
+pub trait Method: Sync {
+    /// Name for metrics and for people: `emptiness`, `multi-node-consolidation`.
+    fn name(&self) -> &'static str;
+
+    /// Karpenter's `consolidation_type` label: `empty`, `multi`, `single`, or nothing for drift.
+    fn consolidation_type(&self) -> &'static str;
+
+    /// The reason that budgets are asked with and that conditions show.
+    fn reason(&self) -> DisruptionReason;
+
+    /// Whether it goes through with pods that object (PDBs, do-not-disrupt), because a terminationGracePeriod ends the
+    /// wait: Karpenter's `eventual` class.
+    fn is_eventual(&self) -> bool {
+        false
+    }
+
+    /// Whether the shell waits and validates before it acts.
+    fn is_validated(&self) -> bool {
+        true
+    }
+
+    /// Whether this machine is one for the method.
+    ///
+    /// # Errors
+    /// Why not; `Ok(false)` where the machine simply is no case for the method and nobody needs to be told.
+    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
+
+    /// The commands to carry out now, for candidates that are cases for the method, within `budgets`.
+    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict;
+}
+
+/// All methods, in the order in which they are tried.
+pub static METHODS: [&dyn Method; 4] =
+    [&emptiness::Emptiness, &drift::Drift, &multi_node::MultiNode, &single_node::SingleNode];
+
+/// What a method came to.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Verdict {
+    /// What to do; nothing where it is empty.
+    pub commands: Vec<Command>,
+    /// Why candidates were left alone.
+    pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
+    /// How many simulations were run.
+    pub what_ifs: u32,
+}
+
+/// How many more machines of each pool may be disrupted for one reason.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets {
+    left: std::collections::BTreeMap<PoolName, i64>,
+    /// Whether a candidate was turned away, so that "nothing to do" does not mean that there is nothing.
+    pub constrained: bool,
+}
+
+impl Budgets {
+    /// Takes one machine of `pool` out of the budget, where there is room.
+    pub fn take(&mut self, pool: &str) -> bool {
+        match self.left.get_mut(pool) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => {
+                self.constrained = true;
+                false
+            }
+        }
+    }
+
+    /// What is left for `pool`.
+    #[must_use]
+    pub fn left(&self, pool: &str) -> i64 {
+        self.left.get(pool).copied().unwrap_or(0)
+    }
+}
+
+/// What a pass came to.
+#[derive(Debug, Default)]
+#[must_use = "a proposal that nobody carries out or reports is lost"]
+pub struct Proposal {
+    /// Commands of the first method that found any, in order.
+    pub commands: Vec<Command>,
+    /// Name of that method.
+    pub method: Option<&'static str>,
+    /// Machines that may not be disrupted at all now, by name.
+    pub blocked: Vec<Blocked>,
+    /// Machines that consolidation looked at and left, with the reason.
+    pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
+    /// What the budgets allow, per pool and reason.
+    pub allowances: Vec<Allowance>,
+    /// How many machines each tried method had as cases.
+    pub eligible: Vec<(&'static str, usize)>,
+    /// How many simulations were run.
+    pub what_ifs: u32,
+    /// Whether a budget turned a candidate away.
+    pub constrained: bool,
+}
+
+/// What disruption would do now. Deterministic.
+pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
+    propose_with(snapshot, rules, now, &METHODS)
+}
+
+/// [`propose`] with a choice of methods.
+pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
+    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
+    let context = Context { snapshot, rules, now, solver: &solver };
+    let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
+    for (at, method) in methods.iter().enumerate() {
+        let (eligible, blocked) = candidates(snapshot, now, method.is_eventual());
+        if at == 0 {
+            proposal.blocked = blocked;
+        }
+        let mut cases = Vec::new();
+        for candidate in eligible {
+            match method.is_case(&context, &candidate) {
+                Ok(true) => cases.push(candidate),
+                Ok(false) => {}
+                Err(reason) => proposal.unconsolidatable.push((candidate, reason)),
+            }
+        }
+        proposal.eligible.push((method.name(), cases.len()));
+        let mut budgets = budget::budgets(snapshot, method.reason(), now);
+        let verdict = method.propose(&context, &cases, &mut budgets);
+        proposal.what_ifs += verdict.what_ifs;
+        proposal.constrained |= budgets.constrained;
+        proposal.unconsolidatable.extend(verdict.unconsolidatable);
+        if !verdict.commands.is_empty() {
+            proposal.commands = verdict.commands;
+            proposal.method = Some(method.name());
+            break;
+        }
+    }
+    proposal
+}

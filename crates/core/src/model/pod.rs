@@ -37,6 +37,8 @@ pub struct Pod {
     pub node: Option<NodeName>,
     /// `status.phase`.
     pub phase: PodPhase,
+    /// Whether its `Ready` condition is True.
+    pub ready: bool,
     /// Whether kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
     /// `status.nominatedNodeName`: kube-scheduler is making room for it there.

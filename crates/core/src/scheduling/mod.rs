@@ -1,11 +1,15 @@
 //! A batch of pods becomes a [`Plan`]: which pods go to which existing machine, which NodeClaims to create for the
 //! rest, and why a pod cannot be helped.
 
+mod bound;
+mod opening;
 mod plan;
 mod reason;
+mod solver;
 
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
 pub use reason::{Eliminated, PoolVerdict, Unplaced};
+pub use solver::Solver;
 
 use std::sync::Arc;
 
@@ -95,6 +99,8 @@ pub enum Purpose {
 ///
 /// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
-    let _ = (snapshot, request, rules);
-    Plan::default()
+    Solver::new(snapshot, rules).solve(request)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Why a pod cannot be placed: typed, with figures; rendered here for events, `explain` and JSON alike.
 
-use crate::model::{Incompatible, PoolName, Resources, Str, Taint};
+use std::fmt;
+
+use crate::model::{Incompatible, PoolName, ResourceName, Resources, Str, Taint};
 
 /// Why a pod has no place.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,3 +80,98 @@ pub enum Eliminated {
     /// A host port is taken.
     HostPort(u16),
 }
+
+/// Karpenter's words where it has some, then the nearest fix.
+impl fmt::Display for Unplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPools => {
+                f.write_str("no dynamic nodepools found: create a NodePool, or see why none is ready")
+            }
+            Self::NoPoolFits(verdicts) => {
+                // An event has a size.
+                const SHOWN: usize = 5;
+                for (at, verdict) in verdicts.iter().take(SHOWN).enumerate() {
+                    let separator = if at == 0 { "" } else { "; " };
+                    write!(f, "{separator}{verdict}")?;
+                }
+                match verdicts.len().saturating_sub(SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more nodepools"),
+                }
+            }
+            Self::Invalid(why) => f.write_str(why),
+            Self::Waiting(what) => write!(f, "waits for {what}"),
+            Self::ReservedCapacityTaken => f.write_str(
+                "one or more instance types with compatible reserved offerings are available, but could not be reserved",
+            ),
+            Self::NotReached => f.write_str("not reached in this pass: it comes first in the next one"),
+        }
+    }
+}
+
+/// `incompatible with nodepool "default", …`.
+impl fmt::Display for PoolVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.eliminated {
+            Eliminated::Limit { resource, usage, limit } if &**resource == "nodes" => write!(
+                f,
+                "node limits have been exhausted for nodepool {:?} ({usage} of {limit} nodes): raise spec.limits.nodes",
+                &*self.pool
+            ),
+            Eliminated::Limit { resource, usage, limit } => {
+                let name = ResourceName::from(&**resource);
+                write!(
+                    f,
+                    "all available instance types exceed limits for nodepool {:?} ({resource}: {} of {} in use): raise \
+                     spec.limits.{resource}",
+                    &*self.pool,
+                    name.quantity(*usage),
+                    name.quantity(*limit)
+                )
+            }
+            Eliminated::NoInstanceTypes => {
+                write!(f, "nodepool {:?} has no instance types that can be bought", &*self.pool)
+            }
+            other => write!(f, "incompatible with nodepool {:?}, {other}", &*self.pool),
+        }
+    }
+}
+
+impl fmt::Display for Eliminated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInstanceTypes => f.write_str("no instance types"),
+            Self::Taint(taint) => write!(f, "did not tolerate taint {taint}: add a toleration"),
+            Self::Requirements(why) => write!(f, "incompatible requirements, {why}"),
+            Self::Limit { resource, usage, limit } => write!(f, "limit of {resource}: {usage} of {limit}"),
+            Self::Topology { kind, key } => {
+                write!(f, "unsatisfiable topology constraint for {kind}, key={key}")
+            }
+            Self::InstanceTypes { total, allowed, large_enough, available, requests } => {
+                let why = match (*allowed, *large_enough, *available) {
+                    (0, ..) => "no instance type met all requirements",
+                    (_, 0, _) if requests.cpu() >= MILLION_CPUS => {
+                        "no instance type has enough resources (CPU request >= 1 Million, m vs M typo?)"
+                    }
+                    (_, 0, _) => "no instance type has enough resources",
+                    (_, _, 0) => "no instance type has the required offering",
+                    _ => "no instance type met the requirements/resources/offering tuple",
+                };
+                write!(
+                    f,
+                    "{why}, of {total} types {allowed} met the requirements, {large_enough} of them are large enough, \
+                     {available} of those can be bought, resources={{{requests}}}"
+                )
+            }
+            Self::MinValues { key, wanted, found } => write!(
+                f,
+                "minValues requirement is not met for label(s) (label(s)=[{key}]), {found} of {wanted} values"
+            ),
+            Self::HostPort(port) => write!(f, "host port {port} is taken by a daemon on every instance type"),
+        }
+    }
+}
+
+/// A request of so many milli-CPUs is a typing error.
+const MILLION_CPUS: i64 = 1_000_000_000;

@@ -1,0 +1,42 @@
+# The controller's image: the binary, the C library that it is linked to, certificates and time zones. No shell, no user
+# but 65532. The entry point has no subcommand, so that manifests without command and arguments run the controller.
+#
+#   docker build -t fleetwright:0.1.0 .
+
+FROM rust:1.95.0-bookworm AS build
+# Features beside the default ones, as `package/feature`, separated by commas.
+ARG FEATURES=""
+WORKDIR /src
+# The image has this toolchain; rust-toolchain.toml would add the components of development.
+ENV RUSTUP_TOOLCHAIN=1.95.0
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin fleetwright ${FEATURES:+--features "$FEATURES"} \
+    && cp target/release/fleetwright /fleetwright
+
+FROM debian:bookworm-slim AS root
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates tzdata libgcc-s1 \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /fleetwright /root-of-image/usr/bin/fleetwright
+# What the loader asks for, at the paths where it looks; ldd names the loader itself on a line without an arrow.
+RUN set -eu; cd /root-of-image; \
+    ldd usr/bin/fleetwright > /needed; \
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /^\// { print $1 }' /needed \
+      | while read -r file; do mkdir -p ".$(dirname "$file")"; cp --dereference "$file" ".$file"; done; \
+    mkdir -p etc/ssl/certs usr/share tmp; chmod 1777 tmp; \
+    cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/; \
+    cp -r /usr/share/zoneinfo usr/share/; \
+    echo 'nonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin' > etc/passwd; \
+    echo 'nonroot:x:65532:' > etc/group; \
+    echo 'hosts: files dns' > etc/nsswitch.conf
+
+FROM scratch
+COPY --from=root /root-of-image/ /
+LABEL org.opencontainers.image.title="fleetwright" \
+      org.opencontainers.image.description="A Karpenter-compatible Kubernetes node autoscaler" \
+      org.opencontainers.image.licenses="Apache-2.0"
+USER 65532:65532
+EXPOSE 8080 8081
+ENTRYPOINT ["/usr/bin/fleetwright"]

@@ -1,0 +1,93 @@
+//! Names on the wire that only the shell reads and writes: hash annotations, finalizers, lifecycle labels, condition
+//! types and our own `fleetwright.dev/*` annotations. Keys that decisions read belong to the core's label schema.
+
+/// API group of NodePool, NodeClaim and NodeOverlay.
+pub const GROUP: &str = "karpenter.sh";
+/// API group of KWOKNodeClass.
+pub const KWOK_GROUP: &str = "karpenter.kwok.sh";
+/// API group of CapacityBuffer.
+pub const BUFFER_GROUP: &str = "autoscaling.x-k8s.io";
+
+/// Finalizer on Nodes and NodeClaims: nothing goes away before its instance does.
+pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
+
+/// Drift hash of the NodePool's template, on NodePools and on the NodeClaims made from them.
+pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
+/// Version of the algorithm behind [`NODEPOOL_HASH`]; hashes of different versions are never compared.
+pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+/// The version that this crate computes.
+pub const CURRENT_NODEPOOL_HASH_VERSION: &str = "v3";
+
+/// RFC 3339 time at which a terminating NodeClaim's pods lose their protection.
+pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// Set on a NodeClaim whose minValues were relaxed to launch at all.
+pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// Drivers of dynamic resources that the NodeClaim's pods asked for.
+pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+/// Set on a NodeClaim that was priced by a NodeOverlay.
+pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+/// Set on a NodeClaim whose capacity was extended by a NodeOverlay.
+pub const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
+/// Marks the in-memory pods that stand for a CapacityBuffer's chunks.
+pub const BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
+/// Name of the buffer behind such a pod.
+pub const BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
+/// Namespace of the buffer behind such a pod.
+pub const BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
+
+/// Label of a Node whose NodeClaim has registered.
+pub const REGISTERED: &str = "karpenter.sh/registered";
+/// Label of a Node whose NodeClaim has initialised.
+pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// Label by which a Node tells that its taints are its own business.
+pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
+
+/// Our annotation: NodeClaims of one plan and one launch shape share this id; it is a part of the launch token.
+pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
+/// Our annotation: the number of the launch attempt, written before the cloud is called; absent means the first.
+pub const ATTEMPT: &str = "fleetwright.dev/attempt";
+/// Our annotation: UID of the cluster (its kube-system namespace) that made the object.
+pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
+/// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
+pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
+
+/// Condition types, by the kind that carries them.
+pub mod condition {
+    /// Root condition of every kind that has one.
+    pub const READY: &str = "Ready";
+
+    /// NodePool, NodeOverlay: the spec passed validation at run time.
+    pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+    /// NodePool: its node class exists and is ready.
+    pub const NODE_CLASS_READY: &str = "NodeClassReady";
+    /// NodePool: recent launches became nodes.
+    pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+
+    /// NodeClaim: an instance exists.
+    pub const LAUNCHED: &str = "Launched";
+    /// NodeClaim: its Node joined.
+    pub const REGISTERED: &str = "Registered";
+    /// NodeClaim: its Node is ready, its startup taints are gone and its resources are there.
+    pub const INITIALIZED: &str = "Initialized";
+    /// NodeClaim: quiet for long enough to be consolidated.
+    pub const CONSOLIDATABLE: &str = "Consolidatable";
+    /// NodeClaim: no longer what its NodePool or node class asks for.
+    pub const DRIFTED: &str = "Drifted";
+    /// NodeClaim: every pod that has to leave has left.
+    pub const DRAINED: &str = "Drained";
+    /// NodeClaim: its volumes are detached.
+    pub const VOLUMES_DETACHED: &str = "VolumesDetached";
+    /// NodeClaim: the cloud was told to terminate the instance.
+    pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+    /// NodeClaim: the Node agrees with what was launched.
+    pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+    /// NodeClaim: why it is being disrupted.
+    pub const DISRUPTION_REASON: &str = "DisruptionReason";
+
+    /// CapacityBuffer: its shape and count are resolved.
+    pub const READY_FOR_PROVISIONING: &str = "ReadyForProvisioning";
+    /// CapacityBuffer: its chunks have nodes, or nodes are on their way.
+    pub const PROVISIONING: &str = "Provisioning";
+    /// CapacityBuffer: cut short by its limits.
+    pub const LIMITED_BY_QUOTAS: &str = "LimitedByQuotas";
+}

@@ -1,0 +1,96 @@
+//! Starting a command: mark the machines, look at them live, create what replaces them.
+
+use std::sync::Arc;
+
+use fleetwright_api::labels::condition::DISRUPTION_REASON;
+use fleetwright_core::{
+    disruption::{Candidate, Command},
+    model::{ClaimName, Str, labels::DISRUPTED_TAINT},
+};
+use fleetwright_state::{Key, intents::CommandIntent};
+use k8s_openapi::api::core::v1::Taint;
+
+use super::{Commands, Running, figures, orphans, queue, report};
+use crate::{
+    patch, provisioning,
+    runtime::{Ctx, ReconcileError},
+};
+
+/// Starts `command`: from here on it is seen through, or rolled back, by the queue.
+///
+/// # Errors
+/// Where it could not be started; everything is rolled back then, as far as the API server allows. What is left of a
+/// mark is taken off by the next pass.
+pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), ReconcileError> {
+    let id: Str = ctx.names.suffix(10).into();
+    let claims = command.replacements.iter().map(|opening| provisioning::claim_of(ctx, opening, &id));
+    let claims: Vec<_> = claims.collect();
+    let replacements: Vec<ClaimName> =
+        claims.iter().map(|claim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default())).collect();
+    let candidates = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name().cloned()).collect();
+    // One entry holds both sides: no snapshot sees the machines gone without what replaces them, or the reverse.
+    ctx.index().begin_command(id.clone(), CommandIntent { candidates, replacements: replacements.clone() });
+    let running = Running { command: Arc::new(command), replacements, started: ctx.now() };
+    commands.insert(id.clone(), running.clone());
+    tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
+    match mark_and_create(ctx, &running, claims).await {
+        Ok(()) => {
+            report::carried_out(ctx, &running.command);
+            ctx.enqueue(queue::NAME, Key::named(&id));
+            Ok(())
+        }
+        Err(error) => {
+            roll_back(ctx, commands, &id).await;
+            Err(error)
+        }
+    }
+}
+
+async fn mark_and_create(
+    ctx: &Ctx,
+    running: &Running,
+    claims: Vec<fleetwright_api::NodeClaim>,
+) -> Result<(), ReconcileError> {
+    for candidate in &running.command.candidates {
+        mark(ctx, &running.command, candidate).await?;
+    }
+    for (claim, opening) in claims.into_iter().zip(&running.command.replacements) {
+        provisioning::create(ctx, claim, opening, report::reason_label(running.command.reason)).await?;
+    }
+    Ok(())
+}
+
+/// Taints the machine, so that nothing new lands on it, and says on its claim why.
+async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
+    if let Some(name) = candidate.node.node_name() {
+        patch::node_taints(ctx, name, |taints| {
+            if !taints.iter().any(|taint| taint.key == DISRUPTED_TAINT) {
+                let (key, effect) = (DISRUPTED_TAINT.to_owned(), "NoSchedule".to_owned());
+                taints.push(Taint { key, effect, ..Taint::default() });
+            }
+        })
+        .await?;
+    }
+    let reason = command.reason.as_str();
+    let Some(name) = candidate.node.claim_name() else { return Ok(()) };
+    patch::claim_conditions(ctx, name, |conditions| {
+        conditions.set_true_with_reason(DISRUPTION_REASON, reason, reason);
+    })
+    .await
+}
+
+/// Takes a command back: the marks go, the machines stay. Replacements that were created already stay too: pods may be
+/// on their way to them, and as empty machines they go by themselves.
+pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
+    let Some(running) = commands.remove(id) else { return };
+    let command = &running.command;
+    let labels = [command.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
+    ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
+    for candidate in &command.candidates {
+        if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {
+            // The next pass finds the mark without a command and takes it off.
+            tracing::error!(%error, Node.name = candidate.name(), "rolling back a disruption command");
+        }
+    }
+    ctx.index().end_command(id);
+}

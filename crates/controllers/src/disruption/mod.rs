@@ -1,0 +1,93 @@
+//! Carrying out what `core::disruption` decides.
+//!
+//! [`decide::Disruption`] looks at the cluster again and again, waits out the validation delay and starts commands;
+//! [`queue::Queue`] sees each command through: replacements first, then the machines. A command is one entry of the
+//! index's intents from the moment that it starts, so that every snapshot sees all of it.
+
+mod decide;
+mod execute;
+mod figures;
+mod orphans;
+mod queue;
+mod report;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fleetwright_core::{
+    disruption::{Command, Rules},
+    model::{ClaimName, Str},
+};
+use jiff::Timestamp;
+
+use crate::{runtime::Controller, settings::Settings};
+
+/// How long a decision must hold before it is acted on.
+const VALIDATION_DELAY: Duration = Duration::from_secs(15);
+/// How often the cluster is looked at while there is nothing to do.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a command may take: 80 ms for each machine that is queued, within these bounds.
+const TIMEOUT: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
+
+/// The controllers of disruption.
+#[must_use]
+pub fn controllers() -> Vec<Arc<dyn Controller>> {
+    let commands = Arc::new(Commands::default());
+    vec![Arc::new(decide::Disruption::new(commands.clone())), Arc::new(queue::Queue::new(commands))]
+}
+
+/// What of the settings disruption reads.
+fn rules(settings: &Settings) -> Rules {
+    Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot }
+}
+
+/// Commands under way.
+#[derive(Default)]
+struct Commands(Mutex<BTreeMap<Str, Running>>);
+
+/// A command under way.
+#[derive(Clone, Debug)]
+struct Running {
+    /// What was decided.
+    command: Arc<Command>,
+    /// NodeClaims that come in the machines' stead, in the order of the command.
+    replacements: Vec<ClaimName>,
+    /// When it was started.
+    started: Timestamp,
+}
+
+impl Commands {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Str, Running>> {
+        // Every change is one statement: a panic cannot leave half of one behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, id: Str, running: Running) {
+        self.lock().insert(id, running);
+    }
+
+    fn get(&self, id: &str) -> Option<Running> {
+        self.lock().get(id).cloned()
+    }
+
+    fn remove(&self, id: &str) -> Option<Running> {
+        self.lock().remove(id)
+    }
+
+    /// Whether a command has this NodeClaim, to remove it.
+    fn holds(&self, claim: &str) -> bool {
+        let takes = |running: &Running| {
+            running.command.candidates.iter().any(|candidate| candidate.node.claim_name().is_some_and(|name| &**name == claim))
+        };
+        self.lock().values().any(takes)
+    }
+
+    /// How long a command may take while so many machines are queued.
+    fn timeout(&self) -> Duration {
+        let queued: usize = self.lock().values().map(|running| running.command.candidates.len()).sum();
+        Duration::from_millis(80).saturating_mul(u32::try_from(queued).unwrap_or(u32::MAX)).clamp(TIMEOUT.0, TIMEOUT.1)
+    }
+}

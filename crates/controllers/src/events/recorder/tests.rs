@@ -1,0 +1,60 @@
+//! Which events are told, and how often.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn about(name: &str) -> ObjectReference {
+    ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
+}
+
+#[test]
+fn the_same_event_is_not_told_again_for_a_while() {
+    let mut state = State::default();
+    let event = |name| Event::normal(about(name), "Nominated", "text");
+    let told: Vec<bool> = [("a", 0), ("a", 119), ("b", 119), ("a", 120)]
+        .map(|(name, seconds)| state.publish(event(name), at(seconds)))
+        .into();
+    assert_eq!(told, [true, false, true, true]);
+    let last = state.waiting.back().unwrap();
+    assert_eq!((last.count, last.first, last.last), (2, at(0), at(120)));
+}
+
+#[test]
+fn a_reason_keeps_to_its_rate() {
+    let mut state = State::default();
+    let told = (0..20).filter(|n| {
+        let event = Event::normal(about(&n.to_string()), "Nominated", "text").rate(5, 10);
+        state.publish(event, at(0))
+    });
+    assert_eq!(told.count(), 10);
+}
+
+#[test]
+fn backlog_and_memory_are_bounded() {
+    let mut state = State::default();
+    for n in 0..(MEMORY + 50) {
+        state.publish(Event::normal(about(&n.to_string()), "Nominated", "text"), at(0));
+    }
+    assert_eq!((state.waiting.len(), state.known.len(), state.order.len()), (BACKLOG, MEMORY, MEMORY));
+    assert!(state.dropped > 0);
+}
+
+#[test]
+fn long_messages_are_cut_at_a_character() {
+    let mut state = State::default();
+    state.publish(
+        Event::warning(about("a"), "FailedScheduling", "ä".repeat(2000)).quiet_for(Duration::ZERO),
+        at(0),
+    );
+    let told = state.waiting.pop_front().unwrap();
+    let object = object(&told, "default", &Names::new(0));
+    assert!(object.message.as_ref().unwrap().len() <= MESSAGE_LIMIT);
+    assert!(object.message.unwrap().ends_with("ä..."));
+}

@@ -1,0 +1,228 @@
+//! Metrics: families are declared as constants beside the code that moves them, under Karpenter's names.
+//!
+//! A family appears in the output once it has a series. A wrong number of label values is a defect that tests show; in
+//! production it is logged and the figure is lost, nothing else.
+
+pub mod runtime;
+pub mod scheduling;
+mod summary;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use prometheus::{
+    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder, core::Collector,
+};
+use summary::SummaryVec;
+
+/// Karpenter's buckets for durations, in seconds.
+pub const DURATION_BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
+];
+
+/// The shape of a family.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by buckets.
+    Histogram(&'static [f64]),
+    /// Quantiles 0, 0.5, 0.9, 0.99 and 1.
+    Summary,
+}
+
+/// One metric by all values of its labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The full name.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+}
+
+impl Family {
+    /// A counter.
+    #[must_use]
+    pub const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, help, shape: Shape::Counter, labels }
+    }
+
+    /// A gauge.
+    #[must_use]
+    pub const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, help, shape: Shape::Gauge, labels }
+    }
+
+    /// A histogram over [`DURATION_BUCKETS`].
+    #[must_use]
+    pub const fn durations(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, help, shape: Shape::Histogram(DURATION_BUCKETS), labels }
+    }
+
+    /// A histogram over `buckets`.
+    #[must_use]
+    pub const fn histogram(
+        name: &'static str,
+        labels: &'static [&'static str],
+        buckets: &'static [f64],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, shape: Shape::Histogram(buckets), labels }
+    }
+
+    /// A summary.
+    #[must_use]
+    pub const fn summary(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, help, shape: Shape::Summary, labels }
+    }
+}
+
+/// All figures of the process.
+#[derive(Default)]
+pub struct Metrics {
+    registry: Registry,
+    families: Mutex<BTreeMap<&'static str, Series>>,
+}
+
+#[derive(Clone)]
+enum Series {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+    Histogram(HistogramVec),
+    Summary(SummaryVec),
+}
+
+impl Metrics {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
+        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds one to a counter.
+    pub fn inc(&self, family: &Family, labels: &[&str]) {
+        self.add(family, labels, 1.0);
+    }
+
+    /// Adds to a counter or a gauge.
+    pub fn add(&self, family: &Family, labels: &[&str], amount: f64) {
+        let done = self.series(family).and_then(|series| match series {
+            Series::Counter(counter) => Ok(counter.get_metric_with_label_values(labels)?.inc_by(amount)),
+            Series::Gauge(gauge) => Ok(gauge.get_metric_with_label_values(labels)?.add(amount)),
+            Series::Histogram(_) | Series::Summary(_) => Err(wrong_shape()),
+        });
+        complain(family, labels, done);
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, family: &Family, labels: &[&str], value: f64) {
+        let done = self.series(family).and_then(|series| match series {
+            Series::Gauge(gauge) => Ok(gauge.get_metric_with_label_values(labels)?.set(value)),
+            _ => Err(wrong_shape()),
+        });
+        complain(family, labels, done);
+    }
+
+    /// Adds an observation to a histogram or a summary.
+    pub fn observe(&self, family: &Family, labels: &[&str], value: f64) {
+        let done = self.series(family).and_then(|series| match series {
+            Series::Histogram(histogram) => {
+                Ok(histogram.get_metric_with_label_values(labels)?.observe(value))
+            }
+            Series::Summary(summary) => summary.observe(labels, value),
+            Series::Counter(_) | Series::Gauge(_) => Err(wrong_shape()),
+        });
+        complain(family, labels, done);
+    }
+
+    /// Replaces all series of a gauge.
+    pub fn replace(&self, family: &Family, series: impl IntoIterator<Item = (Vec<String>, f64)>) {
+        if let Ok(Series::Gauge(gauge)) = self.series(family) {
+            gauge.reset();
+        }
+        for (labels, value) in series {
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            self.set(family, &labels, value);
+        }
+    }
+
+    /// Forgets a series, if there is one.
+    pub fn remove(&self, family: &Family, labels: &[&str]) {
+        // A series that never was cannot be removed, which is as good.
+        let _ = match self.lock().get(family.name) {
+            Some(Series::Counter(counter)) => counter.remove_label_values(labels),
+            Some(Series::Gauge(gauge)) => gauge.remove_label_values(labels),
+            Some(Series::Histogram(histogram)) => histogram.remove_label_values(labels),
+            Some(Series::Summary(summary)) => summary.remove(labels),
+            None => Ok(()),
+        };
+    }
+
+    /// The value of a counter or gauge, for tests and for the demo's view; zero where there is none.
+    #[must_use]
+    pub fn value(&self, family: &Family, labels: &[&str]) -> f64 {
+        match self.series(family) {
+            Ok(Series::Counter(counter)) => {
+                counter.get_metric_with_label_values(labels).map_or(0.0, |c| c.get())
+            }
+            Ok(Series::Gauge(gauge)) => gauge.get_metric_with_label_values(labels).map_or(0.0, |g| g.get()),
+            _ => 0.0,
+        }
+    }
+
+    /// All figures in Prometheus' text format 0.0.4.
+    ///
+    /// # Errors
+    /// Where the encoder fails, with its words.
+    pub fn encode(&self) -> Result<String, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
+    }
+
+    fn series(&self, family: &Family) -> prometheus::Result<Series> {
+        let mut families = self.lock();
+        if let Some(series) = families.get(family.name) {
+            return Ok(series.clone());
+        }
+        let options = Opts::new(family.name, family.help);
+        let series = match family.shape {
+            Shape::Counter => Series::Counter(self.registered(CounterVec::new(options, family.labels)?)?),
+            Shape::Gauge => Series::Gauge(self.registered(GaugeVec::new(options, family.labels)?)?),
+            Shape::Histogram(buckets) => {
+                let options = HistogramOpts::from(options).buckets(buckets.to_vec());
+                Series::Histogram(self.registered(HistogramVec::new(options, family.labels)?)?)
+            }
+            Shape::Summary => Series::Summary(self.registered(SummaryVec::new(family)?)?),
+        };
+        families.insert(family.name, series.clone());
+        Ok(series)
+    }
+
+    fn registered<C: Collector + Clone + 'static>(&self, collector: C) -> prometheus::Result<C> {
+        self.registry.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+}
+
+fn wrong_shape() -> prometheus::Error {
+    prometheus::Error::Msg("not a figure of this shape".to_owned())
+}
+
+fn complain(family: &Family, labels: &[&str], done: prometheus::Result<()>) {
+    if let Err(error) = done {
+        debug_assert!(false, "metric {} {labels:?}: {error}", family.name);
+        tracing::error!(metric = family.name, ?labels, %error, "figure is lost");
+    }
+}
+
+#[cfg(test)]
+mod tests;

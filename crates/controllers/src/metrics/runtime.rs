@@ -1,0 +1,39 @@
+//! Figures of the runtime, under controller-runtime's names.
+
+use super::Family;
+
+/// Reconciles by outcome: success, requeue, requeue_after, error.
+pub const RECONCILES: Family = Family::counter(
+    "controller_runtime_reconcile_total",
+    &["controller", "result"],
+    "Total number of reconciliations per controller",
+);
+/// Reconciles that failed.
+pub const RECONCILE_ERRORS: Family = Family::counter(
+    "controller_runtime_reconcile_errors_total",
+    &["controller"],
+    "Total number of reconciliation errors per controller",
+);
+/// Reconciles that panicked.
+pub const PANICS: Family = Family::counter(
+    "controller_runtime_reconcile_panics_total",
+    &["controller"],
+    "Total number of reconciliation panics per controller",
+);
+/// How long reconciles take.
+pub const RECONCILE_TIME: Family = Family::histogram(
+    "controller_runtime_reconcile_time_seconds",
+    &["controller"],
+    &[
+        0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0,
+        1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0,
+        40.0, 50.0, 60.0,
+    ],
+    "Length of time per reconciliation per controller",
+);
+/// Lists and watches that failed.
+pub const WATCH_ERRORS: Family = Family::counter(
+    "fleetwright_watch_errors_total",
+    &["kind"],
+    "Lists and watches of the API server that failed, by kind of object",
+);

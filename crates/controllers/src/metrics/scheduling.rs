@@ -1,0 +1,46 @@
+//! Figures of provisioning, under Karpenter's names.
+
+use super::Family;
+
+/// NodeClaims created.
+pub const NODECLAIMS_CREATED: Family = Family::counter(
+    "karpenter_nodeclaims_created_total",
+    &["reason", "nodepool", "min_values_relaxed"],
+    "Number of NodeClaims created, by reason and NodePool",
+);
+/// How long scheduling takes.
+pub const SCHEDULING_DURATION: Family = Family::durations(
+    "karpenter_scheduler_scheduling_duration_seconds",
+    &["controller"],
+    "Duration of scheduling simulations",
+);
+/// Pods in the batch at hand.
+pub const QUEUE_DEPTH: Family = Family::gauge(
+    "karpenter_scheduler_queue_depth",
+    &["controller", "scheduling_id"],
+    "Number of pods that wait in the scheduling pass at hand",
+);
+/// How long the pass at hand has run.
+pub const UNFINISHED_WORK: Family = Family::gauge(
+    "karpenter_scheduler_unfinished_work_seconds",
+    &["controller", "scheduling_id"],
+    "How long the scheduling pass at hand has run",
+);
+/// Pods that scheduling cannot consider.
+pub const IGNORED_PODS: Family = Family::gauge(
+    "karpenter_scheduler_ignored_pods_count",
+    &[],
+    "Number of pods that scheduling leaves out, because something about them is invalid or awaited",
+);
+/// Pods that no plan can place.
+pub const UNSCHEDULABLE_PODS: Family = Family::gauge(
+    "karpenter_scheduler_unschedulable_pods_count",
+    &["controller"],
+    "Number of pods that could not be scheduled in the last pass",
+);
+/// From a pod's acknowledgement to its first scheduling decision.
+pub const DECISION_DURATION: Family = Family::durations(
+    "karpenter_pods_scheduling_decision_duration_seconds",
+    &[],
+    "Time from when a pod was first seen to its first scheduling decision",
+);

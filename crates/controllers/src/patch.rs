@@ -1,0 +1,89 @@
+//! Changes to shared objects: small, guarded by the resource version that they were read at, repeated on conflict.
+
+use fleetwright_api::{self as api, conditions::{ConditionSet, HasConditions}};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::runtime::{Ctx, ReconcileError};
+
+/// How often a change is tried against a newer version of the object.
+const TRIES: usize = 5;
+
+/// Changes the conditions of a NodeClaim. Writes nothing where nothing changes.
+///
+/// # Errors
+/// Where the claim is gone, or the API server cannot be reached, or others keep writing.
+pub async fn claim_conditions(
+    ctx: &Ctx,
+    name: &str,
+    change: impl Fn(&mut ConditionSet<'_>),
+) -> Result<(), ReconcileError> {
+    let api: Api<api::NodeClaim> = ctx.cluster_api();
+    let known = ctx.index().claim(name).cloned();
+    let mut claim = match known {
+        Some(claim) => (*claim).clone(),
+        None => ctx.call("get nodeclaim", api.get(name)).await?,
+    };
+    for _ in 0..TRIES {
+        let meta = claim.metadata.clone();
+        let mut status = claim.status.clone().unwrap_or_default();
+        let before = status.conditions.clone();
+        change(&mut ConditionSet::new(api::NodeClaim::TYPES, &meta, &mut status.conditions, ctx.now()));
+        if status.conditions == before {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"conditions": status.conditions},
+        });
+        let write = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch));
+        match ctx.call("patch nodeclaim status", write).await {
+            Ok(updated) => {
+                ctx.observe(updated);
+                return Ok(());
+            }
+            Err(error) if error.is_conflict() => claim = ctx.call("get nodeclaim", api.get(name)).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ReconcileError::Conflict { what: "patch nodeclaim status" })
+}
+
+/// Changes the taints of a Node, entry by entry on the newest list, so that other writers lose nothing. Writes nothing
+/// where nothing changes.
+///
+/// # Errors
+/// Where the node is gone, or the API server cannot be reached, or others keep writing.
+pub async fn node_taints(ctx: &Ctx, name: &str, change: impl Fn(&mut Vec<Taint>)) -> Result<(), ReconcileError> {
+    let api: Api<Node> = ctx.cluster_api();
+    let known = ctx.index().node(name).cloned();
+    let mut node = match known {
+        Some(node) => (*node).clone(),
+        None => ctx.call("get node", api.get(name)).await?,
+    };
+    for _ in 0..TRIES {
+        let before = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+        let mut taints = before.clone();
+        change(&mut taints);
+        if taints == before {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": taints},
+        });
+        match ctx.call("patch node taints", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Ok(updated) => {
+                ctx.observe(updated);
+                return Ok(());
+            }
+            Err(error) if error.is_conflict() => node = ctx.call("get node", api.get(name)).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ReconcileError::Conflict { what: "patch node taints" })
+}

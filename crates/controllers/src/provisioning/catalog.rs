@@ -1,0 +1,82 @@
+//! Keeps the instance types of each pool current.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_core::{cloud::CloudError, model::PoolName};
+use fleetwright_state::{Change, Index, Key, Kind};
+
+use crate::{
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// How often the catalogue is asked for without a cause. Providers answer from memory.
+const EVERY: Duration = Duration::from_secs(30);
+/// How long a provider may take to answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Asks the provider for the instance types of each pool.
+pub struct CatalogController;
+
+#[async_trait]
+impl Controller for CatalogController {
+    fn name(&self) -> &'static str {
+        "fleetwright.catalog"
+    }
+
+    fn concurrency(&self, _settings: &Settings) -> usize {
+        10
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        match change.kind {
+            Kind::NodePool => vec![change.key.clone()],
+            // The class decides about images, zones and types; there are few pools.
+            Kind::NodeClass => {
+                index.pools().filter_map(|pool| pool.metadata.name.as_deref()).map(Key::cluster).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        match refresh(ctx, &key.name.clone().into()).await {
+            Ok(true) => Ok(Requeue::After(EVERY)),
+            Ok(false) => Ok(Requeue::No),
+            // The pool's readiness tells; the class will change.
+            Err(ReconcileError::Cloud(CloudError::NodeClassNotReady(_))) => Ok(Requeue::After(EVERY)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Asks for the instance types of one pool; false where there is no such pool of ours. On errors the last answer stays.
+pub(super) async fn refresh(ctx: &Ctx, name: &PoolName) -> Result<bool, ReconcileError> {
+    let pool = ctx.index().pool_model(name).filter(|pool| !pool.deleting).cloned();
+    let Some(pool) = pool else {
+        ctx.index().set_catalog(name, None);
+        return Ok(false);
+    };
+    let what = "list instance types";
+    let answer = ctx.within(DEADLINE, ctx.cloud.catalog(&pool)).await;
+    let catalog = answer.ok_or(ReconcileError::Deadline { what, after: DEADLINE })??;
+    ctx.index().set_catalog(name, Some(catalog));
+    Ok(true)
+}
+
+/// Asks for the instance types of all pools, so that the next decision knows what just ran out. Errors are logged: a
+/// decision on an older catalogue is better than none.
+pub(super) async fn refresh_all(ctx: &Ctx) {
+    let names: Vec<PoolName> =
+        ctx.index().pools().filter_map(|pool| pool.metadata.name.clone()).map(Into::into).collect();
+    for name in names {
+        if let Err(error) = refresh(ctx, &name).await {
+            tracing::warn!(nodepool = %name, %error, "cannot refresh instance types");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Carries out the openings of a plan: writes NodeClaims, each exactly once.
+//!
+//! The name is chosen before the call, and a call whose outcome is unknown is repeated under the same name; what cannot be
+//! cleared up at once is cleared up before the next plan is made.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fleetwright_api as api;
+use fleetwright_core::{
+    model::{Pod, PodUid, Resources, Str},
+    scheduling::Opening,
+};
+use fleetwright_state::raise::{self, Identity};
+use futures::{StreamExt, stream};
+use kube::api::PostParams;
+
+use crate::{
+    metrics::scheduling as families,
+    runtime::{Ctx, ReconcileError},
+};
+
+/// NodeClaims that are written at once.
+const AT_ONCE: usize = 16;
+/// Attempts to write one.
+const ATTEMPTS: usize = 4;
+
+/// What became of one opening.
+pub(super) enum Created {
+    /// It stands.
+    Claim {
+        /// Its name.
+        name: Str,
+        /// The pods that it is for.
+        pods: Vec<Arc<Pod>>,
+    },
+    /// It was not written, because the pods are answered or gone by now.
+    Needless,
+    /// It was not written, for a reason that its pods should hear.
+    Refused {
+        /// The reason.
+        why: String,
+        /// The pods that wait on.
+        pods: Vec<Arc<Pod>>,
+    },
+    /// It may have been written under this name; nothing may be planned before that is known.
+    Unknown {
+        /// The name.
+        name: String,
+        /// What went wrong.
+        error: ReconcileError,
+    },
+}
+
+/// Why NodeClaims are created, for metrics.
+pub(super) const REASON: &str = "provisioned";
+
+/// Writes the NodeClaims of a plan's openings, in order.
+pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
+    let batches = batches(ctx, &openings);
+    let mut taken = Taken::default();
+    let mut prepared = Vec::with_capacity(openings.len());
+    for (opening, batch) in openings.iter().zip(&batches) {
+        prepared.push(prepare(ctx, opening, batch, &mut taken));
+    }
+    let writes = prepared.into_iter().zip(openings).map(|(prepared, opening)| async move {
+        match prepared {
+            Ok((claim, pods)) => write(ctx, claim, pods, &opening).await,
+            Err(instead) => instead,
+        }
+    });
+    stream::iter(writes).buffered(AT_ONCE).collect().await
+}
+
+/// A batch id for each opening: those that are launched alike share one.
+fn batches(ctx: &Ctx, openings: &[Opening]) -> Vec<String> {
+    let plan = ctx.names.suffix(10);
+    let mut shapes: Vec<&Opening> = Vec::new();
+    let mut ids = Vec::with_capacity(openings.len());
+    for opening in openings {
+        let at = shapes.iter().position(|shape| raise::same_launch(shape, opening)).unwrap_or_else(|| {
+            shapes.push(opening);
+            shapes.len() - 1
+        });
+        ids.push(format!("{plan}-{at}"));
+    }
+    ids
+}
+
+/// What this pass has given out so far.
+#[derive(Default)]
+struct Taken {
+    pods: BTreeSet<PodUid>,
+    /// By pool: resources and nodes.
+    pools: std::collections::BTreeMap<Str, (Resources, i64)>,
+}
+
+/// The NodeClaim to write, or what there is instead: everything is looked at again, as it stands now.
+fn prepare(
+    ctx: &Ctx,
+    opening: &Opening,
+    batch: &str,
+    taken: &mut Taken,
+) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
+    let index = ctx.index();
+    let waits = |pod: &&Arc<Pod>| {
+        if pod.is_virtual {
+            return true;
+        }
+        let now = index.pod_by_uid(&pod.uid);
+        // A pod is answered by one claim at a time, until that claim is initialised or gone.
+        now.is_some_and(|now| now.is_active())
+            && !taken.pods.contains(&pod.uid)
+            && index.answered_by(&pod.uid).is_none()
+    };
+    let pods: Vec<Arc<Pod>> = opening.pods.iter().filter(waits).cloned().collect();
+    if pods.is_empty() {
+        return Err(Created::Needless);
+    }
+    let name: Str = opening.pool.name.as_str().into();
+    let refuse = |why: String| Created::Refused { why, pods: pods.clone() };
+    let Some(pool) = index.pool(&name).filter(|pool| pool.metadata.deletion_timestamp.is_none()) else {
+        return Err(refuse(format!("nodepool {name:?} is gone")));
+    };
+    let mut largest = Resources::new();
+    for instance_type in &opening.instance_types {
+        largest = largest.component_max(&instance_type.capacity);
+    }
+    let (mut usage, mut nodes) = index.usage_at_most(&name);
+    let given = taken.pools.entry(name.clone()).or_default();
+    usage.add_assign(&given.0);
+    nodes += given.1;
+    // The newest limits count, not those of the snapshot.
+    if let Some(model) = index.pool_model(&name) {
+        let with_it = usage.plus(&largest);
+        if let Some((resource, usage, limit)) = model.limits.first_exceeded(&with_it, nodes + 1) {
+            return Err(refuse(format!(
+                "nodepool {name:?} would exceed its limit of {resource}: {usage} of {limit}; raise spec.limits.{resource}"
+            )));
+        }
+    }
+    given.0.add_assign(&largest);
+    given.1 += 1;
+    taken.pods.extend(pods.iter().map(|pod| pod.uid.clone()));
+    let identity =
+        Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };
+    Ok((raise::claim(opening, pool, &pods, identity), pods))
+}
+
+async fn write(ctx: &Ctx, mut claim: api::NodeClaim, pods: Vec<Arc<Pod>>, opening: &Opening) -> Created {
+    let api = ctx.cluster_api::<api::NodeClaim>();
+    let mut unknown = None;
+    for _ in 0..ATTEMPTS {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        match ctx.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
+            Ok(created) => return stands(ctx, created, pods, opening),
+            Err(error) if error.is_conflict() => match taken_by(ctx, &name).await {
+                // An earlier attempt had its effect after all.
+                Ok(Some(other)) if is_same(&other, &claim) => return stands(ctx, other, pods, opening),
+                Ok(_) => {
+                    claim.metadata.name = Some(format!("{}-{}", opening.pool.name, ctx.names.suffix(5)));
+                    unknown = None;
+                }
+                Err(error) => unknown = Some(error),
+            },
+            Err(error) if is_refusal(&error) => {
+                return Created::Refused { why: format!("creating nodeclaim, {error}"), pods };
+            }
+            Err(error) => unknown = Some(error),
+        }
+    }
+    let name = claim.metadata.name.unwrap_or_default();
+    let error = unknown.unwrap_or_else(|| ReconcileError::Other("every generated name was taken".to_owned()));
+    Created::Unknown { name, error }
+}
+
+/// Whether the server said no, so that nothing was written.
+fn is_refusal(error: &ReconcileError) -> bool {
+    match error {
+        ReconcileError::NotFound { .. } => true,
+        ReconcileError::Kube { source, .. } => {
+            matches!(&**source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
+        }
+        _ => false,
+    }
+}
+
+async fn taken_by(ctx: &Ctx, name: &str) -> Result<Option<api::NodeClaim>, ReconcileError> {
+    ctx.call("get nodeclaim", ctx.cluster_api::<api::NodeClaim>().get_opt(name)).await
+}
+
+fn is_same(found: &api::NodeClaim, wanted: &api::NodeClaim) -> bool {
+    let key = api::labels::BATCH_ID;
+    let of = |claim: &api::NodeClaim, key: &str| claim.metadata.annotations.as_ref()?.get(key).cloned();
+    let same = |key: &str| of(found, key).is_some() && of(found, key) == of(wanted, key);
+    same(key) && same(api::labels::CLUSTER_UID) && same(api::labels::NOMINATED_PODS)
+}
+
+/// The claim stands: what we wrote is visible at once.
+fn stands(ctx: &Ctx, created: api::NodeClaim, pods: Vec<Arc<Pod>>, opening: &Opening) -> Created {
+    let name: Str = created.metadata.name.as_deref().unwrap_or_default().into();
+    let relaxed = opening.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
+    let labels = [REASON, &opening.pool.name, if relaxed { "true" } else { "false" }];
+    ctx.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
+    tracing::info!(
+        NodeClaim = &*name,
+        NodePool = &*opening.pool.name,
+        requests = %opening.requests,
+        instance_types = opening.instance_types.len(),
+        expected = &*opening.chosen.instance_type,
+        zone = &*opening.chosen.zone,
+        capacity_type = &*opening.chosen.capacity_type,
+        pods = pods.len(),
+        "created nodeclaim"
+    );
+    ctx.observe(created);
+    Created::Claim { name, pods }
+}
+
+/// Learns what became of a claim whose writing had an unknown outcome.
+pub(super) async fn clear_up(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
+    if let Some(found) = taken_by(ctx, name).await? {
+        ctx.observe(found);
+    }
+    Ok(())
+}

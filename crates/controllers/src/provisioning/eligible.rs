@@ -1,0 +1,84 @@
+//! Which pods a scheduling pass is about: those that wait, and those whose machines are going away.
+
+use std::sync::Arc;
+
+use fleetwright_core::model::{Operator, Pod, Snapshot, labels};
+use jiff::Timestamp;
+
+/// Pods that need a place at `now`, those that wait first, each group by namespace and name.
+pub(super) fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
+    let waiting = snapshot.pending.iter().filter(|pod| !opted_out(pod));
+    let going = snapshot.nodes.iter().filter(|node| node.is_deleting());
+    let displaced = going.flat_map(|node| &node.pods).filter(|pod| is_displaced(pod, snapshot, now));
+    waiting.chain(displaced).cloned().collect()
+}
+
+/// Pods that ask for nodes of no pool are none of our business.
+fn opted_out(pod: &Pod) -> bool {
+    let refuses = |term: &Vec<fleetwright_core::model::Requirement>| {
+        term.iter()
+            .any(|wanted| &**wanted.key() == labels::NODEPOOL && wanted.operator() == Operator::DoesNotExist)
+    };
+    let terms = &pod.spec.required_node_terms;
+    !terms.is_empty() && terms.iter().all(refuses)
+}
+
+/// Whether a pod on a machine that goes away will be evicted, so that it needs another place in time. One that is
+/// protected, or that no disruption budget will let go, stays until its node's deadline.
+fn is_displaced(pod: &Pod, snapshot: &Snapshot, now: Timestamp) -> bool {
+    if !pod.is_reschedulable() || pod.protected_until(now).is_some() {
+        return false;
+    }
+    let mut covering = snapshot.pdbs.iter().filter(|pdb| pdb.covers_pod(pod));
+    match (covering.next(), covering.next()) {
+        (None, _) => true,
+        (Some(only), None) => !only.blocks_always,
+        (Some(_), Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who is in, who is out.
+    use fleetwright_core::{
+        model::{PodDisruptionBudget, pod::DoNotDisrupt},
+        testing::{Cluster, node, now, pod},
+    };
+
+    use super::*;
+
+    fn names(cluster: Cluster) -> Vec<String> {
+        pods(&cluster.build(), now()).iter().map(|pod| pod.id.name.to_string()).collect()
+    }
+
+    #[test]
+    fn pods_that_opt_out_are_left_alone() {
+        let cluster = Cluster::new()
+            .pending(pod("a").build())
+            .pending(pod("b").require(labels::NODEPOOL, Operator::DoesNotExist, &[]).build());
+        assert_eq!(names(cluster), ["a"]);
+    }
+
+    #[test]
+    fn pods_of_machines_that_go_need_a_place_unless_they_stay_to_the_end() {
+        let pdb = |app: &str, blocks_always| PodDisruptionBudget {
+            id: fleetwright_core::model::NamespacedName::new("default", app),
+            selector: Some(fleetwright_core::model::LabelSelector::of("app", app)),
+            disruptions_allowed: 0,
+            blocks_always,
+            always_allow_unhealthy: false,
+        };
+        let going = node("n")
+            .pod(pod("plain").bound("n"))
+            .pod(pod("daemon").daemon().bound("n"))
+            .pod(pod("protected").with(|pod| pod.do_not_disrupt = DoNotDisrupt::Always).bound("n"))
+            .pod(pod("guarded").app("guarded").bound("n"))
+            .pod(pod("stuck").app("stuck").bound("n"))
+            .marked()
+            .build();
+        let staying = node("m").pod(pod("other").bound("m")).build();
+        let cluster =
+            Cluster::new().node(going).node(staying).pdb(pdb("guarded", false)).pdb(pdb("stuck", true));
+        assert_eq!(names(cluster), ["guarded", "plain"]);
+    }
+}

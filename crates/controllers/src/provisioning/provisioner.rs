@@ -1,0 +1,247 @@
+//! One scheduling pass: snapshot, plan, NodeClaims.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    clock::SharedClock,
+    model::{Pod, Snapshot},
+    scheduling::{self, Effort, Plan, Purpose, Request, Rules},
+};
+use fleetwright_state::{Change, Index, Key, Kind};
+use jiff::Timestamp;
+
+use super::{
+    catalog,
+    create::{self, Created},
+    eligible, tell,
+    trigger::Inbox,
+};
+use crate::{
+    metrics::scheduling as families,
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, later},
+    settings::SolveEffort,
+};
+
+/// Karpenter's name of this controller.
+pub const NAME: &str = "provisioner";
+/// How soon a pass that was cut short, or whose writing failed, is followed by another.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Answers pods that wait, a batch at a time.
+pub struct Provisioner {
+    inbox: Inbox,
+    /// NodeClaims whose writing had an unknown outcome: no plan before it is known.
+    unknown: Mutex<BTreeSet<String>>,
+}
+
+impl Provisioner {
+    /// A provisioner that is told of pods through `inbox`.
+    #[must_use]
+    pub fn new(inbox: Inbox) -> Self {
+        Self { inbox, unknown: Mutex::default() }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Controller for Provisioner {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_millis(500), Duration::from_secs(30), 10, 100)
+    }
+
+    /// A pool that becomes able to help brings forward the pods that nothing could help before.
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let ready = |object: &Option<fleetwright_state::Object>| match object {
+            Some(fleetwright_state::Object::NodePool(pool)) => pool.status.as_ref().is_some_and(|status| {
+                fleetwright_api::condition::is_true(
+                    &status.conditions,
+                    fleetwright_api::labels::condition::READY,
+                )
+            }),
+            _ => false,
+        };
+        let became_ready = change.kind == Kind::NodePool && ready(&change.after) && !ready(&change.before);
+        if became_ready && index.pods().any(|pod| pod.is_provisionable()) {
+            vec![Key::cluster("ready")]
+        } else {
+            Vec::new()
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = ctx.now();
+        if *key != Key::singleton() {
+            self.inbox.push(&key.name, now);
+            ctx.enqueue(NAME, Key::singleton());
+            return Ok(Requeue::No);
+        }
+        match self.inbox.due() {
+            None => return Ok(Requeue::No),
+            Some(due) if due > now => {
+                return Ok(Requeue::After(Duration::try_from(due.duration_since(now)).unwrap_or_default()));
+            }
+            Some(_) => {}
+        }
+        self.clear_up(ctx).await?;
+        self.inbox.take();
+        let again = self.pass(ctx).await?;
+        if again {
+            self.inbox.push("again", ctx.now());
+            return Ok(Requeue::After(SOON));
+        }
+        Ok(Requeue::No)
+    }
+}
+
+impl Provisioner {
+    /// Learns what became of NodeClaims whose writing had an unknown outcome.
+    async fn clear_up(&self, ctx: &Ctx) -> Result<(), ReconcileError> {
+        let names: Vec<String> = self.unknown().iter().cloned().collect();
+        for name in names {
+            create::clear_up(ctx, &name).await?;
+            self.unknown().remove(&name);
+        }
+        Ok(())
+    }
+
+    /// One pass; true where another should follow soon.
+    async fn pass(&self, ctx: &Ctx) -> Result<bool, ReconcileError> {
+        catalog::refresh_all(ctx).await;
+        let now = ctx.now();
+        let snapshot = ctx.index().snapshot(now);
+        let pods = eligible::pods(&snapshot, now);
+        let invalid = tell::invalid_pods(ctx);
+        self.inbox.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        if pods.is_empty() {
+            ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
+            ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
+            return Ok(false);
+        }
+        let plan = solve(ctx, snapshot.clone(), pods.clone()).await?;
+        let decided = ctx.now();
+        for pod in &pods {
+            if let Some(waited) = self.inbox.decided(&pod.uid, decided) {
+                ctx.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
+            }
+        }
+        report(ctx, &plan, pods.len(), Duration::try_from(decided.duration_since(now)).unwrap_or_default());
+        let (ignored, unschedulable) = tell::unplaced(ctx, &plan.unplaced);
+        ctx.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
+        ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
+        self.carry_out(ctx, &snapshot, plan).await
+    }
+
+    async fn carry_out(&self, ctx: &Ctx, snapshot: &Snapshot, plan: Plan) -> Result<bool, ReconcileError> {
+        let until = later(ctx.now(), ctx.settings.nomination_window());
+        for placement in &plan.existing {
+            let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
+            let target = machine.name();
+            nominate(ctx, &placement.pods, target, until);
+            let claim = machine.claim_name().map(|name| format!("nodeclaim/{name}"));
+            let node = machine.node_name().map(|name| format!("node/{name}"));
+            let names: Vec<String> = claim.into_iter().chain(node).collect();
+            tell::nominated(ctx, &placement.pods, &names.join(", "));
+        }
+        let mut again = plan.partial;
+        let mut failure = None;
+        for created in create::claims(ctx, plan.openings).await {
+            match created {
+                Created::Claim { name, pods } => {
+                    nominate(ctx, &pods, &name, until);
+                    tell::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
+                }
+                Created::Needless => {}
+                Created::Refused { why, pods } => {
+                    tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
+                    for pod in &pods {
+                        tell::failed(ctx, pod, &why);
+                    }
+                }
+                Created::Unknown { name, error } => {
+                    self.unknown().insert(name);
+                    self.inbox.push("unknown", ctx.now());
+                    again = true;
+                    failure = Some(error);
+                }
+            }
+        }
+        failure.map_or(Ok(again), Err)
+    }
+}
+
+fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
+    let mut index = ctx.index();
+    for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        // It may have been bound or deleted while the plan was made.
+        let waits = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
+        if waits {
+            index.nominate(pod.uid.clone(), target, until);
+        }
+    }
+}
+
+/// Asks the core, where that does not hold up the loops.
+async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Result<Plan, ReconcileError> {
+    let rules = ctx.settings.rules();
+    let effort = ctx.settings.solve_effort;
+    // Only where work has a thread of its own does time pass while it is done.
+    let deadline = match effort {
+        SolveEffort::Time(time) if ctx.is_threaded() => Some(later(ctx.now(), time)),
+        SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,
+    };
+    let clock = ctx.clock.clone();
+    ctx.offload(move || solve_now(&snapshot, &pods, &rules, effort, deadline, &clock)).await
+}
+
+fn solve_now(
+    snapshot: &Snapshot,
+    pods: &[Arc<Pod>],
+    rules: &Rules,
+    effort: SolveEffort,
+    deadline: Option<Timestamp>,
+    clock: &SharedClock,
+) -> Plan {
+    let go_on = || deadline.is_some_and(|deadline| clock.now() < deadline);
+    let effort = match (effort, deadline) {
+        (SolveEffort::Iterations(rounds), _) => Effort::Iterations(rounds),
+        (SolveEffort::Time(_), Some(_)) => Effort::While(&go_on),
+        (SolveEffort::Time(_), None) => Effort::First,
+    };
+    let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
+    scheduling::solve(snapshot, &request, rules)
+}
+
+fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {
+    ctx.metrics.observe(&families::SCHEDULING_DURATION, &[NAME], took.as_secs_f64());
+    let placed: usize = plan.existing.iter().map(|placement| placement.pods.len()).sum();
+    tracing::info!(
+        pods,
+        nodeclaims = plan.openings.len(),
+        on_existing = placed,
+        without_place = plan.unplaced.len(),
+        hourly = %plan.cost.hourly,
+        lower_bound = %plan.cost.lower_bound,
+        ?took,
+        "computed new nodeclaim(s) to fit pod(s)"
+    );
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests;

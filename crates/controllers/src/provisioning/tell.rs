@@ -1,0 +1,95 @@
+//! Tells people what a pass decided about their pods.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fleetwright_core::{
+    model::Pod,
+    scheduling::{Eliminated, Unplaced},
+};
+use fleetwright_state::Kind;
+
+use crate::{
+    events::{Event, regarding, regarding_pod},
+    runtime::Ctx,
+};
+
+/// For how long the same failure is not told again.
+const FAILED_QUIET: Duration = Duration::from_secs(300);
+/// For how long a pool's lack of instance types is not told again.
+const POOL_QUIET: Duration = Duration::from_secs(60);
+
+/// Pods that have a place: on `target`, called so to people (`nodeclaim/x`, `node/y`).
+pub(super) fn nominated(ctx: &Ctx, pods: &[Arc<Pod>], target: &str) {
+    for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        let event =
+            Event::normal(regarding_pod(pod), "Nominated", format!("Pod should schedule on: {target}"))
+                .same_if([pod.uid.as_str()])
+                .rate(5, 10);
+        ctx.recorder.publish(event);
+    }
+}
+
+/// A pod that has no place, with the reason.
+pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
+    if pod.is_virtual {
+        return;
+    }
+    let event =
+        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
+            .same_if([pod.uid.as_str()])
+            .quiet_for(FAILED_QUIET);
+    ctx.recorder.publish(event);
+}
+
+/// All pods of a plan that have no place. Returns how many are ignored (something about them is invalid or awaited) and
+/// how many nothing can hold.
+pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
+    let (mut ignored, mut unschedulable) = (0, 0);
+    let mut bare = BTreeSet::new();
+    for (pod, why) in pods {
+        match why {
+            Unplaced::Invalid(_) | Unplaced::Waiting(_) => ignored += 1,
+            // Not a verdict: the next pass takes them.
+            Unplaced::ReservedCapacityTaken | Unplaced::NotReached => continue,
+            Unplaced::NoPools | Unplaced::NoPoolFits(_) => unschedulable += 1,
+        }
+        failed(ctx, pod, &why.to_string());
+        if let Unplaced::NoPoolFits(verdicts) = why {
+            let lacking = verdicts.iter().filter(|verdict| verdict.eliminated == Eliminated::NoInstanceTypes);
+            bare.extend(lacking.map(|verdict| verdict.pool.clone()));
+        }
+    }
+    for name in bare {
+        let pool = ctx.index().pool(&name).cloned();
+        if let Some(pool) = pool {
+            let text = "NodePool requirements filtered out all compatible available instance types";
+            let event = Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text)
+                .same_if([&*name])
+                .quiet_for(POOL_QUIET);
+            ctx.recorder.publish(event);
+        }
+    }
+    (ignored, unschedulable)
+}
+
+/// Pods that mean nothing: they are in no snapshot, and say why here. Returns how many there are.
+pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
+    let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
+        let index = ctx.index();
+        let pods = index.invalid().iter().filter(|((kind, _), _)| *kind == Kind::Pod);
+        let reference = |key: &fleetwright_state::Key| k8s_openapi::api::core::v1::ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(key.namespace.to_string()),
+            name: Some(key.name.to_string()),
+            ..Default::default()
+        };
+        pods.map(|((_, key), why)| (reference(key), why.to_string())).collect()
+    };
+    let count = invalid.len();
+    for (about, why) in invalid {
+        let text = format!("Failed to schedule pod, {why}");
+        ctx.recorder.publish(Event::warning(about, "FailedScheduling", text).quiet_for(FAILED_QUIET));
+    }
+    count
+}

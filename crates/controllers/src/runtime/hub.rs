@@ -1,0 +1,47 @@
+//! Brings changes of the index to the queues of the controllers that are interested.
+
+use std::sync::{Arc, OnceLock};
+
+use fleetwright_state::{Change, Index, Key};
+
+use super::{controller::Controller, queue::Queue};
+
+/// One controller and its queue.
+#[derive(Clone)]
+pub(super) struct Route {
+    pub(super) controller: Arc<dyn Controller>,
+    pub(super) queue: Arc<Queue>,
+}
+
+/// All routes, in the order of registration. Empty until the controllers run.
+#[derive(Default)]
+pub(super) struct Hub {
+    routes: OnceLock<Vec<Route>>,
+}
+
+impl Hub {
+    /// Sets the routes, once. Later calls change nothing and return false.
+    pub(super) fn open(&self, routes: Vec<Route>) -> bool {
+        self.routes.set(routes).is_ok()
+    }
+
+    pub(super) fn routes(&self) -> &[Route] {
+        self.routes.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn tell(&self, change: &Change, index: &Index) {
+        for route in self.routes() {
+            for key in route.controller.interested(change, index) {
+                route.queue.add(key);
+            }
+        }
+    }
+
+    pub(super) fn enqueue(&self, controller: &str, key: Key) {
+        let found = self.routes().iter().find(|route| route.controller.name() == controller);
+        match found {
+            Some(route) => route.queue.add(key),
+            None => tracing::debug!(controller, %key, "no such controller runs"),
+        }
+    }
+}

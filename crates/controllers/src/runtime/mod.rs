@@ -1,0 +1,28 @@
+//! The small runtime under all controllers: watches feed the index, changes fall into ordered queues, workers take keys
+//! from them and reconcile.
+//!
+//! The same code runs in production and in simulation (one thread of paused tokio): work is started in order of
+//! arrival, selects are biased, time is [`Ctx::clock`], and nothing depends on the order of a hash map.
+
+mod client;
+mod controller;
+mod ctx;
+mod gate;
+mod hub;
+mod limit;
+mod names;
+mod queue;
+mod run;
+mod shutdown;
+mod watch;
+mod worker;
+
+pub use client::client;
+pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
+pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
+pub use gate::{MAX_SILENCE, Passive, may_act};
+pub use limit::{Bucket, RateLimit};
+pub use names::Names;
+pub use queue::{Queue, later};
+pub use run::{RunError, run};
+pub use shutdown::{Shutdown, Trigger, shutdown};

@@ -1,0 +1,173 @@
+//! An ordered, deduplicating queue of keys with deadlines. One key is never handed out twice at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fleetwright_state::Key;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use super::limit::{Bucket, RateLimit};
+
+/// The keys of one controller.
+#[derive(Debug)]
+pub struct Queue {
+    state: Mutex<State>,
+    limit: RateLimit,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Due, first come first served.
+    ready: VecDeque<Key>,
+    /// The members of `ready`.
+    is_ready: BTreeSet<Key>,
+    /// Due later: by deadline and order of arrival.
+    later: BTreeMap<(Timestamp, u64), Key>,
+    /// The members of `later`.
+    due: BTreeMap<Key, (Timestamp, u64)>,
+    /// Handed out; the value says whether it became due meanwhile.
+    running: BTreeMap<Key, bool>,
+    /// Failures in a row.
+    failures: BTreeMap<Key, u32>,
+    bucket: Bucket,
+    sequence: u64,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(limit: RateLimit) -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            is_ready: BTreeSet::new(),
+            later: BTreeMap::new(),
+            due: BTreeMap::new(),
+            running: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            bucket: Bucket::new(limit.per_second, limit.burst),
+            sequence: 0,
+        };
+        Self { state: Mutex::new(state), limit, changed: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a key due now.
+    pub fn add(&self, key: Key) {
+        self.lock().add(key);
+        self.changed.notify_one();
+    }
+
+    /// Makes a key due at `at`, or earlier where it already is.
+    pub fn add_at(&self, key: Key, at: Timestamp) {
+        self.lock().add_at(key, at);
+        self.changed.notify_one();
+    }
+
+    /// The next key that is due, which must be given back with [`Self::done`].
+    pub fn next(&self, now: Timestamp) -> Option<Key> {
+        let mut state = self.lock();
+        state.ripen(now);
+        let key = state.ready.pop_front()?;
+        state.is_ready.remove(&key);
+        state.running.insert(key.clone(), false);
+        Some(key)
+    }
+
+    /// Gives a key back after a success.
+    pub fn done(&self, key: &Key) {
+        let mut state = self.lock();
+        state.failures.remove(key);
+        state.finish(key);
+    }
+
+    /// Gives a key back after a failure: it comes again, later each time. Returns the delay.
+    pub fn failed(&self, key: &Key, now: Timestamp) -> Duration {
+        let mut state = self.lock();
+        let failures = state.failures.entry(key.clone()).or_insert(0);
+        *failures = failures.saturating_add(1);
+        let delay = self.limit.delay(*failures).max(state.bucket.take(now));
+        state.finish(key);
+        state.add_at(key.clone(), later(now, delay));
+        delay
+    }
+
+    /// When the next key becomes due that is not due yet.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.lock().later.keys().next().map(|(at, _)| *at)
+    }
+
+    /// How many keys are due.
+    pub fn depth(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Completes when something was added. A change before the call counts too.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+impl State {
+    fn add(&mut self, key: Key) {
+        if let Some(again) = self.running.get_mut(&key) {
+            *again = true;
+            return;
+        }
+        if let Some(at) = self.due.remove(&key) {
+            self.later.remove(&at);
+        }
+        if self.is_ready.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: Key, at: Timestamp) {
+        if self.is_ready.contains(&key) {
+            return;
+        }
+        if let Some(known) = self.due.get(&key) {
+            if known.0 <= at {
+                return;
+            }
+            self.later.remove(known);
+        }
+        self.sequence += 1;
+        self.later.insert((at, self.sequence), key.clone());
+        self.due.insert(key, (at, self.sequence));
+    }
+
+    /// Moves to `ready` what is due.
+    fn ripen(&mut self, now: Timestamp) {
+        while let Some(entry) = self.later.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.add(key);
+        }
+    }
+
+    fn finish(&mut self, key: &Key) {
+        if self.running.remove(key) == Some(true) {
+            self.add(key.clone());
+        }
+    }
+}
+
+/// `now` and a duration after it.
+#[must_use]
+pub fn later(now: Timestamp, delay: Duration) -> Timestamp {
+    now.checked_add(delay).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Follows one kind of object: a complete list, then a watch from its version on, for ever.
+//!
+//! Our own loop rather than kube's watcher, for three reasons: "410 Gone" starts over in whichever form it comes (as
+//! a watch event or as an HTTP status), every wait has an end on our clock, and signs of life (events, bookmarks, the
+//! orderly end of a watch) are recorded, so that controllers can tell recent from stale.
+
+use std::{fmt::Debug, pin::pin, time::Duration};
+
+use fleetwright_state::Tracked;
+use futures::StreamExt;
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    core::Status,
+};
+use serde::de::DeserializeOwned;
+
+use super::{ctx::Ctx, limit::RateLimit, shutdown::Shutdown};
+use crate::metrics::runtime as families;
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// After so many seconds the server ends a watch, which shows that it is alive.
+const WATCH_SECONDS: u32 = 60;
+/// A watch that is silent for longer than the server should let it be is dead.
+const WATCH_SILENCE: Duration = Duration::from_secs(75);
+/// How long a page of a list may take.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+/// After so many failures in a row to resume, the list is begun anew.
+const RESUMES: u32 = 5;
+/// Delays between attempts.
+const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(30), 1, 1);
+
+/// What a watched kind must be able to do.
+pub(super) trait Watchable:
+    Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
+{
+}
+impl<K> Watchable for K where
+    K: Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
+{
+}
+
+/// Why a watch ended.
+enum End {
+    /// Orderly, or in a way that allows to go on from the same version.
+    Resume { failed: bool },
+    /// The version is too old: start over.
+    Relist,
+}
+
+/// Why a list failed.
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error("no answer within {0:?}")]
+    Deadline(Duration),
+    #[error("the list has no resource version")]
+    NoVersion,
+}
+
+/// Follows `K` until shutdown.
+pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
+    let api = Api::<K>::all(ctx.client.clone());
+    tokio::select! {
+        biased;
+        () = stop.requested() => {}
+        () = list_and_watch(&ctx, &api) => {}
+    }
+}
+
+async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
+    let mut failures: u32 = 0;
+    loop {
+        let mut version = match list(ctx, api).await {
+            Ok((objects, version)) => {
+                failures = 0;
+                ctx.reset(objects, &version);
+                version
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
+                tracing::warn!(kind = %K::KIND, %error, failures, "cannot list");
+                ctx.clock.sleep(RETRY.delay(failures)).await;
+                continue;
+            }
+        };
+        while failures <= RESUMES {
+            match watch(ctx, api, &mut version).await {
+                End::Relist => break,
+                End::Resume { failed: false } => failures = 0,
+                End::Resume { failed: true } => {
+                    failures += 1;
+                    ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
+                    ctx.clock.sleep(RETRY.delay(failures)).await;
+                }
+            }
+        }
+        failures = 0;
+    }
+}
+
+/// A complete list, most recent, and the version that it is of.
+async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String), ListError> {
+    let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
+    let mut objects = Vec::new();
+    loop {
+        let page = ctx.within(LIST_DEADLINE, api.list(&params)).await;
+        let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
+            // One object that cannot be read must not hide the others.
+            Err(kube::Error::SerdeError(_)) => list_one_by_one(ctx, &params).await?,
+            other => other?,
+        };
+        objects.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => {
+                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                return Ok((objects, version.ok_or(ListError::NoVersion)?));
+            }
+        }
+    }
+}
+
+/// The same page, object by object; those that cannot be read are named and left out.
+async fn list_one_by_one<K: Watchable>(
+    ctx: &Ctx,
+    params: &ListParams,
+) -> Result<kube::core::ObjectList<K>, ListError> {
+    let resource = kube::core::ApiResource::erase::<K>(&());
+    let api = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let page =
+        ctx.within(LIST_DEADLINE, api.list(params)).await.ok_or(ListError::Deadline(LIST_DEADLINE))??;
+    let mut items = Vec::with_capacity(page.items.len());
+    for object in page.items {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let namespace = object.metadata.namespace.clone().unwrap_or_default();
+        match object.try_parse::<K>() {
+            Ok(object) => items.push(object),
+            Err(error) => {
+                tracing::error!(kind = %K::KIND, namespace, name, %error, "object cannot be read and is ignored");
+            }
+        }
+    }
+    Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })
+}
+
+/// Follows changes from `version` on, which moves along.
+async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> End {
+    let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
+    let stream = match ctx.within(LIST_DEADLINE, api.watch(&params, version)).await {
+        Some(Ok(stream)) => stream,
+        Some(Err(kube::Error::Api(status))) if is_gone(&status) => return End::Relist,
+        Some(Err(error)) => {
+            tracing::warn!(kind = %K::KIND, %error, "cannot watch");
+            return End::Resume { failed: true };
+        }
+        None => return End::Resume { failed: true },
+    };
+    ctx.progress(K::KIND);
+    let mut stream = pin!(stream);
+    loop {
+        let event = match ctx.within(WATCH_SILENCE, stream.next()).await {
+            None => return End::Resume { failed: true },
+            Some(None) => {
+                ctx.progress(K::KIND);
+                return End::Resume { failed: false };
+            }
+            Some(Some(Err(error))) => {
+                tracing::debug!(kind = %K::KIND, %error, "watch broke");
+                // What cannot be read now cannot be read after resuming either; a list can step over it.
+                let unreadable = matches!(error, kube::Error::SerdeError(_));
+                return if unreadable { End::Relist } else { End::Resume { failed: true } };
+            }
+            Some(Some(Ok(event))) => event,
+        };
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                move_to(version, &object);
+                ctx.observe(object);
+            }
+            WatchEvent::Deleted(object) => {
+                move_to(version, &object);
+                ctx.forget(&object);
+            }
+            WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
+            WatchEvent::Error(status) if is_gone(&status) => return End::Relist,
+            WatchEvent::Error(status) => {
+                tracing::warn!(kind = %K::KIND, message = status.message, "watch was ended by the server");
+                return End::Resume { failed: true };
+            }
+        }
+        ctx.progress(K::KIND);
+    }
+}
+
+fn move_to<K: kube::Resource>(version: &mut String, object: &K) {
+    if let Some(newer) = &object.meta().resource_version {
+        version.clone_from(newer);
+    }
+}
+
+fn is_gone(status: &Status) -> bool {
+    status.code == 410 || status.reason == "Expired" || status.reason == "Gone"
+}

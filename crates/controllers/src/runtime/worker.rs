@@ -1,0 +1,163 @@
+//! Runs one controller: takes due keys from its queue and reconciles them, so many at once.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use fleetwright_state::Key;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::{
+    controller::{Controller, ReconcileError, Requeue},
+    ctx::Ctx,
+    gate,
+    queue::{Queue, later},
+    shutdown::Shutdown,
+};
+use crate::metrics::runtime as families;
+
+/// How long running reconciles may take to end after shutdown was requested.
+const GRACE: Duration = Duration::from_secs(10);
+/// How often a passive controller looks whether it may act again.
+const PASSIVE_POLL: Duration = Duration::from_millis(500);
+
+type Done = (Key, Result<Requeue, ReconcileError>, Duration);
+
+/// One controller at work.
+pub(super) struct Worker {
+    ctx: Ctx,
+    controller: Arc<dyn Controller>,
+    queue: Arc<Queue>,
+    running: JoinSet<Done>,
+    /// Which key a task is about, for those that panic. Never iterated.
+    keys: HashMap<Id, Key>,
+}
+
+impl Worker {
+    pub(super) fn new(ctx: Ctx, controller: Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
+        Self { ctx, controller, queue, running: JoinSet::new(), keys: HashMap::new() }
+    }
+
+    /// Works until shutdown, then lets running reconciles end.
+    pub(super) async fn run(mut self, mut stop: Shutdown) {
+        if self.controller.is_singleton() {
+            self.queue.add(Key::singleton());
+        }
+        let concurrency = self.controller.concurrency(&self.ctx.settings).max(1);
+        let mut told = None;
+        loop {
+            let now = self.ctx.now();
+            let passive = gate::may_act(&self.ctx.index(), now).err();
+            if passive != told {
+                tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
+                told = passive;
+            }
+            while passive.is_none() && self.running.len() < concurrency {
+                let Some(key) = self.queue.next(now) else { break };
+                self.start(key);
+            }
+            let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
+            let clock = self.ctx.clock.clone();
+            let pause = async move {
+                match wait {
+                    Some(wait) => clock.sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                Some(done) = self.running.join_next_with_id() => self.finish(done),
+                () = self.queue.changed(), if passive.is_none() && self.running.len() < concurrency => {}
+                () = pause => {}
+            }
+        }
+        self.wind_up().await;
+    }
+
+    /// How long until a key ripens; `None` where only an event can bring work.
+    fn until_next(&self, concurrency: usize) -> Option<Duration> {
+        if self.running.len() >= concurrency {
+            return None;
+        }
+        let wait = self.queue.next_deadline()?.duration_since(self.ctx.now());
+        Some(Duration::try_from(wait).unwrap_or_default())
+    }
+
+    fn start(&mut self, key: Key) {
+        let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
+        let of_task = key.clone();
+        let begun = ctx.now();
+        let handle = self.running.spawn(async move {
+            let result = controller.reconcile(&ctx, &of_task).await;
+            let took = Duration::try_from(ctx.now().duration_since(begun)).unwrap_or_default();
+            (of_task, result, took)
+        });
+        self.keys.insert(handle.id(), key);
+    }
+
+    fn finish(&mut self, done: Result<(Id, Done), JoinError>) {
+        let name = self.controller.name();
+        let now = self.ctx.now();
+        let (key, result, took) = match done {
+            Ok((id, done)) => {
+                self.keys.remove(&id);
+                done
+            }
+            Err(error) => {
+                let Some(key) = self.keys.remove(&error.id()) else { return };
+                let delay = self.queue.failed(&key, now);
+                self.ctx.metrics.inc(&families::PANICS, &[name]);
+                tracing::error!(controller = name, %key, %error, ?delay, "reconcile panicked");
+                return;
+            }
+        };
+        let label = match &result {
+            Ok(Requeue::No) => "success",
+            Ok(Requeue::After(_)) => "requeue_after",
+            Ok(Requeue::Now | Requeue::Backoff) => "requeue",
+            Err(_) => "error",
+        };
+        self.ctx.metrics.inc(&families::RECONCILES, &[name, label]);
+        self.ctx.metrics.observe(&families::RECONCILE_TIME, &[name], took.as_secs_f64());
+        match result {
+            Ok(Requeue::Backoff) => {
+                self.queue.failed(&key, now);
+            }
+            Ok(requeue) => {
+                self.queue.done(&key);
+                match requeue {
+                    Requeue::Now => self.queue.add(key),
+                    Requeue::After(delay) => self.queue.add_at(key, later(now, delay)),
+                    Requeue::No | Requeue::Backoff => {}
+                }
+            }
+            Err(error) => {
+                let delay = self.queue.failed(&key, now);
+                if error.is_conflict() {
+                    tracing::debug!(controller = name, %key, %error, ?delay, "will try again");
+                } else {
+                    self.ctx.metrics.inc(&families::RECONCILE_ERRORS, &[name]);
+                    tracing::error!(controller = name, %key, %error, ?delay, "reconcile failed");
+                }
+            }
+        }
+    }
+
+    async fn wind_up(mut self) {
+        let clock = self.ctx.clock.clone();
+        let grace = clock.sleep(GRACE);
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                biased;
+                done = self.running.join_next_with_id() => match done {
+                    Some(done) => self.finish(done),
+                    None => return,
+                },
+                () = &mut grace => {
+                    tracing::warn!(controller = self.controller.name(), left = self.running.len(), "reconciles were cut off");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Settings: Karpenter's options as values. Flags and variables are read by the binary.
+
+use std::time::Duration;
+
+use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy, Rules};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `CPU_REQUESTS` in milli-CPUs: concurrency scales with it.
+    pub cpu_requests: u32,
+    /// `BATCH_MAX_DURATION`: a batch of pods is closed after this long.
+    pub batch_max: Duration,
+    /// `BATCH_IDLE_DURATION`: a batch of pods is closed after this long without a new one.
+    pub batch_idle: Duration,
+    /// `PREFERENCE_POLICY`.
+    pub preference_policy: PreferencePolicy,
+    /// `MIN_VALUES_POLICY`.
+    pub min_values_policy: MinValuesPolicy,
+    /// `IGNORE_DRA_REQUESTS`.
+    pub ignore_dra_requests: bool,
+    /// `DISABLE_CLUSTER_STATE_OBSERVABILITY`: leaves out metrics by object.
+    pub disable_observability: bool,
+    /// `FEATURE_GATES`.
+    pub gates: FeatureGates,
+    /// How long the solver may improve a plan after its first one.
+    pub solve_effort: SolveEffort,
+}
+
+/// How long the solver may improve a plan after its first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SolveEffort {
+    /// For so long.
+    Time(Duration),
+    /// So many rounds: reproducible.
+    Iterations(u32),
+}
+
+/// `FEATURE_GATES`, with Karpenter's defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// Use reserved capacity.
+    pub reserved_capacity: bool,
+    /// Replace nodes that a repair policy calls broken.
+    pub node_repair: bool,
+    /// Replace spot nodes by cheaper spot nodes.
+    pub spot_to_spot: bool,
+    /// Evaluate NodeOverlays.
+    pub node_overlay: bool,
+    /// Keep NodePools with replicas at that number.
+    pub static_capacity: bool,
+    /// Evaluate CapacityBuffers.
+    pub capacity_buffer: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self {
+            reserved_capacity: true,
+            node_repair: false,
+            spot_to_spot: false,
+            node_overlay: false,
+            static_capacity: false,
+            capacity_buffer: false,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cpu_requests: 1000,
+            batch_max: Duration::from_secs(10),
+            batch_idle: Duration::from_secs(1),
+            preference_policy: PreferencePolicy::Respect,
+            min_values_policy: MinValuesPolicy::Strict,
+            ignore_dra_requests: true,
+            disable_observability: false,
+            gates: FeatureGates::default(),
+            solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+        }
+    }
+}
+
+impl Settings {
+    /// Karpenter's linear scaling of concurrency with the CPUs: `low` at one CPU, `high` at sixty.
+    #[must_use]
+    pub fn scaled(&self, low: usize, high: usize) -> usize {
+        let more = usize::try_from(self.cpu_requests.div_ceil(1000).saturating_sub(1)).unwrap_or(usize::MAX);
+        let step = high.saturating_sub(low).saturating_mul(more) / 59;
+        step.saturating_add(low).clamp(low, high)
+    }
+
+    /// How long a nomination lasts: twice the longest batch, ten seconds at least.
+    #[must_use]
+    pub fn nomination_window(&self) -> Duration {
+        self.batch_max.saturating_mul(2).max(Duration::from_secs(10))
+    }
+
+    /// What of the settings scheduling reads.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        Rules {
+            preferences: self.preference_policy,
+            min_values: self.min_values_policy,
+            reserved_capacity: self.gates.reserved_capacity,
+            ignore_dra: self.ignore_dra_requests,
+            ..Rules::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Scaling of concurrency.
+    use super::*;
+
+    #[test]
+    fn concurrency_scales_with_the_cpus() {
+        for (milli, expected) in
+            [(0, 10), (1000, 10), (1001, 26), (30_000, 496), (60_000, 1000), (90_000, 1000)]
+        {
+            let settings = Settings { cpu_requests: milli, ..Settings::default() };
+            assert_eq!(settings.scaled(10, 1000), expected, "{milli}m");
+        }
+        assert_eq!(Settings::default().nomination_window(), Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,202 @@
+//! Why a machine stays: typed, with owner and end; rendered here for events, conditions and reports alike.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::model::{NamespacedName, PodUid, Price, StateNode, Str};
+
+/// A machine that may not be disrupted now.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    /// The machine.
+    pub node: Arc<StateNode>,
+    /// The first thing that blocks it.
+    pub blocker: Blocker,
+}
+
+/// What keeps a machine from being disrupted at all. The text is Karpenter's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocker {
+    /// A command has it already.
+    Queued,
+    /// Not ours.
+    NotManaged,
+    /// The claim has no Node yet.
+    NoNode,
+    /// Not initialised.
+    NotInitialized,
+    /// It goes away anyway.
+    Deleting,
+    /// A pod is expected on it until then.
+    Nominated(PodUid, Timestamp),
+    /// The Node says do-not-disrupt.
+    DoNotDisruptNode,
+    /// A label that decisions need is missing.
+    MissingLabel(&'static str),
+    /// Its NodePool, or the pool's instance types, are not known.
+    NoPool(Str),
+    /// A pod says do-not-disrupt, until then or without end.
+    DoNotDisruptPod(NamespacedName, Option<Timestamp>),
+    /// A budget allows no eviction of a pod.
+    Pdb(NamespacedName),
+    /// The eviction API refuses pods under several budgets.
+    SeveralPdbs(Vec<NamespacedName>),
+}
+
+impl Blocker {
+    /// When it ends by itself.
+    #[must_use]
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Nominated(_, until) => Some(*until),
+            Self::DoNotDisruptPod(_, until) => *until,
+            _ => None,
+        }
+    }
+
+    /// Who owns it: an object as `kind/name`.
+    #[must_use]
+    pub fn owner(&self) -> Option<String> {
+        match self {
+            Self::Nominated(pod, _) => Some(format!("pod uid {pod}")),
+            Self::DoNotDisruptPod(pod, _) => Some(format!("pod/{pod}")),
+            Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
+            Self::NoPool(pool) => Some(format!("nodepool/{pool}")),
+            _ => None,
+        }
+    }
+
+    /// A word for metrics and JSON.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Queued => "Queued",
+            Self::NotManaged => "NotManaged",
+            Self::NoNode => "NoNode",
+            Self::NotInitialized => "NotInitialized",
+            Self::Deleting => "Deleting",
+            Self::Nominated(..) => "Nominated",
+            Self::DoNotDisruptNode => "DoNotDisruptNode",
+            Self::MissingLabel(_) => "MissingLabel",
+            Self::NoPool(_) => "NoPool",
+            Self::DoNotDisruptPod(..) => "DoNotDisruptPod",
+            Self::Pdb(_) | Self::SeveralPdbs(_) => "PodDisruptionBudget",
+        }
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queued => f.write_str("candidate is already being disrupted"),
+            Self::NotManaged => f.write_str("node isn't managed by karpenter"),
+            Self::NoNode => f.write_str("nodeclaim does not have an associated node"),
+            Self::NotInitialized => f.write_str("node isn't initialized"),
+            Self::Deleting => f.write_str("node is deleting or marked for deletion"),
+            Self::Nominated(..) => f.write_str("node is nominated for a pending pod"),
+            Self::DoNotDisruptNode => {
+                f.write_str("disruption is blocked through the \"karpenter.sh/do-not-disrupt\" annotation")
+            }
+            Self::MissingLabel(key) => write!(f, "node doesn't have required label (label={key})"),
+            Self::NoPool(pool) => write!(f, "NodePool not found (NodePool={pool})"),
+            Self::DoNotDisruptPod(pod, _) => {
+                write!(f, "pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={pod})")
+            }
+            Self::Pdb(pdb) => write!(f, "pdb prevents pod evictions (PodDisruptionBudget=[{pdb}])"),
+            Self::SeveralPdbs(pdbs) => {
+                let names: Vec<String> = pdbs.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{}])",
+                    names.join(" ")
+                )
+            }
+        }
+    }
+}
+
+/// Why consolidation leaves a machine that could be disrupted. The text is Karpenter's, with the figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unconsolidatable {
+    /// The instance type is not in the catalogue any more.
+    InstanceTypeNotFound(Str),
+    /// A label that its price depends on is missing.
+    MissingLabel(&'static str),
+    /// `consolidateAfter: Never`.
+    Disabled(Str),
+    /// The policy takes only empty machines.
+    PolicyWhenEmpty(Str),
+    /// It holds capacity that a CapacityBuffer asks for.
+    HoldsBuffer(Str),
+    /// Some pods would have no place: the first few, with reasons, and how many more.
+    PodsWouldNotSchedule(Vec<String>, usize),
+    /// Pods would land on machines that are not ready.
+    LandsOnUninitialized(Str),
+    /// More than one machine would have to be created for these.
+    NeedsSeveral(usize),
+    /// No instance type is cheaper.
+    NotCheaper {
+        /// What is paid now.
+        now: Price,
+        /// The cheapest that could replace it.
+        cheapest: Option<Price>,
+    },
+    /// minValues cannot be met among the cheaper types.
+    MinValues(Str),
+    /// Spot for spot is switched off.
+    SpotToSpotDisabled,
+    /// Too few cheaper spot types to choose from.
+    SpotToSpotFlexibility(usize),
+    /// The saving does not outweigh the disruption.
+    Unbalanced,
+}
+
+impl fmt::Display for Unconsolidatable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InstanceTypeNotFound(name) => write!(f, "Instance Type {name:?} not found"),
+            Self::MissingLabel(key) => write!(f, "Node does not have label {key:?}"),
+            Self::Disabled(pool) => write!(f, "NodePool {pool:?} has consolidation disabled"),
+            Self::PolicyWhenEmpty(pool) => {
+                write!(f, "NodePool {pool:?} has consolidation policy WhenEmpty, but node is not empty")
+            }
+            Self::HoldsBuffer(node) => write!(f, "Node {node:?} has buffer pods"),
+            Self::PodsWouldNotSchedule(pods, more) => {
+                write!(f, "not all pods would schedule, {}", pods.join(", "))?;
+                if *more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                Ok(())
+            }
+            Self::LandsOnUninitialized(node) => write!(f, "would schedule against uninitialized {node}"),
+            Self::NeedsSeveral(count) => write!(f, "Can't remove without creating {count} candidates"),
+            Self::NotCheaper { now, cheapest: Some(cheapest) } => {
+                write!(
+                    f,
+                    "Can't replace with a cheaper node (now ${now}/h, cheapest replacement ${cheapest}/h)"
+                )
+            }
+            Self::NotCheaper { now, cheapest: None } => {
+                write!(f, "Can't replace with a cheaper node (now ${now}/h, nothing else fits)")
+            }
+            Self::MinValues(key) => {
+                write!(
+                    f,
+                    "Filtering by price: minValues requirement is not met for label(s) (label(s)=[{key}])"
+                )
+            }
+            Self::SpotToSpotDisabled => {
+                f.write_str("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
+            }
+            Self::SpotToSpotFlexibility(got) => write!(
+                f,
+                "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to \
+                 consolidate, got {got}"
+            ),
+            Self::Unbalanced => {
+                f.write_str("the saving does not outweigh the disruption (consolidationPolicy Balanced)")
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What multi-node and single-node consolidation share: who is a case, and what a set of machines can be turned into.
+
+use super::{Candidate, Command, Context, Method, Unconsolidatable, balanced, simulation::simulate};
+use crate::{
+    model::{
+        ConsolidationPolicy, InstanceType, Price, Requirement, Requirements,
+        labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
+        nodeclaim::ConditionType,
+    },
+    scheduling::Opening,
+};
+
+/// From how many cheaper types a spot node must be able to choose before it is replaced by another spot node, so that it
+/// does not race to the one type that is reclaimed next.
+const SPOT_TO_SPOT_TYPES: usize = 15;
+
+/// Whether consolidateAfter is over.
+pub(super) fn is_consolidatable(context: &Context<'_>, candidate: &Candidate) -> bool {
+    let (Some(claim), Some(after)) = (&candidate.node.claim, candidate.pool.consolidate_after) else {
+        return false;
+    };
+    // The condition is written with a delay; the figures behind it count at once.
+    let settled = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized));
+    let over = settled.is_none_or(|since| since.checked_add(after).is_ok_and(|end| end <= context.now));
+    claim.is(ConditionType::Consolidatable) && over
+}
+
+/// Whether a machine is a case for consolidation.
+pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    if candidate.pool.is_static() {
+        return Ok(false);
+    }
+    if candidate.instance_type.is_none() {
+        let name = candidate.node.label(crate::model::labels::INSTANCE_TYPE).unwrap_or_default();
+        return Err(Unconsolidatable::InstanceTypeNotFound(name.into()));
+    }
+    for key in [CAPACITY_TYPE, ZONE] {
+        if candidate.node.label(key).is_none() {
+            return Err(Unconsolidatable::MissingLabel(key));
+        }
+    }
+    let pool = || candidate.pool.name.as_str().into();
+    if candidate.pool.consolidate_after.is_none() {
+        return Err(Unconsolidatable::Disabled(pool()));
+    }
+    if candidate.is_empty() {
+        return Ok(false);
+    }
+    if candidate.pool.consolidation_policy == ConsolidationPolicy::WhenEmpty {
+        return Err(Unconsolidatable::PolicyWhenEmpty(pool()));
+    }
+    Ok(is_consolidatable(context, candidate))
+}
+
+/// What `candidates` can be turned into together: nothing, or one cheaper machine.
+///
+/// # Errors
+/// Why that cannot be done, or does not pay.
+pub(super) fn compute(
+    context: &Context<'_>,
+    method: &dyn Method,
+    candidates: &[&Candidate],
+) -> Result<Command, Unconsolidatable> {
+    let simulation = simulate(context, candidates);
+    if let Some(problem) = simulation.problem {
+        return Err(problem);
+    }
+    let mut openings = simulation.plan.openings;
+    let command = |replacements| Command {
+        method: method.name(),
+        consolidation_type: method.consolidation_type(),
+        reason: method.reason(),
+        candidates: candidates.iter().map(|candidate| (*candidate).clone()).collect(),
+        replacements,
+        eventual: method.is_eventual(),
+    };
+    let command = match (openings.pop(), openings.len()) {
+        (None, _) => command(Vec::new()),
+        (Some(opening), 0) => command(vec![cheaper(context, candidates, opening)?]),
+        (Some(_), others) => return Err(Unconsolidatable::NeedsSeveral(others + 1)),
+    };
+    if balanced::approves(context, &command) { Ok(command) } else { Err(Unconsolidatable::Unbalanced) }
+}
+
+/// The opening narrowed to what is strictly cheaper than the machines that it replaces.
+fn cheaper(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    opening: Opening,
+) -> Result<Opening, Unconsolidatable> {
+    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let may_be_spot = opening.requirements.allows(CAPACITY_TYPE, SPOT)
+        && opening.instance_types.iter().any(|t| offers(t, &opening.requirements, SPOT));
+    if may_be_spot && candidates.iter().all(|candidate| candidate.is_spot()) {
+        return spot_to_spot(context, candidates, opening, now);
+    }
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
+    let mut opening =
+        narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    // Where both are left the launch decides; the price was judged by spot, so spot it must be.
+    if opening.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot {
+        force_spot(&mut opening);
+    }
+    Ok(opening)
+}
+
+fn spot_to_spot(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    opening: Opening,
+    now: Price,
+) -> Result<Opening, Unconsolidatable> {
+    if !context.rules.spot_to_spot {
+        return Err(Unconsolidatable::SpotToSpotDisabled);
+    }
+    let mut opening = opening;
+    force_spot(&mut opening);
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
+    let mut opening =
+        narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    if candidates.len() > 1 {
+        return Ok(opening);
+    }
+    let found = opening.instance_types.len();
+    if found < SPOT_TO_SPOT_TYPES {
+        return Err(Unconsolidatable::SpotToSpotFlexibility(found));
+    }
+    let needed = (SPOT_TO_SPOT_TYPES..=found).find(|count| {
+        let kept = &opening.instance_types[..*count];
+        opening.unmet_min_values(kept).is_none()
+    });
+    opening.retain_first(needed.unwrap_or(found));
+    Ok(opening)
+}
+
+fn force_spot(opening: &mut Opening) {
+    opening.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
+    opening.refresh();
+}
+
+/// Keeps the instance types that `keep` names; `Err(None)` where none is left, `Err(Some)` where minValues is unmet.
+fn narrow(
+    mut opening: Opening,
+    keep: impl Fn(&InstanceType, &Requirements) -> bool,
+) -> Result<Opening, Option<Unconsolidatable>> {
+    let requirements = opening.requirements.clone();
+    opening.retain(|instance_type| keep(instance_type, &requirements));
+    if opening.instance_types.is_empty() {
+        return Err(None);
+    }
+    match opening.unmet_min_values(&opening.instance_types) {
+        Some(key) => Err(Some(Unconsolidatable::MinValues(key))),
+        None => Ok(opening),
+    }
+}
+
+fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_type: &str) -> bool {
+    let fits = |requirements: &Requirements, offering: &crate::model::Offering| {
+        requirements.intersects(&offering.requirements).is_ok()
+    };
+    let of_kind =
+        |o: &&crate::model::Offering| o.capacity_type().is_some_and(|kind| &**kind == capacity_type);
+    instance_type.offerings.iter().filter(of_kind).any(|o| o.available && fits(requirements, o))
+}
+
+/// The dearest available offering of the first kind that is compatible: reserved, spot, on-demand. Launching may end at
+/// that price, so that is what must be cheaper.
+pub(super) fn worst_launch_price(instance_type: &InstanceType, requirements: &Requirements) -> Option<Price> {
+    [RESERVED, SPOT, ON_DEMAND].iter().filter(|kind| requirements.allows(CAPACITY_TYPE, kind)).find_map(
+        |kind| {
+            let fitting = instance_type.offerings.iter().filter(|offering| {
+                offering.available
+                    && offering.capacity_type().is_some_and(|found| &**found == *kind)
+                    && requirements.intersects(&offering.requirements).is_ok()
+            });
+            fitting.map(|offering| offering.price).max()
+        },
+    )
+}

@@ -1,0 +1,56 @@
+//! What disrupting a pod costs, in exact fractions.
+
+use std::{iter::Sum, ops::Add};
+
+use crate::model::Pod;
+
+/// One unit of disruption: 2^27, so that a deletion cost counts as `cost / 2^27` and a priority as `priority / 2^25`
+/// without rounding.
+const UNIT: i64 = 1 << 27;
+
+/// A disruption cost in 2^-27 units; a plain pod costs one whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DisruptionCost(i64);
+
+impl DisruptionCost {
+    /// What removing a machine costs before any pod is counted.
+    pub const MACHINE: Self = Self(UNIT);
+
+    /// In 2^-27 units.
+    #[must_use]
+    pub fn units(self) -> i64 {
+        self.0
+    }
+
+    /// As a number of plain pods, for display.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a figure to show, not to decide by")]
+    pub fn pods(self) -> f64 {
+        self.0 as f64 / UNIT as f64
+    }
+}
+
+impl Add for DisruptionCost {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sum for DisruptionCost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), Add::add)
+    }
+}
+
+/// Karpenter's eviction cost: `clamp(1 + deletionCost/2^27 + priority/2^25, -10, 10)`, and nothing below zero counts.
+#[must_use]
+pub fn eviction_cost(pod: &Pod) -> DisruptionCost {
+    let cost = UNIT + i64::from(pod.deletion_cost) + 4 * i64::from(pod.spec.priority);
+    DisruptionCost(cost.clamp(-10 * UNIT, 10 * UNIT).max(0))
+}
+
+/// What moving these pods off one machine costs.
+pub(super) fn of_machine<'a>(pods: impl Iterator<Item = &'a Pod>) -> DisruptionCost {
+    DisruptionCost::MACHINE + pods.map(eviction_cost).sum()
+}

@@ -1,0 +1,78 @@
+//! Several machines at once: turned into nothing, or into one cheaper machine.
+
+use super::{Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, consolidation};
+use crate::model::{DisruptionReason, Price};
+
+/// At most so many machines in one command.
+const MAX_CANDIDATES: usize = 100;
+
+/// Finds the longest prefix, by saving per disruption, that can go together.
+pub(super) struct MultiNode;
+
+impl Method for MultiNode {
+    fn name(&self) -> &'static str {
+        "multi-node-consolidation"
+    }
+
+    fn consolidation_type(&self) -> &'static str {
+        "multi"
+    }
+
+    fn reason(&self) -> DisruptionReason {
+        DisruptionReason::Underutilized
+    }
+
+    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::is_case(context, candidate)
+    }
+
+    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
+        let mut ordered: Vec<&Candidate> = candidates.iter().collect();
+        ordered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+        ordered.retain(|candidate| budgets.take(&candidate.pool.name));
+        ordered.truncate(MAX_CANDIDATES);
+        let mut verdict = Verdict::default();
+        // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one.
+        let (mut low, mut high) = (2, ordered.len());
+        let mut best = None;
+        while low <= high {
+            let middle = usize::midpoint(low, high);
+            verdict.what_ifs += 1;
+            match self.prefix(context, &ordered[..middle]) {
+                Ok(command) => {
+                    best = Some(command);
+                    low = middle + 1;
+                }
+                Err(_) => high = middle - 1,
+            }
+        }
+        verdict.commands.extend(best);
+        verdict
+    }
+}
+
+impl MultiNode {
+    fn prefix(&self, context: &Context<'_>, candidates: &[&Candidate]) -> Result<Command, Unconsolidatable> {
+        let mut command = consolidation::compute(context, self, candidates)?;
+        let Some(opening) = command.replacements.first_mut() else { return Ok(command) };
+        // Buying a type that is being removed only pays where it is cheaper than the cheapest of that type: else one of
+        // them could simply have stayed.
+        let kept_by_staying = candidates.iter().filter(|candidate| {
+            let own = candidate.instance_type.as_ref();
+            own.is_some_and(|own| opening.instance_types.iter().any(|offered| offered.name == own.name))
+        });
+        let cheapest_stay: Option<Price> = kept_by_staying.map(|candidate| candidate.price).min();
+        if let Some(limit) = cheapest_stay {
+            let requirements = opening.requirements.clone();
+            opening.retain(|offered| {
+                consolidation::worst_launch_price(offered, &requirements).is_some_and(|price| price < limit)
+            });
+            if opening.instance_types.is_empty()
+                || opening.unmet_min_values(&opening.instance_types).is_some()
+            {
+                return Err(Unconsolidatable::NotCheaper { now: limit, cheapest: None });
+            }
+        }
+        Ok(command)
+    }
+}

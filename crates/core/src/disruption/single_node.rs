@@ -1,0 +1,63 @@
+//! One machine: turned into nothing, or into a cheaper machine.
+
+use std::collections::BTreeMap;
+
+use super::{Budgets, Candidate, Context, Method, Unconsolidatable, Verdict, consolidation};
+use crate::model::{DisruptionReason, PoolName};
+
+/// Goes through the machines, best saving per disruption first within each pool and the pools in turn, and takes the
+/// first that can go.
+pub(super) struct SingleNode;
+
+impl Method for SingleNode {
+    fn name(&self) -> &'static str {
+        "single-node-consolidation"
+    }
+
+    fn consolidation_type(&self) -> &'static str {
+        "single"
+    }
+
+    fn reason(&self) -> DisruptionReason {
+        DisruptionReason::Underutilized
+    }
+
+    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::is_case(context, candidate)
+    }
+
+    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
+        let mut verdict = Verdict::default();
+        for candidate in interleaved(candidates) {
+            if budgets.left(&candidate.pool.name) <= 0 {
+                budgets.constrained = true;
+                continue;
+            }
+            verdict.what_ifs += 1;
+            match consolidation::compute(context, self, &[candidate]) {
+                Ok(command) => {
+                    budgets.take(&candidate.pool.name);
+                    verdict.commands.push(command);
+                    return verdict;
+                }
+                Err(reason) => verdict.unconsolidatable.push((candidate.clone(), reason)),
+            }
+        }
+        verdict
+    }
+}
+
+/// Candidates by saving per disruption, the pools taking turns, so that a large pool does not starve the others.
+fn interleaved(candidates: &[Candidate]) -> Vec<&Candidate> {
+    let mut pools: BTreeMap<&PoolName, Vec<&Candidate>> = BTreeMap::new();
+    for candidate in candidates {
+        pools.entry(&candidate.pool.name).or_default().push(candidate);
+    }
+    for members in pools.values_mut() {
+        members.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+    }
+    let longest = pools.values().map(Vec::len).max().unwrap_or(0);
+    (0..longest)
+        .flat_map(|turn| pools.values().filter_map(move |members| members.get(turn).copied()))
+        .collect()
+}

@@ -1,0 +1,325 @@
+//! Disruption on small clusters, each told in a line: which machines go, and what comes in their stead.
+
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    model::{
+        Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodePool, PodDisruptionBudget,
+        nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
+    },
+    testing::{NodeBuilder, PodBuilder, Scene, node, now, pod, pool},
+};
+
+/// A running pod of a ReplicaSet on `host`.
+fn on(host: &str, name: &str, milli: i64) -> Arc<crate::model::Pod> {
+    running(host, pod(name).cpu(milli)).into()
+}
+
+fn running(host: &str, template: PodBuilder) -> PodBuilder {
+    let host = host.to_owned();
+    template.with(move |pod| {
+        pod.node = Some(host.as_str().into());
+        pod.phase = crate::model::PodPhase::Running;
+        pod.unschedulable = false;
+        pod.ready = true;
+        pod.started = Some(now());
+    })
+}
+
+/// A machine whose consolidateAfter is over.
+fn idle(name: &str) -> NodeBuilder {
+    node(name).condition(ConditionType::Consolidatable)
+}
+
+fn budget(nodes: BudgetNodes) -> Budget {
+    Budget { reasons: None, nodes, schedule: None, duration: None }
+}
+
+fn with_budget(nodes: BudgetNodes) -> impl Into<Arc<NodePool>> {
+    pool("default").with(|pool| pool.budgets = vec![budget(nodes)])
+}
+
+fn on_demand_only() -> impl Into<Arc<NodePool>> {
+    use crate::model::{Requirement, labels::CAPACITY_TYPE};
+    let on_demand = Requirement::is_in(CAPACITY_TYPE, ["on-demand"]);
+    pool("default").with(|pool| pool.template.requirements.add(on_demand))
+}
+
+/// The proposal as text: `emptiness: a b`, `multi-node-consolidation: a b -> small/spot`, or `nothing`.
+fn told(proposal: &Proposal) -> String {
+    let Some(method) = proposal.method else { return "nothing".to_owned() };
+    let commands = proposal.commands.iter().map(|command| {
+        let mut names: Vec<&str> = command.candidates.iter().map(Candidate::name).collect();
+        names.sort_unstable();
+        let new = command
+            .replacements
+            .iter()
+            .map(|o| format!(" -> {}/{}", o.chosen.instance_type, o.chosen.capacity_type));
+        format!("{}{}", names.join(" "), new.collect::<String>())
+    });
+    format!("{method}: {}", commands.collect::<Vec<_>>().join(", "))
+}
+
+#[track_caller]
+fn check(scene: Scene, expected: &str) {
+    let _ = check_with(scene, &Rules::default(), expected);
+}
+
+/// [`check`], for a further look at the proposal.
+#[track_caller]
+fn checked(scene: Scene, expected: &str) -> Proposal {
+    check_with(scene, &Rules::default(), expected)
+}
+
+#[track_caller]
+fn check_with(scene: Scene, rules: &Rules, expected: &str) -> Proposal {
+    let snapshot = scene.build();
+    let proposal = propose(&snapshot, rules, now());
+    assert_eq!(
+        told(&proposal),
+        expected,
+        "blocked: {:?}, left: {:?}",
+        blockers(&proposal),
+        reasons(&proposal)
+    );
+    for command in &proposal.commands {
+        assert!(
+            validate(command, &snapshot, rules, now()).is_ok(),
+            "a command must hold on the snapshot it came from"
+        );
+    }
+    proposal
+}
+
+fn blockers(proposal: &Proposal) -> Vec<String> {
+    proposal.blocked.iter().map(|b| format!("{}: {}", b.node.name(), b.blocker)).collect()
+}
+
+fn reasons(proposal: &Proposal) -> Vec<String> {
+    proposal.unconsolidatable.iter().map(|(c, why)| format!("{}: {why}", c.name())).collect()
+}
+
+#[test]
+fn empty_machines_go_together_within_the_budget() {
+    let scene = || Scene::new().node(idle("a").build()).node(idle("b").build()).node(idle("c").build());
+    check(scene().pool(pool("default")), "emptiness: a b c");
+    check(scene().pool(with_budget(BudgetNodes::Count(2))), "emptiness: a b");
+    // Percentages round up, so that a small pool is not frozen.
+    check(scene().pool(with_budget(BudgetNodes::Percent(34))), "emptiness: a b");
+    check(scene().pool(with_budget(BudgetNodes::Count(0))), "nothing");
+    check(scene().pool(with_budget(BudgetNodes::Invalid("many".into()))), "nothing");
+}
+
+#[test]
+fn what_is_being_disrupted_takes_up_the_budget() {
+    let unready = idle("b").with_node(|node| node.ready = false);
+    let scene =
+        Scene::new().pool(with_budget(BudgetNodes::Count(1))).node(idle("a").build()).node(unready.build());
+    let proposal = checked(scene, "nothing");
+    assert!(proposal.constrained);
+}
+
+#[test]
+fn a_machine_waits_for_consolidate_after() {
+    let calm = || pool("default").with(|pool| pool.consolidate_after = Some(Duration::from_secs(60)));
+    let since = |secs: i64| now() - jiff::SignedDuration::from_secs(secs);
+    for (age, expected) in [(59, "nothing"), (60, "emptiness: a")] {
+        let machine = idle("a").with_claim(|claim| claim.last_pod_event = Some(since(age)));
+        check(Scene::new().pool(calm()).node(machine.build()), expected);
+    }
+    let never = pool("default").with(|pool| pool.consolidate_after = None);
+    let proposal = checked(Scene::new().pool(never).node(idle("a").build()), "nothing");
+    assert_eq!(reasons(&proposal)[0], "a: NodePool \"default\" has consolidation disabled");
+}
+
+#[test]
+fn blocked_machines_say_why() {
+    let claim = |change: fn(&mut crate::model::NodeClaim)| idle("a").with_claim(change);
+    for (machine, text) in [
+        (node("a").uninitialized(), "a: node isn't initialized"),
+        (idle("a").marked(), "a: candidate is already being disrupted"),
+        (claim(|claim| claim.deleting = Some(now())), "a: node is deleting or marked for deletion"),
+        (
+            idle("a").with_node(|node| {
+                node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
+            }),
+            "a: disruption is blocked through the \"karpenter.sh/do-not-disrupt\" annotation",
+        ),
+        (idle("a").pool("other"), "a: NodePool not found (NodePool=other)"),
+    ] {
+        let proposal = checked(Scene::with_default_pool().node(machine.build()), "nothing");
+        assert_eq!(blockers(&proposal), [text]);
+    }
+    let mut nominated = (*idle("a").build()).clone();
+    nominated.nominations.push(crate::model::Nomination {
+        pod: "p".into(),
+        until: now() + jiff::SignedDuration::from_secs(1),
+    });
+    let proposal = checked(Scene::with_default_pool().node(nominated), "nothing");
+    assert_eq!(blockers(&proposal), ["a: node is nominated for a pending pod"]);
+}
+
+#[test]
+fn pods_that_object_keep_their_machine() {
+    let protect = |what: DoNotDisrupt| running("a", pod("p").cpu(100)).with(|pod| pod.do_not_disrupt = what);
+    for (what, blocked) in [
+        (DoNotDisrupt::Always, true),
+        (DoNotDisrupt::Invalid("soon".into()), true),
+        (DoNotDisrupt::For(Duration::from_secs(1)), true),
+        (DoNotDisrupt::For(Duration::ZERO), false),
+    ] {
+        let machine = idle("a").pod(protect(what.clone()).into());
+        let proposal =
+            propose(&Scene::with_default_pool().node(machine.build()).build(), &Rules::default(), now());
+        assert_eq!(blockers(&proposal).len(), usize::from(blocked), "{what:?}");
+    }
+    let pdb = |name: &str, allowed| PodDisruptionBudget {
+        id: crate::model::NamespacedName::new("default", name),
+        selector: Some(LabelSelector::of("app", "web")),
+        disruptions_allowed: allowed,
+        blocks_always: false,
+        always_allow_unhealthy: false,
+    };
+    let machine = || idle("a").pod(running("a", pod("p").cpu(100).app("web")).into()).build();
+    for (pdbs, text) in [
+        (vec![pdb("x", 0)], Some("a: pdb prevents pod evictions (PodDisruptionBudget=[default/x])")),
+        (vec![pdb("x", 1)], None),
+        (
+            vec![pdb("x", 1), pdb("y", 1)],
+            Some("a: eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/x default/y])"),
+        ),
+    ] {
+        let scene = pdbs.into_iter().fold(Scene::with_default_pool().node(machine()), Scene::pdb);
+        let proposal = propose(&scene.build(), &Rules::default(), now());
+        assert_eq!(blockers(&proposal), text.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn pods_that_fit_elsewhere_free_their_machine() {
+    let scene = Scene::new()
+        .pool(on_demand_only())
+        .node(idle("a").pod(on("a", "p", 500)).build())
+        .node(idle("b").pod(on("b", "q", 2000)).pod(on("b", "r", 1000)).build());
+    // One of both can go, by its pods' moving to the other; the one with fewer pods saves more per disruption.
+    check(scene, "single-node-consolidation: a");
+}
+
+#[test]
+fn several_machines_become_one_cheaper() {
+    let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 900)).build();
+    let scene = Scene::new().pool(on_demand_only()).node(full("a")).node(full("b")).node(full("c"));
+    check(scene, "multi-node-consolidation: a b");
+}
+
+#[test]
+fn a_machine_that_is_too_large_is_replaced_by_a_smaller_one() {
+    let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+    check(Scene::with_default_pool().node(lone()), "single-node-consolidation: a -> small/spot");
+    // Where the policy takes only empty machines, it stays.
+    let when_empty = pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::WhenEmpty);
+    let proposal = checked(Scene::new().pool(when_empty).node(lone()), "nothing");
+    assert!(reasons(&proposal)[0].contains("consolidation policy WhenEmpty, but node is not empty"));
+}
+
+#[test]
+fn what_is_cheapest_already_stays_and_says_so() {
+    let spot = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
+    let scene = || Scene::with_default_pool().node(spot.clone());
+    let proposal = checked(scene(), "nothing");
+    assert!(
+        reasons(&proposal)[0].contains("SpotToSpotConsolidation is disabled"),
+        "{:?}",
+        reasons(&proposal)
+    );
+    let rules = Rules { spot_to_spot: true, ..Rules::default() };
+    let proposal = check_with(scene(), &rules, "nothing");
+    assert!(reasons(&proposal)[0].contains("Can't replace with a cheaper node"), "{:?}", reasons(&proposal));
+    let large = idle("a").size("xlarge", 16, 32).capacity_type("spot").pod(on("a", "p", 1500)).build();
+    let proposal = check_with(Scene::with_default_pool().node(large), &rules, "nothing");
+    assert!(
+        reasons(&proposal)[0].contains("requires 15 cheaper instance type options"),
+        "{:?}",
+        reasons(&proposal)
+    );
+}
+
+#[test]
+fn drifted_machines_are_replaced_oldest_first() {
+    let drifted = |name: &str, ago: i64| {
+        node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).with_claim(
+            move |claim| {
+                if let Some(condition) = claim.conditions.get_mut(&ConditionType::Drifted) {
+                    condition.since = now() - jiff::SignedDuration::from_secs(ago);
+                }
+            },
+        )
+    };
+    let scene = Scene::with_default_pool().node(drifted("a", 10).build()).node(drifted("b", 20).build());
+    let proposal = propose(&scene.build(), &Rules::default(), now());
+    assert_eq!(told(&proposal), "drift: b -> medium/spot");
+    assert_eq!(proposal.commands[0].reason, DisruptionReason::Drifted);
+}
+
+#[test]
+fn a_command_is_rejected_when_the_cluster_has_moved_on() {
+    let before = Scene::with_default_pool().node(idle("a").build()).node(idle("b").build()).build();
+    let command = propose(&before, &Rules::default(), now()).commands.remove(0);
+    let verdict = |scene: Scene| {
+        validate(&command, &scene.build(), &Rules::default(), now())
+            .map(|command| command.candidates.iter().map(|c| c.name().to_owned()).collect::<Vec<_>>())
+    };
+    let busy = || idle("a").pod(on("a", "p", 100)).build();
+    assert_eq!(
+        verdict(Scene::with_default_pool().node(busy()).node(idle("b").build())),
+        Ok(vec!["b".to_owned()])
+    );
+    assert_eq!(verdict(Scene::with_default_pool().node(busy())), Err(Rejected::Churn));
+    let frozen = Scene::new().pool(with_budget(BudgetNodes::Count(0)));
+    assert_eq!(verdict(frozen.node(idle("a").build())), Err(Rejected::Budget));
+}
+
+#[test]
+fn a_replacement_is_rejected_when_it_would_no_longer_do() {
+    let lone = |milli| idle("a").size("xlarge", 16, 32).pod(on("a", "p", milli)).build();
+    let before = Scene::with_default_pool().node(lone(1500)).build();
+    let command = propose(&before, &Rules::default(), now()).commands.remove(0);
+    let grown = Scene::with_default_pool().node(lone(3500)).build();
+    assert!(matches!(validate(&command, &grown, &Rules::default(), now()), Err(Rejected::Scheduling)));
+}
+
+#[test]
+fn budgets_by_reason_and_time() {
+    let night = Budget {
+        reasons: Some(vec![DisruptionReason::Empty]),
+        nodes: BudgetNodes::Count(0),
+        schedule: Some("0 15 * * *".into()),
+        duration: Some(Duration::from_secs(3600)),
+    };
+    let nodes = |change: fn(&mut Budget)| {
+        let mut budget = night.clone();
+        change(&mut budget);
+        let pool: Arc<NodePool> = pool("default").with(|pool| pool.budgets = vec![budget]).into();
+        allowed(&pool, DisruptionReason::Empty, 10, now())
+    };
+    // The test clock stands at 15:06.
+    assert_eq!(nodes(|_| {}), Ok(0));
+    assert_eq!(nodes(|budget| budget.duration = Some(Duration::from_secs(300))), Ok(i64::MAX));
+    assert_eq!(nodes(|budget| budget.reasons = Some(vec![])), Ok(i64::MAX));
+    assert_eq!(nodes(|budget| budget.reasons = None), Ok(0));
+    assert!(matches!(
+        nodes(|budget| budget.schedule = Some("whenever".into())),
+        Err(BudgetError::Schedule(_))
+    ));
+    assert!(matches!(nodes(|budget| budget.duration = None), Err(BudgetError::HalfAWindow)));
+}
+
+#[test]
+fn balanced_pools_want_a_saving_worth_the_trouble() {
+    let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
+    let scene =
+        Scene::new().pool(balanced()).node(idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build());
+    // One small pod of a machine that is far too large for it: worth it.
+    check(scene, "single-node-consolidation: b -> small/spot");
+}

@@ -1,0 +1,63 @@
+//! Narrowing an opening after it was planned, as consolidation does when it demands a lower price.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::plan::{Chosen, Opening};
+use crate::model::{InstanceType, Requirement, Str, labels::INSTANCE_TYPE};
+
+impl Opening {
+    /// Keeps the instance types that `keep` accepts; requirements and choice follow.
+    pub fn retain(&mut self, keep: impl Fn(&InstanceType) -> bool) {
+        self.instance_types.retain(|instance_type| keep(instance_type));
+        self.refresh();
+    }
+
+    /// Keeps the `count` cheapest instance types.
+    pub fn retain_first(&mut self, count: usize) {
+        self.instance_types.truncate(count);
+        self.refresh();
+    }
+
+    /// Makes order, requirements and choice follow from the instance types and the requirements: types without an
+    /// available compatible offering go, the rest is sorted by the cheapest one, then by name.
+    pub fn refresh(&mut self) {
+        let requirements = self.requirements.clone();
+        let priced = self.instance_types.drain(..).filter_map(|instance_type| {
+            let price = instance_type.cheapest(&requirements)?.price;
+            Some((price, instance_type))
+        });
+        let mut priced: Vec<_> = priced.collect();
+        priced.sort_by(|(a, first), (b, second)| a.cmp(b).then_with(|| first.name.cmp(&second.name)));
+        self.instance_types = priced.into_iter().map(|(_, instance_type)| instance_type).collect();
+        let names = self.instance_types.iter().map(|instance_type| instance_type.name.clone());
+        let min_values = self.requirements.get(INSTANCE_TYPE).and_then(Requirement::min_values);
+        self.requirements.replace(Requirement::is_in(INSTANCE_TYPE, names).with_min_values(min_values));
+        let cheapest =
+            self.instance_types.first().and_then(|t| Some((t.name.clone(), t.cheapest(&requirements)?)));
+        if let Some((instance_type, offering)) = cheapest {
+            self.chosen = Chosen {
+                instance_type,
+                zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
+                capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),
+                price: offering.price,
+            };
+        }
+    }
+
+    /// The first key whose minValues `instance_types` cannot meet.
+    #[must_use]
+    pub fn unmet_min_values(&self, instance_types: &[Arc<InstanceType>]) -> Option<Str> {
+        let unmet = self.requirements.iter().find(|requirement| {
+            let Some(wanted) = requirement.min_values() else { return false };
+            let values: BTreeSet<&Str> = instance_types
+                .iter()
+                .filter_map(|instance_type| instance_type.requirements.get(requirement.key()))
+                .filter(|offered| !offered.is_complement())
+                .flat_map(|offered| offered.values())
+                .filter(|value| requirement.has(value))
+                .collect();
+            values.len() < usize::try_from(wanted).unwrap_or(usize::MAX)
+        });
+        unmet.map(|requirement| requirement.key().clone())
+    }
+}

@@ -1,0 +1,173 @@
+//! An opening under construction: what it may still become, and whether another pod fits.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use super::{
+    Solver,
+    amounts::{Amounts, fits, update},
+    bits::Bits,
+    intern::{Key, Req, Value},
+    pools::{Row, agrees},
+};
+use crate::{
+    model::pod::HostPort,
+    scheduling::{MinValuesPolicy, Purpose},
+};
+
+/// A NodeClaim that the pass is going to create.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) pool: usize,
+    pub(super) req: Req,
+    /// Sum of its pods' requests.
+    pub(super) used: Amounts,
+    /// Rows that can hold the pods.
+    pub(super) rows: Bits,
+    /// The largest amount of each resource over the rows: what exceeds it fits nowhere.
+    pub(super) envelope: Amounts,
+    /// Indices into the request.
+    pub(super) pods: Vec<usize>,
+    pub(super) kinds: SmallVec<[(usize, u32); 4]>,
+    pub(super) ports: Vec<HostPort>,
+    pub(super) min_values: SmallVec<[(Key, u32); 1]>,
+    /// Whether minValues were lowered.
+    pub(super) relaxed: bool,
+    /// Reservations that it holds a place in.
+    pub(super) reserved: SmallVec<[usize; 1]>,
+}
+
+/// Why a claim cannot be what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No row is left, whatever topology says.
+    Rows,
+    /// Too few distinct values of a key.
+    MinValues { key: Key, wanted: u32, found: u32 },
+    /// Compatible reservations are full.
+    Reserved,
+}
+
+/// What a claim becomes with another pod.
+#[derive(Debug)]
+pub(super) struct Fit {
+    pub(super) req: Req,
+    pub(super) rows: Bits,
+    pub(super) min_values: SmallVec<[(Key, u32); 1]>,
+    pub(super) relaxed: bool,
+    pub(super) reserved: SmallVec<[usize; 1]>,
+}
+
+/// What is asked of a claim.
+pub(super) struct Ask<'a> {
+    pub(super) pool: usize,
+    pub(super) req: Req,
+    pub(super) rows: &'a Bits,
+    pub(super) used: &'a Amounts,
+    pub(super) more: &'a Amounts,
+    pub(super) ports: &'a [HostPort],
+    pub(super) min_values: &'a [(Key, u32)],
+    /// Reservations that it holds already.
+    pub(super) held: &'a [usize],
+    /// What is left of each reservation.
+    pub(super) left: &'a [u32],
+    /// Whether it does not exist yet, so that minValues may be lowered.
+    pub(super) fresh: bool,
+    pub(super) purpose: Purpose,
+}
+
+impl Solver {
+    /// Whether a claim can hold what is asked, and what it becomes.
+    pub(super) fn fit(&mut self, ask: &Ask<'_>) -> Result<Fit, Refusal> {
+        let mask = self.pools[ask.pool].mask(&self.universe, ask.req);
+        let pool = &self.pools[ask.pool];
+        let mut rows = ask.rows.clone();
+        rows.intersect(&mask);
+        for at in rows.clone().iter() {
+            let row = &pool.rows[at];
+            if !fits(ask.used, ask.more, &row.free) || clash(ask.ports, &row.ports) {
+                rows.remove(at);
+            }
+        }
+        let reserved = self.reserve(ask, &mut rows)?;
+        if rows.is_empty() {
+            return Err(Refusal::Rows);
+        }
+        let mut min_values: SmallVec<[(Key, u32); 1]> = ask.min_values.into();
+        let mut relaxed = false;
+        for (key, wanted) in &mut min_values {
+            let found = self.distinct(ask.pool, rows.iter(), *key);
+            if found < *wanted {
+                if !ask.fresh || self.rules.min_values == MinValuesPolicy::Strict {
+                    return Err(Refusal::MinValues { key: *key, wanted: *wanted, found });
+                }
+                (*wanted, relaxed) = (found, true);
+            }
+        }
+        Ok(Fit { req: ask.req, rows, min_values, relaxed, reserved })
+    }
+
+    /// The reservations that the claim would hold; takes out the rows that could not be bought without one.
+    fn reserve(&self, ask: &Ask<'_>, rows: &mut Bits) -> Result<SmallVec<[usize; 1]>, Refusal> {
+        let mut reserved = SmallVec::new();
+        if self.reservations.names.is_empty() {
+            return Ok(reserved);
+        }
+        let mut taken = false;
+        for at in rows.clone().iter() {
+            let row = &self.pools[ask.pool].rows[at];
+            let mut bought = false;
+            for offer in row.offers.iter().filter(|offer| agrees(&self.universe, offer.req, ask.req)) {
+                let Some(id) = offer.reservation else {
+                    bought = true;
+                    continue;
+                };
+                if ask.held.contains(&id) || ask.left.get(id).is_some_and(|left| *left > 0) {
+                    bought = true;
+                    if !reserved.contains(&id) {
+                        reserved.push(id);
+                    }
+                } else {
+                    taken = true;
+                }
+            }
+            if !bought {
+                rows.remove(at);
+            }
+        }
+        let strict = ask.purpose == Purpose::Provisioning;
+        if strict && reserved.is_empty() && (taken || !ask.held.is_empty()) {
+            return Err(Refusal::Reserved);
+        }
+        reserved.sort_unstable();
+        Ok(reserved)
+    }
+
+    /// How many distinct values of a key the types of some rows have.
+    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key) -> u32 {
+        let sets = rows.filter_map(|at| self.universe.get(self.pools[pool].rows[at].req, key));
+        let values: BTreeSet<Value> =
+            sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
+        super::intern::id(values.len())
+    }
+
+    /// The component-wise maximum of what rows have.
+    pub(super) fn envelope(&self, pool: usize, rows: &Bits) -> Amounts {
+        let mut envelope = Amounts::new();
+        for at in rows.iter() {
+            update(&mut envelope, &self.pools[pool].rows[at].free, i64::max);
+        }
+        envelope
+    }
+
+    /// A row of a pool.
+    pub(super) fn row(&self, pool: usize, at: usize) -> &Row {
+        &self.pools[pool].rows[at]
+    }
+}
+
+/// Whether any two ports cannot be on one host.
+pub(super) fn clash(a: &[HostPort], b: &[HostPort]) -> bool {
+    a.iter().any(|port| b.iter().any(|other| port.conflicts(other)))
+}

@@ -1,0 +1,512 @@
+//! Pods compiled into classes: what a pod asks for, at each level of relaxation.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{
+    Solver,
+    amounts::Amounts,
+    intern::{ANY, Req, Set, Side},
+    nodes::{Fitting, without},
+    topology::{GroupKey, GroupKind, Namespaces, NodeFilter},
+};
+use crate::{
+    model::{
+        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, Str, TaintEffect,
+        TopologySpread, VolumeState, labels, pod::SelectorTerm, requirements::Requirements,
+        volume::VolumeRef,
+    },
+    scheduling::{PreferencePolicy, Unplaced},
+};
+
+/// More relaxations than this are taken in one step: work per pod stays bounded.
+const MAX_LEVELS: usize = 64;
+/// More alternatives of where volumes can be are not looked at.
+const MAX_ALTERNATIVES: usize = 64;
+
+/// Pods that scheduling cannot tell apart.
+#[derive(Debug)]
+pub(super) struct Class {
+    pub(super) pod: Arc<Pod>,
+    pub(super) kind: usize,
+    pub(super) requests: Amounts,
+    pub(super) levels: Vec<Level>,
+    /// What is left to relax; `None` once all levels are there.
+    rest: Option<Relaxation>,
+    /// Alternatives of where its volumes can be; without volumes the one that allows everything.
+    pub(super) alternatives: Vec<Req>,
+    /// Driver and handle of each volume that is attached.
+    pub(super) attachments: Vec<(Str, Str)>,
+    /// Groups of its required anti-affinity.
+    pub(super) keeps_away: Vec<usize>,
+    /// Why it is not scheduled at all.
+    pub(super) refused: Option<Unplaced>,
+}
+
+/// What a class asks for at one level of relaxation.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    /// On labels but the hostname, the heaviest preference included.
+    pub(super) req: Req,
+    /// Whether a machine that does not exist yet can have the hostname that is asked for.
+    pub(super) any_host: bool,
+    /// Without preferences: which domains count for spreading.
+    strict: Req,
+    pub(super) groups: SmallVec<[Owned; 2]>,
+    pub(super) look_past_preferences: bool,
+    /// Index of what decides which machines and pools fit at all.
+    pub(super) shape: usize,
+}
+
+/// A topology group that a pod obeys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) group: usize,
+    /// Whether the group counts the pod itself.
+    pub(super) selects_itself: bool,
+}
+
+/// What decides, topology and room aside, where a pod can be: verdicts on it last.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// The hostname that is asked for.
+    host: Option<Set>,
+    /// Machines whose taints and requirements agree.
+    pub(super) machines: Option<Fitting>,
+    /// By pool: the requirements of a new claim, where taints and requirements agree.
+    pub(super) pools: Vec<Option<Option<Req>>>,
+}
+
+/// What tells shapes apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ShapeKey {
+    req: Req,
+    host: Option<Set>,
+    requests: Amounts,
+    tolerations: usize,
+    look_past_preferences: bool,
+    /// Classes with ports or volumes have shapes of their own.
+    class: Option<usize>,
+}
+
+/// Where relaxation stands.
+#[derive(Clone, Debug)]
+struct Relaxation {
+    required: usize,
+    near: Vec<(i32, PodAffinityTerm)>,
+    away: Vec<(i32, PodAffinityTerm)>,
+    nodes: Vec<(i32, Vec<Requirement>)>,
+    soft_spread: Vec<TopologySpread>,
+    look_past_preferences: bool,
+}
+
+impl Relaxation {
+    fn new(pod: &Pod, preferences: PreferencePolicy) -> Self {
+        let spec = &pod.spec;
+        let respected = preferences == PreferencePolicy::Respect;
+        let by_weight = |terms: &[(i32, PodAffinityTerm)]| {
+            let mut terms = if respected { terms.to_vec() } else { Vec::new() };
+            terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+            terms
+        };
+        let mut nodes = if respected { spec.preferred_node_terms.clone() } else { Vec::new() };
+        nodes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+        let soft = spec.topology_spread.iter().filter(|spread| respected && !spread.hard);
+        Self {
+            required: 0,
+            near: by_weight(&spec.preferred_pod_affinity),
+            away: by_weight(&spec.preferred_pod_anti_affinity),
+            nodes,
+            soft_spread: soft.cloned().collect(),
+            look_past_preferences: false,
+        }
+    }
+
+    /// Takes one step; `false` where nothing is left.
+    fn step(&mut self, pod: &Pod, any_preference_taint: bool) -> bool {
+        if self.required + 1 < pod.spec.required_node_terms.len() {
+            self.required += 1;
+        } else if !self.near.is_empty() {
+            self.near.remove(0);
+        } else if !self.away.is_empty() {
+            self.away.remove(0);
+        } else if !self.nodes.is_empty() {
+            self.nodes.remove(0);
+        } else if !self.soft_spread.is_empty() {
+            self.soft_spread.swap_remove(0);
+        } else if any_preference_taint && !self.look_past_preferences {
+            self.look_past_preferences = true;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Drops all preferences at once.
+    fn give_up(&mut self) {
+        self.near.clear();
+        self.away.clear();
+        self.nodes.clear();
+        self.soft_spread.clear();
+    }
+}
+
+impl Solver {
+    /// The class of a pod.
+    pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> usize {
+        let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
+        let alone = !pod.spec.volumes.is_empty();
+        let key = (Arc::as_ptr(&pod.spec) as usize, kind);
+        if let (false, Some(class)) = (alone, self.class_by_pointer.get(&key)) {
+            return *class;
+        }
+        let alike = (kind, pod.spec.requests.clone());
+        if !alone {
+            let known = self.class_by_content.get(&alike).into_iter().flatten();
+            if let Some(class) = known.copied().find(|at| self.classes[*at].pod.spec == pod.spec) {
+                return class;
+            }
+        }
+        let class = self.classes.len();
+        self.compile(pod, kind);
+        if !alone {
+            self.class_by_pointer.insert(key, class);
+            self.class_by_content.entry(alike).or_default().push(class);
+        }
+        class
+    }
+
+    fn compile(&mut self, pod: &Arc<Pod>, kind: usize) {
+        let mut refused = self.refusal(pod);
+        let keeps_away =
+            pod.spec.pod_anti_affinity.iter().map(|term| self.term_group(pod, term, GroupKind::Anti));
+        let keeps_away = keeps_away.collect();
+        let rest = Relaxation::new(pod, self.rules.preferences);
+        let requests = self.resources.amounts(pod.requests());
+        let (alternatives, attachments) = self.volumes(pod);
+        if alternatives.is_empty() && refused.is_none() {
+            let text = "volumes of the pod cannot be reached from one place: give them a common zone";
+            refused = Some(Unplaced::Invalid(text.into()));
+        }
+        let at = self.classes.len();
+        self.classes.push(Class {
+            pod: Arc::clone(pod),
+            kind,
+            requests,
+            levels: Vec::new(),
+            rest: None,
+            alternatives,
+            attachments,
+            keeps_away,
+            refused,
+        });
+        let first = self.level(at, &rest);
+        self.classes[at].levels.push(first);
+        self.classes[at].rest = Some(rest);
+    }
+
+    /// Makes sure that level `at` of a class is compiled; `false` where there is none.
+    pub(super) fn has_level(&mut self, class: usize, at: usize) -> bool {
+        while self.classes[class].levels.len() <= at {
+            let Some(mut rest) = self.classes[class].rest.take() else { return false };
+            if self.classes[class].levels.len() >= MAX_LEVELS {
+                rest.give_up();
+            }
+            let pod = Arc::clone(&self.classes[class].pod);
+            if !rest.step(&pod, self.any_preference_taint) {
+                return false;
+            }
+            let level = self.level(class, &rest);
+            self.classes[class].levels.push(level);
+            self.classes[class].rest = Some(rest);
+        }
+        true
+    }
+
+    fn level(&mut self, class: usize, relaxed: &Relaxation) -> Level {
+        let pod = Arc::clone(&self.classes[class].pod);
+        let spec = &pod.spec;
+        let selector: Vec<Requirement> = spec
+            .node_selector
+            .iter()
+            .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
+            .collect();
+        let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
+        let strict: Vec<_> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
+        let strict = self.universe.conjunction(strict);
+        let preferred: Vec<_> = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice()).to_vec();
+        let preferred: Vec<_> = preferred.iter().map(|r| self.universe.set(r)).collect();
+        let preferred = self.universe.conjunction(preferred);
+        let whole =
+            self.universe.sets(strict).iter().chain(self.universe.sets(preferred).iter()).cloned().collect();
+        let whole = self.universe.conjunction(whole);
+        let hostname = self.universe.key(labels::HOSTNAME);
+        let host = self.universe.get(whole, hostname).cloned();
+        let req = without(&mut self.universe, whole, hostname);
+        let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
+        let mut own = |this: &mut Self, group: usize| {
+            let selects_itself = this.topology.kinds[this.classes[class].kind].groups.contains(&group);
+            let owned = Owned { group, selects_itself };
+            if !groups.contains(&owned) {
+                groups.push(owned);
+            }
+        };
+        for spread in spec.topology_spread.iter().filter(|spread| spread.hard).chain(&relaxed.soft_spread) {
+            let group = self.spread_group(&pod, spread);
+            own(self, group);
+        }
+        for term in spec.pod_affinity.iter().chain(relaxed.near.iter().map(|(_, term)| term)) {
+            let group = self.term_group(&pod, term, GroupKind::Affinity);
+            own(self, group);
+        }
+        for term in spec.pod_anti_affinity.iter().chain(relaxed.away.iter().map(|(_, term)| term)) {
+            let group = self.term_group(&pod, term, GroupKind::Anti);
+            own(self, group);
+        }
+        let this = &self.classes[class];
+        let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty();
+        let key = ShapeKey {
+            req: whole,
+            host: host.clone(),
+            requests: this.requests.clone(),
+            tolerations: self.toleration_sets.insert_full(spec.tolerations.clone()).0,
+            look_past_preferences: relaxed.look_past_preferences,
+            class: special.then_some(class),
+        };
+        let shape = self.shape(key);
+        Level {
+            req,
+            any_host: host.is_none_or(|set| set.allows_unnamed()),
+            strict,
+            groups,
+            look_past_preferences: relaxed.look_past_preferences,
+            shape,
+        }
+    }
+
+    fn shape(&mut self, key: ShapeKey) -> usize {
+        if let Some(at) = self.shape_ids.get(&key) {
+            return *at;
+        }
+        let at = self.shapes.len();
+        let shape = Shape { host: key.host.clone(), machines: None, pools: vec![None; self.pools.len()] };
+        self.shapes.push(shape);
+        self.shape_ids.insert(key, at);
+        at
+    }
+
+    /// Machines that fit a level whatever happens in a pass.
+    pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
+        let Level { req, shape, look_past_preferences, .. } = self.classes[class].levels[level];
+        if let Some(known) = &self.shapes[shape].machines {
+            return Arc::clone(known);
+        }
+        let pod = Arc::clone(&self.classes[class].pod);
+        let hostname = self.universe.key(labels::HOSTNAME);
+        let host = self.shapes[shape].host.clone();
+        let mut fitting = super::bits::Bits::default();
+        for (at, machine) in self.machines.iter().enumerate() {
+            let named = host.as_ref().is_none_or(|set| self.universe.has(hostname, set, machine.host));
+            if named
+                && machine.usable
+                && machine.tolerated(&pod, look_past_preferences)
+                && machine.satisfies(&mut self.universe, req)
+            {
+                fitting.insert(at);
+            }
+        }
+        let fitting = Arc::new(fitting);
+        self.shapes[shape].machines = Some(Arc::clone(&fitting));
+        fitting
+    }
+
+    /// The requirements of a new claim of a pool for a level; `None` where taints or requirements keep it away.
+    pub(super) fn template_for(&mut self, class: usize, level: usize, pool: usize) -> Option<Req> {
+        let Level { req, shape, look_past_preferences, any_host, .. } = self.classes[class].levels[level];
+        if let Some(known) = self.shapes[shape].pools[pool] {
+            return known;
+        }
+        let tolerated = super::nodes::tolerated(
+            &self.pools[pool].taints,
+            &self.classes[class].pod,
+            look_past_preferences,
+        );
+        let template = if tolerated && any_host {
+            self.universe.meet(self.pools[pool].req, req, Side::Claim)
+        } else {
+            None
+        };
+        self.shapes[shape].pools[pool] = Some(template);
+        template
+    }
+
+    /// What of the pod's own keeps it from being scheduled at all.
+    fn refusal(&self, pod: &Pod) -> Option<Unplaced> {
+        let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
+        if let Some(name) = pod.requests().first_negative() {
+            let amount = name.quantity(pod.requests().get(&name));
+            return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
+        }
+        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+            return invalid(format!(
+                "pod uses resource claims ({}), which are ignored: set IGNORE_DRA_REQUESTS=false",
+                pod.spec.resource_claims.join(", ")
+            ));
+        }
+        let refuses_pools =
+            |r: &Requirement| &**r.key() == labels::NODEPOOL && r.operator() == Operator::DoesNotExist;
+        if !pod.spec.required_node_terms.is_empty()
+            && pod.spec.required_node_terms.iter().all(|term| term.iter().any(refuses_pools))
+        {
+            return invalid(format!("pod refuses nodes of a NodePool ({} DoesNotExist)", labels::NODEPOOL));
+        }
+        for volume in &pod.spec.volumes {
+            let claim = self.volume_claim(pod, volume);
+            match (claim.map(|claim| &claim.state), volume) {
+                (Some(VolumeState::UnboundImmediate), _) => {
+                    return Some(Unplaced::Waiting(
+                        format!("persistentvolumeclaim {} to be bound", volume_name(pod, volume)).into(),
+                    ));
+                }
+                (Some(VolumeState::Broken(why)), _) => return Some(Unplaced::Invalid(why.clone())),
+                (None, VolumeRef::Claim(_)) => {
+                    let name = volume_name(pod, volume);
+                    return invalid(format!("persistentvolumeclaim {name} not found: create it"));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn volume_claim(&self, pod: &Pod, volume: &VolumeRef) -> Option<&crate::model::VolumeClaim> {
+        self.snapshot.volumes.get(&volume_name(pod, volume))
+    }
+
+    /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
+    fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
+        let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
+        let snapshot = self.snapshot.clone();
+        for volume in &pod.spec.volumes {
+            let Some(claim) = snapshot.volumes.get(&volume_name(pod, volume)) else { continue };
+            if let Some(driver) = &claim.driver {
+                attachments.push((driver.clone(), claim.handle.clone()));
+            }
+            if claim.topology.is_empty() {
+                continue;
+            }
+            let terms: Vec<Req> = claim
+                .topology
+                .iter()
+                .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
+                .collect();
+            let mut crossed = Vec::new();
+            for (known, term) in alternatives.iter().flat_map(|a| terms.iter().map(move |t| (*a, *t))) {
+                if let Some(both) = self.universe.meet(known, term, Side::Plain)
+                    && crossed.len() < MAX_ALTERNATIVES
+                    && !crossed.contains(&both)
+                {
+                    crossed.push(both);
+                }
+            }
+            alternatives = crossed;
+        }
+        attachments.sort();
+        attachments.dedup();
+        (alternatives, attachments)
+    }
+
+    fn spread_group(&mut self, pod: &Pod, spread: &TopologySpread) -> usize {
+        let alternatives = if spread.honor_node_affinity {
+            super::pools::required_alternatives(pod, &mut self.universe)
+        } else {
+            vec![ANY]
+        };
+        let key = GroupKey {
+            kind: GroupKind::Spread {
+                max_skew: i64::from(spread.max_skew),
+                min_domains: i64::from(spread.min_domains.unwrap_or(0)),
+            },
+            key: self.universe.key(&spread.key),
+            namespaces: Namespaces::Named([pod.id.namespace.clone()].into()),
+            selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
+            filter: Some(NodeFilter {
+                alternatives,
+                tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
+            }),
+        };
+        self.group(key)
+    }
+
+    pub(super) fn term_group(&mut self, pod: &Pod, term: &PodAffinityTerm, kind: GroupKind) -> usize {
+        let namespaces = match &term.namespace_selector {
+            Some(selector) if selector.terms.is_empty() => Namespaces::All,
+            Some(selector) => {
+                let mut names = self.snapshot.namespaces_matching(selector);
+                names.extend(term.namespaces.iter().cloned());
+                Namespaces::Named(names)
+            }
+            None if term.namespaces.is_empty() => Namespaces::Named([pod.id.namespace.clone()].into()),
+            None => Namespaces::Named(term.namespaces.iter().cloned().collect()),
+        };
+        let key = GroupKey {
+            kind,
+            key: self.universe.key(&term.key),
+            namespaces,
+            selector: narrowed(
+                term.selector.as_ref(),
+                pod,
+                &term.match_label_keys,
+                &term.mismatch_label_keys,
+            ),
+            filter: None,
+        };
+        self.group(key)
+    }
+
+    /// The values of a key that a level's pods may use when they spread.
+    pub(super) fn spread_domains(&self, level: &Level, group: usize) -> Option<&Set> {
+        let group = &self.topology.groups[group].is;
+        let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives != [ANY]);
+        if honored { self.universe.get(level.strict, group.key) } else { None }
+    }
+
+    /// Whether any taint anywhere merely prefers to keep pods away.
+    pub(super) fn find_preference_taints(&mut self) {
+        let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
+        let of_machines = self.machines.iter().flat_map(|machine| machine.taints.iter());
+        self.any_preference_taint =
+            of_pools.chain(of_machines).any(|taint| taint.effect == TaintEffect::PreferNoSchedule);
+    }
+}
+
+/// Namespace and name of the claim behind a volume.
+pub(super) fn volume_name(pod: &Pod, volume: &VolumeRef) -> NamespacedName {
+    match volume {
+        VolumeRef::Claim(name) => NamespacedName::new(pod.id.namespace.clone(), name.clone()),
+        VolumeRef::Ephemeral { volume, .. } => {
+            NamespacedName::new(pod.id.namespace.clone(), format!("{}-{volume}", pod.id.name))
+        }
+    }
+}
+
+/// A selector with the pod's own values of further keys.
+fn narrowed(
+    selector: Option<&LabelSelector>,
+    pod: &Pod,
+    matching: &[Str],
+    mismatching: &[Str],
+) -> Option<LabelSelector> {
+    let mut selector = selector?.clone();
+    for (keys, operator) in [(matching, Operator::In), (mismatching, Operator::NotIn)] {
+        for key in keys {
+            if let Some(value) = pod.labels.get(key) {
+                selector.terms.push(SelectorTerm { key: key.clone(), operator, values: vec![value.clone()] });
+            }
+        }
+    }
+    selector.terms.sort();
+    selector.terms.dedup();
+    Some(selector)
+}

@@ -1,0 +1,261 @@
+//! Machines that exist or are on their way, as rows.
+
+use std::sync::Arc;
+
+use super::{
+    amounts::{Amounts, ResourceIndex, get, update},
+    bits::Bits,
+    intern::{ANY, Key, Req, Set, Side, Universe, Value},
+    pools::{Daemon, Pool, agrees},
+    topology::Topology,
+};
+use crate::model::{
+    Pod, Snapshot, StateNode, Taint, TaintEffect, labels, nodeclaim::ConditionType, pod::HostPort,
+    taint::first_untolerated,
+};
+
+/// The taint that a cordon amounts to.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// A machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) state: Arc<StateNode>,
+    /// Labels but the hostname, sorted by key.
+    labels: Vec<(Key, Value)>,
+    pub(super) host: Value,
+    pub(super) taints: Arc<[Taint]>,
+    /// What is left for pods once the daemons that are to come are there.
+    pub(super) free: Amounts,
+    pub(super) capacity: Amounts,
+    /// What it may become, where it is not launched: a choice that is still open.
+    pub(super) open: Option<Req>,
+    /// Whether it takes pods at all: not one that is going away.
+    pub(super) usable: bool,
+    pub(super) deleting: bool,
+    /// Whether it is inside its consolidateAfter window.
+    pub(super) settling: bool,
+    pub(super) ports: Vec<HostPort>,
+    /// Active pods by kind.
+    pub(super) kinds: Vec<(usize, u32)>,
+    pub(super) pool: Option<usize>,
+}
+
+/// What building machines needs of the solver.
+pub(super) struct Building<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) pools: &'a [Pool],
+    pub(super) daemons: &'a [Daemon],
+    pub(super) universe: &'a mut Universe,
+    pub(super) resources: &'a mut ResourceIndex,
+    pub(super) topology: &'a mut Topology,
+}
+
+impl Machine {
+    pub(super) fn new(state: &Arc<StateNode>, building: &mut Building<'_>) -> Self {
+        let Building { snapshot, pools, daemons, universe, resources, topology } = building;
+        let hostname = universe.key(labels::HOSTNAME);
+        let host = universe.value(hostname, &state.hostname().into());
+        let mut own: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
+        for (key, value) in state.labels() {
+            let key = universe.key(key);
+            if key != hostname {
+                own.push((key, universe.value(key, value)));
+            }
+        }
+        own.sort_unstable();
+        own.dedup_by_key(|(key, _)| *key);
+        let open = (!state.is_launched()).then(|| {
+            let mut requirements = state.requirements();
+            requirements.remove(labels::HOSTNAME);
+            universe.req(&requirements)
+        });
+        let pool_name = state.label(labels::NODEPOOL);
+        let pool = pools.iter().position(|pool| Some(&*pool.model.name) == pool_name);
+        let mut taints = state.taints();
+        if state.node.as_ref().is_some_and(|node| node.cordoned) {
+            let cordon = Taint::new(UNSCHEDULABLE, "", TaintEffect::NoSchedule);
+            if !taints.iter().any(|taint| taint.matches(&cordon)) {
+                taints.push(cordon);
+            }
+        }
+        let mut kinds: Vec<(usize, u32)> = Vec::new();
+        let mut ports = Vec::new();
+        for pod in &state.pods {
+            ports.extend(pod.spec.host_ports.iter().cloned());
+            if pod.is_terminating() {
+                continue;
+            }
+            let kind = topology.kind(&pod.id.namespace, &pod.labels);
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((kind, 1)),
+            }
+        }
+        let mut this = Self {
+            state: Arc::clone(state),
+            labels: own,
+            host,
+            taints: taints.into(),
+            free: resources.amounts(&state.allocatable()),
+            capacity: resources.amounts(&state.capacity()),
+            open,
+            usable: !state.is_deleting(),
+            deleting: state.is_deleting(),
+            settling: is_settling(state, snapshot),
+            ports,
+            kinds,
+            pool,
+        };
+        this.size_by_types(universe, pools);
+        update(&mut this.free, &resources.amounts(&state.requested), i64::saturating_sub);
+        this.reserve_daemons(universe, resources, daemons);
+        this
+    }
+
+    /// Before launch nothing is known of the size but what the allowed types have in common.
+    fn size_by_types(&mut self, universe: &Universe, pools: &[Pool]) {
+        let (Some(open), Some(pool)) = (self.open, self.pool) else { return };
+        if self.state.claim.as_ref().is_none_or(|claim| !claim.allocatable.is_zero()) {
+            return;
+        }
+        let rows: Vec<_> = pools[pool].rows.iter().filter(|row| agrees(universe, row.req, open)).collect();
+        if let Some((first, rest)) = rows.split_first() {
+            let mut room = first.free.clone();
+            update(&mut room, &first.daemons, i64::saturating_add);
+            for row in rest {
+                let whole = |at| get(&row.free, at).saturating_add(get(&row.daemons, at));
+                for (at, amount) in room.iter_mut().enumerate() {
+                    *amount = (*amount).min(whole(at));
+                }
+            }
+            self.free = room;
+        }
+        // Against limits it counts as the largest that it may become.
+        for row in rows {
+            update(&mut self.capacity, &row.capacity, i64::max);
+        }
+    }
+
+    /// Holds room for the daemons that will come, less those that are there.
+    fn reserve_daemons(
+        &mut self,
+        universe: &mut Universe,
+        resources: &mut ResourceIndex,
+        daemons: &[Daemon],
+    ) {
+        let mut expected = Amounts::new();
+        for daemon in daemons {
+            let fits = daemon.alternatives.iter().any(|req| self.satisfies(universe, *req));
+            if fits && daemon.tolerates(&self.taints) {
+                update(&mut expected, &daemon.requests, i64::saturating_add);
+            }
+        }
+        update(&mut expected, &resources.amounts(&self.state.requested_by_daemons), i64::saturating_sub);
+        for amount in &mut expected {
+            *amount = (*amount).max(0);
+        }
+        update(&mut self.free, &expected, i64::saturating_sub);
+    }
+
+    /// Whether the machine can be what `req` asks for, the hostname included.
+    pub(super) fn satisfies(&self, universe: &mut Universe, req: Req) -> bool {
+        if req == ANY {
+            return true;
+        }
+        let hostname = universe.key(labels::HOSTNAME);
+        if let Some(open) = self.open {
+            let rest = without(universe, req, hostname);
+            return self.is_named(universe, hostname, req)
+                && universe.meet(open, rest, Side::Claim).is_some();
+        }
+        let sets = Arc::clone(universe.sets(req));
+        sets.iter().all(|(key, set)| {
+            let value = if *key == hostname { Some(self.host) } else { self.label(*key) };
+            self.allows(universe, *key, set, value)
+        })
+    }
+
+    fn is_named(&self, universe: &Universe, hostname: Key, req: Req) -> bool {
+        universe.get(req, hostname).is_none_or(|set| universe.has(hostname, set, self.host))
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as a question to the machine")]
+    fn allows(&self, universe: &Universe, key: Key, set: &Set, value: Option<Value>) -> bool {
+        value.map_or_else(|| set.allows_missing(), |value| universe.has(key, set, value))
+    }
+
+    /// The value of a label other than the hostname.
+    pub(super) fn label(&self, key: Key) -> Option<Value> {
+        self.labels.binary_search_by_key(&key, |(at, _)| *at).ok().map(|at| self.labels[at].1)
+    }
+
+    /// The domain of a key: the label, or the only value that an open choice leaves.
+    pub(super) fn domain(&self, universe: &Universe, key: Key, open: Option<Req>) -> Option<Value> {
+        match open {
+            Some(open) => universe.get(open, key).and_then(Set::single),
+            None => self.label(key),
+        }
+    }
+
+    /// Whether a pod with these tolerations may come.
+    pub(super) fn tolerated(&self, pod: &Pod, look_past_preferences: bool) -> bool {
+        tolerated(&self.taints, pod, look_past_preferences)
+    }
+}
+
+/// Whether a pod may go where these taints are.
+pub(super) fn tolerated(taints: &[Taint], pod: &Pod, look_past_preferences: bool) -> bool {
+    first_obstacle(taints, pod, look_past_preferences).is_none()
+}
+
+/// The first taint that keeps a pod away.
+pub(super) fn first_obstacle<'a>(
+    taints: &'a [Taint],
+    pod: &Pod,
+    look_past_preferences: bool,
+) -> Option<&'a Taint> {
+    let mut rest = taints;
+    loop {
+        let taint = first_untolerated(rest, &pod.spec.tolerations)?;
+        if !(look_past_preferences && taint.effect == TaintEffect::PreferNoSchedule) {
+            return Some(taint);
+        }
+        let at = rest.iter().position(|other| std::ptr::eq(other, taint))?;
+        rest = &rest[at + 1..];
+    }
+}
+
+/// `req` without what it says of one key.
+pub(super) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
+    if universe.get(req, key).is_none() {
+        return req;
+    }
+    let sets = universe.sets(req).iter().filter(|(at, _)| *at != key).cloned().collect();
+    universe.conjunction(sets)
+}
+
+/// Whether the machine's pods came or went so recently that its pool does not consolidate it yet.
+fn is_settling(state: &StateNode, snapshot: &Snapshot) -> bool {
+    let settle = || {
+        let pool = snapshot.pool(state.label(labels::NODEPOOL)?)?;
+        let claim = state.claim.as_ref()?;
+        let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
+        let until = since.checked_add(pool.consolidate_after?).ok()?;
+        Some(until > snapshot.taken_at)
+    };
+    settle().unwrap_or(false)
+}
+
+/// The order in which machines are tried: initialised ones first, then by name.
+pub(super) fn order(machines: &[Machine]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..machines.len()).filter(|at| machines[*at].usable).collect();
+    order.sort_by(|a, b| {
+        let rank = |at: usize| (!machines[at].state.is_initialized(), machines[at].state.name());
+        rank(*a).cmp(&rank(*b))
+    });
+    order
+}
+
+/// Machines that hold for one shape of pod whatever happens in a pass: taints and requirements agree.
+pub(super) type Fitting = Arc<Bits>;

@@ -1,0 +1,291 @@
+//! Pools as columns: one row per instance type and distinct allocatable, with its offerings and daemon overhead.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{
+    amounts::{Amounts, ResourceIndex, update},
+    bits::Bits,
+    intern::{ANY, Key, Req, Side, Universe},
+};
+use crate::model::{
+    Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
+    labels, pod::HostPort, taint::first_untolerated,
+};
+
+/// A pool that takes part in scheduling.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) model: Arc<NodePool>,
+    /// Template requirements, labels and pool name.
+    pub(super) req: Req,
+    pub(super) taints: Arc<[Taint]>,
+    pub(super) rows: Vec<Row>,
+    /// Keys of which so many distinct values must stay possible.
+    pub(super) min_values: Vec<(Key, u32)>,
+    /// Limits by resource index.
+    pub(super) limits: Vec<Limit>,
+    /// Rows by requirement: those that may be bought under it.
+    masks: HashMap<Req, Arc<Bits>>,
+}
+
+/// A limit of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) name: Str,
+    pub(super) resource: usize,
+    pub(super) limit: i64,
+}
+
+/// An instance type, as far as one allocatable goes.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) instance_type: Arc<InstanceType>,
+    pub(super) req: Req,
+    pub(super) offers: Vec<Offer>,
+    /// What pods can have: allocatable less daemons.
+    pub(super) free: Amounts,
+    pub(super) daemons: Amounts,
+    pub(super) capacity: Amounts,
+    /// Ports that daemons take.
+    pub(super) ports: Vec<HostPort>,
+}
+
+/// An offering that can be bought now.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) req: Req,
+    pub(super) price: Price,
+    pub(super) zone: Str,
+    pub(super) capacity_type: Str,
+    /// Index of the reservation that it draws on.
+    pub(super) reservation: Option<usize>,
+}
+
+/// Capacity reservations: what each can still hold, the least over all pools that know it.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    ids: HashMap<Str, usize>,
+    pub(super) names: Vec<Str>,
+    pub(super) capacity: Vec<u32>,
+}
+
+impl Reservations {
+    fn note(&mut self, name: &Str, capacity: u32) -> usize {
+        if let Some(at) = self.ids.get(name) {
+            self.capacity[*at] = self.capacity[*at].min(capacity);
+            return *at;
+        }
+        self.ids.insert(name.clone(), self.names.len());
+        self.names.push(name.clone());
+        self.capacity.push(capacity);
+        self.names.len() - 1
+    }
+}
+
+/// What building pools needs of the solver.
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) universe: &'a mut Universe,
+    pub(super) resources: &'a mut ResourceIndex,
+    pub(super) reservations: &'a mut Reservations,
+    pub(super) daemons: &'a [Daemon],
+    pub(super) reserved_capacity: bool,
+}
+
+/// A DaemonSet: what each of its pods takes, and where they can run.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) pod: Arc<Pod>,
+    pub(super) requests: Amounts,
+    /// One of these must hold.
+    pub(super) alternatives: Vec<Req>,
+}
+
+impl Daemon {
+    pub(super) fn new(pod: &Arc<Pod>, universe: &mut Universe, resources: &mut ResourceIndex) -> Self {
+        Self {
+            pod: Arc::clone(pod),
+            requests: resources.amounts(pod.requests()),
+            alternatives: required_alternatives(pod, universe),
+        }
+    }
+
+    /// Whether its pods run where these taints are, PreferNoSchedule aside.
+    pub(super) fn tolerates(&self, taints: &[Taint]) -> bool {
+        let hard: Vec<Taint> = taints
+            .iter()
+            .filter(|taint| taint.effect != crate::model::TaintEffect::PreferNoSchedule)
+            .cloned()
+            .collect();
+        first_untolerated(&hard, &self.pod.spec.tolerations).is_none()
+    }
+}
+
+/// nodeSelector and each of the required terms in turn: what a pod demands of a node, as alternatives.
+pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Vec<Req> {
+    let selector: Vec<Requirement> = pod
+        .spec
+        .node_selector
+        .iter()
+        .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
+        .collect();
+    let mut with = |term: &[Requirement]| {
+        let sets = selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
+        universe.conjunction(sets)
+    };
+    if pod.spec.required_node_terms.is_empty() {
+        return vec![with(&[])];
+    }
+    pod.spec.required_node_terms.iter().map(|term| with(term)).collect()
+}
+
+impl Pool {
+    /// Whether a pool takes part in scheduling at all.
+    pub(super) fn is_usable(pool: &NodePool) -> bool {
+        pool.ready && !pool.deleting && !pool.is_static()
+    }
+
+    pub(super) fn new(model: &Arc<NodePool>, context: &mut Context<'_>) -> Self {
+        let requirements = template_requirements(model);
+        let mut sets: Vec<_> =
+            requirements.iter().map(|requirement| context.universe.set(requirement)).collect();
+        let labels = Requirements::from_labels(&template_labels(model));
+        sets.extend(labels.iter().map(|requirement| context.universe.set(requirement)));
+        let req = context.universe.conjunction(sets);
+        let min_values = requirements
+            .iter()
+            .filter_map(|requirement| {
+                Some((context.universe.key(requirement.key()), requirement.min_values()?))
+            })
+            .collect();
+        let taints: Arc<[Taint]> = model.template.taints.clone().into();
+        let nothing = Arc::new(Catalog::default());
+        let catalog = context.snapshot.catalog(&model.name).unwrap_or(&nothing);
+        let ready = [(labels::REGISTERED, "true"), (labels::INITIALIZED, "true")];
+        let ready: Requirements =
+            ready.into_iter().map(|(key, value)| Requirement::is_in(key, [value])).collect();
+        let ready = context.universe.req(&ready);
+        let template = context.universe.meet(req, ready, Side::Plain).unwrap_or(req);
+        let tolerant: Vec<&Daemon> =
+            context.daemons.iter().filter(|daemon| daemon.tolerates(&taints)).collect();
+        let mut rows = Vec::new();
+        for instance_type in &catalog.instance_types {
+            rows.extend(rows_of(instance_type, template, &tolerant, context));
+        }
+        let limits = model
+            .limits
+            .resources
+            .iter()
+            .map(|(name, limit)| Limit {
+                name: name.as_str().into(),
+                resource: context.resources.index(name),
+                limit: *limit,
+            })
+            .collect();
+        Self { model: Arc::clone(model), req, taints, rows, min_values, limits, masks: HashMap::new() }
+    }
+
+    /// The rows that can be bought under `req`: type and an available offering agree with it.
+    pub(super) fn mask(&mut self, universe: &Universe, req: Req) -> Arc<Bits> {
+        if let Some(mask) = self.masks.get(&req) {
+            return Arc::clone(mask);
+        }
+        let bought = |row: &Row| {
+            agrees(universe, row.req, req) && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
+        };
+        let rows = self.rows.iter().enumerate().filter(|(_, row)| bought(row));
+        let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits>());
+        self.masks.insert(req, Arc::clone(&mask));
+        mask
+    }
+}
+
+/// Requirements as written, with the name of the pool.
+fn template_requirements(pool: &NodePool) -> &Requirements {
+    &pool.template.requirements
+}
+
+/// Labels that every node of the pool carries.
+pub(super) fn template_labels(pool: &NodePool) -> Labels {
+    let mut all = pool.template.labels.clone();
+    all.insert(labels::NODEPOOL.into(), pool.name.as_str().into());
+    all.insert(pool.template.class.label_key().into(), pool.template.class.name.clone());
+    all
+}
+
+/// Whether two requirement sets share a value for every key that both constrain.
+pub(super) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
+    if a == ANY || b == ANY {
+        return true;
+    }
+    let (small, large) = if universe.sets(a).len() <= universe.sets(b).len() { (a, b) } else { (b, a) };
+    universe
+        .sets(small)
+        .iter()
+        .all(|(key, set)| universe.get(large, *key).is_none_or(|other| universe.agree(*key, set, other)))
+}
+
+/// The rows of one instance type: one per distinct allocatable of its available offerings.
+fn rows_of(
+    instance_type: &Arc<InstanceType>,
+    template: Req,
+    daemons: &[&Daemon],
+    context: &mut Context<'_>,
+) -> Vec<Row> {
+    let universe = &mut *context.universe;
+    let req = universe.req(&instance_type.requirements);
+    let described = universe.meet(template, req, Side::Plain);
+    let mut overhead = Amounts::new();
+    let mut ports = Vec::new();
+    for daemon in daemons {
+        let runs = described.is_some_and(|node| {
+            daemon.alternatives.iter().any(|wanted| universe.meet(node, *wanted, Side::Claim).is_some())
+        });
+        if runs {
+            update(&mut overhead, &daemon.requests, i64::saturating_add);
+            ports.extend(daemon.pod.spec.host_ports.iter().cloned());
+        }
+    }
+    let capacity = context.resources.amounts(&instance_type.capacity);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut seen: Vec<crate::model::Resources> = Vec::new();
+    for offering in instance_type.offerings.iter().filter(|offering| offering.available) {
+        let reserved = offering.is_reserved();
+        let capacity_left = offering.reservation_capacity.unwrap_or(0);
+        if reserved && (!context.reserved_capacity || capacity_left == 0) {
+            continue;
+        }
+        let allocatable = instance_type.allocatable_of(offering);
+        let at = seen.iter().position(|known| *known == allocatable).unwrap_or_else(|| {
+            let mut free = context.resources.amounts(&allocatable);
+            update(&mut free, &overhead, i64::saturating_sub);
+            seen.push(allocatable);
+            rows.push(Row {
+                instance_type: Arc::clone(instance_type),
+                req,
+                offers: Vec::new(),
+                free,
+                daemons: overhead.clone(),
+                capacity: capacity.clone(),
+                ports: ports.clone(),
+            });
+            rows.len() - 1
+        });
+        // A reservation that no id tells apart is counted by its type and place.
+        let reservation = reserved.then(|| {
+            let unnamed = || Str::from(format!("{}/{}", instance_type.name, offering.requirements));
+            let name = offering.reservation_id(universe.schema()).cloned().unwrap_or_else(unnamed);
+            context.reservations.note(&name, capacity_left)
+        });
+        rows[at].offers.push(Offer {
+            req: universe.req(&offering.requirements),
+            price: offering.price,
+            zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
+            capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),
+            reservation,
+        });
+    }
+    rows
+}

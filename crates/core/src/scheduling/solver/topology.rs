@@ -1,0 +1,266 @@
+//! Topology: spread, affinity and anti-affinity as groups with dense counters per domain.
+//!
+//! A group counts the pods that its selector selects, by domain; an anti-affinity group also counts the pods that
+//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are machines: the snapshot's by index,
+//! then the openings of the pass. Domains of other keys are the values of the key.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hashbrown::HashMap;
+
+use super::{
+    bits::Bits,
+    intern::{Key, Req, Set, Universe, Value},
+};
+use crate::model::{LabelSelector, Labels, Str, Toleration};
+
+/// What a group demands of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum GroupKind {
+    /// Balanced between domains.
+    Spread {
+        /// The largest allowed difference.
+        max_skew: i64,
+        /// Fewer domains than this count as an empty one.
+        min_domains: i64,
+    },
+    /// Near selected pods.
+    Affinity,
+    /// Away from selected pods.
+    Anti,
+}
+
+impl GroupKind {
+    /// The words of Karpenter's messages.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Spread { .. } => "topology spread",
+            Self::Affinity => "pod affinity",
+            Self::Anti => "pod anti-affinity",
+        }
+    }
+}
+
+/// Which namespaces a group looks into.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Namespaces {
+    /// All of them.
+    All,
+    /// These.
+    Named(BTreeSet<Str>),
+}
+
+/// Which nodes count for a spread constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NodeFilter {
+    /// One of these must hold; empty where node affinity is ignored.
+    pub(super) alternatives: Vec<Req>,
+    /// The pod's tolerations, where node taints are honoured.
+    pub(super) tolerations: Option<Vec<Toleration>>,
+}
+
+/// What tells groups apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GroupKey {
+    pub(super) kind: GroupKind,
+    pub(super) key: Key,
+    pub(super) namespaces: Namespaces,
+    pub(super) selector: Option<LabelSelector>,
+    pub(super) filter: Option<NodeFilter>,
+}
+
+/// A group with its counters.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) is: GroupKey,
+    /// Whether the domains are machines.
+    pub(super) by_host: bool,
+    /// Domains of a key other than the hostname, by text.
+    pub(super) domains: Arc<[Value]>,
+    known: Bits,
+    selected: Vec<u32>,
+    owners: Vec<u32>,
+    total: u64,
+    total_owners: u64,
+}
+
+/// Pods that selectors cannot tell apart.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) namespace: Str,
+    pub(super) labels: Arc<Labels>,
+    /// Groups that select it.
+    pub(super) groups: Vec<usize>,
+}
+
+/// All groups and kinds of a solver.
+#[derive(Debug, Default)]
+pub(super) struct Topology {
+    pub(super) groups: Vec<Group>,
+    ids: HashMap<GroupKey, usize>,
+    pub(super) kinds: Vec<Kind>,
+    by_content: HashMap<(Str, Arc<Labels>), usize>,
+    by_pointer: HashMap<(Str, usize), usize>,
+    log: Vec<Change>,
+    /// Counts changes, so that a verdict can say what it saw.
+    pub(super) version: u64,
+}
+
+/// One change of a counter, to be taken back.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    group: usize,
+    domain: usize,
+    owners: bool,
+    by: i64,
+}
+
+impl GroupKey {
+    /// Whether the group counts pods with these labels.
+    fn selects(&self, namespace: &Str, labels: &Labels) -> bool {
+        let named = match &self.namespaces {
+            Namespaces::All => true,
+            Namespaces::Named(names) => names.contains(namespace),
+        };
+        named && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+impl Group {
+    /// How many selected pods the domain has.
+    pub(super) fn count(&self, domain: usize) -> u32 {
+        self.selected.get(domain).copied().unwrap_or(0)
+    }
+
+    /// Whether no pod in the domain demands to be away from the selected ones.
+    pub(super) fn unclaimed(&self, domain: usize) -> bool {
+        self.total_owners == 0 || self.owners.get(domain).copied().unwrap_or(0) == 0
+    }
+
+    /// Whether any pod at all demands this anti-affinity.
+    pub(super) fn has_owners(&self) -> bool {
+        self.total_owners > 0
+    }
+
+    /// Whether nothing is counted anywhere.
+    pub(super) fn is_unused(&self) -> bool {
+        self.total == 0
+    }
+
+    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for machines,
+    /// since an empty one can be had.
+    pub(super) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
+        let GroupKind::Spread { min_domains, .. } = self.is.kind else { return 0 };
+        if self.by_host {
+            return 0;
+        }
+        let mut minimum: Option<u32> = None;
+        let mut supported = 0;
+        for domain in self.domains.iter() {
+            if allowed.is_none_or(|set| universe.has(self.is.key, set, *domain)) {
+                supported += 1;
+                let count = self.count(*domain as usize);
+                minimum = Some(minimum.map_or(count, |least| least.min(count)));
+            }
+        }
+        if supported < min_domains { 0 } else { i64::from(minimum.unwrap_or(0)) }
+    }
+
+    /// Whether another pod may go to the domain, `minimum` being what [`Self::minimum`] said.
+    pub(super) fn allows(&self, domain: usize, selects_itself: bool, minimum: i64, bootstraps: bool) -> bool {
+        match self.is.kind {
+            GroupKind::Spread { max_skew, .. } => {
+                let known = self.by_host || self.known.has(domain);
+                let more = i64::from(selects_itself);
+                known && i64::from(self.count(domain)) + more - minimum <= max_skew
+            }
+            GroupKind::Affinity => bootstraps || self.count(domain) > 0,
+            GroupKind::Anti => self.count(domain) == 0,
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        let (counters, total) = if change.owners {
+            (&mut self.owners, &mut self.total_owners)
+        } else {
+            (&mut self.selected, &mut self.total)
+        };
+        if counters.len() <= change.domain {
+            counters.resize(change.domain + 1, 0);
+        }
+        let count = i64::from(counters[change.domain]).saturating_add(change.by).max(0);
+        *total = total.saturating_add_signed(count - i64::from(counters[change.domain]));
+        counters[change.domain] = u32::try_from(count).unwrap_or(u32::MAX);
+    }
+}
+
+impl Topology {
+    /// The kind of pods of `namespace` with `labels`.
+    pub(super) fn kind(&mut self, namespace: &Str, labels: &Arc<Labels>) -> usize {
+        let pointer = (namespace.clone(), Arc::as_ptr(labels) as usize);
+        if let Some(kind) = self.by_pointer.get(&pointer) {
+            return *kind;
+        }
+        let content = (namespace.clone(), Arc::clone(labels));
+        if let Some(kind) = self.by_content.get(&content) {
+            return *kind;
+        }
+        let matching =
+            self.groups.iter().enumerate().filter(|(_, group)| group.is.selects(namespace, labels));
+        let groups = matching.map(|(at, _)| at).collect();
+        let kind = self.kinds.len();
+        self.kinds.push(Kind { namespace: namespace.clone(), labels: Arc::clone(labels), groups });
+        // The kind keeps the labels alive, so that the address stays theirs.
+        self.by_pointer.insert(pointer, kind);
+        self.by_content.insert(content, kind);
+        kind
+    }
+
+    /// The group that `key` describes, if there is one already.
+    pub(super) fn find(&self, key: &GroupKey) -> Option<usize> {
+        self.ids.get(key).copied()
+    }
+
+    /// Adds a group without counts. `domains` are the known ones, by text.
+    pub(super) fn add(&mut self, key: GroupKey, by_host: bool, domains: Arc<[Value]>) -> usize {
+        let at = self.groups.len();
+        for kind in &mut self.kinds {
+            if key.selects(&kind.namespace, &kind.labels) {
+                kind.groups.push(at);
+            }
+        }
+        self.ids.insert(key.clone(), at);
+        self.groups.push(Group {
+            is: key,
+            by_host,
+            known: domains.iter().map(|domain| *domain as usize).collect(),
+            domains,
+            selected: Vec::new(),
+            owners: Vec::new(),
+            total: 0,
+            total_owners: 0,
+        });
+        at
+    }
+
+    /// Counts for good, as part of the snapshot.
+    pub(super) fn count_base(&mut self, group: usize, domain: usize, owners: bool, by: i64) {
+        self.groups[group].change(Change { group, domain, owners, by });
+    }
+
+    /// Counts until [`Self::undo`].
+    pub(super) fn count(&mut self, group: usize, domain: usize, owners: bool, by: i64) {
+        let change = Change { group, domain, owners, by };
+        self.groups[group].change(change);
+        self.log.push(change);
+        self.version += 1;
+    }
+
+    /// Takes back everything since the last time.
+    pub(super) fn undo(&mut self) {
+        while let Some(change) = self.log.pop() {
+            self.groups[change.group].change(Change { by: -change.by, ..change });
+        }
+        self.version += 1;
+    }
+}

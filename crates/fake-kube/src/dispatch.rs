@@ -1,0 +1,207 @@
+//! From a resource request to the verb that serves it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::faults::Fault;
+use crate::request::ResourceRequest;
+use crate::server::Server;
+use crate::status::{self, ApiError};
+use crate::subresource::{review, scale};
+use crate::verbs::delete::{DeleteOptions, Deleted};
+use crate::verbs::list;
+use crate::view_of;
+use crate::watch::Watch;
+use crate::world::{Target, World};
+
+/// An answer before it becomes HTTP.
+pub(crate) enum Reply {
+    /// JSON with a status code.
+    Json(u16, Vec<u8>),
+    /// JSON of a special media type.
+    Typed(&'static str, Vec<u8>),
+    /// Plain text.
+    Text(u16, String),
+    /// A stream of events.
+    Watch(Box<Watch>),
+}
+
+impl Reply {
+    /// A value with a status code.
+    pub(crate) fn value(code: u16, value: &Value) -> Self {
+        Self::Json(code, view_of::bytes(value))
+    }
+}
+
+/// What a verb has produced, still in stored form.
+enum Outcome {
+    Object(u16, Arc<Value>),
+    Raw(u16, Value),
+    Page(list::Page),
+    Watch(Box<Watch>),
+}
+
+/// Serves a request; chores that it leaves are done before the answer.
+///
+/// # Errors
+/// Any of the API server's.
+pub(crate) fn serve(server: &Server, request: &ResourceRequest, fault: &Fault) -> Result<Reply, ApiError> {
+    let mut world = server.lock();
+    let target = find(&world, request)?;
+    let outcome = run(server, &mut world, &target, request, fault);
+    world.settle();
+    drop(world);
+    let resource = &target.resource;
+    Ok(match outcome? {
+        Outcome::Object(code, value) => Reply::value(code, &request.view.one(server, resource, &value)),
+        Outcome::Raw(code, value) => Reply::value(code, &value),
+        Outcome::Page(page) => Reply::Json(200, request.view.page(server, resource, &page)),
+        Outcome::Watch(watch) => Reply::Watch(watch),
+    })
+}
+
+fn find(world: &World, request: &ResourceRequest) -> Result<Target, ApiError> {
+    let path = &request.path;
+    let resource =
+        world.registry.find(&path.group, &path.version, &path.plural).ok_or_else(ApiError::no_such_route)?;
+    let scoped = !path.namespace.is_empty();
+    let single = !path.name.is_empty() || request.verb == "create";
+    if scoped != resource.info.namespaced && (scoped || single) && !(review::is(&resource) && !scoped) {
+        return Err(ApiError::no_such_route());
+    }
+    let known = path.subresource.is_empty() || resource.info.has(&path.subresource);
+    if !known {
+        return Err(ApiError::no_such_route());
+    }
+    if path.subresource.is_empty() && !resource.info.allows(request.verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    Ok(Target { resource, namespace: path.namespace.clone(), name: path.name.clone() })
+}
+
+fn run(
+    server: &Server,
+    world: &mut World,
+    target: &Target,
+    request: &ResourceRequest,
+    fault: &Fault,
+) -> Result<Outcome, ApiError> {
+    let query = &request.query;
+    if !matches!(request.path.subresource.as_str(), "" | "status" | "finalize") {
+        return subresource(world, target, request);
+    }
+    match request.verb {
+        "get" => get(world, target, fault.stale).map(|value| Outcome::Object(200, value)),
+        "list" => world.list(target, query, fault.stale).map(Outcome::Page),
+        "watch" => Watch::start(server, world, target, query, request.view, fault)
+            .map(|watch| Outcome::Watch(Box::new(watch))),
+        "create" => create(world, target, request),
+        "update" => {
+            let write = request.write()?;
+            world.update(target, request.body.clone(), &write).map(|value| Outcome::Object(200, value))
+        }
+        "patch" => {
+            let kind = request.patch.ok_or_else(ApiError::method_not_allowed)?;
+            let (value, created) = world.patch(target, kind, &request.body, &request.write()?)?;
+            Ok(Outcome::Object(if created { 201 } else { 200 }, value))
+        }
+        "delete" => delete(world, target, request),
+        "deletecollection" => {
+            let options = delete_options(request)?;
+            let selector = list::selector(target, query)?;
+            let items = world.delete_collection(target, &selector, &options)?;
+            let revision = world.revision;
+            Ok(Outcome::Page(list::Page { items, revision, more: String::new(), remaining: None }))
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+fn get(world: &World, target: &Target, stale: u64) -> Result<Arc<Value>, ApiError> {
+    if stale == 0 {
+        return world.find(target);
+    }
+    let store = world.store(&target.resource.storage).ok_or_else(|| target.not_found())?;
+    let objects = store.as_of(world.revision.saturating_sub(stale))?;
+    objects.get(&target.place().key).cloned().ok_or_else(|| target.not_found())
+}
+
+fn create(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+    if review::is(&target.resource) {
+        return Ok(Outcome::Raw(201, review::answer(&target.resource, &request.body)));
+    }
+    if target.resource.is("", "Binding") {
+        let name = crate::object::name(&request.body).to_owned();
+        let pods = world.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_route)?;
+        let pod = Target { resource: pods, namespace: target.namespace.clone(), name };
+        world.bind(&pod, &request.body, &request.write()?)?;
+        return Ok(Outcome::Raw(201, status::success(201, None)));
+    }
+    if !target.name.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    world.create(target, request.body.clone(), &request.write()?).map(|value| Outcome::Object(201, value))
+}
+
+fn delete_options(request: &ResourceRequest) -> Result<DeleteOptions, ApiError> {
+    let query = &request.query;
+    let mut options = DeleteOptions {
+        dry_run: query.text("dryRun") == "All",
+        grace: query.number("gracePeriodSeconds")?.and_then(|seconds| i64::try_from(seconds).ok()),
+        ..DeleteOptions::default()
+    };
+    if query.has("propagationPolicy") {
+        options.set_policy(query.text("propagationPolicy"))?;
+    }
+    options.read(&request.body)?;
+    Ok(options)
+}
+
+fn delete(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+    /// Kinds whose deletion answers with the object.
+    const SHOWN: &[&str] = &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim"];
+    let info = &target.resource.info;
+    match world.delete(target, &delete_options(request)?)? {
+        Deleted::Pending(value) => Ok(Outcome::Object(200, value)),
+        Deleted::Gone(value) if info.group.is_empty() && SHOWN.contains(&info.kind.as_str()) => {
+            Ok(Outcome::Object(200, value))
+        }
+        Deleted::Gone(value) => {
+            let mut details =
+                json!({ "name": target.name, "kind": info.plural, "uid": crate::object::uid(&value) });
+            if !info.group.is_empty() {
+                details["group"] = info.group.as_str().into();
+            }
+            Ok(Outcome::Raw(200, status::success(200, Some(details))))
+        }
+    }
+}
+
+fn subresource(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+    match (request.path.subresource.as_str(), request.verb) {
+        ("scale", "get") => {
+            let value = world.find(target)?;
+            scale::of(&target.resource, &value).map(|scale| Outcome::Raw(200, scale))
+        }
+        ("scale", "update" | "patch") => {
+            let write = request.write()?;
+            let scale = world.set_scale(target, request.patch, &request.body, &write)?;
+            Ok(Outcome::Raw(200, Value::clone(&scale)))
+        }
+        ("eviction", "create") => {
+            world.evict(target, &request.body, &request.write()?)?;
+            Ok(Outcome::Raw(201, status::success(201, None)))
+        }
+        ("binding", "create") => {
+            world.bind(target, &request.body, &request.write()?)?;
+            Ok(Outcome::Raw(201, status::success(201, None)))
+        }
+        ("log", "get") => {
+            world.find(target)?;
+            let message = format!("the server keeps no logs of pod {:?}: nothing runs in it", target.name);
+            Err(ApiError::new(404, "NotFound", message).about("", "pods", &target.name))
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}

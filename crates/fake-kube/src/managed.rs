@@ -1,0 +1,157 @@
+//! Field managers: `metadata.managedFields`, read, updated and written back.
+
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::patch::fields::{FieldSet, Rules};
+use crate::registry::Resource;
+use crate::world::{Part, World, Write};
+
+/// One entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Manager {
+    /// Name.
+    pub(crate) name: String,
+    /// `Apply` or `Update`.
+    pub(crate) operation: String,
+    /// Version that the fields belong to.
+    pub(crate) version: String,
+    /// Subresource that was written; empty for the main one.
+    pub(crate) subresource: String,
+    /// When the set last changed.
+    pub(crate) time: String,
+    /// What the manager owns.
+    pub(crate) fields: FieldSet,
+}
+
+impl Manager {
+    /// Whether two entries are of the same manager.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.operation == other.operation
+            && self.version == other.version
+            && self.subresource == other.subresource
+    }
+
+    /// The name as conflicts show it.
+    pub(crate) fn shown(&self) -> String {
+        let mut shown = format!("{:?}", self.name);
+        if !self.subresource.is_empty() {
+            shown.push_str(&format!(" with subresource {:?}", self.subresource));
+        }
+        if self.operation == "Update" {
+            shown.push_str(&format!(" using {}", self.version));
+            if !self.time.is_empty() {
+                shown.push_str(&format!(" at {}", self.time));
+            }
+        }
+        shown
+    }
+}
+
+/// The managers of an object.
+pub(crate) fn read(value: &Value) -> Vec<Manager> {
+    object::list(value, &["metadata", "managedFields"])
+        .iter()
+        .map(|entry| {
+            let text = |field: &str| object::text(entry, &[field]).to_owned();
+            Manager {
+                name: text("manager"),
+                operation: text("operation"),
+                version: text("apiVersion"),
+                subresource: text("subresource"),
+                time: text("time"),
+                fields: FieldSet::from_value(&entry["fieldsV1"]),
+            }
+        })
+        .collect()
+}
+
+/// Writes the managers that own something into an object.
+pub(crate) fn write(value: &mut Value, managers: &[Manager]) {
+    let entries: Vec<Value> = managers
+        .iter()
+        .filter(|manager| !manager.fields.is_empty())
+        .map(|manager| {
+            let mut entry = json!({
+                "manager": manager.name, "operation": manager.operation, "apiVersion": manager.version,
+                "time": manager.time, "fieldsType": "FieldsV1", "fieldsV1": manager.fields.to_value(),
+            });
+            if !manager.subresource.is_empty() {
+                entry["subresource"] = manager.subresource.as_str().into();
+            }
+            entry
+        })
+        .collect();
+    if entries.is_empty() {
+        object::remove(value, &["metadata", "managedFields"]);
+    } else {
+        object::put(value, &["metadata", "managedFields"], entries);
+    }
+}
+
+/// Whether a write asks to forget all managers: `managedFields: [{}]` or an empty list.
+pub(crate) fn is_reset(value: &Value) -> bool {
+    object::at(value, &["metadata", "managedFields"])
+        .and_then(Value::as_array)
+        .is_some_and(|list| list.is_empty() || list.iter().all(|entry| entry == &json!({})))
+}
+
+/// The manager that a write is made by.
+pub(crate) fn author(world: &World, resource: &Resource, write: &Write, operation: &str) -> Manager {
+    Manager {
+        name: write.manager.clone(),
+        operation: operation.to_owned(),
+        version: resource.info.api_version(),
+        subresource: if write.part == Part::Status { "status".to_owned() } else { String::new() },
+        time: world.now(),
+        fields: FieldSet::default(),
+    }
+}
+
+/// Records who wrote which fields: the author of an update owns what it changed, all others lose it, and
+/// what is gone belongs to nobody.
+pub(crate) fn on_write(
+    world: &World,
+    resource: &Resource,
+    old: Option<&Value>,
+    new: &mut Value,
+    write: &Write,
+) {
+    if let Some(applied) = &write.applied {
+        self::write(new, applied);
+        return;
+    }
+    let untracked =
+        !world.config.track_updates && object::list(new, &["metadata", "managedFields"]).is_empty();
+    if untracked {
+        object::remove(new, &["metadata", "managedFields"]);
+        return;
+    }
+    if is_reset(new) {
+        object::remove(new, &["metadata", "managedFields"]);
+        return;
+    }
+    let rules = Rules::of(resource);
+    let nothing = json!({});
+    let mut changed = FieldSet::changed(old.unwrap_or(&nothing), new, rules, &mut Vec::new());
+    changed.strip();
+    let mut managers = read(new);
+    let me = author(world, resource, write, "Update");
+    for manager in &mut managers {
+        if !manager.is(&me) {
+            manager.fields = manager.fields.minus(&changed);
+        }
+        manager.fields = manager.fields.present(new, rules, &mut Vec::new());
+    }
+    if world.config.track_updates && !changed.is_empty() {
+        match managers.iter_mut().find(|manager| manager.is(&me)) {
+            Some(mine) => {
+                mine.fields.add(&changed);
+                mine.time = me.time;
+            }
+            None => managers.push(Manager { fields: changed, ..me }),
+        }
+    }
+    self::write(new, &managers);
+}

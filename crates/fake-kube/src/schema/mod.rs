@@ -1,0 +1,167 @@
+//! Structural OpenAPI v3 schemas of CustomResourceDefinitions: prune, default, validate.
+//!
+//! The behaviour and every message follow kube-apiserver 1.35 (`k8s.io/apiextensions-apiserver` and
+//! `k8s.io/kube-openapi`). The order of work on a request is the server's: [`Structural::unknown_fields`] (when
+//! the client asks for field validation), [`Structural::prune`], [`Structural::default`], [`Structural::validate`].
+//!
+//! Patterns and CEL rules are compiled once, when the schema is parsed. A parsed schema is immutable and can be
+//! shared between threads.
+
+mod cel;
+mod cel_value;
+mod combine;
+mod defaults;
+mod embedded;
+mod error;
+mod format;
+mod gotext;
+mod listtype;
+mod node;
+mod parse;
+mod pattern;
+mod pruning;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use serde_json::Value;
+
+pub use self::error::{FieldError, FieldErrorKind};
+pub use self::node::ListType;
+use self::node::{Additional, Node};
+
+/// Why a schema was refused. The path names the schema node (`properties.spec.items`).
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// A keyword has a value of the wrong shape.
+    #[error("schema {path}: {keyword} must be {expected}")]
+    Keyword {
+        /// Schema node.
+        path: String,
+        /// The keyword at fault.
+        keyword: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A pattern is not a regular expression.
+    #[error("schema {path}: pattern {pattern:?} is not a regular expression: {detail}")]
+    Pattern {
+        /// Schema node.
+        path: String,
+        /// The pattern.
+        pattern: String,
+        /// What the parser says.
+        detail: String,
+    },
+    /// A validation rule or its message expression does not compile.
+    #[error("schema {path}: rule {rule:?} does not compile: {detail}")]
+    Rule {
+        /// Schema node.
+        path: String,
+        /// The expression.
+        rule: String,
+        /// What the compiler says.
+        detail: String,
+    },
+    /// The schema is nested too deeply.
+    #[error("schema {path}: nested deeper than {limit} levels")]
+    TooDeep {
+        /// Schema node.
+        path: String,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// A parsed structural schema with its compiled patterns and rules.
+pub struct Structural {
+    root: Node,
+    rules: cel::Evaluator,
+}
+
+impl std::fmt::Debug for Structural {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Structural").finish_non_exhaustive()
+    }
+}
+
+impl Structural {
+    /// Parses `spec.versions[].schema.openAPIV3Schema` of a CRD.
+    ///
+    /// # Errors
+    /// When a keyword has the wrong shape, or a pattern or a rule does not compile.
+    pub fn parse(open_api_v3_schema: &Value) -> Result<Self, SchemaError> {
+        let root = parse::root(open_api_v3_schema)?;
+        Ok(Self { root, rules: cel::Evaluator::new() })
+    }
+
+    /// Removes what the schema does not know, and nulls of fields that are neither nullable nor defaulted.
+    /// `apiVersion`, `kind` and the fields of `ObjectMeta` always stay.
+    pub fn prune(&self, obj: &mut Value) {
+        pruning::prune(&self.root, obj);
+    }
+
+    /// Fills in defaults, also inside of lists, maps and other defaults. A null of a field that is not nullable
+    /// counts as absent.
+    pub fn default(&self, obj: &mut Value) {
+        defaults::apply(&self.root, obj);
+    }
+
+    /// Paths of the fields that [`prune`](Self::prune) would remove, sorted, as strict field validation names them.
+    #[must_use]
+    pub fn unknown_fields(&self, obj: &Value) -> Vec<String> {
+        pruning::unknown_fields(&self.root, obj)
+    }
+
+    /// Validates an object that was pruned and defaulted. With `old` it is an update: transition rules run, and
+    /// errors of values that did not change are forgiven.
+    #[must_use]
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate::object(&self.root, new, old);
+        embedded::check(&self.root, new, &mut errors);
+        if old.is_none_or(|old| listtype::check(&self.root, old).is_empty()) {
+            errors.extend(listtype::check(&self.root, new));
+        }
+        if self.root.rules_within {
+            if errors.iter().any(|error| error.kind.blocks_rules()) {
+                errors.push(FieldError::new(
+                    "",
+                    FieldErrorKind::Invalid,
+                    error::Shown::Value(&Value::Null),
+                    UNCHECKED,
+                ));
+            } else {
+                self.rules.run(&self.root, new, old, &mut errors);
+            }
+        }
+        errors
+    }
+
+    /// Keys of the list at a path when its items form a map. `*` or any key steps into a map, and an index or any
+    /// other text steps into a list.
+    #[must_use]
+    pub fn list_map_keys(&self, path: &[&str]) -> Option<Vec<String>> {
+        let node = self.at(path)?;
+        (node.list_type == Some(ListType::Map)).then(|| node.list_map_keys.clone())
+    }
+
+    /// The list type at a path, if the schema there is a list; lists are atomic unless the schema says otherwise.
+    #[must_use]
+    pub fn list_type(&self, path: &[&str]) -> Option<ListType> {
+        let node = self.at(path)?;
+        (node.items.is_some() || node.list_type.is_some()).then(|| node.list_type.unwrap_or(ListType::Atomic))
+    }
+
+    fn at(&self, path: &[&str]) -> Option<&Node> {
+        path.iter().try_fold(&self.root, |node, step| {
+            node.properties.get(*step).or_else(|| match &node.additional {
+                Additional::Schema(schema) => Some(schema.as_ref()),
+                Additional::None | Additional::Open | Additional::Closed => node.items.as_deref(),
+            })
+        })
+    }
+}
+
+const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; \
+                         correct the existing errors to complete validation";

@@ -1,0 +1,163 @@
+//! One node of a parsed schema.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Number, Value};
+
+use super::cel::Rule;
+use super::format::Format;
+
+/// How the entries of a list relate (`x-kubernetes-list-type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListType {
+    /// Replaced as a whole.
+    Atomic,
+    /// Scalars that occur once each.
+    Set,
+    /// Objects identified by key fields.
+    Map,
+}
+
+/// A JSON type of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+    Null,
+}
+
+impl Kind {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "object" => Self::Object,
+            "array" => Self::Array,
+            "string" => Self::String,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            "null" => Self::Null,
+            _ => return None,
+        })
+    }
+
+    /// The type of a value; a number without a fractional part in its text is an integer.
+    pub(super) fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Boolean,
+            Value::Number(number) if is_integer(number) => Self::Integer,
+            Value::Number(_) => Self::Number,
+            Value::String(_) => Self::String,
+            Value::Array(_) => Self::Array,
+            Value::Object(_) => Self::Object,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Null => "null",
+        }
+    }
+}
+
+/// The API server decodes what fits into 64 bits signed as an integer, and everything else as a float.
+fn is_integer(number: &Number) -> bool {
+    number.is_i64()
+}
+
+/// What is said about fields that are not declared.
+pub(super) enum Additional {
+    /// Nothing: they are pruned.
+    None,
+    /// `true`: kept without their own fields.
+    Open,
+    /// `false`: an error where pruning left them.
+    Closed,
+    /// A schema: the object is a map.
+    Schema(Box<Node>),
+}
+
+/// Bounds of values.
+#[derive(Default)]
+pub(super) struct Limits {
+    pub(super) maximum: Option<f64>,
+    pub(super) exclusive_maximum: bool,
+    pub(super) minimum: Option<f64>,
+    pub(super) exclusive_minimum: bool,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) max_length: Option<usize>,
+    pub(super) min_length: Option<usize>,
+    pub(super) max_items: Option<usize>,
+    pub(super) min_items: Option<usize>,
+    pub(super) max_properties: Option<usize>,
+    pub(super) min_properties: Option<usize>,
+    pub(super) unique_items: bool,
+    /// Source text and compiled form.
+    pub(super) pattern: Option<(String, Regex)>,
+}
+
+/// One node of a parsed schema.
+pub(super) struct Node {
+    /// Empty: any type. Integer-or-string fields have two.
+    pub(super) kinds: Vec<Kind>,
+    /// The declared type as messages show it; empty when there is none.
+    pub(super) declared_type: String,
+    pub(super) nullable: bool,
+    pub(super) default: Option<Value>,
+    pub(super) preserve_unknown: bool,
+    pub(super) embedded: bool,
+    pub(super) properties: BTreeMap<String, Self>,
+    pub(super) additional: Additional,
+    pub(super) items: Option<Box<Self>>,
+    pub(super) required: Vec<String>,
+    pub(super) enumeration: Vec<Value>,
+    pub(super) format: Option<Format>,
+    pub(super) limits: Limits,
+    pub(super) list_type: Option<ListType>,
+    pub(super) list_map_keys: Vec<String>,
+    pub(super) all_of: Vec<Self>,
+    pub(super) any_of: Vec<Self>,
+    pub(super) one_of: Vec<Self>,
+    pub(super) not: Option<Box<Self>>,
+    pub(super) rules: Vec<Rule>,
+    /// Whether this node or one below it has rules.
+    pub(super) rules_within: bool,
+}
+
+impl Node {
+    /// The schema of a field: declared, or that of a map's values.
+    pub(super) fn field(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Schema(schema) => Some(schema),
+            Additional::None | Additional::Open | Additional::Closed => None,
+        })
+    }
+
+    /// Whether a null here is neither allowed nor meaningful.
+    pub(super) const fn refuses_null(&self) -> bool {
+        !self.nullable
+    }
+
+    /// Finds the entry of a keyed list that has the same keys as `item`.
+    pub(super) fn same_entry<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
+        if self.list_type != Some(ListType::Map) || self.list_map_keys.is_empty() {
+            return None;
+        }
+        let keys = || self.list_map_keys.iter();
+        if keys().any(|key| item.get(key).is_none()) {
+            return None;
+        }
+        old.iter().find(|candidate| keys().all(|key| candidate.get(key) == item.get(key)))
+    }
+}

@@ -1,0 +1,183 @@
+//! Validation of a value by its schema, with the messages, the paths and the ratcheting of the API server.
+
+use serde_json::{Map, Value};
+
+use super::error::Shown;
+use super::node::{Additional, Kind, ListType, Node};
+use super::{FieldError, FieldErrorKind, combine, scalar};
+
+/// What validating one value found. `matched` counts checks that passed: `anyOf` and `oneOf` report the branch that
+/// came closest by that measure.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) errors: Vec<FieldError>,
+    pub(super) matched: usize,
+}
+
+impl Outcome {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+        self.matched += other.matched;
+    }
+
+    pub(super) const fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    pub(super) fn invalid(&mut self, path: &str, shown: Shown<'_>, detail: &str) {
+        self.errors.push(FieldError::new(path, FieldErrorKind::Invalid, shown, detail));
+    }
+}
+
+/// Validates a whole object; errors of parts that `old` has unchanged are forgiven.
+pub(super) fn object(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    value(root, "", new, old).errors
+}
+
+/// Validates one value. `old` is the value that this one replaces, where the two can be told to belong together.
+pub(super) fn value(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
+    // Whatever is wrong with an unchanged value would be forgiven.
+    if old == Some(new) { Outcome::default() } else { check(node, path, new, old) }
+}
+
+fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
+    let mut outcome = Outcome::default();
+    if !node.kinds.is_empty() || node.format.is_some() || new.is_null() {
+        of_type(node, path, new, &mut outcome);
+        outcome.matched += 1;
+    }
+    if !new.is_null() {
+        outcome.merge(combine::check(node, path, new, old));
+        outcome.matched += 1;
+        match new {
+            Value::String(text) => scalar::string(node, path, text, &mut outcome),
+            Value::Number(number) => scalar::number(node, path, number, &mut outcome),
+            Value::Array(items) => list(node, path, items, old, &mut outcome),
+            Value::Object(_) | Value::Null | Value::Bool(_) => {}
+        }
+    }
+    if !node.enumeration.is_empty() && !node.enumeration.iter().any(|allowed| scalar::equal(allowed, new)) {
+        outcome.errors.push(FieldError::not_supported(path, new, &node.enumeration));
+    }
+    if let Value::Object(map) = new {
+        fields(node, path, map, old, &mut outcome);
+    }
+    outcome.matched += 2;
+    outcome
+}
+
+fn of_type(node: &Node, path: &str, new: &Value, outcome: &mut Outcome) {
+    let actual = Kind::of(new);
+    let any_type = node.kinds.is_empty();
+    if actual == Kind::Null {
+        if !any_type && !node.nullable && !node.kinds.contains(&Kind::Null) {
+            wrong_type(path, &expected(node), actual.name(), outcome);
+        }
+        return;
+    }
+    let numeric = node.kinds.iter().any(|kind| matches!(kind, Kind::Integer | Kind::Number));
+    let matches = node.kinds.contains(&actual)
+        || (actual == Kind::Integer && node.kinds.contains(&Kind::Number))
+        || (node.kinds.contains(&Kind::Integer) && scalar::is_whole(new));
+    if let Some(format) = &node.format {
+        let text_like = matches!(actual, Kind::String | Kind::Array);
+        if !text_like && !matches {
+            // The server names the format and the width of the number here.
+            let width = match actual {
+                Kind::Integer => "int64",
+                Kind::Number => "float64",
+                _ => "",
+            };
+            wrong_type(path, &format.name, width, outcome);
+            return;
+        }
+        if text_like && !numeric {
+            outcome.matched += 1;
+            return;
+        }
+    }
+    if matches || any_type {
+        outcome.matched += 1;
+    } else {
+        wrong_type(path, &expected(node), actual.name(), outcome);
+    }
+}
+
+fn expected(node: &Node) -> String {
+    node.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
+}
+
+fn wrong_type(path: &str, expected: &str, actual: &str, outcome: &mut Outcome) {
+    let detail = format!("{path} in body must be of type {expected}: \"{actual}\"");
+    outcome.errors.push(FieldError::new(path, FieldErrorKind::TypeInvalid, Shown::Text(actual), &detail));
+}
+
+fn list(node: &Node, path: &str, items: &[Value], old: Option<&Value>, outcome: &mut Outcome) {
+    if let Some(schema) = &node.items {
+        let old = old.and_then(Value::as_array).filter(|_| node.list_type == Some(ListType::Map));
+        for (index, item) in items.iter().enumerate() {
+            let old = old.and_then(|old| node.same_entry(item, old));
+            outcome.merge(value(schema, &format!("{path}[{index}]"), item, old));
+        }
+    }
+    let size = items.len();
+    if let Some(min) = node.limits.min_items.filter(|min| size < *min) {
+        outcome.invalid(
+            path,
+            Shown::Count(size),
+            &format!("{path} in body should have at least {min} items"),
+        );
+    }
+    if let Some(max) = node.limits.max_items.filter(|max| size > *max) {
+        outcome.errors.push(FieldError::too_many(path, size, max));
+    }
+    if node.limits.unique_items && items.iter().enumerate().any(|(at, item)| items[..at].contains(item)) {
+        outcome.invalid(path, Shown::Text(""), &format!("{path} in body shouldn't contain duplicates"));
+    }
+    outcome.matched += 2;
+}
+
+fn fields(node: &Node, path: &str, map: &Map<String, Value>, old: Option<&Value>, outcome: &mut Outcome) {
+    let size = map.len();
+    if let Some(min) = node.limits.min_properties.filter(|min| size < *min) {
+        let detail = format!("{path} in body should have at least {min} properties");
+        outcome.invalid(path, Shown::Count(size), &detail);
+    }
+    if let Some(max) = node.limits.max_properties.filter(|max| size > *max) {
+        outcome.errors.push(FieldError::too_many(path, size, max));
+    }
+    match &node.additional {
+        Additional::Closed => {
+            for name in undeclared(node, map) {
+                let detail = format!("{path}.{name} in body is a forbidden property");
+                outcome.invalid(path, Shown::Text(name), &detail);
+            }
+        }
+        Additional::Schema(schema) => {
+            for name in undeclared(node, map) {
+                let old = old.and_then(|old| old.get(name));
+                outcome.merge(value(schema, &format!("{path}.{name}"), &map[name], old));
+            }
+        }
+        Additional::None | Additional::Open => {}
+    }
+    for (name, property) in &node.properties {
+        if let Some(new) = map.get(name) {
+            // The type fields are the same in both versions by construction, so the server compares nothing there.
+            let untyped = path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind");
+            let old = old.filter(|_| !untyped).and_then(|old| old.get(name));
+            let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            outcome.merge(value(property, &at, new, old));
+        }
+    }
+    for name in node.required.iter().filter(|name| !map.contains_key(*name)) {
+        outcome.errors.push(FieldError::required(&format!("{path}.{name}")));
+    }
+}
+
+/// Names of fields without a schema of their own, sorted.
+fn undeclared<'a>(node: &Node, map: &'a Map<String, Value>) -> Vec<&'a String> {
+    let mut names: Vec<_> = map.keys().filter(|name| !node.properties.contains_key(*name)).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,242 @@
+//! Deletion: preconditions, grace, finalizers and propagation.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::gc::{Chore, FOREGROUND, ORPHAN};
+use crate::selector::Selector;
+use crate::status::ApiError;
+use crate::world::{Place, Target, World};
+use crate::{admission, object};
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// Deleted after the owner.
+    Background,
+    /// Deleted before the owner.
+    Foreground,
+    /// Left alone.
+    Orphan,
+}
+
+/// `DeleteOptions`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    /// Grace in seconds; the object's own when absent.
+    pub(crate) grace: Option<i64>,
+    /// UID that the object must have.
+    pub(crate) uid: Option<String>,
+    /// resourceVersion that the object must have.
+    pub(crate) revision: Option<String>,
+    /// What becomes of dependents; the resource's default when absent.
+    pub(crate) policy: Option<Propagation>,
+    /// Check, but delete nothing.
+    pub(crate) dry_run: bool,
+}
+
+/// What a deletion did.
+#[derive(Clone, Debug)]
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last form.
+    Gone(Arc<Value>),
+    /// The object waits for finalizers, dependents or its kubelet.
+    Pending(Arc<Value>),
+}
+
+impl DeleteOptions {
+    /// Options of the server's own deletions.
+    pub(crate) fn policy(policy: Propagation) -> Self {
+        Self { policy: Some(policy), ..Self::default() }
+    }
+
+    /// Reads `DeleteOptions` from a body; null is the default.
+    ///
+    /// # Errors
+    /// 422 for an unknown policy.
+    pub(crate) fn read(&mut self, body: &Value) -> Result<(), ApiError> {
+        let texts = |path: &[&str]| object::at(body, path).and_then(Value::as_str).map(str::to_owned);
+        self.grace = object::integer(body, &["gracePeriodSeconds"]).or(self.grace);
+        self.uid = texts(&["preconditions", "uid"]).or_else(|| self.uid.take());
+        self.revision = texts(&["preconditions", "resourceVersion"]).or_else(|| self.revision.take());
+        if let Some(policy) = texts(&["propagationPolicy"]) {
+            self.set_policy(&policy)?;
+        }
+        if body["orphanDependents"] == json!(true) {
+            self.policy = Some(Propagation::Orphan);
+        }
+        self.dry_run |= object::list(body, &["dryRun"]).iter().any(|value| value == "All");
+        Ok(())
+    }
+
+    /// Sets the policy from its name.
+    ///
+    /// # Errors
+    /// 422 for an unknown policy.
+    pub(crate) fn set_policy(&mut self, policy: &str) -> Result<(), ApiError> {
+        self.policy = Some(match policy {
+            "Background" => Propagation::Background,
+            "Foreground" => Propagation::Foreground,
+            "Orphan" => Propagation::Orphan,
+            other => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                let cause =
+                    crate::status::Cause::not_supported("propagationPolicy", &json!(other), &supported);
+                return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[cause]));
+            }
+        });
+        Ok(())
+    }
+}
+
+impl World {
+    /// Deletes an object, or begins to.
+    ///
+    /// # Errors
+    /// 403, 404 or 409.
+    pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        let old = self.find(target)?;
+        check_preconditions(target, &old, options)?;
+        let resource = &target.resource;
+        if resource.is("", "Namespace") && ["default", "kube-system", "kube-public"].contains(&&*target.name)
+        {
+            let why = "this namespace may not be deleted";
+            return Err(ApiError::forbidden("", "namespaces", &target.name, why));
+        }
+        let policy = options.policy.or_else(|| admission::default_propagation(resource));
+        let mut new = Value::clone(&old);
+        set_policy_finalizer(&mut new, policy);
+        let grace = grace(target, &old, options);
+        let waits = object::finalizers(&new).next().is_some()
+            || grace > 0
+            || !object::list(&new, &["spec", "finalizers"]).is_empty() && resource.is("", "Namespace");
+        if options.dry_run {
+            return Ok(if waits { Deleted::Pending(old) } else { Deleted::Gone(old) });
+        }
+        let place = target.place();
+        if !waits {
+            return Ok(Deleted::Gone(self.erase(&place).unwrap_or(old)));
+        }
+        self.mark_deleted(&mut new, &old, grace);
+        if resource.is("", "Namespace") {
+            object::put(&mut new, &["status", "phase"], "Terminating");
+        }
+        let stored = if new == *old { old } else { self.put(&place, new) };
+        self.chores.push_back(Chore::Deleting(place));
+        Ok(Deleted::Pending(stored))
+    }
+
+    /// Sets or shortens the time of deletion.
+    fn mark_deleted(&self, new: &mut Value, old: &Value, grace: i64) {
+        let already = object::deleting(old);
+        let known = object::integer(old, &["metadata", "deletionGracePeriodSeconds"]);
+        if already && known.is_some_and(|known| grace >= known) {
+            return;
+        }
+        let now = (self.config.now)();
+        let since = if already {
+            let planned = object::text(old, &["metadata", "deletionTimestamp"]).parse().unwrap_or(now);
+            planned - jiff::SignedDuration::from_secs(known.unwrap_or(0))
+        } else {
+            now
+        };
+        let until = since + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
+        object::put(new, &["metadata", "deletionTimestamp"], object::time(until));
+        object::put(new, &["metadata", "deletionGracePeriodSeconds"], grace);
+        if let Some(generation) = object::integer(old, &["metadata", "generation"]).filter(|_| !already) {
+            object::put(new, &["metadata", "generation"], generation.saturating_add(1));
+        }
+    }
+
+    /// Deletes all objects that are selected; they are returned in their last form.
+    ///
+    /// # Errors
+    /// The first error of a deletion other than 404.
+    pub(crate) fn delete_collection(
+        &mut self,
+        target: &Target,
+        selector: &Selector,
+        options: &DeleteOptions,
+    ) -> Result<Vec<Arc<Value>>, ApiError> {
+        let found: Vec<Arc<Value>> = self
+            .scan(&target.resource.storage, &target.namespace)
+            .filter(|value| selector.matches(value))
+            .cloned()
+            .collect();
+        let mut deleted = Vec::with_capacity(found.len());
+        for value in found {
+            match self.delete(&Target::of(&target.resource, &value), options) {
+                Ok(Deleted::Gone(value) | Deleted::Pending(value)) => deleted.push(value),
+                Err(error) if error.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Deletes whatever stands at a place, for the server's own controllers; absence is fine.
+    pub(crate) fn delete_place(&mut self, place: &Place, policy: Propagation) {
+        let (Some(resource), Some(value)) = (self.registry.of_storage(&place.storage), self.get(place))
+        else {
+            return;
+        };
+        let target = Target::of(&resource, value);
+        let already = object::deleting(value);
+        if already && policy == Propagation::Background {
+            return;
+        }
+        // Only 403 for system namespaces can come back, and those are nobody's dependents.
+        let _ = self.delete(&target, &DeleteOptions::policy(policy));
+    }
+}
+
+fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let info = &target.resource.info;
+    let fail = |why: String| Err(ApiError::conflict(&info.group, &info.kind, &target.name, &why));
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(old)) {
+        return fail(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            object::uid(old)
+        ));
+    }
+    let current = object::text(old, &["metadata", "resourceVersion"]);
+    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != current) {
+        return fail(format!(
+            "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({current}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// Seconds that the object is given: only pods that a kubelet runs get any.
+fn grace(target: &Target, old: &Value, options: &DeleteOptions) -> i64 {
+    if !target.resource.is("", "Pod") {
+        return 0;
+    }
+    let ended = matches!(object::text(old, &["status", "phase"]), "Succeeded" | "Failed");
+    if ended || object::text(old, &["spec", "nodeName"]).is_empty() {
+        return 0;
+    }
+    let own = || object::integer(old, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
+    match options.grace.unwrap_or_else(own) {
+        negative if negative < 0 => 1,
+        given => given,
+    }
+}
+
+fn set_policy_finalizer(value: &mut Value, policy: Option<Propagation>) {
+    let Some(policy) = policy else { return };
+    let mut finalizers: Vec<Value> = object::list(value, &["metadata", "finalizers"]).to_vec();
+    finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
+    match policy {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+        Propagation::Orphan => finalizers.push(ORPHAN.into()),
+    }
+    if finalizers.is_empty() {
+        object::remove(value, &["metadata", "finalizers"]);
+    } else {
+        object::put(value, &["metadata", "finalizers"], finalizers);
+    }
+}

@@ -1,0 +1,197 @@
+//! Replacement of an object, and the rules that every change of an existing object obeys.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::shape;
+use crate::registry::Resource;
+use crate::status::{ApiError, Cause};
+use crate::world::{Part, Target, World, Write};
+use crate::{admission, crds, managed, object, validate};
+
+/// Metadata that only the server sets.
+const SERVER_OWNED: &[&str] = &[
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "generateName",
+    "resourceVersion",
+];
+
+impl World {
+    /// Replaces an object.
+    ///
+    /// # Errors
+    /// 400, 404, 409 or 422, worded as the API server words them.
+    pub(crate) fn update(
+        &mut self,
+        target: &Target,
+        body: Value,
+        write: &Write,
+    ) -> Result<Arc<Value>, ApiError> {
+        let mut value = body;
+        shape::check_type(&target.resource, &mut value)?;
+        shape::check_identity(target, &mut value)?;
+        let revision = object::text(&value, &["metadata", "resourceVersion"]);
+        let old = match self.get(&target.place()) {
+            Some(old) => old.clone(),
+            None if admission::creates_on_update(&target.resource) && revision.is_empty() => {
+                return self.create(target, value, write);
+            }
+            None => return Err(target.not_found()),
+        };
+        let uid = object::uid(&value);
+        if !uid.is_empty() && uid != object::uid(&old) {
+            return Err(target.conflict(&format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                target.name,
+                object::uid(&old)
+            )));
+        }
+        if revision.is_empty() && !admission::unconditional_update(&target.resource) {
+            let info = &target.resource.info;
+            let cause = Cause {
+                field: "metadata.resourceVersion".to_owned(),
+                reason: "FieldValueInvalid".to_owned(),
+                message: "Invalid value: 0: must be specified for an update".to_owned(),
+            };
+            return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &[cause]));
+        }
+        self.save(target, &old, value, write)
+    }
+
+    /// Stores a new form of an object after all checks; the caller has established the identity. A
+    /// resourceVersion in the new form must be the current one.
+    ///
+    /// # Errors
+    /// 400, 409 or 422.
+    pub(crate) fn save(
+        &mut self,
+        target: &Target,
+        old: &Arc<Value>,
+        new: Value,
+        write: &Write,
+    ) -> Result<Arc<Value>, ApiError> {
+        let resource = target.resource.clone();
+        let info = &resource.info;
+        let given = object::text(&new, &["metadata", "resourceVersion"]);
+        if !given.is_empty() && given != "0" && given != object::text(old, &["metadata", "resourceVersion"]) {
+            return Err(ApiError::modified(&info.group, &info.plural, &target.name));
+        }
+        let mut new = isolate(&resource, old, new, write.part);
+        for field in SERVER_OWNED {
+            object::copy(old, &mut new, &["metadata", field]);
+        }
+        if !managed::is_reset(&new) {
+            object::copy(old, &mut new, &["metadata", "managedFields"]);
+        }
+        let mut new = shape::decode(&resource, new, write.strict)?;
+        object::copy(old, &mut new, &["apiVersion"]);
+        admission::admit_update(self, &resource, old, &mut new, write.part)?;
+        bump_generation(&resource, old, &mut new);
+        if crds::is_definition(&resource) && write.part == Part::Main {
+            crds::accept(self, &mut new)?;
+        }
+        let mut causes = validate_finalizers(old, &new);
+        causes.extend(validate::update(&resource, old, &new, write.part));
+        if !causes.is_empty() {
+            return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &causes));
+        }
+        managed::on_write(self, &resource, Some(old), &mut new, write);
+        if new == **old {
+            return Ok(old.clone());
+        }
+        if write.dry_run {
+            return Ok(Arc::new(new));
+        }
+        self.store_update(target, old, new)
+    }
+
+    fn store_update(
+        &mut self,
+        target: &Target,
+        old: &Arc<Value>,
+        new: Value,
+    ) -> Result<Arc<Value>, ApiError> {
+        let place = target.place();
+        let stored = self.put(&place, new);
+        if self.deletion_is_over(&target.resource, &stored) {
+            self.erase(&place);
+            return Ok(stored);
+        }
+        self.after_update(&target.resource, &place, old, &stored);
+        Ok(self.get(&place).cloned().unwrap_or(stored))
+    }
+}
+
+/// Keeps what this part of an object may not change.
+fn isolate(resource: &Resource, old: &Value, new: Value, part: Part) -> Value {
+    let has_status = resource.info.has("status");
+    match part {
+        Part::Main if has_status => {
+            let mut kept = new;
+            object::copy(old, &mut kept, &["status"]);
+            if resource.is("", "Namespace") {
+                object::copy(old, &mut kept, &["spec", "finalizers"]);
+            }
+            kept
+        }
+        Part::Status => {
+            let mut kept = old.clone();
+            object::copy(&new, &mut kept, &["status"]);
+            if resource.custom.is_none() {
+                for field in ["labels", "annotations", "finalizers"] {
+                    object::copy(&new, &mut kept, &["metadata", field]);
+                }
+            }
+            if managed::is_reset(&new) {
+                object::put(&mut kept, &["metadata", "managedFields"], json!([]));
+            }
+            kept
+        }
+        Part::Main | Part::Whole => new,
+    }
+}
+
+/// Bumps the generation when something besides metadata and status changed.
+fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {
+    if !admission::has_generation(resource) {
+        return;
+    }
+    let ignores_status = resource.custom.is_none() || resource.info.has("status");
+    let differs = |left: &Value, right: &Value| {
+        left.as_object().into_iter().flatten().any(|(key, value)| {
+            key != "metadata" && !(key == "status" && ignores_status) && right.get(key) != Some(value)
+        })
+    };
+    if differs(old, new) || differs(new, old) {
+        let generation = object::integer(old, &["metadata", "generation"]).unwrap_or(0);
+        object::put(new, &["metadata", "generation"], generation.saturating_add(1));
+    }
+}
+
+/// No finalizer may be added once deletion has begun.
+fn validate_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
+    if !object::deleting(old) {
+        return Vec::new();
+    }
+    let added: Vec<String> = object::finalizers(new)
+        .filter(|name| !object::finalizers(old).any(|known| known == *name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if added.is_empty() {
+        return Vec::new();
+    }
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    vec![Cause::forbidden("metadata.finalizers", &detail)]
+}

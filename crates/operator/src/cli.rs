@@ -1,0 +1,245 @@
+//! The command line: subcommands are tools; without one, this is the controller with Karpenter's flags.
+
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
+
+use clap::{Arg, Command, Parser, Subcommand, ValueEnum};
+
+use crate::settings::table::{Kind, SETTINGS};
+
+/// What the user asked for.
+#[derive(Debug)]
+pub(crate) enum Invocation {
+    /// Run the controller with these flags, by name without dashes.
+    Controller(BTreeMap<String, String>),
+    /// Run a tool.
+    Tool(Tool),
+}
+
+/// A node autoscaler for Kubernetes that speaks Karpenter's API. Without a subcommand it is the controller:
+/// see `fleetwright --help` for its flags.
+#[derive(Debug, Parser)]
+#[command(name = "fleetwright", version, disable_help_subcommand = true)]
+struct Tools {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+/// The tools around the controller.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tool {
+    /// Shows the whole flow on this machine: no cluster, no Docker, no cloud account.
+    Demo(Demo),
+    /// Prints the custom resource definitions for `kubectl apply -f -`.
+    Crds {
+        /// Whose label rules and node class to include.
+        #[arg(long, value_enum, default_value_t = Cloud::Fake)]
+        cloud: Cloud,
+    },
+    /// Runs the fake cloud and its kubelets as a process of their own, which survives the controller.
+    FakeCloud(FakeCloud),
+    /// Runs the embedded Kubernetes API server with a scheduler and workload controllers.
+    FakeKube(FakeKube),
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// How much faster than the wall clock time passes.
+    #[arg(long, default_value_t = 60.0, value_parser = positive)]
+    pub(crate) speed: f64,
+    /// Stop after so much virtual time (a duration such as 10m).
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) run_for: Option<std::time::Duration>,
+    /// Stop as soon as nothing changes any more.
+    #[arg(long)]
+    pub(crate) until_settled: bool,
+    /// Keep serving afterwards, until Ctrl-C.
+    #[arg(long)]
+    pub(crate) serve: bool,
+    /// `text`, or `json`: virtual time as fast as it goes, no port, one report at the end.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// The seed of everything that is left to chance.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Manifests to apply instead of the shipped examples.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Which built-in instance types the cloud has.
+    #[arg(long, value_enum, default_value_t = Catalog::Realistic)]
+    pub(crate) catalog: Catalog,
+    /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) instance_types: Option<PathBuf>,
+    /// Where the API server listens.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Where the kubeconfig is written; by default a file in the temporary directory, removed at the end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// Options of `fake-cloud`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FakeCloud {
+    /// Where its HTTP API listens.
+    #[arg(long, default_value = "127.0.0.1:8090")]
+    pub(crate) listen: SocketAddr,
+    /// The cluster that its machines join; by default as kubectl finds it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Which built-in instance types it has.
+    #[arg(long, value_enum, default_value_t = Catalog::Kwok)]
+    pub(crate) catalog: Catalog,
+    /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) instance_types: Option<PathBuf>,
+    /// How long a launch call takes.
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    pub(crate) launch_latency: std::time::Duration,
+    /// How long a machine takes from launch to joining.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub(crate) boot_latency: std::time::Duration,
+    /// The seed of everything that is left to chance.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// Options of `fake-kube`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FakeKube {
+    /// Where it listens.
+    #[arg(long, default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Where the kubeconfig for it is written.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The seed of names and UIDs.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// A cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cloud {
+    /// The in-memory cloud.
+    Fake,
+    /// AWS.
+    Aws,
+}
+
+/// Built-in instance types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Catalog {
+    /// Karpenter's kwok provider's generic types.
+    Kwok,
+    /// Types in the shape of current EC2 families.
+    Realistic,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let parsed = fleetwright_api::duration::parse(text).map_err(|error| error.to_string())?;
+    std::time::Duration::try_from(parsed).map_err(|_| "it must not be negative".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "it takes a number such as 60".to_owned())?;
+    if speed.is_finite() && (0.01..=10_000.0).contains(&speed) { Ok(speed) } else { Err("it must lie between 0.01 and 10000".to_owned()) }
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// clap's, which prints itself; help and version come this way too.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let tools = <Tools as clap::CommandFactory>::command();
+    let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
+    if tools.get_subcommands().any(|tool| tool.get_name() == first) {
+        return Tools::try_parse_from(args).map(|tools| Invocation::Tool(tools.tool));
+    }
+    let matches = controller_command(tools).try_get_matches_from(args.into_iter().map(double_dash))?;
+    let flags = SETTINGS.iter().filter_map(|setting| {
+        let value = matches.get_one::<String>(&setting.flag())?;
+        Some((setting.flag(), value.clone()))
+    });
+    Ok(Invocation::Controller(flags.collect()))
+}
+
+/// The controller's own command: a flag for each setting; the tools are listed in its help.
+fn controller_command(tools: Command) -> Command {
+    let mut listed = String::from("Tools (see `fleetwright TOOL --help`):\n");
+    for tool in tools.get_subcommands() {
+        let about = tool.get_about().map(ToString::to_string).unwrap_or_default();
+        listed.push_str(&format!("  {:<12} {about}\n", tool.get_name()));
+    }
+    let about = tools.get_about().cloned().unwrap_or_default();
+    let command = Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
+    SETTINGS.iter().fold(command, |command, setting| {
+        let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
+        if setting.kind == Kind::Bool {
+            // As with Go's flags, a bare switch means true; a value needs the equals sign.
+            arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("true|false");
+        }
+        if setting.env == "INSTANCE_TYPES_FILE_PATH" {
+            arg = arg.visible_alias("instance-types");
+        }
+        let default = if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
+        command.arg(arg.help(format!("{} [env {}{default}]", setting.help, setting.env)))
+    })
+}
+
+/// Go's flags may be written with one dash.
+fn double_dash(arg: OsString) -> OsString {
+    match arg.to_str().and_then(|text| text.strip_prefix('-')) {
+        Some(rest) if rest.len() > 1 && !rest.starts_with('-') => format!("--{rest}").into(),
+        _ => arg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Controller mode, Go-style flags, tools.
+    use super::*;
+
+    fn flags(args: &[&str]) -> BTreeMap<String, String> {
+        let args = ["fleetwright"].iter().chain(args).map(OsString::from);
+        match parse(args).unwrap() {
+            Invocation::Controller(flags) => flags,
+            Invocation::Tool(tool) => panic!("{tool:?}"),
+        }
+    }
+
+    #[test]
+    fn go_style_flags() {
+        let flags = flags(&["-metrics-port=1", "--health-probe-port", "2", "-disable-leader-election", "--ignore-dra-requests=false"]);
+        let pairs: Vec<(&str, &str)> = flags.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("disable-leader-election", "true"),
+                ("health-probe-port", "2"),
+                ("ignore-dra-requests", "false"),
+                ("metrics-port", "1")
+            ]
+        );
+    }
+
+    #[test]
+    fn tools_and_errors() {
+        assert!(matches!(parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)), Ok(Invocation::Tool(Tool::Demo(_)))));
+        for bad in [&["demo", "--speed", "0"][..], &["nonsense"], &["--no-such-flag"], &["demo", "--for", "5"]] {
+            assert!(parse(["fleetwright"].iter().chain(bad).map(OsString::from)).is_err(), "{bad:?}");
+        }
+        <Tools as clap::CommandFactory>::command().debug_assert();
+    }
+}

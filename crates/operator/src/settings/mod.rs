@@ -1,0 +1,120 @@
+//! Flags and environment variables, read once: a flag wins over its variable, which wins over the default.
+
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use self::table::{GATES, Kind, SETTINGS, Setting};
+
+/// The settings as text, each checked against its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Values {
+    values: BTreeMap<&'static str, String>,
+    /// What was passed over, for the log.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why the settings cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingError {
+    /// Flag or variable, as the user wrote it.
+    pub(crate) source: String,
+    /// What is wrong and what would be right.
+    pub(crate) message: String,
+}
+
+impl std::fmt::Display for SettingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.source, self.message)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl Values {
+    /// Resolves every setting from flags (by name without dashes) and variables.
+    ///
+    /// A number or duration that cannot be read is an error in a flag; in a variable it is passed over with a warning,
+    /// as Karpenter does. Anything else that cannot be read is an error in both.
+    ///
+    /// # Errors
+    /// Names the flag or variable and what it takes.
+    pub(crate) fn resolve(
+        flags: &BTreeMap<String, String>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingError> {
+        let mut this = Self { values: BTreeMap::new(), warnings: Vec::new() };
+        for setting in SETTINGS {
+            let value = match (flags.get(&setting.flag()), env(setting.env).filter(|text| !text.is_empty())) {
+                (Some(text), _) => {
+                    check(setting, text).map_err(|message| SettingError { source: format!("--{}", setting.flag()), message })?;
+                    text.clone()
+                }
+                (None, Some(text)) => match check(setting, &text) {
+                    Ok(()) => text,
+                    Err(message) if matches!(setting.kind, Kind::Integer | Kind::Duration) => {
+                        this.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
+                        setting.default.to_owned()
+                    }
+                    Err(message) => return Err(SettingError { source: setting.env.to_owned(), message }),
+                },
+                (None, None) => setting.default.to_owned(),
+            };
+            this.values.insert(setting.env, value);
+        }
+        Ok(this)
+    }
+
+    /// The text of a setting.
+    pub(crate) fn text(&self, env: &str) -> &str {
+        self.values.get(env).map_or("", String::as_str)
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(&self, env: &str) -> i64 {
+        self.text(env).parse().unwrap_or_default()
+    }
+
+    /// A port; out of range is off.
+    pub(crate) fn port(&self, env: &str) -> u16 {
+        self.text(env).parse().unwrap_or_default()
+    }
+
+    /// A truth value.
+    pub(crate) fn bool(&self, env: &str) -> bool {
+        self.text(env) == "true"
+    }
+
+    /// A duration.
+    pub(crate) fn duration(&self, env: &str) -> Duration {
+        fleetwright_api::duration::parse(self.text(env)).unwrap_or_default()
+    }
+
+    /// Whether a feature gate is on. Unknown gates are ignored, as is a value that is neither true nor false.
+    pub(crate) fn gate(&self, name: &str) -> bool {
+        let written = self.text("FEATURE_GATES").split(',').filter_map(|gate| gate.split_once('='));
+        let set = written.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| value.trim().parse().ok()).last();
+        set.unwrap_or_else(|| GATES.iter().any(|(gate, default)| *gate == name && *default))
+    }
+}
+
+/// Whether `text` is what the setting takes; else what it takes.
+fn check(setting: &Setting, text: &str) -> Result<(), String> {
+    let fine = match setting.kind {
+        Kind::Text => true,
+        Kind::Integer => text.parse::<i64>().is_ok(),
+        Kind::Bool => matches!(text, "true" | "false"),
+        Kind::Duration => fleetwright_api::duration::parse(text).is_ok(),
+        Kind::OneOf(words) => words.contains(&text),
+    };
+    let takes = || match setting.kind {
+        Kind::Text => "a text".to_owned(),
+        Kind::Integer => "a whole number".to_owned(),
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Duration => "a duration such as 10s or 1m30s".to_owned(),
+        Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+    };
+    if fine { Ok(()) } else { Err(format!("{text:?} is not valid: it takes {}", takes())) }
+}

@@ -1,0 +1,83 @@
+//! The settings as a table: one row each, from which flags, environment variables, help and documentation follow.
+
+/// A setting of the controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// The environment variable; the flag is the same in lower case with dashes.
+    pub(crate) env: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// Its value where neither flag nor variable is set.
+    pub(crate) default: &'static str,
+    /// What it does, in one line.
+    pub(crate) help: &'static str,
+}
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// A whole number.
+    Integer,
+    /// `true` or `false`, nothing else.
+    Bool,
+    /// A Go duration such as `10s`.
+    Duration,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+impl Setting {
+    /// The flag's name, without dashes in front.
+    pub(crate) fn flag(&self) -> String {
+        self.env.to_ascii_lowercase().replace('_', "-")
+    }
+}
+
+const fn setting(env: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Setting {
+    Setting { env, kind, default, help }
+}
+
+/// Karpenter's settings that apply, with its names and defaults; then our own.
+pub(crate) const SETTINGS: &[Setting] = &[
+    setting("KARPENTER_SERVICE", Kind::Text, "", "Name of the Service in front of the controller"),
+    setting("METRICS_PORT", Kind::Integer, "8080", "Port of /metrics; 0 switches it off"),
+    setting("HEALTH_PROBE_PORT", Kind::Integer, "8081", "Port of /healthz and /readyz; 0 switches it off"),
+    setting("KUBE_CLIENT_QPS", Kind::Integer, "200", "Requests per second to the API server, sustained"),
+    setting("KUBE_CLIENT_BURST", Kind::Integer, "300", "Requests to the API server in one burst"),
+    setting("ENABLE_PROFILING", Kind::Bool, "false", "Accepted for compatibility; there is no profiling endpoint"),
+    setting("DISABLE_CONTROLLER_WARMUP", Kind::Bool, "true", "Accepted for compatibility; caches are always filled first"),
+    setting("DISABLE_LEADER_ELECTION", Kind::Bool, "false", "Run without a lease; only one replica may then run"),
+    setting("DISABLE_CLUSTER_STATE_OBSERVABILITY", Kind::Bool, "false", "Leave out the metrics of single objects"),
+    setting("LEADER_ELECTION_NAME", Kind::Text, "karpenter-leader-election", "Name of the leader election lease"),
+    setting("LEADER_ELECTION_NAMESPACE", Kind::Text, "", "Namespace of the lease; empty is the controller's own"),
+    setting("MEMORY_LIMIT", Kind::Integer, "-1", "Memory limit of the container in bytes; -1 is none"),
+    setting("CPU_REQUESTS", Kind::Integer, "1000", "CPU request of the container in milli-CPUs"),
+    setting("LOG_LEVEL", Kind::OneOf(&["debug", "info", "error"]), "info", "What is logged"),
+    setting("LOG_OUTPUT_PATHS", Kind::Text, "stdout", "Where logs go: stdout, stderr or files, separated by commas"),
+    setting("LOG_ERROR_OUTPUT_PATHS", Kind::Text, "stderr", "Where the logger's own errors go"),
+    setting("BATCH_MAX_DURATION", Kind::Duration, "10s", "How long pods are collected at most before scheduling"),
+    setting("BATCH_IDLE_DURATION", Kind::Duration, "1s", "How long no pod may arrive before scheduling begins"),
+    setting("PREFERENCE_POLICY", Kind::OneOf(&["Respect", "Ignore"]), "Respect", "Whether preferences of pods count"),
+    setting("MIN_VALUES_POLICY", Kind::OneOf(&["Strict", "BestEffort"]), "Strict", "What happens where minValues cannot be met"),
+    setting("IGNORE_DRA_REQUESTS", Kind::Bool, "true", "Leave pods with resource claims alone"),
+    setting("FEATURE_GATES", Kind::Text, "", "Gates as name=true|false, separated by commas"),
+    setting("SCHEDULER_CONFIG", Kind::Text, "", "Default constraints of kube-scheduler, as JSON or YAML"),
+    setting("INSTANCE_TYPES_FILE_PATH", Kind::Text, "", "Fake cloud: instance types as Karpenter's kwok provider reads them"),
+    setting("CLOUD", Kind::Text, "", "The cloud: fake, or aws where compiled in"),
+    setting("FAKE_CLOUD", Kind::Text, "", "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one"),
+    setting("CATALOG", Kind::OneOf(&["kwok", "realistic"]), "kwok", "Fake cloud: which built-in instance types it has"),
+    setting("LAUNCH_LATENCY", Kind::Duration, "1s", "Fake cloud: how long a launch call takes"),
+    setting("BOOT_LATENCY", Kind::Duration, "30s", "Fake cloud: how long a machine takes from launch to joining"),
+];
+
+/// The feature gates, with their defaults.
+pub(crate) const GATES: &[(&str, bool)] = &[
+    ("ReservedCapacity", true),
+    ("NodeRepair", false),
+    ("SpotToSpotConsolidation", false),
+    ("NodeOverlay", false),
+    ("StaticCapacity", false),
+    ("CapacityBuffer", false),
+];

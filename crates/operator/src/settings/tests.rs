@@ -1,0 +1,50 @@
+//! Which source wins, and what bad values do.
+
+use super::*;
+
+fn resolve(flags: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Values, SettingError> {
+    let flags = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Values::resolve(&flags, |key| env.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned()))
+}
+
+#[test]
+fn flag_over_variable_over_default() {
+    let values = resolve(&[("metrics-port", "1")], &[("METRICS_PORT", "2"), ("HEALTH_PROBE_PORT", "3")]).unwrap();
+    assert_eq!((values.port("METRICS_PORT"), values.port("HEALTH_PROBE_PORT")), (1, 3));
+    assert_eq!(values.duration("BATCH_MAX_DURATION"), Duration::from_secs(10));
+    assert!(values.warnings.is_empty());
+}
+
+#[test]
+fn malformed_numbers_in_variables_take_the_default_with_a_warning() {
+    let values = resolve(&[], &[("METRICS_PORT", "many"), ("BATCH_IDLE_DURATION", "5")]).unwrap();
+    assert_eq!(values.port("METRICS_PORT"), 8080);
+    assert_eq!(values.duration("BATCH_IDLE_DURATION"), Duration::from_secs(1));
+    assert_eq!(values.warnings.len(), 2);
+    assert!(resolve(&[("metrics-port", "many")], &[]).is_err());
+}
+
+#[test]
+fn other_bad_values_are_errors_that_name_source_and_fix() {
+    for (flags, env, expected) in [
+        (&[][..], &[("DISABLE_LEADER_ELECTION", "yes")][..], "DISABLE_LEADER_ELECTION: \"yes\" is not valid: it takes true or false"),
+        (&[("log-level", "loud")][..], &[][..], "--log-level: \"loud\" is not valid: it takes one of debug, info, error"),
+    ] {
+        assert_eq!(resolve(flags, env).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn gates() {
+    let values = resolve(&[], &[("FEATURE_GATES", "NodeRepair=true, Unknown=true,ReservedCapacity=false,StaticCapacity=")]).unwrap();
+    let on: Vec<&str> = GATES.iter().map(|(name, _)| *name).filter(|name| values.gate(name)).collect();
+    assert_eq!(on, ["NodeRepair"]);
+    assert!(!values.gate("Unknown") || !GATES.iter().any(|(name, _)| *name == "Unknown"));
+}
+
+#[test]
+fn every_default_is_valid() {
+    for setting in SETTINGS {
+        assert_eq!(check(setting, setting.default), Ok(()), "{}", setting.env);
+    }
+}

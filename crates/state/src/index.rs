@@ -1,0 +1,388 @@
+//! The index itself: what comes in, and what can be looked up.
+
+mod put;
+mod snapshot;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_api as api;
+use fleetwright_core::model::{
+    Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
+    PoolName, Resources, Snapshot, Str, VolumeClaim, nodeclaim::ConditionType,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
+    storage::v1::{StorageClass, VolumeAttachment},
+};
+
+use crate::{
+    change::Change,
+    expected,
+    intents::{CommandIntent, Intents},
+    kind::{Key, Kind},
+    ledger::{self, Ledger},
+    lower::{Invalid, pod::Interner},
+    machines::Machines,
+    pods::Pods,
+    tracked::Tracked,
+};
+
+/// The state of the cluster, as far as decisions read it.
+#[derive(Debug)]
+pub struct Index {
+    schema: Arc<LabelSchema>,
+    /// Groups and kinds of node classes that are ours.
+    classes: Vec<NodeClassRef>,
+    ledgers: BTreeMap<Kind, Ledger>,
+    progress: BTreeMap<Kind, Timestamp>,
+    invalid: BTreeMap<(Kind, Key), Invalid>,
+    interner: Interner,
+
+    pods: Pods,
+    machines: Machines,
+    pools: BTreeMap<PoolName, PoolEntry>,
+    catalogs: BTreeMap<PoolName, Arc<Catalog>>,
+    daemons: BTreeMap<NamespacedName, Arc<Pod>>,
+    namespaces: Arc<BTreeMap<Str, Labels>>,
+    pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
+    claims: BTreeMap<NamespacedName, Arc<PersistentVolumeClaim>>,
+    volumes: BTreeMap<Str, Arc<PersistentVolume>>,
+    storage_classes: BTreeMap<Str, Arc<StorageClass>>,
+    volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
+    attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
+    node_classes: BTreeMap<NodeClassRef, ClassState>,
+    intents: Intents,
+
+    /// Pods, pools and the rest changed since the snapshot was taken; machines keep their own account.
+    stale: bool,
+    epoch: u64,
+    latest: Option<Arc<Snapshot>>,
+}
+
+#[derive(Clone, Debug)]
+struct PoolEntry {
+    raw: Arc<api::NodePool>,
+    model: Option<Arc<fleetwright_core::model::NodePool>>,
+}
+
+/// What is known of a provider's class object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassState {
+    /// Whether its `Ready` condition is True; where it has none, that is `None`.
+    pub ready: Option<bool>,
+    /// The condition's reason and message.
+    pub why: (Str, Str),
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+impl Index {
+    /// An empty index for a provider whose node classes are of these groups and kinds.
+    #[must_use]
+    pub fn new(schema: Arc<LabelSchema>, classes: Vec<NodeClassRef>) -> Self {
+        Self {
+            schema,
+            classes,
+            ledgers: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            invalid: BTreeMap::new(),
+            interner: Interner::default(),
+            pods: Pods::default(),
+            machines: Machines::default(),
+            pools: BTreeMap::new(),
+            catalogs: BTreeMap::new(),
+            daemons: BTreeMap::new(),
+            namespaces: Arc::default(),
+            pdbs: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            storage_classes: BTreeMap::new(),
+            volume_claims: Arc::default(),
+            attachments: BTreeMap::new(),
+            node_classes: BTreeMap::new(),
+            intents: Intents::default(),
+            stale: true,
+            epoch: 0,
+            latest: None,
+        }
+    }
+
+    // === What comes in ===
+
+    /// Takes in an object from a watch or from the answer to an own write. `None` where it is no news.
+    pub fn apply<T: Tracked>(&mut self, object: T) -> Option<Change> {
+        let key = ledger::key(object.meta());
+        let version = ledger::version(object.meta().resource_version.as_deref());
+        if !self.ledgers.entry(T::KIND).or_default().is_news(&key, version) {
+            return None;
+        }
+        let (before, after) = T::put(self, &key, Some(object));
+        Some(Change { kind: T::KIND, key, before, after })
+    }
+
+    /// Takes in that an object is gone. `None` where it was not there, or has come back since.
+    pub fn delete<T: Tracked>(&mut self, object: &T) -> Option<Change> {
+        let key = ledger::key(object.meta());
+        let version = ledger::version(object.meta().resource_version.as_deref());
+        self.bury::<T>(key, version)
+    }
+
+    fn bury<T: Tracked>(&mut self, key: Key, version: u64) -> Option<Change> {
+        if !self.ledgers.entry(T::KIND).or_default().bury(&key, version) {
+            return None;
+        }
+        let (before, after) = T::put(self, &key, None);
+        Some(Change { kind: T::KIND, key, before, after })
+    }
+
+    /// Takes in a complete list as of `version`: what it does not have is gone, unless it is newer.
+    pub fn reset<T: Tracked>(&mut self, objects: Vec<T>, version: &str, now: Timestamp) -> Vec<Change> {
+        let version = ledger::version(Some(version));
+        let listed: BTreeSet<Key> = objects.iter().map(|object| ledger::key(object.meta())).collect();
+        let gone = self.ledgers.entry(T::KIND).or_default().missing_from(&listed, version);
+        let mut changes: Vec<Change> =
+            gone.into_iter().filter_map(|key| self.bury::<T>(key, version)).collect();
+        changes.extend(objects.into_iter().filter_map(|object| self.apply(object)));
+        self.progress(T::KIND, now);
+        changes
+    }
+
+    /// Notes a sign of life of a kind's watch.
+    pub fn progress(&mut self, kind: Kind, now: Timestamp) {
+        let last = self.progress.entry(kind).or_insert(now);
+        *last = now.max(*last);
+    }
+
+    /// Sets the instance types of a pool; `None` forgets them.
+    pub fn set_catalog(&mut self, pool: &PoolName, catalog: Option<Arc<Catalog>>) {
+        let same = |a: &Option<Arc<Catalog>>, b: Option<&Arc<Catalog>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        if same(&catalog, self.catalogs.get(pool)) {
+            return;
+        }
+        match catalog {
+            Some(catalog) => self.catalogs.insert(pool.clone(), catalog),
+            None => self.catalogs.remove(pool),
+        };
+        self.machines.touch_pool(pool);
+        self.stale = true;
+    }
+
+    // === Intents ===
+
+    /// Expects a pod on the Node or NodeClaim called `target` until then: a lease, released when the pod binds or goes.
+    pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
+        let target = target.into();
+        self.machines.touch(&target);
+        if let Some(earlier) = self.intents.nominate(pod, target, until) {
+            self.machines.touch(&earlier);
+        }
+    }
+
+    /// Releases a pod's nomination.
+    pub fn release(&mut self, pod: &PodUid) {
+        if let Some(target) = self.intents.release(pod) {
+            self.machines.touch(&target);
+        }
+    }
+
+    /// Notes a disruption command: its machines are marked for deletion until [`Self::end_command`].
+    pub fn begin_command(&mut self, id: impl Into<Str>, command: CommandIntent) {
+        for claim in self.intents.begin(id.into(), command) {
+            self.machines.touch_claim(&claim);
+        }
+    }
+
+    /// Forgets a disruption command that is done or rolled back.
+    pub fn end_command(&mut self, id: &str) {
+        for claim in self.intents.end(id) {
+            self.machines.touch_claim(&claim);
+        }
+    }
+
+    /// All intents.
+    #[must_use]
+    pub fn intents(&self) -> &Intents {
+        &self.intents
+    }
+
+    // === Lookups ===
+
+    /// What label keys mean.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<LabelSchema> {
+        &self.schema
+    }
+
+    /// Whether a node class is of a group and kind that the provider has.
+    #[must_use]
+    pub fn is_managed(&self, group: &str, kind: &str) -> bool {
+        self.classes.iter().any(|class| &*class.group == group && &*class.kind == kind)
+    }
+
+    /// When a kind's watch last showed a sign of life; `None` before its first list.
+    #[must_use]
+    pub fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
+        self.progress.get(&kind).copied()
+    }
+
+    /// Whether a kind was listed once.
+    #[must_use]
+    pub fn synced(&self, kind: Kind) -> bool {
+        self.progress.contains_key(&kind)
+    }
+
+    /// Objects that mean nothing, and why.
+    #[must_use]
+    pub fn invalid(&self) -> &BTreeMap<(Kind, Key), Invalid> {
+        &self.invalid
+    }
+
+    /// A NodeClaim as read.
+    #[must_use]
+    pub fn claim(&self, name: &str) -> Option<&Arc<api::NodeClaim>> {
+        self.machines.claims.get(name).map(|entry| &entry.raw)
+    }
+
+    /// A NodeClaim lowered; `None` too where it is not ours or means nothing.
+    #[must_use]
+    pub fn claim_model(&self, name: &str) -> Option<&Arc<fleetwright_core::model::NodeClaim>> {
+        self.machines.claims.get(name)?.model.as_ref()
+    }
+
+    /// All NodeClaims as read, by name.
+    pub fn claims(&self) -> impl Iterator<Item = &Arc<api::NodeClaim>> {
+        self.machines.claims.values().map(|entry| &entry.raw)
+    }
+
+    /// A Node as read.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.machines.nodes.get(name).map(|entry| &entry.raw)
+    }
+
+    /// A Node lowered; `None` too where it means nothing.
+    #[must_use]
+    pub fn node_model(&self, name: &str) -> Option<&Arc<fleetwright_core::model::Node>> {
+        self.machines.nodes.get(name)?.model.as_ref()
+    }
+
+    /// All Nodes as read, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.machines.nodes.values().map(|entry| &entry.raw)
+    }
+
+    /// The Node of a NodeClaim, by provider id.
+    #[must_use]
+    pub fn node_of_claim(&self, claim: &str) -> Option<&Arc<Node>> {
+        Some(&self.machines.node_of(self.claim_model(claim)?)?.raw)
+    }
+
+    /// The NodeClaim of a Node, by provider id.
+    #[must_use]
+    pub fn claim_of_node(&self, node: &str) -> Option<&Arc<api::NodeClaim>> {
+        Some(&self.machines.claim_of(self.node_model(node)?)?.raw)
+    }
+
+    /// A NodePool as read.
+    #[must_use]
+    pub fn pool(&self, name: &str) -> Option<&Arc<api::NodePool>> {
+        self.pools.get(name).map(|entry| &entry.raw)
+    }
+
+    /// A NodePool lowered; `None` too where it is not ours or means nothing.
+    #[must_use]
+    pub fn pool_model(&self, name: &str) -> Option<&Arc<fleetwright_core::model::NodePool>> {
+        self.pools.get(name)?.model.as_ref()
+    }
+
+    /// All NodePools as read, by name.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<api::NodePool>> {
+        self.pools.values().map(|entry| &entry.raw)
+    }
+
+    /// The instance types of a pool.
+    #[must_use]
+    pub fn catalog(&self, pool: &str) -> Option<&Arc<Catalog>> {
+        self.catalogs.get(pool)
+    }
+
+    /// A pod.
+    #[must_use]
+    pub fn pod(&self, id: &NamespacedName) -> Option<&Arc<Pod>> {
+        self.pods.get(id)
+    }
+
+    /// A pod by its UID.
+    #[must_use]
+    pub fn pod_by_uid(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
+        self.pods.by_uid(uid)
+    }
+
+    /// All pods by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.all()
+    }
+
+    /// Pods bound to a node, by namespace and name; ended ones too.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.on_node(node)
+    }
+
+    /// PodDisruptionBudgets by namespace and name.
+    pub fn pdbs(&self) -> impl Iterator<Item = &Arc<PodDisruptionBudget>> {
+        self.pdbs.values()
+    }
+
+    /// VolumeAttachments to a node, by name.
+    pub fn attachments_to<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Arc<VolumeAttachment>> {
+        self.attachments.values().filter(move |attachment| attachment.spec.node_name == node)
+    }
+
+    /// A volume claim, lowered with its volume and class.
+    #[must_use]
+    pub fn volume_claim(&self, id: &NamespacedName) -> Option<&VolumeClaim> {
+        self.volume_claims.get(id)
+    }
+
+    /// A provider's class object.
+    #[must_use]
+    pub fn node_class(&self, class: &NodeClassRef) -> Option<&ClassState> {
+        self.node_classes.get(class)
+    }
+
+    /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
+    /// launched yet counts as the largest that it may become.
+    #[must_use]
+    pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
+        let mut sum = (Resources::new(), 0);
+        for entry in self.machines.claims.values() {
+            let Some(claim) = entry.model.as_deref() else { continue };
+            let of_pool = claim.pool.as_deref() == Some(pool);
+            let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
+            if !of_pool || going || self.intents.is_marked(&claim.name) {
+                continue;
+            }
+            let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
+            sum.0.add_assign(&expected::at_most(claim, catalog));
+            sum.1 += 1;
+        }
+        sum
+    }
+
+    /// The claim that answers a pod while it is not initialised; `None` where the pod is free to be scheduled.
+    #[must_use]
+    pub fn answered_by(&self, pod: &PodUid) -> Option<ClaimName> {
+        let mut claims = self.machines.claims.values().filter_map(|entry| entry.model.as_deref());
+        claims.find(|claim| self.answers(claim) && claim.intended_pods.contains(pod)).map(|c| c.name.clone())
+    }
+}

@@ -1,0 +1,250 @@
+//! Into which table an object goes, and what becomes stale by it.
+
+use std::sync::Arc;
+
+use fleetwright_api::{self as api, condition, labels::condition::READY};
+use fleetwright_core::model::{NamespacedName, NodeClassRef, Str};
+use k8s_openapi::{
+    Resource as _,
+    api::{
+        apps::v1::DaemonSet,
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        storage::v1::{CSINode, StorageClass, VolumeAttachment},
+    },
+};
+
+use super::{ClassState, Index, PoolEntry};
+use crate::{
+    change::Object,
+    kind::{Key, Kind},
+    lower::{self, Invalid},
+    machines::{ClaimEntry, NodeEntry},
+};
+
+type Put = (Option<Object>, Option<Object>);
+
+/// Of kinds whose content is looked up, not carried.
+fn other(before: bool, after: bool) -> Put {
+    (before.then_some(Object::Other), after.then_some(Object::Other))
+}
+
+impl Index {
+    /// Takes a lowered object, or notes why there is none.
+    fn accept<T>(&mut self, kind: Kind, key: &Key, lowered: Option<Result<T, Invalid>>) -> Option<T> {
+        let id = (kind, key.clone());
+        match lowered {
+            Some(Ok(value)) => {
+                self.invalid.remove(&id);
+                Some(value)
+            }
+            Some(Err(invalid)) => {
+                self.invalid.insert(id, invalid);
+                None
+            }
+            None => {
+                self.invalid.remove(&id);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn put_pod(&mut self, key: &Key, pod: Option<Arc<Pod>>) -> Put {
+        let lowered = pod.map(|pod| lower::pod::pod(&pod, &self.schema, &mut self.interner));
+        let pod = self.accept(Kind::Pod, key, lowered).map(Arc::new);
+        let before = self.pods.put(&NamespacedName::from(key), pod.clone());
+        for node in [&before, &pod].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
+            self.machines.touch_node(node);
+        }
+        // A nomination ends when its pod is bound, ended, gone, or another one under its name.
+        if let Some(before) = &before {
+            let lives_on = pod.as_ref().is_some_and(|pod| pod.uid == before.uid);
+            if !lives_on {
+                self.release(&before.uid);
+            }
+        }
+        if let Some(pod) = pod.as_ref().filter(|pod| pod.node.is_some() || !pod.is_active()) {
+            self.release(&pod.uid);
+        }
+        self.stale = true;
+        (before.map(Object::Pod), pod.map(Object::Pod))
+    }
+
+    pub(crate) fn put_node(&mut self, key: &Key, node: Option<Arc<Node>>) -> Put {
+        let lowered = node.as_deref().map(lower::node::node);
+        let model = self.accept(Kind::Node, key, lowered).map(Arc::new);
+        let entry = node.clone().map(|raw| NodeEntry { raw, model });
+        let before = self.machines.put_node(&key.name.clone().into(), entry);
+        (before.map(|entry| Object::Node(entry.raw)), node.map(Object::Node))
+    }
+
+    pub(crate) fn put_claim(&mut self, key: &Key, claim: Option<Arc<api::NodeClaim>>) -> Put {
+        let class = claim.as_deref().map(|claim| &claim.spec.node_class_ref);
+        let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
+        let lowered = claim.as_deref().filter(|_| ours).map(|claim| lower::claim::claim(claim, &self.schema));
+        let model = self.accept(Kind::NodeClaim, key, lowered).map(Arc::new);
+        let entry = claim.clone().map(|raw| ClaimEntry { raw, model });
+        let before = self.machines.put_claim(&key.name.clone().into(), entry);
+        (before.map(|entry| Object::NodeClaim(entry.raw)), claim.map(Object::NodeClaim))
+    }
+
+    pub(crate) fn put_pool(&mut self, key: &Key, pool: Option<Arc<api::NodePool>>) -> Put {
+        let class = pool.as_deref().map(|pool| &pool.spec.template.spec.node_class_ref);
+        let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
+        let lowered = pool.as_deref().filter(|_| ours).map(|pool| lower::pool::pool(pool, &self.schema));
+        let model = self.accept(Kind::NodePool, key, lowered).map(Arc::new);
+        let name = key.name.clone().into();
+        let before = match pool.clone() {
+            Some(raw) => self.pools.insert(name, PoolEntry { raw, model }),
+            None => self.pools.remove(&name),
+        };
+        self.stale = true;
+        (before.map(|entry| Object::NodePool(entry.raw)), pool.map(Object::NodePool))
+    }
+
+    pub(crate) fn put_kwok_class(&mut self, key: &Key, class: Option<Arc<api::KwokNodeClass>>) -> Put {
+        let id = NodeClassRef {
+            group: api::labels::KWOK_GROUP.into(),
+            kind: "KWOKNodeClass".into(),
+            name: key.name.clone(),
+        };
+        let state = class.map(|class| {
+            let conditions = class.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            let ready = condition::find(conditions, READY);
+            ClassState {
+                ready: ready.map(condition::Condition::is_true),
+                why: ready.map_or_else(
+                    || ("".into(), "".into()),
+                    |ready| (ready.reason.as_str().into(), ready.message.as_str().into()),
+                ),
+                generation: class.metadata.generation.unwrap_or(0),
+                deleting: class.metadata.deletion_timestamp.is_some(),
+            }
+        });
+        self.put_class(id, state)
+    }
+
+    /// Notes the state of a provider's class object; `None` where it is gone.
+    pub fn put_class(&mut self, id: NodeClassRef, state: Option<ClassState>) -> Put {
+        let after = state.is_some();
+        let before = match state {
+            Some(state) => self.node_classes.insert(id, state),
+            None => self.node_classes.remove(&id),
+        };
+        other(before.is_some(), after)
+    }
+
+    pub(crate) fn put_namespace(&mut self, key: &Key, namespace: Option<Arc<Namespace>>) -> Put {
+        let labels = namespace.map(|namespace| lower::labels(namespace.metadata.labels.as_ref()));
+        let after = labels.is_some();
+        let all = Arc::make_mut(&mut self.namespaces);
+        let before = match labels {
+            Some(labels) => all.insert(key.name.clone(), labels),
+            None => all.remove(&key.name),
+        };
+        self.stale = true;
+        other(before.is_some(), after)
+    }
+
+    pub(crate) fn put_pdb(&mut self, key: &Key, pdb: Option<Arc<PodDisruptionBudget>>) -> Put {
+        let existed = pdb.is_some();
+        let lowered = pdb.as_deref().map(lower::pdb::pdb);
+        let pdb = self.accept(Kind::PodDisruptionBudget, key, lowered).map(Arc::new);
+        let id = NamespacedName::from(key);
+        let before = match pdb {
+            Some(pdb) => self.pdbs.insert(id, pdb),
+            None => self.pdbs.remove(&id),
+        };
+        self.stale = true;
+        other(before.is_some(), existed)
+    }
+
+    pub(crate) fn put_daemon_set(&mut self, key: &Key, set: Option<Arc<DaemonSet>>) -> Put {
+        let existed = set.is_some();
+        let lowered = set.as_deref().and_then(|set| {
+            let template = &set.spec.as_ref()?.template;
+            let interner = &mut self.interner;
+            Some(lower::pod::of_template(&set.metadata, DaemonSet::KIND, template, &self.schema, interner))
+        });
+        let pod = self.accept(Kind::DaemonSet, key, lowered).map(Arc::new);
+        let id = NamespacedName::from(key);
+        let before = match pod {
+            Some(pod) => self.daemons.insert(id, pod),
+            None => self.daemons.remove(&id),
+        };
+        self.stale = true;
+        other(before.is_some(), existed)
+    }
+
+    pub(crate) fn put_csi_node(&mut self, key: &Key, node: Option<Arc<CSINode>>) -> Put {
+        let limits = node.as_deref().map(lower::volume::attach_limits);
+        let after = limits.is_some();
+        let before = self.machines.put_limits(&key.name, limits);
+        other(before, after)
+    }
+
+    pub(crate) fn put_attachment(&mut self, key: &Key, attachment: Option<Arc<VolumeAttachment>>) -> Put {
+        let after = attachment.is_some();
+        let before = match attachment {
+            Some(attachment) => self.attachments.insert(key.name.clone(), attachment),
+            None => self.attachments.remove(&key.name),
+        };
+        other(before.is_some(), after)
+    }
+
+    pub(crate) fn put_storage_class(&mut self, key: &Key, class: Option<Arc<StorageClass>>) -> Put {
+        let after = class.is_some();
+        let before = match class {
+            Some(class) => self.storage_classes.insert(key.name.clone(), class),
+            None => self.storage_classes.remove(&key.name),
+        };
+        self.lower_claims(|claim| lower::volume::class_name(claim) == Some(&*key.name));
+        other(before.is_some(), after)
+    }
+
+    pub(crate) fn put_volume(&mut self, key: &Key, volume: Option<Arc<PersistentVolume>>) -> Put {
+        let after = volume.is_some();
+        let before = match volume {
+            Some(volume) => self.volumes.insert(key.name.clone(), volume),
+            None => self.volumes.remove(&key.name),
+        };
+        self.lower_claims(|claim| lower::volume::volume_name(claim) == Some(&*key.name));
+        other(before.is_some(), after)
+    }
+
+    pub(crate) fn put_volume_claim(&mut self, key: &Key, claim: Option<Arc<PersistentVolumeClaim>>) -> Put {
+        let id = NamespacedName::from(key);
+        let after = claim.is_some();
+        let before = match claim {
+            Some(claim) => self.claims.insert(id.clone(), claim),
+            None => {
+                Arc::make_mut(&mut self.volume_claims).remove(&id);
+                self.claims.remove(&id)
+            }
+        };
+        self.lower_claim(&id);
+        self.stale = true;
+        other(before.is_some(), after)
+    }
+
+    /// Lowers again the claims that refer to what has changed.
+    fn lower_claims(&mut self, refers: impl Fn(&PersistentVolumeClaim) -> bool) {
+        let ids: Vec<NamespacedName> =
+            self.claims.iter().filter(|(_, claim)| refers(claim)).map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.lower_claim(&id);
+        }
+    }
+
+    fn lower_claim(&mut self, id: &NamespacedName) {
+        let Some(claim) = self.claims.get(id) else { return };
+        let find = |name: Option<&str>| name.map(Str::from);
+        let volume = find(lower::volume::volume_name(claim)).and_then(|name| self.volumes.get(&name));
+        let class = find(lower::volume::class_name(claim)).and_then(|name| self.storage_classes.get(&name));
+        let lowered = lower::volume::claim(claim, volume.map(|v| &**v), class.map(|c| &**c), &self.schema);
+        if self.volume_claims.get(id) != Some(&lowered) {
+            Arc::make_mut(&mut self.volume_claims).insert(id.clone(), lowered);
+            self.stale = true;
+        }
+    }
+}

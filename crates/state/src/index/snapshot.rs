@@ -1,0 +1,89 @@
+//! Snapshots: what changed since the last one is built anew, all else is shared.
+
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use fleetwright_core::model::{NodeClaim, NodePool, PodUid, Snapshot, Str, nodeclaim::ConditionType};
+use jiff::Timestamp;
+
+use super::Index;
+use crate::machines::Parts;
+
+impl Index {
+    /// Everything that a decision at `now` reads.
+    pub fn snapshot(&mut self, now: Timestamp) -> Arc<Snapshot> {
+        for target in self.intents.expire(now) {
+            self.machines.touch(&target);
+        }
+        if let Some(latest) = self.latest.as_ref().filter(|_| !self.stale && self.machines.is_clean()) {
+            if latest.taken_at != now {
+                self.latest = Some(Arc::new(Snapshot { taken_at: now, ..(**latest).clone() }));
+            }
+        } else {
+            self.refresh(now);
+        }
+        match &self.latest {
+            Some(latest) => latest.clone(),
+            None => Arc::new(Snapshot::empty(self.schema.clone(), now)),
+        }
+    }
+
+    fn refresh(&mut self, now: Timestamp) {
+        let machines_changed = !self.machines.is_clean();
+        let parts = Parts { pods: &self.pods, intents: &self.intents, catalogs: &self.catalogs };
+        self.machines.rebuild(&parts);
+        self.epoch += 1;
+        let unchanged = self.latest.as_ref().filter(|_| !machines_changed);
+        let (nodes, answered) = match unchanged {
+            Some(latest) => (latest.nodes.clone(), latest.answered.clone()),
+            None => (self.machines.all(), self.answered()),
+        };
+        let snapshot = match self.latest.as_ref().filter(|_| !self.stale) {
+            Some(latest) => {
+                Snapshot { epoch: self.epoch, taken_at: now, nodes, answered, ..(**latest).clone() }
+            }
+            None => Snapshot {
+                epoch: self.epoch,
+                taken_at: now,
+                schema: self.schema.clone(),
+                pools: self.pools_in_order(),
+                catalogs: self.catalogs.clone(),
+                nodes,
+                pending: self.pods.pending().cloned().collect(),
+                waiting: self.pods.waiting().cloned().collect(),
+                daemons: self.daemons.values().cloned().collect(),
+                namespaces: self.namespaces.clone(),
+                pdbs: self.pdbs.values().cloned().collect(),
+                volumes: self.volume_claims.clone(),
+                answered,
+            },
+        };
+        self.latest = Some(Arc::new(snapshot));
+        self.stale = false;
+    }
+
+    /// Weight descending, then name descending.
+    fn pools_in_order(&self) -> Vec<Arc<NodePool>> {
+        let mut pools: Vec<_> = self.pools.values().filter_map(|entry| entry.model.clone()).collect();
+        pools.sort_by_key(|pool| Reverse((pool.weight, pool.name.clone())));
+        pools
+    }
+
+    /// Intended pods of claims that are on their way; of several claims for one pod, the first by name.
+    fn answered(&self) -> BTreeMap<PodUid, Str> {
+        let mut answered = BTreeMap::new();
+        let claims = self.machines.claims.values().filter_map(|entry| entry.model.as_deref());
+        for claim in claims.filter(|claim| self.answers(claim)) {
+            for pod in &claim.intended_pods {
+                answered.entry(pod.clone()).or_insert_with(|| claim.name.as_str().into());
+            }
+        }
+        answered
+    }
+
+    /// Whether a claim is still to become what its pods wait for.
+    pub(super) fn answers(&self, claim: &NodeClaim) -> bool {
+        claim.deleting.is_none()
+            && !claim.is(ConditionType::Initialized)
+            && !self.intents.is_marked(&claim.name)
+    }
+}

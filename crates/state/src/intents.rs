@@ -1,0 +1,93 @@
+//! What we have decided and the API server does not show yet: nominations and commands.
+//!
+//! An intent is visible in the next snapshot, as one entry: a snapshot sees all of a command or none of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleetwright_core::model::{ClaimName, Nomination, PodUid, Str};
+use jiff::Timestamp;
+
+/// A disruption command that is being carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandIntent {
+    /// The machines that it takes, by name of their NodeClaims.
+    pub candidates: Vec<ClaimName>,
+    /// The NodeClaims that come in their stead.
+    pub replacements: Vec<ClaimName>,
+}
+
+/// All intents.
+#[derive(Clone, Debug, Default)]
+pub struct Intents {
+    /// By pod: the Node or NodeClaim that it is expected on, and until when.
+    nominations: BTreeMap<PodUid, (Str, Timestamp)>,
+    /// By id of the command.
+    commands: BTreeMap<Str, CommandIntent>,
+}
+
+impl Intents {
+    /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before.
+    /// Returns the earlier target.
+    pub(crate) fn nominate(&mut self, pod: PodUid, target: Str, until: Timestamp) -> Option<Str> {
+        self.nominations.insert(pod, (target, until)).map(|(earlier, _)| earlier)
+    }
+
+    /// Releases a pod's nomination. Returns where it was expected.
+    pub(crate) fn release(&mut self, pod: &PodUid) -> Option<Str> {
+        self.nominations.remove(pod).map(|(target, _)| target)
+    }
+
+    /// Drops nominations that have ended, and returns where they were.
+    pub(crate) fn expire(&mut self, now: Timestamp) -> BTreeSet<Str> {
+        let ended = |until: &Timestamp| *until <= now;
+        let targets = self.nominations.values().filter(|(_, until)| ended(until));
+        let targets = targets.map(|(target, _)| target.clone()).collect();
+        self.nominations.retain(|_, (_, until)| !ended(until));
+        targets
+    }
+
+    /// The pods that are expected on any of `names`, by UID.
+    pub(crate) fn nominations_on(&self, names: &[&str]) -> Vec<Nomination> {
+        let on = self.nominations.iter().filter(|(_, (target, _))| names.contains(&&**target));
+        on.map(|(pod, (_, until))| Nomination { pod: pod.clone(), until: *until }).collect()
+    }
+
+    /// Where a pod is expected, and until when.
+    #[must_use]
+    pub fn nomination(&self, pod: &PodUid) -> Option<&(Str, Timestamp)> {
+        self.nominations.get(pod)
+    }
+
+    /// Notes a command. Returns the machines whose marks change.
+    pub(crate) fn begin(&mut self, id: Str, command: CommandIntent) -> Vec<ClaimName> {
+        let mut touched = command.candidates.clone();
+        if let Some(earlier) = self.commands.insert(id, command) {
+            touched.extend(earlier.candidates);
+        }
+        touched
+    }
+
+    /// Forgets a command: it is done, or rolled back. Returns the machines whose marks change.
+    pub(crate) fn end(&mut self, id: &str) -> Vec<ClaimName> {
+        self.commands.remove(id).map(|command| command.candidates).unwrap_or_default()
+    }
+
+    /// Whether a command takes the machine of this NodeClaim.
+    #[must_use]
+    pub fn is_marked(&self, claim: &str) -> bool {
+        self.commands.values().any(|command| command.candidates.iter().any(|candidate| &**candidate == claim))
+    }
+
+    /// The command whose replacement this NodeClaim is.
+    #[must_use]
+    pub fn replaces(&self, claim: &str) -> Option<&Str> {
+        let mut commands = self.commands.iter();
+        commands.find(|(_, c)| c.replacements.iter().any(|r| &**r == claim)).map(|(id, _)| id)
+    }
+
+    /// The commands under way, by id.
+    #[must_use]
+    pub fn commands(&self) -> &BTreeMap<Str, CommandIntent> {
+        &self.commands
+    }
+}

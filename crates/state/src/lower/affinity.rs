@@ -1,0 +1,117 @@
+//! Node selectors, node affinity, pod affinity and topology spread.
+
+use fleetwright_core::model::{
+    LabelSchema, LabelSelector, Operator, PodAffinityTerm, Requirement, Str, TopologySpread,
+    pod::SelectorTerm,
+};
+use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::apis::meta::v1::LabelSelector as KubeSelector};
+
+use super::{Invalid, text};
+
+/// A conjunction of requirements; keys are normalised.
+///
+/// `matchFields` (which only a DaemonSet's pods have in practice) becomes a requirement on a key that no node carries as
+/// a label, so that nothing satisfies it.
+///
+/// # Errors
+/// Where a requirement is not well formed.
+pub fn node_term(
+    term: &k8s::NodeSelectorTerm,
+    schema: &LabelSchema,
+    field: &'static str,
+) -> Result<Vec<Requirement>, Invalid> {
+    let both = term.match_expressions.iter().flatten().chain(term.match_fields.iter().flatten());
+    both.map(|wanted| node_requirement(wanted, schema, field)).collect()
+}
+
+fn node_requirement(
+    wanted: &k8s::NodeSelectorRequirement,
+    schema: &LabelSchema,
+    field: &'static str,
+) -> Result<Requirement, Invalid> {
+    let operator = Operator::parse(&wanted.operator).ok_or_else(|| Invalid::Operator {
+        field,
+        key: wanted.key.clone(),
+        operator: wanted.operator.clone(),
+    })?;
+    let values = wanted.values.iter().flatten().map(String::as_str);
+    Requirement::new(schema.normalize(&wanted.key), operator, values)
+        .map_err(|source| Invalid::Requirement { field, source })
+}
+
+/// A label selector; `None` stays `None` and selects nothing.
+///
+/// # Errors
+/// Where an operator is not known.
+pub fn selector(selector: Option<&KubeSelector>) -> Result<Option<LabelSelector>, Invalid> {
+    let Some(selector) = selector else { return Ok(None) };
+    let mut terms = Vec::new();
+    for (key, value) in selector.match_labels.iter().flatten() {
+        terms.push(SelectorTerm { key: text(key), operator: Operator::In, values: vec![text(value)] });
+    }
+    for wanted in selector.match_expressions.iter().flatten() {
+        let operator = match wanted.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => {
+                let (key, operator) = (wanted.key.clone(), other.to_owned());
+                return Err(Invalid::Operator { field: "labelSelector", key, operator });
+            }
+        };
+        let mut values: Vec<Str> = wanted.values.iter().flatten().map(|value| text(value)).collect();
+        values.sort();
+        terms.push(SelectorTerm { key: text(&wanted.key), operator, values });
+    }
+    Ok(Some(LabelSelector { terms }))
+}
+
+fn texts(list: Option<&Vec<String>>) -> Vec<Str> {
+    list.into_iter().flatten().map(|item| text(item)).collect()
+}
+
+/// One topology spread constraint.
+///
+/// # Errors
+/// Where the selector is not well formed.
+pub fn spread(spread: &k8s::TopologySpreadConstraint) -> Result<TopologySpread, Invalid> {
+    Ok(TopologySpread {
+        max_skew: spread.max_skew,
+        key: text(&spread.topology_key),
+        hard: spread.when_unsatisfiable != "ScheduleAnyway",
+        selector: selector(spread.label_selector.as_ref())?,
+        min_domains: spread.min_domains,
+        honor_node_affinity: spread.node_affinity_policy.as_deref() != Some("Ignore"),
+        honor_node_taints: spread.node_taints_policy.as_deref() == Some("Honor"),
+        match_label_keys: texts(spread.match_label_keys.as_ref()),
+    })
+}
+
+/// One term of pod affinity or anti-affinity.
+///
+/// # Errors
+/// Where a selector is not well formed.
+pub fn pod_term(term: &k8s::PodAffinityTerm) -> Result<PodAffinityTerm, Invalid> {
+    Ok(PodAffinityTerm {
+        key: text(&term.topology_key),
+        selector: selector(term.label_selector.as_ref())?,
+        namespaces: texts(term.namespaces.as_ref()),
+        namespace_selector: selector(term.namespace_selector.as_ref())?,
+        match_label_keys: texts(term.match_label_keys.as_ref()),
+        mismatch_label_keys: texts(term.mismatch_label_keys.as_ref()),
+    })
+}
+
+/// Weighted terms, heaviest first; of equal weight as written.
+///
+/// # Errors
+/// Where a selector is not well formed.
+pub fn weighted(terms: &[k8s::WeightedPodAffinityTerm]) -> Result<Vec<(i32, PodAffinityTerm)>, Invalid> {
+    let mut terms = terms
+        .iter()
+        .map(|term| Ok((term.weight, pod_term(&term.pod_affinity_term)?)))
+        .collect::<Result<Vec<_>, Invalid>>()?;
+    terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    Ok(terms)
+}

@@ -1,0 +1,323 @@
+//! Pods.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use fleetwright_api::duration;
+use fleetwright_core::model::{
+    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Str, TaintEffect, Toleration,
+    pod::{DoNotDisrupt, HostPort, Owner, PodSpec},
+    taint::TolerationOperator,
+    volume::VolumeRef,
+};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1 as k8s,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+
+use super::{Invalid, affinity, filled, labels, requests, text, time};
+
+/// `controller.kubernetes.io/pod-deletion-cost`.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Shares equal specs and label sets between pods.
+#[derive(Debug, Default)]
+pub struct Interner {
+    specs: Shelf<PodSpec>,
+    labels: Shelf<Labels>,
+}
+
+/// Values that are alive somewhere, by hash. Never iterated where order shows.
+#[derive(Debug)]
+struct Shelf<T> {
+    by_hash: HashMap<u64, Vec<Weak<T>>>,
+    /// When to look for values that nobody holds any more.
+    sweep_at: usize,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { by_hash: HashMap::new(), sweep_at: 1024 }
+    }
+}
+
+impl<T: PartialEq> Shelf<T> {
+    fn share(&mut self, hash: u64, value: T) -> Arc<T> {
+        if self.by_hash.len() >= self.sweep_at {
+            self.by_hash.retain(|_, held| held.iter().any(|weak| weak.strong_count() > 0));
+            self.sweep_at = self.by_hash.len().saturating_mul(2).max(1024);
+        }
+        let held = self.by_hash.entry(hash).or_default();
+        held.retain(|weak| weak.strong_count() > 0);
+        if let Some(equal) = held.iter().filter_map(Weak::upgrade).find(|known| **known == value) {
+            return equal;
+        }
+        let shared = Arc::new(value);
+        held.push(Arc::downgrade(&shared));
+        shared
+    }
+}
+
+impl Interner {
+    fn spec(&mut self, spec: PodSpec) -> Arc<PodSpec> {
+        // Cheap to hash and telling; equality decides.
+        let mut hasher = DefaultHasher::new();
+        (&spec.requests, &spec.node_selector, &spec.tolerations, &spec.topology_spread).hash(&mut hasher);
+        (&spec.required_node_terms, &spec.pod_anti_affinity, &spec.pod_affinity, &spec.volumes)
+            .hash(&mut hasher);
+        self.specs.share(hasher.finish(), spec)
+    }
+
+    fn labels(&mut self, labels: Labels) -> Arc<Labels> {
+        let mut hasher = DefaultHasher::new();
+        labels.hash(&mut hasher);
+        self.labels.share(hasher.finish(), labels)
+    }
+}
+
+/// A pod.
+///
+/// # Errors
+/// Where a quantity or a constraint is not well formed.
+pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Result<Pod, Invalid> {
+    let spec = pod.spec.as_ref().ok_or(Invalid::Missing("spec"))?;
+    let status = pod.status.as_ref();
+    let condition = status
+        .and_then(|status| status.conditions.as_ref())
+        .and_then(|all| all.iter().find(|condition| condition.type_ == "PodScheduled"));
+    let refused = |condition: &k8s::PodCondition| {
+        condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
+    };
+    Ok(Pod {
+        uid: pod.metadata.uid.clone().unwrap_or_default().into(),
+        id: id(&pod.metadata),
+        labels: interner.labels(labels(pod.metadata.labels.as_ref())),
+        spec: interner.spec(pod_spec(spec, status, schema)?),
+        created: time(pod.metadata.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
+        deleting: time(pod.metadata.deletion_timestamp.as_ref()),
+        started: status.and_then(|status| time(status.start_time.as_ref())),
+        node: filled(spec.node_name.as_ref()).map(Into::into),
+        phase: phase(status.and_then(|status| status.phase.as_deref())),
+        unschedulable: condition.is_some_and(refused),
+        nominated_node: status.and_then(|status| filled(status.nominated_node_name.as_ref())).map(Into::into),
+        owner: owner(&pod.metadata),
+        do_not_disrupt: do_not_disrupt(annotation(&pod.metadata, "karpenter.sh/do-not-disrupt")),
+        deletion_cost: annotation(&pod.metadata, DELETION_COST)
+            .and_then(|cost| cost.parse().ok())
+            .unwrap_or(0),
+        is_virtual: false,
+    })
+}
+
+/// The pod that a template makes, as a DaemonSet's controller would.
+///
+/// # Errors
+/// Where a quantity or a constraint is not well formed.
+pub fn of_template(
+    meta: &ObjectMeta,
+    owner_kind: &str,
+    template: &k8s::PodTemplateSpec,
+    schema: &LabelSchema,
+    interner: &mut Interner,
+) -> Result<Pod, Invalid> {
+    let spec = template.spec.as_ref().ok_or(Invalid::Missing("spec.template.spec"))?;
+    let owned = template.metadata.as_ref();
+    let uid = meta.uid.clone().unwrap_or_default();
+    Ok(Pod {
+        uid: uid.clone().into(),
+        id: id(meta),
+        labels: interner.labels(labels(owned.and_then(|meta| meta.labels.as_ref()))),
+        spec: interner.spec(pod_spec(spec, None, schema)?),
+        created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
+        deleting: None,
+        started: None,
+        node: None,
+        phase: PodPhase::Pending,
+        unschedulable: false,
+        nominated_node: None,
+        owner: Some(Owner {
+            kind: text(owner_kind),
+            name: text(meta.name.as_deref().unwrap_or_default()),
+            uid: uid.into(),
+        }),
+        do_not_disrupt: DoNotDisrupt::No,
+        deletion_cost: 0,
+        is_virtual: false,
+    })
+}
+
+fn id(meta: &ObjectMeta) -> NamespacedName {
+    NamespacedName::new(
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}
+
+fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn phase(phase: Option<&str>) -> PodPhase {
+    match phase {
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some("Unknown") => PodPhase::Unknown,
+        _ => PodPhase::Pending,
+    }
+}
+
+fn owner(meta: &ObjectMeta) -> Option<Owner> {
+    let controls = |owner: &&OwnerReference| owner.controller == Some(true);
+    let owner = meta.owner_references.iter().flatten().find(controls)?;
+    Some(Owner { kind: text(&owner.kind), name: text(&owner.name), uid: text(&owner.uid) })
+}
+
+/// Reads `karpenter.sh/do-not-disrupt` of a pod: `true`, `false` or a positive Go duration.
+#[must_use]
+pub fn do_not_disrupt(value: Option<&str>) -> DoNotDisrupt {
+    match value {
+        None | Some("false") => DoNotDisrupt::No,
+        Some("true") => DoNotDisrupt::Always,
+        Some(other) => match duration::parse(other).ok().and_then(|time| Duration::try_from(time).ok()) {
+            Some(time) if !time.is_zero() => DoNotDisrupt::For(time),
+            _ => DoNotDisrupt::Invalid(text(other)),
+        },
+    }
+}
+
+/// The part that pods of one template share.
+fn pod_spec(
+    spec: &k8s::PodSpec,
+    status: Option<&k8s::PodStatus>,
+    schema: &LabelSchema,
+) -> Result<PodSpec, Invalid> {
+    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let pod_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
+    let anti = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let required = node_affinity
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
+        .map_or(&[][..], |required| &required.node_selector_terms);
+    let preferred = node_affinity
+        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref())
+        .unwrap_or_default();
+    let mut preferred_node_terms = preferred
+        .iter()
+        .map(|term| {
+            let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
+            Ok((term.weight, affinity::node_term(&term.preference, schema, field)?))
+        })
+        .collect::<Result<Vec<_>, Invalid>>()?;
+    preferred_node_terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let selector = spec.node_selector.iter().flatten();
+    let grace =
+        spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
+    Ok(PodSpec {
+        requests: requests::of_spec(spec, status)?,
+        node_selector: selector.map(|(key, value)| (text(schema.normalize(key)), text(value))).collect(),
+        required_node_terms: required
+            .iter()
+            .map(|term| affinity::node_term(term, schema, field))
+            .collect::<Result<_, _>>()?,
+        preferred_node_terms,
+        tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
+        topology_spread: spec
+            .topology_spread_constraints
+            .iter()
+            .flatten()
+            .map(affinity::spread)
+            .collect::<Result<_, _>>()?,
+        pod_affinity: pod_affinity
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(affinity::pod_term)
+            .collect::<Result<_, _>>()?,
+        preferred_pod_affinity: affinity::weighted(
+            pod_affinity
+                .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
+                .unwrap_or_default(),
+        )?,
+        pod_anti_affinity: anti
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(affinity::pod_term)
+            .collect::<Result<_, _>>()?,
+        preferred_pod_anti_affinity: affinity::weighted(
+            anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
+                .unwrap_or_default(),
+        )?,
+        host_ports: host_ports(spec),
+        volumes: volumes(spec),
+        resource_claims: spec.resource_claims.iter().flatten().map(|claim| text(&claim.name)).collect(),
+        priority: spec.priority.unwrap_or(0),
+        priority_class: filled(spec.priority_class_name.as_ref()),
+        termination_grace_period: Duration::from_secs(grace),
+        scheduler: filled(spec.scheduler_name.as_ref()),
+        gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
+    })
+}
+
+fn toleration(toleration: &k8s::Toleration) -> Option<Toleration> {
+    let operator = match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => TolerationOperator::Equal,
+        Some("Exists") => TolerationOperator::Exists,
+        Some("Lt") => TolerationOperator::Lt,
+        Some("Gt") => TolerationOperator::Gt,
+        // An operator that we do not know tolerates nothing.
+        Some(_) => return None,
+    };
+    let effect = match toleration.effect.as_deref() {
+        None | Some("") => None,
+        Some(effect) => Some(TaintEffect::parse(effect)?),
+    };
+    Some(Toleration {
+        key: text(toleration.key.as_deref().unwrap_or_default()),
+        operator,
+        value: text(toleration.value.as_deref().unwrap_or_default()),
+        effect,
+    })
+}
+
+/// Host ports of containers and of sidecars, which run as long as the pod does.
+fn host_ports(spec: &k8s::PodSpec) -> Vec<HostPort> {
+    let sidecars =
+        spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+    let mut all: Vec<HostPort> = ports
+        .filter_map(|port| {
+            Some(HostPort {
+                ip: text(port.host_ip.as_deref().unwrap_or_default()),
+                port: port.host_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?,
+                protocol: text(port.protocol.as_deref().filter(|p| !p.is_empty()).unwrap_or("TCP")),
+            })
+        })
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn volumes(spec: &k8s::PodSpec) -> Vec<VolumeRef> {
+    let volumes = spec.volumes.iter().flatten();
+    volumes
+        .filter_map(|volume| {
+            if let Some(claim) = &volume.persistent_volume_claim {
+                return Some(VolumeRef::Claim(text(&claim.claim_name)));
+            }
+            let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref();
+            let class = template.and_then(|template| template.spec.storage_class_name.as_deref());
+            Some(VolumeRef::Ephemeral { volume: text(&volume.name), storage_class: class.map(Str::from) })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! NodePools.
+
+use fleetwright_api::{self as api, condition, labels as names, labels::condition::READY, nodepool};
+use fleetwright_core::model::{
+    Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName,
+    pool::{BudgetNodes, Template},
+};
+use jiff::Timestamp;
+
+use super::{Invalid, labels, quantity, shared, text, time};
+
+/// A NodePool.
+///
+/// # Errors
+/// Where a quantity or a requirement is not well formed.
+pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Invalid> {
+    let (meta, spec) = (&pool.metadata, &pool.spec);
+    let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
+    let disruption = &spec.disruption;
+    Ok(NodePool {
+        name: meta.name.clone().unwrap_or_default().into(),
+        uid: text(meta.uid.as_deref().unwrap_or_default()),
+        created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
+        deleting: meta.deletion_timestamp.is_some(),
+        ready: condition::is_true(conditions, READY),
+        weight: spec.weight.unwrap_or(0),
+        replicas: spec.replicas,
+        limits: limits(spec.limits.as_ref())?,
+        template: template(&spec.template, schema)?,
+        consolidate_after: shared::duration(disruption.consolidate_after.as_ref()),
+        consolidation_policy: match disruption.consolidation_policy {
+            nodepool::ConsolidationPolicy::WhenEmpty => ConsolidationPolicy::WhenEmpty,
+            nodepool::ConsolidationPolicy::Balanced => ConsolidationPolicy::Balanced,
+            // Of policies that we do not know, the one that touches least.
+            nodepool::ConsolidationPolicy::Other(_) => ConsolidationPolicy::WhenEmpty,
+            nodepool::ConsolidationPolicy::WhenEmptyOrUnderutilized => {
+                ConsolidationPolicy::WhenEmptyOrUnderutilized
+            }
+        },
+        budgets: match &disruption.budgets {
+            Some(budgets) => budgets.iter().map(budget).collect(),
+            None => vec![budget(&nodepool::Budget::default())],
+        },
+        hash: hash.map(|(hash, version)| (text(hash), text(version))),
+    })
+}
+
+fn template(template: &nodepool::NodeClaimTemplate, schema: &LabelSchema) -> Result<Template, Invalid> {
+    let (meta, spec) = (&template.metadata, &template.spec);
+    Ok(Template {
+        labels: labels(meta.labels.as_ref()),
+        annotations: labels(meta.annotations.as_ref()),
+        taints: shared::taints(spec.taints.as_ref()),
+        startup_taints: shared::taints(spec.startup_taints.as_ref()),
+        requirements: shared::requirements(&spec.requirements, schema, "spec.template.spec.requirements")?,
+        class: shared::class(&spec.node_class_ref),
+        termination_grace_period: shared::duration(spec.termination_grace_period.as_ref()),
+        expire_after: shared::duration(spec.expire_after.as_ref()),
+    })
+}
+
+fn limits(written: Option<&api::Quantities>) -> Result<Limits, Invalid> {
+    let mut limits = Limits::default();
+    for (name, amount) in written.into_iter().flatten() {
+        let amount = quantity(&format!("spec.limits[{name}]"), amount)?;
+        if name == "nodes" {
+            limits.nodes = Some(amount.units_floor());
+        } else {
+            let name = ResourceName::from(name.as_str());
+            let amount = name.supply(amount);
+            limits.resources.push((name, amount));
+        }
+    }
+    Ok(limits)
+}
+
+fn budget(budget: &nodepool::Budget) -> Budget {
+    let known = |reason: &nodepool::DisruptionReason| match reason {
+        nodepool::DisruptionReason::Underutilized => Some(DisruptionReason::Underutilized),
+        nodepool::DisruptionReason::Empty => Some(DisruptionReason::Empty),
+        nodepool::DisruptionReason::Drifted => Some(DisruptionReason::Drifted),
+        nodepool::DisruptionReason::Other(_) => None,
+    };
+    Budget {
+        reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().filter_map(known).collect()),
+        nodes: budget_nodes(&budget.nodes),
+        schedule: budget.schedule.as_deref().map(text),
+        duration: shared::duration(budget.duration.as_ref()),
+    }
+}
+
+fn budget_nodes(written: &str) -> BudgetNodes {
+    let invalid = || BudgetNodes::Invalid(text(written));
+    match written.strip_suffix('%') {
+        Some(percent) => match percent.parse() {
+            Ok(percent) if percent <= 100 => BudgetNodes::Percent(percent),
+            _ => invalid(),
+        },
+        None => written.parse().map_or_else(|_| invalid(), BudgetNodes::Count),
+    }
+}

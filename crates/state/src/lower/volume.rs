@@ -1,0 +1,155 @@
+//! Volume claims with what they refer to, and attach limits.
+
+use fleetwright_core::model::{
+    LabelSchema, NamespacedName, Requirement, Str, VolumeClaim, VolumeState, labels::HOSTNAME,
+};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::{CSINode, StorageClass},
+};
+
+use super::{affinity, text};
+
+/// Set by the volume binder when the volume is bound to the claim from both sides.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// In-tree plugins and the CSI drivers that they were moved to.
+const MIGRATED: [(&str, &str); 3] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+];
+
+/// A claim with its volume (by `spec.volumeName`) and its StorageClass (by `spec.storageClassName`).
+#[must_use]
+pub fn claim(
+    claim: &PersistentVolumeClaim,
+    volume: Option<&PersistentVolume>,
+    class: Option<&StorageClass>,
+    schema: &LabelSchema,
+) -> VolumeClaim {
+    let id = NamespacedName::new(
+        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        claim.metadata.name.as_deref().unwrap_or_default(),
+    );
+    let mut lowered = VolumeClaim {
+        handle: text(&id.to_string()),
+        id,
+        state: VolumeState::Bound,
+        topology: Vec::new(),
+        driver: None,
+    };
+    let result = if volume_name(claim).is_some() {
+        bound(&mut lowered, claim, volume, schema)
+    } else {
+        unbound(&mut lowered, claim, class, schema)
+    };
+    if let Err(why) = result {
+        lowered.state = VolumeState::Broken(why.into());
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        lowered.state =
+            VolumeState::Broken(format!("persistentvolumeclaim {} is being deleted", lowered.id).into());
+    }
+    lowered
+}
+
+/// The volume that a claim is bound to.
+#[must_use]
+pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// The StorageClass of a claim.
+#[must_use]
+pub fn class_name(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.spec.as_ref()?.storage_class_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn bound(
+    lowered: &mut VolumeClaim,
+    claim: &PersistentVolumeClaim,
+    volume: Option<&PersistentVolume>,
+    schema: &LabelSchema,
+) -> Result<(), String> {
+    let id = &lowered.id;
+    let name = volume_name(claim).unwrap_or_default();
+    if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
+        return Err(format!("persistentvolumeclaim {id} has lost its volume {name}"));
+    }
+    let volume = volume.ok_or_else(|| format!("persistentvolume {name} of claim {id} does not exist"))?;
+    if volume.metadata.deletion_timestamp.is_some() {
+        return Err(format!("persistentvolume {name} of claim {id} is being deleted"));
+    }
+    let annotated = claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(BIND_COMPLETED));
+    if !annotated {
+        return Err(format!("persistentvolumeclaim {id} is not bound completely yet"));
+    }
+    let Some(spec) = &volume.spec else { return Ok(()) };
+    let local = spec.local.is_some() || spec.host_path.is_some();
+    let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    for term in required.into_iter().flat_map(|required| &required.node_selector_terms) {
+        let field = "spec.nodeAffinity.required";
+        let mut term = affinity::node_term(term, schema, field)
+            .map_err(|error| format!("persistentvolume {name} of claim {id}: {error}"))?;
+        // The host of a local volume may be gone, and no new one can have its name: its zone is all that counts.
+        term.retain(|requirement| !(local && &**requirement.key() == HOSTNAME));
+        lowered.topology.push(term);
+    }
+    if let Some(csi) = &spec.csi {
+        (lowered.driver, lowered.handle) = (Some(text(&csi.driver)), text(&csi.volume_handle));
+    } else if let Some(ebs) = &spec.aws_elastic_block_store {
+        (lowered.driver, lowered.handle) = (Some("ebs.csi.aws.com".into()), text(&ebs.volume_id));
+    }
+    Ok(())
+}
+
+fn unbound(
+    lowered: &mut VolumeClaim,
+    claim: &PersistentVolumeClaim,
+    class: Option<&StorageClass>,
+    schema: &LabelSchema,
+) -> Result<(), String> {
+    let id = &lowered.id;
+    let name = class_name(claim)
+        .ok_or_else(|| format!("persistentvolumeclaim {id} is not bound and names no storage class"))?;
+    let class = class.ok_or_else(|| format!("storageclass {name} of claim {id} does not exist"))?;
+    lowered.driver = Some(driver(&class.provisioner));
+    if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
+        lowered.state = VolumeState::UnboundImmediate;
+        return Ok(());
+    }
+    lowered.state = VolumeState::WaitsForConsumer;
+    let terms = class.allowed_topologies.iter().flatten();
+    lowered.topology = terms
+        .map(|term| {
+            let expressions = term.match_label_expressions.iter().flatten();
+            let requirement = |wanted: &k8s_openapi::api::core::v1::TopologySelectorLabelRequirement| {
+                Requirement::is_in(schema.normalize(&wanted.key), wanted.values.iter().map(String::as_str))
+            };
+            expressions.map(requirement).collect()
+        })
+        .collect();
+    Ok(())
+}
+
+fn driver(provisioner: &str) -> Str {
+    let migrated = MIGRATED.iter().find(|(plugin, _)| *plugin == provisioner);
+    migrated.map_or_else(|| text(provisioner), |(_, driver)| text(driver))
+}
+
+/// How many volumes of each driver a node can have attached, by driver.
+#[must_use]
+pub fn attach_limits(node: &CSINode) -> Vec<(Str, u32)> {
+    let mut limits: Vec<(Str, u32)> = node
+        .spec
+        .drivers
+        .iter()
+        .filter_map(|driver| {
+            let count = driver.allocatable.as_ref()?.count?;
+            Some((text(&driver.name), u32::try_from(count).ok()?))
+        })
+        .collect();
+    limits.sort();
+    limits
+}

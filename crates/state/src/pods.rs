@@ -1,0 +1,84 @@
+//! The table of pods: by name, by node, and those that have none.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleetwright_core::model::{NamespacedName, NodeName, Pod, PodUid};
+
+type ByName = BTreeMap<NamespacedName, Arc<Pod>>;
+
+/// All pods that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    all: ByName,
+    by_node: BTreeMap<NodeName, ByName>,
+    by_uid: BTreeMap<PodUid, NamespacedName>,
+    pending: ByName,
+    waiting: ByName,
+}
+
+impl Pods {
+    /// Puts a pod in, or takes it out; returns what was there.
+    pub(crate) fn put(&mut self, id: &NamespacedName, pod: Option<Arc<Pod>>) -> Option<Arc<Pod>> {
+        let before = match &pod {
+            Some(pod) => self.all.insert(id.clone(), pod.clone()),
+            None => self.all.remove(id),
+        };
+        if let Some(before) = &before {
+            self.unfile(before);
+        }
+        if let Some(pod) = pod {
+            self.file(id, pod);
+        }
+        before
+    }
+
+    fn unfile(&mut self, pod: &Pod) {
+        self.by_uid.remove(&pod.uid);
+        self.pending.remove(&pod.id);
+        self.waiting.remove(&pod.id);
+        if let Some(node) = &pod.node
+            && let Some(on_node) = self.by_node.get_mut(node)
+        {
+            on_node.remove(&pod.id);
+            if on_node.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+    }
+
+    fn file(&mut self, id: &NamespacedName, pod: Arc<Pod>) {
+        self.by_uid.insert(pod.uid.clone(), id.clone());
+        if let Some(node) = pod.node.clone() {
+            self.by_node.entry(node).or_default().insert(id.clone(), pod);
+        } else if pod.is_provisionable() {
+            self.pending.insert(id.clone(), pod);
+        } else if pod.is_active() && !pod.is_daemon() {
+            self.waiting.insert(id.clone(), pod);
+        }
+    }
+
+    pub(crate) fn get(&self, id: &NamespacedName) -> Option<&Arc<Pod>> {
+        self.all.get(id)
+    }
+
+    pub(crate) fn by_uid(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
+        self.all.get(self.by_uid.get(uid)?)
+    }
+
+    /// Pods bound to a node, by namespace and name; ended ones too.
+    pub(crate) fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        self.by_node.get(node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pending.values()
+    }
+
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.waiting.values()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.all.values()
+    }
+}

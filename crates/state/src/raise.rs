@@ -1,0 +1,174 @@
+//! From the model to Kubernetes' objects: the NodeClaim that an opening of a plan becomes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleetwright_api::{self as api, labels as names, nodeclaim::ResourceRequirements};
+use fleetwright_core::{
+    model::{Operator, Pod, Requirement, Resources, Taint, labels},
+    scheduling::Opening,
+};
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+
+/// What of a NodeClaim does not follow from the plan.
+#[derive(Clone, Debug)]
+pub struct Identity<'a> {
+    /// `metadata.name`.
+    pub name: String,
+    /// The launch batch that it belongs to.
+    pub batch: &'a str,
+    /// The cluster's UID.
+    pub cluster_uid: &'a str,
+}
+
+/// The NodeClaim to create for `opening`, from its NodePool as it stands, for `pods` (those of the opening that are
+/// still without an answer).
+#[must_use]
+pub fn claim(
+    opening: &Opening,
+    pool: &api::NodePool,
+    pods: &[Arc<Pod>],
+    identity: Identity<'_>,
+) -> api::NodeClaim {
+    let template = &pool.spec.template;
+    let class = &template.spec.node_class_ref;
+    let mut node_labels = strings(&opening.labels);
+    node_labels.insert(labels::NODEPOOL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
+    node_labels.insert(opening.pool.template.class.label_key(), class.name.clone());
+    let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
+    annotations.extend(strings(&opening.annotations));
+    annotations.insert(names::NODEPOOL_HASH.to_owned(), pool.drift_hash());
+    annotations
+        .insert(names::NODEPOOL_HASH_VERSION.to_owned(), names::CURRENT_NODEPOOL_HASH_VERSION.to_owned());
+    annotations.insert(names::BATCH_ID.to_owned(), identity.batch.to_owned());
+    annotations.insert(names::CLUSTER_UID.to_owned(), identity.cluster_uid.to_owned());
+    annotations.insert(names::NOMINATED_PODS.to_owned(), intended_pods(pods));
+    let metadata = ObjectMeta {
+        name: Some(identity.name),
+        labels: Some(node_labels),
+        annotations: Some(annotations),
+        // The finalizer is there before any instance can be.
+        finalizers: Some(vec![names::TERMINATION_FINALIZER.to_owned()]),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "karpenter.sh/v1".to_owned(),
+            kind: "NodePool".to_owned(),
+            name: pool.metadata.name.clone().unwrap_or_default(),
+            uid: pool.metadata.uid.clone().unwrap_or_default(),
+            block_owner_deletion: Some(true),
+            controller: None,
+        }]),
+        ..ObjectMeta::default()
+    };
+    let spec = api::NodeClaimSpec {
+        expire_after: template.spec.expire_after.clone(),
+        node_class_ref: class.clone(),
+        requirements: requirements(opening),
+        resources: ResourceRequirements { requests: quantities(&opening.requests) },
+        startup_taints: taints(&opening.startup_taints),
+        taints: taints(&opening.taints),
+        termination_grace_period: template.spec.termination_grace_period.clone(),
+    };
+    api::NodeClaim { metadata, spec, status: None }
+}
+
+/// `namespace/name:uid` joined by commas, as [`crate::lower::claim::intended_pods`] reads it.
+#[must_use]
+pub fn intended_pods(pods: &[Arc<Pod>]) -> String {
+    let real = pods.iter().filter(|pod| !pod.is_virtual);
+    let entries: Vec<String> = real.map(|pod| format!("{}:{}", pod.id, pod.uid)).collect();
+    entries.join(",")
+}
+
+/// Whether two openings are launched alike: claims of one launch shape share a batch.
+#[must_use]
+pub fn same_launch(a: &Opening, b: &Opening) -> bool {
+    let types = |opening: &Opening| -> Vec<_> {
+        opening.instance_types.iter().map(|instance_type| instance_type.name.clone()).collect()
+    };
+    a.pool.name == b.pool.name
+        && a.requirements == b.requirements
+        && a.labels == b.labels
+        && a.annotations == b.annotations
+        && a.taints == b.taints
+        && a.startup_taints == b.startup_taints
+        && types(a) == types(b)
+}
+
+fn strings(labels: &labels::Labels) -> BTreeMap<String, String> {
+    labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+fn taints(taints: &[Taint]) -> Option<Vec<api::Taint>> {
+    let raised = |taint: &Taint| api::Taint {
+        effect: taint.effect.as_str().into(),
+        key: taint.key.to_string(),
+        time_added: None,
+        value: taint.value.to_string(),
+    };
+    (!taints.is_empty()).then(|| taints.iter().map(raised).collect())
+}
+
+/// Amounts as Kubernetes writes them.
+#[must_use]
+pub fn quantities(resources: &Resources) -> api::Quantities {
+    resources
+        .iter()
+        .map(|(name, amount)| (name.to_string(), Quantity(name.quantity(amount).to_string())))
+        .collect()
+}
+
+/// The opening's requirements with the instance types that are left, cheapest first.
+fn requirements(opening: &Opening) -> Vec<api::Requirement> {
+    let mut raised = Vec::new();
+    // The host has no name yet; within a plan the key only tells openings apart.
+    for wanted in opening.requirements.iter().filter(|wanted| &**wanted.key() != labels::HOSTNAME) {
+        if &**wanted.key() == labels::INSTANCE_TYPE && !opening.instance_types.is_empty() {
+            continue;
+        }
+        raised.extend(requirement(wanted));
+    }
+    if !opening.instance_types.is_empty() {
+        let wanted = opening.requirements.get(labels::INSTANCE_TYPE);
+        raised.push(api::Requirement {
+            key: labels::INSTANCE_TYPE.to_owned(),
+            min_values: wanted.and_then(Requirement::min_values).map(i64::from),
+            operator: api::Operator::In,
+            values: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
+        });
+    }
+    raised.sort_by(|a, b| a.key.cmp(&b.key));
+    raised
+}
+
+/// One requirement; bounds and exclusions take an entry each.
+#[must_use]
+pub fn requirement(wanted: &Requirement) -> Vec<api::Requirement> {
+    let key = wanted.key().to_string();
+    let entry = |operator: Operator, values: Vec<String>| api::Requirement {
+        key: key.clone(),
+        min_values: None,
+        operator: operator.as_str().into(),
+        values,
+    };
+    let mut entries = Vec::new();
+    if let Some(bound) = wanted.gte() {
+        entries.push(entry(Operator::Gte, vec![bound.to_string()]));
+    }
+    if let Some(bound) = wanted.lte() {
+        entries.push(entry(Operator::Lte, vec![bound.to_string()]));
+    }
+    // Bounds imply that the label exists.
+    if entries.is_empty() || !wanted.values().is_empty() {
+        let values = wanted.values().iter().map(ToString::to_string).collect();
+        entries.push(entry(wanted.operator(), values));
+    }
+    if let Some(first) = entries.first_mut() {
+        first.min_values = wanted.min_values().map(i64::from);
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! `cargo xtask ci`: the one entry to everything that a change has to pass.
+//!
+//! All cargo steps select packages alike (the default members): another selection unifies features
+//! differently and compiles the dependencies a second time.
+
+use clap::ValueEnum;
+
+use crate::{deny, generate, shell, tidy};
+
+/// Which steps to run.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The steps to run, in their fixed order; all of them if none is named
+    #[arg(value_enum, value_name = "STEP")]
+    only: Vec<Step>,
+    /// A step to leave out; may be repeated
+    #[arg(long, value_enum, value_name = "STEP")]
+    skip: Vec<Step>,
+}
+
+/// The steps in the order in which they run: those that fail fast come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// Formatting, without changing a file
+    Fmt,
+    /// Lints of all targets, warnings denied
+    Clippy,
+    /// Every test that needs nothing but Rust
+    Tests,
+    /// Documentation, warnings denied
+    Doc,
+    /// Licences, sources and banned or doubled dependencies
+    Deny,
+    /// Generated files are what the code says
+    Generate,
+    /// The rules that hold the shape of the repository
+    Tidy,
+}
+
+/// Runs the chosen steps, stops at the first failure, and says how long each one took.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    for step in chosen(&args.only, &args.skip) {
+        anstream::println!("==> {}", step.name());
+        let (result, took) = shell::timed(|| step.run());
+        let verdict = if result.is_ok() { "ok" } else { "failed" };
+        anstream::println!("<== {} {verdict} in {:.1} s", step.name(), took.as_secs_f64());
+        result?;
+    }
+    Ok(())
+}
+
+fn chosen(only: &[Step], skip: &[Step]) -> Vec<Step> {
+    let wanted = |step: &Step| (only.is_empty() || only.contains(step)) && !skip.contains(step);
+    Step::value_variants().iter().copied().filter(wanted).collect()
+}
+
+// === impl Step ===
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(|| format!("{self:?}"), |value| value.get_name().to_owned())
+    }
+
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Fmt => shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])),
+            Self::Clippy => shell::run(&mut shell::cargo(&[
+                "clippy",
+                "--locked",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])),
+            Self::Tests => shell::run(&mut shell::cargo(&["test", "--locked"])),
+            Self::Doc => shell::run(
+                shell::cargo(&["doc", "--locked", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"),
+            ),
+            Self::Deny => deny::run(),
+            Self::Generate => generate::run(true),
+            Self::Tidy => tidy::run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_in_their_own_order() {
+        let all = Step::value_variants();
+        assert_eq!(chosen(&[], &[]), all);
+        assert_eq!(chosen(&[Step::Clippy, Step::Fmt], &[]), [Step::Fmt, Step::Clippy]);
+        assert_eq!(chosen(&[], &[Step::Tests]).len(), all.len() - 1);
+        assert!(!chosen(&[], &[Step::Tests]).contains(&Step::Tests));
+        assert!(chosen(&[Step::Fmt], &[Step::Fmt]).is_empty());
+    }
+}

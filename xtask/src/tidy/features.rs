@@ -1,0 +1,73 @@
+//! One dependency graph for `cargo test`, `cargo run` and `cargo doc`.
+//!
+//! Only the first has development dependencies. Where those enable a feature that nothing else does, every command
+//! compiles the package, and all that is built from it, once more. Twice the build is what this rule prevents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Violation;
+use crate::shell;
+
+/// The feature sets of each package (compiled for the host and for the target it may have two).
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// Compares the graph of the default members with and without what their tests use.
+pub(super) fn check() -> anyhow::Result<Vec<Violation>> {
+    Ok(differing(&graph("normal,build")?, &graph("normal,build,dev")?))
+}
+
+fn graph(edges: &str) -> anyhow::Result<Graph> {
+    let mut tree = shell::cargo(&["tree", "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"]);
+    Ok(parse(&shell::capture(&mut tree)?))
+}
+
+/// Reads lines such as `syn v2.0.119 (proc-macro)|full,visit (*)`; the mark at the end says that children were left out.
+fn parse(printed: &str) -> Graph {
+    let mut graph = Graph::new();
+    for line in printed.lines().filter(|line| !line.contains("(/")) {
+        let line = line.strip_suffix(" (*)").unwrap_or(line);
+        if let Some((package, features)) = line.split_once('|') {
+            graph.entry(package.to_owned()).or_default().insert(features.to_owned());
+        }
+    }
+    graph
+}
+
+/// Packages that are compiled in a form which tests do not share. A further form, for tests alone, is no harm.
+fn differing(shipped: &Graph, tested: &Graph) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (package, forms) in shipped {
+        let Some(tested) = tested.get(package).filter(|tested| !tested.is_superset(forms)) else {
+            continue;
+        };
+        let extra: Vec<&str> = tested.difference(forms).map(String::as_str).collect();
+        let message = format!(
+            "tests alone enable other features ({}): name them in xtask/Cargo.toml",
+            extra.join("; ")
+        );
+        found.push(Violation::new(package, message));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_only_tests_enable_is_found() {
+        let shipped = parse("xtask v0.1.0 (/x)|\nsyn v2.0.1|full\nsyn v2.0.1|full (*)\nrand v0.10.3|\n");
+        let more = parse(
+            "xtask v0.1.0 (/x)|a\nsyn v2.0.1|full\nsyn v2.0.1|full,visit\nrand v0.10.3|\nrstest v0.28.0|default\n",
+        );
+        assert_eq!(
+            differing(&shipped, &more),
+            [],
+            "more packages and forms are no harm, and ours may differ"
+        );
+        let other = parse("syn v2.0.1|full,visit\nrand v0.10.3|\n");
+        let found = differing(&shipped, &other);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains("full,visit"), "{found:?}");
+    }
+}
