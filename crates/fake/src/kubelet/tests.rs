@@ -245,7 +245,9 @@ fn classes_are_read() {
     let broken = json!({"type": "Ready", "status": "False", "reason": "Broken", "message": "no subnet"});
     let class = read(&json!({"status": {"conditions": [broken]}}));
     assert_eq!((class.ready, class.message.as_str()), (false, "Broken no subnet"));
-    assert!(!read(&json!({})).ready);
+    let unknown = json!({"type": "Ready", "status": "Unknown"});
+    assert!(!read(&json!({"status": {"conditions": [unknown]}})).ready);
+    assert!(read(&json!({})).ready);
 }
 
 /// The next call of a fleet, in words.
