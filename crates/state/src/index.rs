@@ -386,3 +386,6 @@ impl Index {
         claims.find(|claim| self.answers(claim) && claim.intended_pods.contains(pod)).map(|c| c.name.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

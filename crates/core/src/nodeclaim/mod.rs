@@ -1,1 +1,49 @@
-//! One NodeClaim and its Node become the next step of its life: pure decisions from views and time.
+//! The life of a NodeClaim, one [`Stage`] a file: launch, registration, initialisation, liveness, conditions, drain,
+//! termination, collection.
+//!
+//! A stage looks at a [`View`] and the time and says what to do [`Next`]. It does nothing itself, and the shell that
+//! carries the steps out decides nothing. Stages are asked again after every change and must stay silent once what they
+//! want is there: the same view gives the same answer, and carrying an answer out leads to a view that asks for less.
+
+pub mod conditions;
+pub mod consistency;
+pub mod drain;
+pub mod expiration;
+pub mod finalization;
+pub mod garbage_collection;
+pub mod health;
+pub mod initialization;
+pub mod launch;
+pub mod liveness;
+mod notice;
+pub mod pod_events;
+pub mod pool_hash;
+pub mod registration;
+mod step;
+pub mod termination;
+mod view;
+
+pub use notice::Notice;
+pub use step::{ConditionChange, Next, NodeChange, Removal, Step};
+pub use view::{InstanceState, View};
+
+use jiff::Timestamp;
+
+/// One stage of a NodeClaim's life.
+pub trait Stage {
+    /// What to do next for the claim of `view`.
+    fn next(&self, view: &View<'_>, now: Timestamp) -> Next;
+}
+
+/// How long from `now` until `since + span`; `None` where that has come.
+///
+/// A `since` in the future (a clock that was wrong) is taken as it stands: whatever waits for it waits longer, and
+/// nothing is ended early.
+fn remaining(since: Timestamp, span: std::time::Duration, now: Timestamp) -> Option<std::time::Duration> {
+    let end = since.checked_add(span).unwrap_or(Timestamp::MAX);
+    let left = std::time::Duration::try_from(end.duration_since(now)).ok()?;
+    (!left.is_zero()).then_some(left)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -6,7 +6,8 @@ use super::{
     claim::{Refusal, clash},
     intern::Req,
     nodes::first_obstacle,
-    pass::{Blocked, Pass, Target},
+    on_claim::{Blocked, Target},
+    pass::Pass,
     pools::agrees,
 };
 use crate::{

@@ -1,0 +1,146 @@
+//! Pods leave a node: in tiers, through the Eviction API, with a deadline where the claim has one.
+//!
+//! Tiers go one at a time, so that daemons serve the others to the end: neither critical nor daemon, daemon, critical,
+//! critical daemon. A pod whose own grace period would reach over the deadline is deleted whatever its tier and its
+//! disruption budget.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{ConditionChange, Next, Notice, Stage, Step, View, remaining, step::PodRef};
+use crate::model::{
+    Pod, Taint, TaintEffect, labels::DISRUPTED_TAINT, nodeclaim::ConditionType, taint::first_untolerated,
+};
+
+/// How often a drain is looked at.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+/// A drain lasts at least so long: a pod may have been bound just before the taint was seen.
+pub const SHORTEST: Duration = Duration::from_secs(5);
+/// A pod that has not ended so long after its grace period will not end by itself, and nobody waits for it.
+pub const STUCK_AFTER: Duration = Duration::from_secs(60);
+/// How many pods a message names.
+const NAMED: usize = 5;
+
+/// The taint that keeps new pods off a node that goes away.
+#[must_use]
+pub fn disrupted_taint() -> Taint {
+    Taint::new(DISRUPTED_TAINT, "", TaintEffect::NoSchedule)
+}
+
+/// Whether a drain has to do with the pod at all: pods that tolerate the taint, pods of the kubelet and pods that do
+/// not end stay until the machine goes.
+#[must_use]
+pub fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
+    let tolerates = || first_untolerated(&[disrupted_taint()], &pod.spec.tolerations).is_none();
+    let stuck = || pod.deleting.is_some_and(|end| remaining(end, STUCK_AFTER, now).is_none());
+    !pod.is_static() && !stuck() && !tolerates()
+}
+
+/// Whether a drain waits for the pod.
+#[must_use]
+pub fn is_awaited(pod: &Pod, now: Timestamp) -> bool {
+    !pod.is_terminal() && is_drainable(pod, now)
+}
+
+/// Empties the node of a claim that is deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Drain;
+
+impl Stage for Drain {
+    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+        let (claim, condition) = (view.claim, ConditionType::Drained);
+        let awaited: Vec<&Pod> =
+            view.pods.iter().map(|pod| &**pod).filter(|pod| is_awaited(pod, now)).collect();
+        if awaited.is_empty() {
+            return done(view, now);
+        }
+        let mut next = Next::nothing().again(INTERVAL);
+        let message = format!("{} pods are waiting to be evicted", awaited.len());
+        // The count alone is no news that is worth a write for each pod.
+        let stands = claim.conditions.get(&condition).is_some_and(|known| &*known.reason == "Draining");
+        if !stands {
+            next.steps.extend(ConditionChange::unknown(condition, "Draining", message).step(claim));
+        }
+        let held = leave(&awaited, claim.termination_deadline, now, &mut next);
+        next.steps.push(Step::Tell(Notice::FailedDraining { waiting: awaited.len(), held }));
+        next
+    }
+}
+
+fn done(view: &View<'_>, now: Timestamp) -> Next {
+    let (claim, condition) = (view.claim, ConditionType::Drained);
+    if claim.is(condition) {
+        return Next::nothing();
+    }
+    let Some(draining) = claim.conditions.get(&condition) else {
+        let begun = ConditionChange::unknown(condition, "Draining", "the node is being drained");
+        return Next::steps([Step::Condition(begun)]).again(SHORTEST);
+    };
+    match remaining(draining.since, SHORTEST, now) {
+        Some(left) => Next::wait(left),
+        None => Next::steps([Step::Condition(ConditionChange::holds(condition))]),
+    }
+}
+
+/// The steps by which pods leave now; returns those of the current tier that do-not-disrupt holds, the first few.
+fn leave(
+    awaited: &[&Pod],
+    deadline: Option<Timestamp>,
+    now: Timestamp,
+    next: &mut Next,
+) -> Vec<crate::model::NamespacedName> {
+    let mut tiers: BTreeMap<(bool, bool), Vec<&Pod>> = BTreeMap::new();
+    for pod in awaited {
+        tiers.entry((is_critical(pod), pod.is_daemon())).or_default().push(pod);
+    }
+    for pod in awaited {
+        if let Some((deadline, grace)) = deadline.and_then(|end| Some((end, forced_grace(pod, end, now)?))) {
+            next.steps.push(Step::Tell(Notice::Disrupted { pod: pod.id.clone(), deadline }));
+            next.steps.push(Step::Force(reference(pod), grace));
+        }
+    }
+    let mut held = Vec::new();
+    let current = tiers.first_key_value().map(|(_, pods)| pods.as_slice()).unwrap_or_default();
+    for pod in current.iter().filter(|pod| !pod.is_terminating() && !is_due(pod, deadline, now)) {
+        next.steps.extend(Notice::of_annotation(pod, now).map(Step::Tell));
+        if pod.protected_until(now).is_some() {
+            held.push(pod.id.clone());
+        } else {
+            next.steps.push(Step::Evict(reference(pod)));
+        }
+    }
+    held.truncate(NAMED);
+    held
+}
+
+fn reference(pod: &Pod) -> PodRef {
+    PodRef { id: pod.id.clone(), uid: pod.uid.clone() }
+}
+
+fn is_critical(pod: &Pod) -> bool {
+    let class = pod.spec.priority_class.as_deref();
+    matches!(class, Some("system-cluster-critical" | "system-node-critical"))
+}
+
+/// Whether the pod's own grace period would reach over the node's deadline.
+fn is_due(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+    deadline.is_some_and(|deadline| {
+        let last_call = deadline.checked_sub(pod.spec.termination_grace_period).unwrap_or(Timestamp::MIN);
+        now > last_call
+    })
+}
+
+/// The grace with which the pod must be deleted now to be gone at the deadline; `None` where it will be, or where
+/// deleting it (again) would not hasten its end.
+fn forced_grace(pod: &Pod, deadline: Timestamp, now: Timestamp) -> Option<Duration> {
+    let due = match pod.deleting {
+        Some(end) => end > deadline,
+        None => is_due(pod, Some(deadline), now),
+    };
+    let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+    // Kubernetes counts grace in whole seconds.
+    let grace = Duration::from_secs(left.as_secs().max(1));
+    let end = now.checked_add(grace).unwrap_or(Timestamp::MAX);
+    (due && pod.deleting.is_none_or(|known| end < known)).then_some(grace)
+}

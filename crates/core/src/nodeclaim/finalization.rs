@@ -1,0 +1,97 @@
+//! The end of a claim: deadline, nodes, instance, finalizer.
+//!
+//! The finalizer goes only when no instance can be left: the cloud says that the instance is gone; or none was ever asked
+//! for; or the outcome of a launch was not written down, and a complete list shows none of that launch, twice.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{InstanceState, Next, Notice, Stage, Step, View, launch, remaining, termination};
+use crate::model::{ProviderId, labels::REGISTERED, nodeclaim::ConditionType};
+
+/// How far apart the two lists are that prove that a launch left nothing behind.
+pub const PROOF: Duration = Duration::from_secs(60);
+/// How often nodes that go away are looked at, changes aside.
+const NODES_INTERVAL: Duration = Duration::from_secs(10);
+/// How long to wait after the cloud could not be asked.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What a complete list of instances shows of a launch whose outcome was not written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trace {
+    /// It was not asked for, or there was no answer.
+    #[default]
+    Unknown,
+    /// The cloud refused the last call for good: there is none.
+    Refused,
+    /// This instance was launched for the claim.
+    Found(ProviderId),
+    /// There is none, as was first seen then.
+    AbsentSince(Timestamp),
+}
+
+/// Ends a claim that is deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Finalization<'a> {
+    /// What the cloud says of the instance.
+    pub instance: &'a InstanceState,
+    /// What it says of a launch whose outcome is open.
+    pub trace: &'a Trace,
+}
+
+impl Stage for Finalization<'_> {
+    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+        let claim = view.claim;
+        let (Some(deleting), true) = (claim.deleting, claim.has_finalizer) else { return Next::nothing() };
+        let mut next = Next::nothing();
+        if let (Some(period), None) = (claim.termination_grace_period, claim.termination_deadline) {
+            let deadline = deleting.checked_add(period).unwrap_or(Timestamp::MAX);
+            next.steps.push(Step::SetDeadline(deadline));
+            next.steps.push(Step::Tell(Notice::TerminationGracePeriodExpiring(deadline)));
+        }
+        let joined = claim.is(ConditionType::Registered)
+            || view.nodes.iter().any(|node| node.labels.contains_key(REGISTERED));
+        if joined && !view.nodes.is_empty() {
+            let staying = view.nodes.iter().filter(|node| node.deleting.is_none());
+            let names: Vec<_> = staying.map(|node| node.name.clone()).collect();
+            if !names.is_empty() {
+                next.steps.push(Step::DeleteNodes(names));
+            }
+            return next.again(NODES_INTERVAL);
+        }
+        next.and(match &claim.provider_id {
+            Some(id) => self.instance(view, id),
+            None => self.launch(view, now),
+        })
+    }
+}
+
+impl Finalization<'_> {
+    fn instance(&self, view: &View<'_>, id: &ProviderId) -> Next {
+        match self.instance {
+            InstanceState::Gone => Next::steps([Step::ReleaseClaim]),
+            InstanceState::NotOwned(why) => termination::not_owned(view, why),
+            InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
+        }
+    }
+
+    fn launch(&self, view: &View<'_>, now: Timestamp) -> Next {
+        if !launch::is_outcome_open(view.claim) {
+            return Next::steps([Step::ReleaseClaim]);
+        }
+        match self.trace {
+            Trace::Unknown => Next::wait(RETRY),
+            Trace::Refused => Next::steps([Step::ReleaseClaim]),
+            Trace::Found(id) => match self.instance {
+                InstanceState::NotOwned(why) => termination::not_owned(view, why),
+                InstanceState::Gone => Next::steps([Step::ReleaseClaim]),
+                InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
+            },
+            Trace::AbsentSince(since) => match remaining(*since, PROOF, now) {
+                Some(left) => Next::wait(left),
+                None => Next::steps([Step::ReleaseClaim]),
+            },
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Claims whose instance is gone. Absence needs proof, and what is inferred has a brake.
+//!
+//! An instance counts as gone when complete lists of the cloud, at least [`APART`] apart, do not show it, its claim is
+//! older than [`GRACE`], its node is not ready, and (asked by the shell, one by one) the cloud knows no instance of that
+//! id. A list that is sharply shorter than it should be is taken for an outage, until it has been so for [`OUTAGE`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::remaining;
+use crate::model::{ClaimName, Node, NodeClaim, ProviderId, nodeclaim::ConditionType};
+
+/// How often instances are listed.
+pub const INTERVAL: Duration = Duration::from_secs(2 * 60);
+/// How far apart two lists must be to prove an absence.
+pub const APART: Duration = Duration::from_secs(60);
+/// Claims younger than this are left alone: lists lag behind.
+pub const GRACE: Duration = Duration::from_secs(5 * 60);
+/// A list that misses more than so many percent (and more than [`FEW`]) is an outage.
+const OUTAGE_PERCENT: usize = 20;
+/// An outage that lasts this long is believed.
+const OUTAGE: Duration = Duration::from_secs(15 * 60);
+/// So many may always be missing or removed at once.
+const FEW: usize = 3;
+/// At most so many percent of all (and at least [`FEW`]) are removed within [`BRAKE_WINDOW`].
+const BRAKE_PERCENT: usize = 5;
+/// See [`BRAKE_PERCENT`].
+const BRAKE_WINDOW: Duration = Duration::from_secs(10 * 60);
+
+/// What was seen to be missing so far.
+#[derive(Clone, Debug, Default)]
+pub struct Collection {
+    missing: BTreeMap<ClaimName, Timestamp>,
+    outage_since: Option<Timestamp>,
+    removed: VecDeque<Timestamp>,
+}
+
+/// What one list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Claims whose instance is gone by all lists: to be verified one by one, then deleted; oldest absence first.
+    pub gone: Vec<ClaimName>,
+    /// Claims that are held back by the brake.
+    pub braked: usize,
+    /// How many of how many are missing, where that is taken for an outage.
+    pub outage: Option<(usize, usize)>,
+    /// When the next list is due.
+    pub again: Duration,
+}
+
+impl Collection {
+    /// Takes in a complete list of the cluster's instances, as of `now`.
+    pub fn survey(
+        &mut self,
+        machines: &[(&NodeClaim, Option<&Node>)],
+        listed: &BTreeSet<ProviderId>,
+        now: Timestamp,
+    ) -> Findings {
+        let eligible = |claim: &NodeClaim| {
+            claim.deleting.is_none()
+                && claim.is(ConditionType::Registered)
+                && remaining(claim.created, GRACE, now).is_none()
+        };
+        let all: Vec<_> = machines.iter().filter(|(claim, _)| eligible(claim)).collect();
+        let missing: Vec<_> = all
+            .iter()
+            .filter(|(claim, _)| claim.provider_id.as_ref().is_some_and(|id| !listed.contains(id)))
+            .collect();
+        let names: BTreeSet<&ClaimName> = missing.iter().map(|(claim, _)| &claim.name).collect();
+        self.missing.retain(|name, _| names.contains(name));
+        for name in names {
+            self.missing.entry(name.clone()).or_insert(now);
+        }
+        let mut findings = Findings { again: INTERVAL, ..Findings::default() };
+        if missing.len() > share(all.len(), OUTAGE_PERCENT) {
+            let since = *self.outage_since.get_or_insert(now);
+            if remaining(since, OUTAGE, now).is_some() {
+                findings.outage = Some((missing.len(), all.len()));
+                return findings;
+            }
+        } else {
+            self.outage_since = None;
+        }
+        let unready = missing.iter().filter(|(_, node)| node.is_none_or(|node| !node.ready));
+        let mut due: Vec<(Timestamp, &ClaimName)> = Vec::new();
+        for (claim, _) in unready {
+            let since = self.missing.get(&claim.name).copied().unwrap_or(now);
+            match remaining(since, APART, now) {
+                Some(left) => findings.again = findings.again.min(left),
+                None => due.push((since, &claim.name)),
+            }
+        }
+        due.sort();
+        while self.removed.front().is_some_and(|then| remaining(*then, BRAKE_WINDOW, now).is_none()) {
+            self.removed.pop_front();
+        }
+        let allowed = share(all.len(), BRAKE_PERCENT).saturating_sub(self.removed.len());
+        findings.braked = due.len().saturating_sub(allowed);
+        findings.gone = due.into_iter().take(allowed).map(|(_, name)| name.clone()).collect();
+        findings
+    }
+
+    /// Notes that a claim was deleted at `now`, which the brake counts.
+    pub fn removed(&mut self, claim: &ClaimName, now: Timestamp) {
+        self.missing.remove(claim);
+        self.removed.push_back(now);
+    }
+
+    /// Notes that the cloud does know the instance after all: its absence must be proven anew.
+    pub fn found(&mut self, claim: &ClaimName) {
+        self.missing.remove(claim);
+    }
+}
+
+/// So many percent of `count`, rounded up, and at least [`FEW`].
+fn share(count: usize, percent: usize) -> usize {
+    count.saturating_mul(percent).div_ceil(100).max(FEW)
+}

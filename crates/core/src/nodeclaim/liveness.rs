@@ -1,0 +1,40 @@
+//! A claim that does not get its instance or its node in time is given up.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Next, Removal, Stage, Step, View, remaining};
+use crate::model::{NodeClaim, nodeclaim::ConditionType};
+
+/// How long a launch may take.
+pub const LAUNCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// How long a node may take to join.
+pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// Gives up what takes too long.
+#[derive(Clone, Copy, Debug)]
+pub struct Liveness;
+
+impl Stage for Liveness {
+    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+        let claim = view.claim;
+        if claim.deleting.is_some() || claim.is(ConditionType::Registered) {
+            return Next::nothing();
+        }
+        let (condition, timeout, removal) = if claim.is(ConditionType::Launched) {
+            (ConditionType::Registered, REGISTRATION_TIMEOUT, Removal::RegistrationTimeout)
+        } else {
+            (ConditionType::Launched, LAUNCH_TIMEOUT, Removal::LaunchTimeout)
+        };
+        match remaining(pending_since(claim, condition), timeout, now) {
+            Some(left) => Next::wait(left),
+            None => Next::steps([Step::CountRegistration(false), Step::Delete(removal)]),
+        }
+    }
+}
+
+/// Since when a condition waits: its last transition, or the claim's birth.
+fn pending_since(claim: &NodeClaim, condition: ConditionType) -> Timestamp {
+    claim.conditions.get(&condition).map_or(claim.created, |condition| condition.since)
+}

@@ -1,0 +1,222 @@
+//! What a stage asks for.
+
+use std::time::Duration;
+
+use super::notice::Notice;
+use crate::model::{
+    BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
+    nodeclaim::{ConditionType, NodeClaim},
+};
+
+/// The answer of a stage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Next {
+    /// What to do, in this order. A step that fails ends the pass; it is asked for again in the next one.
+    pub steps: Vec<Step>,
+    /// When to look again although nothing changed; `None` is never.
+    pub again: Option<Duration>,
+}
+
+impl Next {
+    /// Nothing to do, nothing to wait for.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Nothing to do before `after`.
+    #[must_use]
+    pub fn wait(after: Duration) -> Self {
+        Self { steps: Vec::new(), again: Some(after) }
+    }
+
+    /// These steps, and what they lead to.
+    #[must_use]
+    pub fn steps(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self { steps: steps.into_iter().collect(), again: None }
+    }
+
+    /// The same, looked at again after `after` at the latest.
+    #[must_use]
+    pub fn again(mut self, after: Duration) -> Self {
+        self.again = Some(self.again.map_or(after, |earlier| earlier.min(after)));
+        self
+    }
+
+    /// Whether there is nothing to do now.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Both answers, this one's steps first.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.steps.extend(other.steps);
+        match other.again {
+            Some(after) => self.again(after),
+            None => self,
+        }
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Write finalizer, batch and attempt to the claim in one patch that fails if anybody else wrote meanwhile. Only
+    /// once this is durable may the cloud be called with them.
+    Intend {
+        /// The batch.
+        batch: BatchId,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// Ask the cloud to launch the batch and attempt that stand on the claim.
+    Launch,
+    /// Take over what the cloud says of the launched instance: labels, provider id, image, sizes.
+    Adopt,
+    /// Set a condition of the claim.
+    Condition(ConditionChange),
+    /// Take an independent condition off the claim.
+    Clear(ConditionType),
+    /// Delete the claim (its finalizer does the rest).
+    Delete(Removal),
+    /// Change a Node in one patch that fails if anybody else wrote meanwhile.
+    ChangeNode(Box<NodeChange>),
+    /// `status.nodeName`.
+    SetNodeName(NodeName),
+    /// Write when the drain must be over.
+    SetDeadline(jiff::Timestamp),
+    /// Delete these Nodes (their finalizer does the rest).
+    DeleteNodes(Vec<NodeName>),
+    /// Evict a pod through the Eviction API, with its UID as a precondition.
+    Evict(PodRef),
+    /// Delete a pod with so much grace, whatever its disruption budget says; UID as a precondition.
+    Force(PodRef, Duration),
+    /// Ask the cloud to end the instance.
+    Terminate(ProviderId),
+    /// Take the finalizer off the Node.
+    ReleaseNode(NodeName),
+    /// Take the finalizer off the claim: its life is over.
+    ReleaseClaim,
+    /// Tell people.
+    Tell(Notice),
+    /// A registration came to its end: well or not.
+    CountRegistration(bool),
+}
+
+/// Names one pod, and no later one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Namespace and name.
+    pub id: NamespacedName,
+    /// `metadata.uid`.
+    pub uid: PodUid,
+}
+
+/// A condition as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionChange {
+    /// Which.
+    pub condition: ConditionType,
+    /// The status.
+    pub status: ConditionStatus,
+    /// The reason in one word.
+    pub reason: Str,
+    /// The reason in a sentence; empty for True.
+    pub message: String,
+}
+
+impl ConditionChange {
+    /// The condition holds.
+    #[must_use]
+    pub fn holds(condition: ConditionType) -> Self {
+        Self::new(condition, ConditionStatus::True, condition.as_str(), String::new())
+    }
+
+    /// The condition does not hold.
+    #[must_use]
+    pub fn fails(condition: ConditionType, reason: &str, message: impl Into<String>) -> Self {
+        Self::new(condition, ConditionStatus::False, reason, message.into())
+    }
+
+    /// It is not known (yet) whether the condition holds.
+    #[must_use]
+    pub fn unknown(condition: ConditionType, reason: &str, message: impl Into<String>) -> Self {
+        Self::new(condition, ConditionStatus::Unknown, reason, message.into())
+    }
+
+    fn new(condition: ConditionType, status: ConditionStatus, reason: &str, message: String) -> Self {
+        Self { condition, status, reason: reason.into(), message }
+    }
+
+    /// The step to it, unless `claim` says so already.
+    #[must_use]
+    pub fn step(self, claim: &NodeClaim) -> Option<Step> {
+        let stands = claim.conditions.get(&self.condition).is_some_and(|condition| {
+            condition.status == self.status
+                && condition.reason == self.reason
+                && *condition.message == *self.message
+        });
+        (!stands).then_some(Step::Condition(self))
+    }
+}
+
+/// The step that takes `condition` off `claim`, if it is there.
+pub(super) fn clear(claim: &NodeClaim, condition: ConditionType) -> Option<Step> {
+    claim.conditions.contains_key(&condition).then_some(Step::Clear(condition))
+}
+
+/// Why a claim is deleted by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Removal {
+    /// No offering that it allows has capacity.
+    InsufficientCapacity,
+    /// Its class is not ready.
+    NodeClassNotReady,
+    /// It was not launched in time.
+    LaunchTimeout,
+    /// Its node did not join in time.
+    RegistrationTimeout,
+    /// It reached its age.
+    Expired,
+    /// Its instance is gone.
+    GarbageCollected,
+    /// Its Node was deleted by somebody.
+    NodeDeleted,
+}
+
+impl Removal {
+    /// The reason as metrics write it; `None` where Karpenter counts none.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::InsufficientCapacity => Some("insufficient_capacity"),
+            Self::NodeClassNotReady => Some("nodeclass_not_ready"),
+            Self::LaunchTimeout => Some("launch_timeout"),
+            Self::RegistrationTimeout => Some("registration_timeout"),
+            Self::Expired => Some("expired"),
+            Self::GarbageCollected => Some("garbage_collected"),
+            Self::NodeDeleted => None,
+        }
+    }
+}
+
+/// What to change of a Node, entry by entry: what is not named stays as somebody else wrote it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeChange {
+    /// The Node; empty in a default value.
+    pub node: Option<NodeName>,
+    /// Put Karpenter's finalizer on it.
+    pub add_finalizer: bool,
+    /// Make the claim its owner.
+    pub own: bool,
+    /// Labels to set.
+    pub labels: Labels,
+    /// Annotations to set.
+    pub annotations: Labels,
+    /// Taints to add.
+    pub add_taints: Vec<Taint>,
+    /// Taints to take off, by key and effect.
+    pub remove_taints: Vec<Taint>,
+}

@@ -1,0 +1,135 @@
+//! The end of a Node: taint, drain, volumes, instance, finalizer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    ConditionChange, InstanceState, Next, NodeChange, Notice, Removal, Stage, Step, View, drain, drain::Drain,
+};
+use crate::model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType};
+
+/// Load balancers leave out nodes with this label.
+pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// What the label says when it is ours.
+pub const EXCLUDE_VALUE: &str = "karpenter";
+/// How often volumes are looked at.
+const VOLUMES_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the cloud is asked to end the instance.
+pub const INSTANCE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often an instance that is not ours is looked at again.
+pub const NOT_OWNED_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Ends one Node of the claim.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeTermination<'a> {
+    /// The Node.
+    pub node: &'a Node,
+    /// Names of the volumes attached to it that are to be detached first: not those of pods that stay.
+    pub attachments: &'a [Str],
+    /// What the cloud says of the instance. Needed where the Node is not ready and where the drain is over.
+    pub instance: &'a InstanceState,
+}
+
+impl Stage for NodeTermination<'_> {
+    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+        let node = self.node;
+        if node.deleting.is_none() || !node.has_finalizer {
+            return Next::nothing();
+        }
+        if view.claim.deleting.is_none() {
+            // Its finalizer sets the deadline that the drain must keep.
+            return Next::steps([Step::Delete(Removal::NodeDeleted)]).again(drain::INTERVAL);
+        }
+        if !node.ready && *self.instance == InstanceState::Gone {
+            return Next::steps([Step::ReleaseNode(node.name.clone())]);
+        }
+        if let Some(change) = closed(node) {
+            return Next::steps([Step::ChangeNode(Box::new(change))]).again(drain::INTERVAL);
+        }
+        let drained = Drain.next(view, now);
+        let finished =
+            view.claim.is(ConditionType::Drained) && !view.pods.iter().any(|pod| drain::is_awaited(pod, now));
+        if !finished {
+            return drained;
+        }
+        match self.volumes(view, now) {
+            Wait::Until(next) => next,
+            Wait::Over(step) => Next::steps(step).and(self.instance(view)),
+        }
+    }
+}
+
+/// Whether something is still waited for.
+enum Wait {
+    Until(Next),
+    Over(Option<Step>),
+}
+
+impl NodeTermination<'_> {
+    fn volumes(&self, view: &View<'_>, now: Timestamp) -> Wait {
+        let (claim, condition) = (view.claim, ConditionType::VolumesDetached);
+        if self.attachments.is_empty() {
+            return Wait::Over(ConditionChange::holds(condition).step(claim));
+        }
+        let deadline = claim.termination_deadline;
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            let message = format!("{} volumes are still attached", self.attachments.len());
+            let elapsed = ConditionChange::fails(condition, "TerminationGracePeriodElapsed", message);
+            return Wait::Over(elapsed.step(claim));
+        }
+        let message = format!("waiting for volumes to be detached: {}", self.attachments.join(", "));
+        let waits = ConditionChange::unknown(condition, "AwaitingVolumeDetachment", message).step(claim);
+        let tell = Step::Tell(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
+        Wait::Until(Next::steps(waits.into_iter().chain([tell])).again(VOLUMES_INTERVAL))
+    }
+
+    fn instance(&self, view: &View<'_>) -> Next {
+        let Some(id) = view.claim.provider_id.clone() else {
+            return Next::steps([Step::ReleaseNode(self.node.name.clone())]);
+        };
+        match self.instance {
+            InstanceState::Gone => {
+                let told = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
+                Next::steps(told.into_iter().chain([Step::ReleaseNode(self.node.name.clone())]))
+            }
+            InstanceState::NotOwned(why) => not_owned(view, why),
+            InstanceState::Unknown | InstanceState::Exists => terminate(view, id),
+        }
+    }
+}
+
+/// The cloud is asked, and the condition says so once it has accepted.
+pub(super) fn terminate(view: &View<'_>, id: crate::model::ProviderId) -> Next {
+    let told = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
+    Next::steps([Step::Terminate(id)].into_iter().chain(told)).again(INSTANCE_INTERVAL)
+}
+
+/// What is not ours is left alone; the claim says so and stays until somebody decides.
+pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
+    let message = format!(
+        "the instance is not owned by this cluster ({why}); correct its ownership tags, or remove the finalizer \
+         karpenter.sh/termination to abandon it"
+    );
+    let condition = ConditionType::InstanceTerminating;
+    let change = ConditionChange::fails(condition, "InstanceNotOwned", message).step(view.claim);
+    let tell = Step::Tell(Notice::NotOwned(why.clone()));
+    Next::steps(change.into_iter().chain([tell])).again(NOT_OWNED_INTERVAL)
+}
+
+/// What keeps new pods and new connections off the node, where that is not there yet.
+fn closed(node: &Node) -> Option<NodeChange> {
+    let taint = drain::disrupted_taint();
+    let tainted = node.taints.iter().any(|known| &*known.key == DISRUPTED_TAINT && known.matches(&taint));
+    let excluded = node.labels.contains_key(EXCLUDE_LABEL);
+    if tainted && excluded {
+        return None;
+    }
+    let label = (!excluded).then(|| (EXCLUDE_LABEL.into(), EXCLUDE_VALUE.into()));
+    Some(NodeChange {
+        node: Some(node.name.clone()),
+        labels: label.into_iter().collect::<Labels>(),
+        add_taints: if tainted { Vec::new() } else { vec![taint] },
+        ..NodeChange::default()
+    })
+}

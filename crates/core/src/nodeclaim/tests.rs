@@ -1,0 +1,155 @@
+//! Tests of the stages: a fixture, a short way to write answers, and one file of cases per part of a life.
+
+mod ending;
+mod leaving;
+mod starting;
+mod tables;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::{
+    cloud::ProviderInfo,
+    model::{
+        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, Pod, StateNode,
+        nodeclaim::ConditionType,
+    },
+    testing::{self, NodeBuilder, now},
+};
+
+/// A machine with its surroundings.
+pub(crate) struct Fixture {
+    pub(crate) claim: NodeClaim,
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) pool: Option<Arc<NodePool>>,
+    pub(crate) provider: ProviderInfo,
+}
+
+impl Fixture {
+    pub(crate) fn of(builder: NodeBuilder) -> Self {
+        let built = builder.build();
+        let StateNode { claim, node, pods, .. } = Arc::unwrap_or_clone(built);
+        let class = NodeClassRef { group: "g".into(), kind: "K".into(), name: "".into() };
+        Self {
+            claim: claim.map(Arc::unwrap_or_clone).expect("a managed machine"),
+            nodes: node.into_iter().collect(),
+            pods,
+            pool: Some(testing::pool("default").build()),
+            provider: ProviderInfo {
+                name: "test".into(),
+                node_classes: vec![class],
+                schema: Arc::new(LabelSchema::default()),
+                repair_policies: Vec::new(),
+                bootstraps_startup_taints: false,
+            },
+        }
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            claim: &self.claim,
+            nodes: &self.nodes,
+            pool: self.pool.as_deref(),
+            pods: &self.pods,
+            provider: &self.provider,
+        }
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut NodeClaim)) -> Self {
+        change(&mut self.claim);
+        self
+    }
+
+    pub(crate) fn with_node(mut self, change: impl FnOnce(&mut Node)) -> Self {
+        change(Arc::make_mut(self.nodes.first_mut().expect("a node")));
+        self
+    }
+
+    pub(crate) fn with_pool(mut self, change: impl FnOnce(&mut NodePool)) -> Self {
+        change(Arc::make_mut(self.pool.as_mut().expect("a pool")));
+        self
+    }
+
+    pub(crate) fn condition(self, condition: ConditionType, status: ConditionStatus, reason: &str) -> Self {
+        self.condition_since(condition, status, reason, now())
+    }
+
+    pub(crate) fn condition_since(
+        mut self,
+        condition: ConditionType,
+        status: ConditionStatus,
+        reason: &str,
+        since: Timestamp,
+    ) -> Self {
+        let message = "".into();
+        self.claim.conditions.insert(condition, Condition { status, reason: reason.into(), message, since });
+        self
+    }
+
+    /// What `stage` says, in short.
+    pub(crate) fn says(&self, stage: &impl Stage, at: Timestamp) -> String {
+        brief(&stage.next(&self.view(), at))
+    }
+}
+
+/// `now` and so many seconds.
+pub(crate) fn after(seconds: i64) -> Timestamp {
+    now() + jiff::SignedDuration::from_secs(seconds)
+}
+
+/// An answer in short: steps by `; `, then `~` and the seconds to wait.
+pub(crate) fn brief(next: &Next) -> String {
+    let mut parts: Vec<String> = next.steps.iter().map(step).collect();
+    if let Some(again) = next.again {
+        parts.push(format!("~{}", again.as_secs_f64()));
+    }
+    parts.join("; ")
+}
+
+fn step(step: &Step) -> String {
+    match step {
+        Step::Intend { batch, attempt } => format!("intend {batch}/{attempt}"),
+        Step::Launch => "launch".to_owned(),
+        Step::Adopt => "adopt".to_owned(),
+        Step::Condition(change) => {
+            format!("{}={:?}/{}", change.condition.as_str(), change.status, change.reason)
+        }
+        Step::Clear(condition) => format!("clear {}", condition.as_str()),
+        Step::Delete(removal) => format!("delete {}", removal.as_str().unwrap_or("-")),
+        Step::ChangeNode(change) => node_change(change),
+        Step::SetNodeName(name) => format!("name {name}"),
+        Step::SetDeadline(at) => format!("deadline +{}", at.duration_since(now()).as_secs()),
+        Step::DeleteNodes(names) => format!("delete nodes {}", names.len()),
+        Step::Evict(pod) => format!("evict {}", pod.id.name),
+        Step::Force(pod, grace) => format!("force {} {}", pod.id.name, grace.as_secs()),
+        Step::Terminate(id) => format!("terminate {id}"),
+        Step::ReleaseNode(name) => format!("release node {name}"),
+        Step::ReleaseClaim => "release".to_owned(),
+        Step::Tell(notice) => format!("tell {}", notice.reason()),
+        Step::CountRegistration(well) => format!("count {well}"),
+    }
+}
+
+fn node_change(change: &NodeChange) -> String {
+    let taints = |taints: &[crate::model::Taint], sign: char| {
+        taints.iter().map(|taint| format!(" {sign}{taint}")).collect::<String>()
+    };
+    let labels: String = change.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+    let annotations: String = change.annotations.keys().map(|key| format!(" @{key}")).collect();
+    let owner = if change.own && change.add_finalizer { " own" } else { "" };
+    let (added, removed) = (taints(&change.add_taints, '+'), taints(&change.remove_taints, '-'));
+    format!("node{owner}{labels}{annotations}{added}{removed}")
+}
+
+#[test]
+fn remaining_never_ends_early() {
+    let minute = Duration::from_secs(60);
+    for (since, expected) in [(0, Some(60)), (-59, Some(1)), (-60, None), (-1000, None), (30, Some(90))] {
+        let left = remaining(after(since), minute, now()).map(|left| left.as_secs());
+        assert_eq!(left, expected, "{since}");
+    }
+    assert_eq!(remaining(Timestamp::MAX, minute, now()).is_some(), true);
+}

@@ -1,0 +1,205 @@
+//! The ends of nodes and claims, and collection.
+
+use std::collections::BTreeSet;
+
+use super::{
+    super::{
+        finalization::{Finalization, Trace},
+        garbage_collection::{Collection, Findings},
+        termination::NodeTermination,
+    },
+    *,
+};
+use crate::{
+    model::{ClaimName, ProviderId, Str, Taint, TaintEffect},
+    testing::{node, pod},
+};
+
+/// A node at the end of its drain.
+fn drained() -> Fixture {
+    let mut fixture = Fixture::of(node("a")).with(|claim| claim.deleting = Some(now())).with_node(|node| {
+        node.deleting = Some(now());
+        node.taints.push(Taint::new("karpenter.sh/disrupted", "", TaintEffect::NoSchedule));
+        let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+        node.labels.insert(label.into(), "karpenter".into());
+    });
+    for condition in [ConditionType::Drained, ConditionType::VolumesDetached] {
+        fixture = fixture.condition(condition, ConditionStatus::True, condition.as_str());
+    }
+    fixture
+}
+
+fn node_says(fixture: &Fixture, volumes: &[&str], instance: &InstanceState, at: i64) -> String {
+    let attachments: Vec<Str> = volumes.iter().map(|name| Str::from(*name)).collect();
+    let node = fixture.nodes[0].clone();
+    fixture.says(&NodeTermination { node: &node, attachments: &attachments, instance }, after(at))
+}
+
+#[test]
+fn a_node_ends_in_order() {
+    let (unknown, gone) = (InstanceState::Unknown, InstanceState::Gone);
+    let says = |fixture: &Fixture| node_says(fixture, &[], &unknown, 100);
+    assert_eq!(says(&Fixture::of(node("a"))), "", "nobody deleted it");
+    let unowned = drained().with_node(|node| node.has_finalizer = false);
+    assert_eq!(says(&unowned), "");
+    assert_eq!(says(&drained().with(|claim| claim.deleting = None)), "delete -; ~1");
+    let open = drained().with_node(|node| {
+        node.taints.clear();
+        node.labels.remove("node.kubernetes.io/exclude-from-external-load-balancers");
+    });
+    let closing = "node node.kubernetes.io/exclude-from-external-load-balancers=karpenter \
+                   +karpenter.sh/disrupted:NoSchedule; ~1";
+    assert_eq!(says(&open), closing);
+    let broken = open.with_node(|node| node.ready = false);
+    assert_eq!(node_says(&broken, &[], &gone, 0), "release node a", "nothing is left to be drained");
+    assert_eq!(says(&broken), closing, "not ready alone proves nothing");
+    let mut busy = drained();
+    busy.pods.push(pod("late").bound("a"));
+    let late = "Drained=Unknown/Draining; evict late; tell FailedDraining; ~1";
+    assert_eq!(says(&busy), late, "a pod that came after the drain is drained too");
+    let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
+    assert_eq!(says(&drained()), terminate);
+    let told =
+        drained().condition(ConditionType::InstanceTerminating, ConditionStatus::True, "InstanceTerminating");
+    assert_eq!(says(&told), "terminate fake:///a; ~5");
+    assert_eq!(node_says(&told, &[], &gone, 100), "release node a");
+}
+
+#[test]
+fn volumes_hold_a_node_until_the_deadline() {
+    let machine = || {
+        let mut fixture = drained().with(|claim| claim.termination_deadline = Some(after(50)));
+        fixture.claim.conditions.remove(&ConditionType::VolumesDetached);
+        fixture
+    };
+    let unknown = InstanceState::Unknown;
+    let waits = "VolumesDetached=Unknown/AwaitingVolumeDetachment; tell AwaitingVolumeDetachment; ~1";
+    let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
+    assert_eq!(node_says(&machine(), &["v"], &unknown, 49), waits);
+    let elapsed = format!("VolumesDetached=False/TerminationGracePeriodElapsed; {terminate}");
+    assert_eq!(node_says(&machine(), &["v"], &unknown, 50), elapsed);
+    let detached = format!("VolumesDetached=True/VolumesDetached; {terminate}");
+    assert_eq!(node_says(&machine(), &[], &unknown, 0), detached);
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let foreign = InstanceState::NotOwned("tag x is missing".into());
+    let told = "InstanceTerminating=False/InstanceNotOwned; tell InstanceNotOwned; ~60";
+    assert_eq!(node_says(&drained(), &[], &foreign, 0), told);
+    let mut fixture = drained();
+    fixture.nodes.clear();
+    let stage = Finalization { instance: &foreign, trace: &Trace::Unknown };
+    assert_eq!(fixture.says(&stage, now()), told);
+}
+
+#[test]
+fn a_claim_ends_in_order() {
+    let deleted = || Fixture::of(node("a")).with(|claim| claim.deleting = Some(now()));
+    let says = |fixture: &Fixture, instance: InstanceState| {
+        fixture.says(&Finalization { instance: &instance, trace: &Trace::Unknown }, after(5))
+    };
+    let unknown = || InstanceState::Unknown;
+    assert_eq!(says(&Fixture::of(node("a")), unknown()), "");
+    assert_eq!(says(&deleted(), unknown()), "delete nodes 1; ~10");
+    let period = || deleted().with(|claim| claim.termination_grace_period = Some(Duration::from_secs(60)));
+    let expiring = "deadline +60; tell TerminationGracePeriodExpiring; delete nodes 1; ~10";
+    assert_eq!(says(&period(), unknown()), expiring);
+    let set = period().with(|claim| claim.termination_deadline = Some(after(10)));
+    assert_eq!(says(&set, unknown()), "delete nodes 1; ~10", "a deadline that stands is kept");
+    let going = deleted().with_node(|node| node.deleting = Some(now()));
+    assert_eq!(says(&going, unknown()), "~10");
+    let mut alone = deleted();
+    alone.nodes.clear();
+    let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
+    assert_eq!(says(&alone, unknown()), terminate);
+    assert_eq!(says(&alone, InstanceState::Gone), "release");
+}
+
+#[test]
+fn an_open_launch_needs_proof() {
+    let open = || {
+        Fixture::of(node("a").unlaunched(&[])).with(|claim| {
+            claim.deleting = Some(now());
+            claim.attempt = 1;
+        })
+    };
+    let says = |fixture: &Fixture, trace: Trace, at: i64| {
+        fixture.says(&Finalization { instance: &InstanceState::Unknown, trace: &trace }, after(at))
+    };
+    assert_eq!(says(&open(), Trace::Unknown, 0), "~5");
+    assert_eq!(says(&open(), Trace::AbsentSince(now()), 59), "~1");
+    assert_eq!(says(&open(), Trace::AbsentSince(now()), 60), "release");
+    assert_eq!(says(&open(), Trace::Refused, 0), "release");
+    let found = "terminate fake:///x; InstanceTerminating=True/InstanceTerminating; ~5";
+    assert_eq!(says(&open(), Trace::Found("fake:///x".into()), 99), found);
+    assert_eq!(says(&open().with(|claim| claim.attempt = 0), Trace::Unknown, 0), "release");
+}
+
+/// So many machines, of which the first `broken` are not ready and missing from the list.
+fn machines(size: usize, broken: usize) -> (Vec<Fixture>, BTreeSet<ProviderId>) {
+    let machine = |index: usize| {
+        let name = format!("n{index:03}");
+        let fixture = Fixture::of(node(&name));
+        if index < broken { fixture.with_node(|node| node.ready = false) } else { fixture }
+    };
+    let fleet: Vec<Fixture> = (0..size).map(machine).collect();
+    let listed = fleet.iter().skip(broken).filter_map(|machine| machine.claim.provider_id.clone()).collect();
+    (fleet, listed)
+}
+
+fn survey(
+    collection: &mut Collection,
+    fleet: &[Fixture],
+    listed: &BTreeSet<ProviderId>,
+    at: i64,
+) -> Findings {
+    let machines: Vec<_> =
+        fleet.iter().map(|machine| (&machine.claim, machine.nodes.first().map(|node| &**node))).collect();
+    collection.survey(&machines, listed, after(at))
+}
+
+#[test]
+fn absence_needs_proof() {
+    let (fleet, listed) = machines(10, 1);
+    let gone = vec![ClaimName::from("n000")];
+    let mut collection = Collection::default();
+    assert_eq!(survey(&mut collection, &fleet, &listed, 299).gone, [], "too young");
+    let first = survey(&mut collection, &fleet, &listed, 300);
+    assert_eq!((first.gone, first.again.as_secs()), (vec![], 60));
+    assert_eq!(survey(&mut collection, &fleet, &listed, 359).gone, []);
+    assert_eq!(survey(&mut collection, &fleet, &listed, 360).gone, gone);
+    let all: BTreeSet<ProviderId> = fleet.iter().filter_map(|m| m.claim.provider_id.clone()).collect();
+    assert_eq!(survey(&mut collection, &fleet, &all, 400).gone, []);
+    assert_eq!(survey(&mut collection, &fleet, &listed, 500).gone, [], "an absence that ended counts anew");
+    assert_eq!(survey(&mut collection, &fleet, &listed, 560).gone, gone);
+    collection.found(&gone[0]);
+    assert_eq!(survey(&mut collection, &fleet, &listed, 600).gone, []);
+    let (mut ready, listed) = machines(10, 1);
+    ready[0] = Fixture::of(node("n000"));
+    let mut collection = Collection::default();
+    for at in [300, 400, 500] {
+        assert_eq!(survey(&mut collection, &ready, &listed, at).gone, [], "its node is ready");
+    }
+}
+
+#[test]
+fn a_short_list_is_an_outage_and_removal_has_a_brake() {
+    let (fleet, listed) = machines(100, 21);
+    let mut collection = Collection::default();
+    for at in [300, 600, 1199] {
+        let findings = survey(&mut collection, &fleet, &listed, at);
+        assert_eq!((findings.gone.len(), findings.outage), (0, Some((21, 100))), "+{at}");
+    }
+    let findings = survey(&mut collection, &fleet, &listed, 1200);
+    assert_eq!((findings.gone.len(), findings.braked, findings.outage), (5, 16, None));
+    for name in &findings.gone {
+        collection.removed(name, after(1200));
+    }
+    assert_eq!(survey(&mut collection, &fleet, &listed, 1799).gone.len(), 0);
+    assert_eq!(survey(&mut collection, &fleet, &listed, 1800).gone.len(), 5);
+    let (fleet, listed) = machines(2, 2);
+    let mut collection = Collection::default();
+    survey(&mut collection, &fleet, &listed, 300);
+    assert_eq!(survey(&mut collection, &fleet, &listed, 400).gone.len(), 2, "a small fleet is not stuck");
+}

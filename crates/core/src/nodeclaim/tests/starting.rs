@@ -1,0 +1,246 @@
+//! Launch, registration, initialisation, liveness, consistency, expiry.
+
+use rstest::rstest;
+
+use super::{
+    super::{
+        consistency::Consistency,
+        expiration::Expiration,
+        initialization::Initialization,
+        launch::{Launch, settle},
+        liveness::Liveness,
+        registration::Registration,
+    },
+    *,
+};
+use crate::{
+    cloud::{Instance, LaunchError},
+    model::{Labels, Resources, Taint, TaintEffect, labels::REGISTERED},
+    testing::node,
+};
+
+fn unlaunched() -> Fixture {
+    Fixture::of(node("a").unlaunched(&[])).with(|claim| {
+        claim.batch = "b".into();
+        claim.attempt = 0;
+        claim.has_finalizer = false;
+    })
+}
+
+#[test]
+fn intent_before_effect() {
+    let launch = Launch { siblings: &[], begun: false };
+    let fixture = unlaunched();
+    assert_eq!(fixture.says(&launch, now()), "intend b/1");
+    let by_hand = unlaunched().with(|claim| claim.batch = claim.uid.clone().into());
+    assert_eq!(by_hand.says(&launch, now()), "intend uid-claim-a/1");
+    let begun = unlaunched().with(|claim| (claim.attempt, claim.has_finalizer) = (2, true));
+    assert_eq!(begun.says(&launch, now()), "launch");
+    let unsafe_yet = unlaunched().with(|claim| {
+        claim.batch = claim.uid.clone().into();
+        claim.attempt = 3;
+    });
+    assert_eq!(
+        unsafe_yet.says(&launch, now()),
+        "intend uid-claim-a/3",
+        "the finalizer comes before any call"
+    );
+    let deleting = unlaunched().with(|claim| claim.deleting = Some(now()));
+    assert_eq!(deleting.says(&launch, now()), "");
+    assert_eq!(Fixture::of(node("a").launched()).says(&launch, now()), "");
+}
+
+#[test]
+fn who_comes_too_late_goes_alone() {
+    let sibling = unlaunched().with(|claim| claim.attempt = 1);
+    let waiting = unlaunched();
+    for (siblings, begun, at, expected) in [
+        (&[&waiting.claim][..], false, 0, "intend b/1"),
+        (&[&sibling.claim][..], false, 0, "intend uid-claim-a/1"),
+        (&[&waiting.claim][..], true, 0, "intend uid-claim-a/1"),
+        (&[][..], false, 11, "intend uid-claim-a/1"),
+    ] {
+        let says = unlaunched().says(&Launch { siblings, begun }, after(at));
+        assert_eq!(says, expected, "{} siblings, begun {begun}, +{at}", siblings.len());
+    }
+}
+
+fn instance() -> Instance {
+    Instance {
+        provider_id: "fake:///a".into(),
+        claim: Some("a".into()),
+        launched_by: None,
+        cluster_uid: None,
+        labels: Labels::new(),
+        image_id: None,
+        capacity: Resources::new(),
+        allocatable: Resources::new(),
+        created: None,
+        terminating: false,
+    }
+}
+
+#[rstest]
+#[case(Ok(instance()), 0, "adopt; Launched=True/Launched")]
+#[case(Err(LaunchError::InsufficientCapacity("x".into())), 0,
+    "tell InsufficientCapacityError; count false; delete insufficient_capacity")]
+#[case(Err(LaunchError::NodeClassNotReady("x".into())), 0, "tell NodeClassNotReady; delete nodeclass_not_ready")]
+#[case(Err(LaunchError::Failed { reason: "Denied".into(), message: "x".into() }), 0,
+    "Launched=Unknown/Denied; intend uid-claim-a/2; ~1")]
+#[case(Err(LaunchError::Failed { reason: "".into(), message: "x".into() }), 0,
+    "Launched=Unknown/LaunchFailed; intend uid-claim-a/2; ~1")]
+#[case(Err(LaunchError::Unknown("x".into())), 1, "Launched=Unknown/LaunchFailed; ~1")]
+#[case(Err(LaunchError::Unknown("x".into())), 4, "Launched=Unknown/LaunchFailed; ~8")]
+#[case(Err(LaunchError::Unknown("x".into())), 99, "Launched=Unknown/LaunchFailed; ~60")]
+#[case(Err(LaunchError::RateLimited { after: Duration::from_secs(7) }), 1, "Launched=Unknown/LaunchFailed; ~7")]
+fn answers_of_the_cloud(
+    #[case] answer: Result<Instance, LaunchError>,
+    #[case] unclear: u32,
+    #[case] expected: &str,
+) {
+    let fixture = unlaunched().with(|claim| claim.attempt = 1);
+    assert_eq!(brief(&settle(&fixture.claim, &answer, unclear)), expected);
+}
+
+#[test]
+fn long_failures_are_cut_at_a_character() {
+    let long = "ä".repeat(400);
+    let answer = Err(LaunchError::Unknown(long.as_str().into()));
+    let next = settle(&unlaunched().claim, &answer, 1);
+    let [Step::Condition(change)] = &next.steps[..] else { unreachable!("{next:?}") };
+    assert_eq!(change.message, format!("{}...", "ä".repeat(300)));
+}
+
+/// A node that has just joined: tainted, not labelled.
+fn joined() -> Fixture {
+    let mut fixture = Fixture::of(node("a").uninitialized());
+    fixture.claim.conditions.remove(&ConditionType::Registered);
+    fixture.claim.labels = [("team".into(), "x".into())].into();
+    fixture.claim.annotations =
+        [("note".into(), "1".into()), ("fleetwright.dev/batch-id".into(), "b".into())].into();
+    fixture.claim.taints = vec![Taint::new("dedicated", "x", TaintEffect::NoSchedule)];
+    fixture.claim.startup_taints = vec![Taint::new("cni", "", TaintEffect::NoExecute)];
+    fixture.with_node(|node| {
+        node.labels.remove(REGISTERED);
+        node.taints = vec![Taint::new("karpenter.sh/unregistered", "", TaintEffect::NoExecute)];
+    })
+}
+
+const REGISTERING: &str = "name a; Registered=True/Registered; count true";
+
+#[test]
+fn registration_syncs_once() {
+    let unregistered = "-karpenter.sh/unregistered:NoExecute";
+    let labels = "node own karpenter.sh/registered=true team=x @note";
+    assert_eq!(
+        joined().says(&Registration, now()),
+        format!("{labels} +dedicated=x:NoSchedule +cni:NoExecute {unregistered}; {REGISTERING}"),
+    );
+    let mut bootstrapped = joined();
+    bootstrapped.provider.bootstraps_startup_taints = true;
+    assert_eq!(
+        bootstrapped.says(&Registration, now()),
+        format!("{labels} +dedicated=x:NoSchedule {unregistered}; {REGISTERING}"),
+        "startup taints that the bootstrap brings are never written",
+    );
+    let own = joined().with_node(|node| {
+        node.labels.insert("karpenter.sh/do-not-sync-taints".into(), "true".into());
+    });
+    assert_eq!(own.says(&Registration, now()), format!("{labels} {unregistered}; {REGISTERING}"));
+    let bare = joined().with_node(|node| node.taints.clear());
+    assert!(bare.says(&Registration, now()).starts_with("tell UnregisteredTaintMissing; node own"));
+}
+
+#[test]
+fn a_registration_that_was_cut_off_writes_the_node_no_more() {
+    let cut_off = joined().with_node(|node| {
+        node.labels.insert(REGISTERED.into(), "true".into());
+        node.taints.clear();
+    });
+    assert_eq!(cut_off.says(&Registration, now()), REGISTERING);
+}
+
+#[test]
+fn registration_waits_for_exactly_one_node() {
+    let mut none = joined();
+    none.nodes.clear();
+    assert_eq!(none.says(&Registration, now()), "Registered=Unknown/NodeNotFound");
+    let mut two = joined();
+    two.nodes.push(two.nodes[0].clone());
+    assert_eq!(two.says(&Registration, now()), "Registered=False/MultipleNodesFound");
+    let unlaunched = joined().with(|claim| claim.provider_id = None);
+    assert_eq!(unlaunched.says(&Registration, now()), "");
+    assert_eq!(Fixture::of(node("a")).says(&Registration, now()), "");
+}
+
+#[test]
+fn initialization_in_order() {
+    let initial = || Fixture::of(node("a").uninitialized());
+    let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
+    let ready = initial().with(|claim| claim.requests = Resources::of(1, 1).with("gpu", 1));
+    assert_eq!(ready.says(&Initialization, now()), "Initialized=Unknown/ResourceNotRegistered");
+    let ready = ready.with_node(|node| node.allocatable.set(&"gpu".into(), 1));
+    let done = "node karpenter.sh/initialized=true; Initialized=True/Initialized";
+    assert_eq!(ready.says(&Initialization, now()), done);
+    let ephemeral =
+        ready.with_node(|node| node.taints.push(taint("node.cloudprovider.kubernetes.io/uninitialized")));
+    assert_eq!(ephemeral.says(&Initialization, now()), "Initialized=Unknown/KnownEphemeralTaintsExist");
+    let startup = ephemeral
+        .with(|claim| claim.startup_taints.push(taint("cni")))
+        .with_node(|node| node.taints.push(taint("cni")));
+    assert_eq!(startup.says(&Initialization, now()), "Initialized=Unknown/StartupTaintsExist");
+    let not_ready = startup.with_node(|node| node.ready = false);
+    assert_eq!(not_ready.says(&Initialization, now()), "Initialized=Unknown/NodeNotReady");
+    let said = not_ready.with(|claim| {
+        let message = "Node status is NotReady".into();
+        let (status, reason) = (ConditionStatus::Unknown, "NodeNotReady".into());
+        let stands = Condition { status, reason, message, since: now() };
+        claim.conditions.insert(ConditionType::Initialized, stands);
+    });
+    assert_eq!(said.says(&Initialization, now()), "", "what is said is not said again");
+    assert_eq!(joined().says(&Initialization, now()), "");
+}
+
+#[test]
+fn liveness_gives_up_in_time() {
+    let launching = unlaunched();
+    let joining = || Fixture::of(node("a").launched());
+    assert_eq!(launching.says(&Liveness, after(299)), "~1");
+    assert_eq!(launching.says(&Liveness, after(300)), "count false; delete launch_timeout");
+    assert_eq!(joining().says(&Liveness, after(600)), "~300");
+    assert_eq!(joining().says(&Liveness, after(900)), "count false; delete registration_timeout");
+    let looked = joining().condition_since(
+        ConditionType::Registered,
+        ConditionStatus::False,
+        "MultipleNodesFound",
+        after(100),
+    );
+    assert_eq!(looked.says(&Liveness, after(900)), "~100");
+    assert_eq!(Fixture::of(node("a").uninitialized()).says(&Liveness, after(99_999)), "");
+}
+
+#[test]
+fn expiry_is_by_age() {
+    let aging = || Fixture::of(node("a")).with(|claim| claim.expire_after = Some(Duration::from_secs(100)));
+    assert_eq!(aging().says(&Expiration, after(40)), "~60");
+    assert_eq!(aging().says(&Expiration, after(100)), "delete expired");
+    assert_eq!(aging().says(&Expiration, after(-50)), "~150", "a clock that was wrong expires nothing");
+    assert_eq!(aging().with(|claim| claim.deleting = Some(now())).says(&Expiration, after(100)), "");
+    assert_eq!(aging().with(|claim| claim.expire_after = None).says(&Expiration, after(100)), "");
+}
+
+#[test]
+fn consistency_of_shape() {
+    let machine = |found: i64| {
+        Fixture::of(node("a").size("medium", 10, 10))
+            .with(|claim| claim.requests = Resources::of(1000, 0))
+            .with_node(|node| node.capacity = node.capacity.clone().with("cpu", found))
+    };
+    let holds = "ConsistentStateFound=True/ConsistentStateFound; ~600";
+    let fails = "ConsistentStateFound=False/ConsistencyCheckFailed; tell FailedConsistencyCheck; ~600";
+    for (found, expected) in [(10_000, holds), (9000, holds), (8999, fails), (0, fails)] {
+        assert_eq!(machine(found).says(&Consistency, now()), expected, "{found}");
+    }
+    let unasked = machine(0).with(|claim| claim.requests = Resources::new());
+    assert_eq!(unasked.says(&Consistency, now()), holds, "only what pods asked for counts");
+}

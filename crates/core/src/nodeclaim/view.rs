@@ -1,0 +1,54 @@
+//! What a stage sees.
+
+use std::sync::Arc;
+
+use crate::{
+    cloud::ProviderInfo,
+    model::{Node, NodeClaim, NodePool, Pod, Str, labels::REGISTERED},
+};
+
+/// A NodeClaim with what belongs to it.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The claim.
+    pub claim: &'a NodeClaim,
+    /// Nodes with the claim's provider id, by name. More than one is a contradiction.
+    pub nodes: &'a [Arc<Node>],
+    /// Its pool, where it is still there.
+    pub pool: Option<&'a NodePool>,
+    /// The pods bound to those nodes.
+    pub pods: &'a [Arc<Pod>],
+    /// What the provider is.
+    pub provider: &'a ProviderInfo,
+}
+
+impl<'a> View<'a> {
+    /// The node, if there is exactly one.
+    #[must_use]
+    pub fn node(&self) -> Option<&'a Node> {
+        match self.nodes {
+            [node] => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether the node carries the registered label.
+    #[must_use]
+    pub fn has_registered_label(&self) -> bool {
+        self.node().is_some_and(|node| node.labels.get(REGISTERED).is_some_and(|value| &**value == "true"))
+    }
+}
+
+/// What the cloud says of an instance, asked afresh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InstanceState {
+    /// It was not asked, or did not answer.
+    #[default]
+    Unknown,
+    /// It exists.
+    Exists,
+    /// There is no such instance.
+    Gone,
+    /// It belongs to somebody else, with what shows it: it is never touched.
+    NotOwned(Str),
+}
