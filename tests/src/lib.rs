@@ -1,1 +1,3 @@
 //! Scenarios, conformance and end-to-end cases.
+
+pub mod e2e;

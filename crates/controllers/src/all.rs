@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    disruption,
     provisioning::{CatalogController, Inbox, NodeTrigger, PodTrigger, Provisioner},
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
@@ -11,12 +12,14 @@ use crate::{
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let inbox = Inbox::new(&ctx.settings);
-    vec![
+    let mut controllers: Vec<Arc<dyn Controller>> = vec![
         Arc::new(CatalogController),
         Arc::new(PodTrigger(inbox.clone())),
         Arc::new(NodeTrigger(inbox.clone())),
         Arc::new(Provisioner::new(inbox)),
-    ]
+    ];
+    controllers.extend(disruption::controllers());
+    controllers
 }
 
 /// Runs all watches and controllers until shutdown.

@@ -4,8 +4,10 @@
 //! the index, asks a pure function of `core` what to do, and does it. [`all`] lists them.
 
 pub mod all;
+pub mod disruption;
 pub mod events;
 pub mod metrics;
+mod patch;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;

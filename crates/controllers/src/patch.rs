@@ -1,6 +1,9 @@
 //! Changes to shared objects: small, guarded by the resource version that they were read at, repeated on conflict.
 
-use fleetwright_api::{self as api, conditions::{ConditionSet, HasConditions}};
+use fleetwright_api::{
+    self as api,
+    conditions::{ConditionSet, HasConditions},
+};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::{
     Api,
@@ -17,7 +20,7 @@ const TRIES: usize = 5;
 ///
 /// # Errors
 /// Where the claim is gone, or the API server cannot be reached, or others keep writing.
-pub async fn claim_conditions(
+pub(crate) async fn claim_conditions(
     ctx: &Ctx,
     name: &str,
     change: impl Fn(&mut ConditionSet<'_>),
@@ -30,18 +33,17 @@ pub async fn claim_conditions(
     };
     for _ in 0..TRIES {
         let meta = claim.metadata.clone();
-        let mut status = claim.status.clone().unwrap_or_default();
-        let before = status.conditions.clone();
-        change(&mut ConditionSet::new(api::NodeClaim::TYPES, &meta, &mut status.conditions, ctx.now()));
-        if status.conditions == before {
+        let before = claim.conditions().to_vec();
+        change(&mut claim.condition_set(ctx.now()));
+        if claim.conditions() == before {
             return Ok(());
         }
         let patch = json!({
             "metadata": {"resourceVersion": meta.resource_version},
-            "status": {"conditions": status.conditions},
+            "status": {"conditions": claim.conditions()},
         });
-        let write = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch));
-        match ctx.call("patch nodeclaim status", write).await {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        match ctx.call("patch nodeclaim status", api.patch_status(name, &params, &patch)).await {
             Ok(updated) => {
                 ctx.observe(updated);
                 return Ok(());
@@ -58,7 +60,11 @@ pub async fn claim_conditions(
 ///
 /// # Errors
 /// Where the node is gone, or the API server cannot be reached, or others keep writing.
-pub async fn node_taints(ctx: &Ctx, name: &str, change: impl Fn(&mut Vec<Taint>)) -> Result<(), ReconcileError> {
+pub(crate) async fn node_taints(
+    ctx: &Ctx,
+    name: &str,
+    change: impl Fn(&mut Vec<Taint>),
+) -> Result<(), ReconcileError> {
     let api: Api<Node> = ctx.cluster_api();
     let known = ctx.index().node(name).cloned();
     let mut node = match known {
@@ -76,7 +82,10 @@ pub async fn node_taints(ctx: &Ctx, name: &str, change: impl Fn(&mut Vec<Taint>)
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints},
         });
-        match ctx.call("patch node taints", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+        match ctx
+            .call("patch node taints", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)))
+            .await
+        {
             Ok(updated) => {
                 ctx.observe(updated);
                 return Ok(());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fleetwright_fake_kube::{Config, Server};
 
+#[expect(clippy::disallowed_methods, reason = "a program of its own: its time is the wall clock's")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = std::env::args().nth(1).unwrap_or_else(|| "0".to_owned()).parse()?;

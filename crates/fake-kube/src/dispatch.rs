@@ -67,7 +67,9 @@ fn find(world: &World, request: &ResourceRequest) -> Result<Target, ApiError> {
         world.registry.find(&path.group, &path.version, &path.plural).ok_or_else(ApiError::no_such_route)?;
     let scoped = !path.namespace.is_empty();
     let single = !path.name.is_empty() || request.verb == "create";
-    if scoped != resource.info.namespaced && (scoped || single) && !(review::is(&resource) && !scoped) {
+    // Lists and watches of namespaced resources may span all namespaces, and reviews need none.
+    let lacks_namespace = !scoped && resource.info.namespaced && single && !review::is(&resource);
+    if lacks_namespace || scoped && !resource.info.namespaced {
         return Err(ApiError::no_such_route());
     }
     let known = path.subresource.is_empty() || resource.info.has(&path.subresource);

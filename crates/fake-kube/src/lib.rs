@@ -24,6 +24,7 @@ mod listen;
 mod managed;
 mod object;
 mod patch;
+mod protobuf;
 mod quantity;
 mod registry;
 mod request;

@@ -72,7 +72,8 @@ fn read_suffix(suffix: &str) -> Option<(i128, i32, Format)> {
         return None;
     }
     // More than any representable value needs: the result is capped or rounded anyway.
-    let power = exponent.parse::<i32>().unwrap_or(if exponent.starts_with('-') { -1000 } else { 1000 });
+    let power =
+        exponent.parse::<i32>().unwrap_or_else(|_| if exponent.starts_with('-') { -1000 } else { 1000 });
     Some((10, power.clamp(-1000, 1000), Format::Exponent))
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::faults::Request;
 use crate::patch::PatchKind;
+use crate::protobuf;
 use crate::route::{self, Query, ResourcePath, Route};
 use crate::status::ApiError;
 use crate::view_of::View;
@@ -74,7 +75,8 @@ fn read_body(content_type: &str, body: &Bytes) -> Result<Value, ApiError> {
         return Ok(Value::Null);
     }
     if content_type.starts_with("application/vnd.kubernetes.protobuf") {
-        return Err(ApiError::unsupported_media(content_type, "application/json, application/yaml"));
+        return protobuf::decode(body)
+            .ok_or_else(|| ApiError::unsupported_media(content_type, "application/json, application/yaml"));
     }
     let error = match serde_json::from_slice(body) {
         Ok(value) => return Ok(value),

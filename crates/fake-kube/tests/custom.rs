@@ -154,7 +154,7 @@ async fn one_of_two_wins_a_lease() -> Outcome {
     let (first, second) = tokio::join!(claim("a"), claim("b"));
     let won = [&first, &second].into_iter().filter(|result| result.is_ok()).count();
     assert_eq!(won, 1, "{first:?} {second:?}");
-    let lost = first.err().or(second.err());
+    let lost = first.err().or_else(|| second.err());
     assert!(matches!(lost, Some(kube::Error::Api(status)) if status.reason == "Conflict"));
     Ok(())
 }

@@ -1,1 +1,27 @@
-//! Placeholder.
+//! A cloud in memory that behaves like one, its provider, and the kubelets of its machines.
+//!
+//! Reading order:
+//! 1. [`catalogue`] — what the cloud sells.
+//! 2. [`cloud`] — machines, capacity that runs dry, latency, faults; driven by a clock and a seed.
+//! 3. [`api`] — the calls of the cloud, in process or over [`http`].
+//! 4. [`provider`] — [`fleetwright_core::cloud::CloudProvider`] over those calls.
+//! 5. [`kubelet`] — machines join the cluster and run pods: the one module with a Kubernetes client.
+
+pub mod api;
+pub mod catalogue;
+pub mod classes;
+pub mod cloud;
+mod dice;
+pub mod http;
+pub mod kubelet;
+pub mod labels;
+pub mod provider;
+pub mod quantities;
+
+pub(crate) use dice::dice;
+
+pub use catalogue::{Catalogue, Vocabulary};
+pub use classes::{NodeClass, NodeClasses};
+pub use cloud::{Cloud, CloudConfig};
+pub use dice::Latency;
+pub use provider::FakeProvider;

@@ -402,3 +402,6 @@ impl Index {
         claims.find(|claim| self.answers(claim) && claim.intended_pods.contains(pod)).map(|c| c.name.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

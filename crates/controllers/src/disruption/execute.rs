@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleetwright_api::labels::condition::DISRUPTION_REASON;
+use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
     disruption::{Candidate, Command},
     model::{ClaimName, Str, labels::DISRUPTED_TAINT},
@@ -23,20 +23,26 @@ use crate::{
 /// mark is taken off by the next pass.
 pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), ReconcileError> {
     let id: Str = ctx.names.suffix(10).into();
-    let claims = command.replacements.iter().map(|opening| provisioning::claim_of(ctx, opening, &id));
-    let claims: Vec<_> = claims.collect();
-    let replacements: Vec<ClaimName> =
-        claims.iter().map(|claim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default())).collect();
-    let candidates = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name().cloned()).collect();
-    // One entry holds both sides: no snapshot sees the machines gone without what replaces them, or the reverse.
-    ctx.index().begin_command(id.clone(), CommandIntent { candidates, replacements: replacements.clone() });
-    let running = Running { command: Arc::new(command), replacements, started: ctx.now() };
-    commands.insert(id.clone(), running.clone());
+    let mut claims = Vec::with_capacity(command.replacements.len());
+    for (at, opening) in command.replacements.iter().enumerate() {
+        let claim = provisioning::replacement(ctx, opening, &format!("{id}-{at}"));
+        claims.push(
+            claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?,
+        );
+    }
+    let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
+    let running = Running {
+        replacements: claims.iter().map(named).collect(),
+        command: Arc::new(command),
+        started: ctx.now(),
+    };
+    announce(ctx, commands, &id, running.clone());
     tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
     match mark_and_create(ctx, &running, claims).await {
-        Ok(()) => {
+        Ok(replacements) => {
+            announce(ctx, commands, &id, Running { replacements, ..running.clone() });
             report::carried_out(ctx, &running.command);
-            ctx.enqueue(queue::NAME, Key::named(&id));
+            ctx.enqueue(queue::NAME, Key::cluster(id));
             Ok(())
         }
         Err(error) => {
@@ -46,18 +52,31 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     }
 }
 
+/// One entry holds both sides: no snapshot sees the machines gone without what replaces them, or the reverse.
+fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: Running) {
+    let candidates = running.command.candidates.iter();
+    let candidates = candidates.filter_map(|candidate| candidate.node.claim_name().cloned()).collect();
+    let intent = CommandIntent { candidates, replacements: running.replacements.clone() };
+    ctx.index().begin_command(id.clone(), intent);
+    commands.insert(id.clone(), running);
+}
+
+/// Marks the machines, then creates what replaces them; returns the names that those got.
 async fn mark_and_create(
     ctx: &Ctx,
     running: &Running,
-    claims: Vec<fleetwright_api::NodeClaim>,
-) -> Result<(), ReconcileError> {
+    claims: Vec<api::NodeClaim>,
+) -> Result<Vec<ClaimName>, ReconcileError> {
     for candidate in &running.command.candidates {
         mark(ctx, &running.command, candidate).await?;
     }
+    let reason = report::reason_label(running.command.reason);
+    let mut names = Vec::with_capacity(claims.len());
     for (claim, opening) in claims.into_iter().zip(&running.command.replacements) {
-        provisioning::create(ctx, claim, opening, report::reason_label(running.command.reason)).await?;
+        let name = provisioning::write_replacement(ctx, claim, opening, reason).await?;
+        names.push(ClaimName::from(name));
     }
-    Ok(())
+    Ok(names)
 }
 
 /// Taints the machine, so that nothing new lands on it, and says on its claim why.
@@ -84,7 +103,8 @@ async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(),
 pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
     let Some(running) = commands.remove(id) else { return };
     let command = &running.command;
-    let labels = [command.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
+    let labels =
+        [command.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
     ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
     for candidate in &command.candidates {
         if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {

@@ -80,7 +80,11 @@ impl Commands {
     /// Whether a command has this NodeClaim, to remove it.
     fn holds(&self, claim: &str) -> bool {
         let takes = |running: &Running| {
-            running.command.candidates.iter().any(|candidate| candidate.node.claim_name().is_some_and(|name| &**name == claim))
+            running
+                .command
+                .candidates
+                .iter()
+                .any(|candidate| candidate.node.claim_name().is_some_and(|name| &**name == claim))
         };
         self.lock().values().any(takes)
     }
@@ -88,6 +92,8 @@ impl Commands {
     /// How long a command may take while so many machines are queued.
     fn timeout(&self) -> Duration {
         let queued: usize = self.lock().values().map(|running| running.command.candidates.len()).sum();
-        Duration::from_millis(80).saturating_mul(u32::try_from(queued).unwrap_or(u32::MAX)).clamp(TIMEOUT.0, TIMEOUT.1)
+        Duration::from_millis(80)
+            .saturating_mul(u32::try_from(queued).unwrap_or(u32::MAX))
+            .clamp(TIMEOUT.0, TIMEOUT.1)
     }
 }

@@ -14,7 +14,11 @@ use crate::{
 ///
 /// # Errors
 /// The first that could not be taken off; the others were tried too.
-pub(super) async fn unmark(ctx: &Ctx, commands: &Commands, nodes: &[std::sync::Arc<StateNode>]) -> Result<(), ReconcileError> {
+pub(super) async fn unmark(
+    ctx: &Ctx,
+    commands: &Commands,
+    nodes: &[std::sync::Arc<StateNode>],
+) -> Result<(), ReconcileError> {
     let mut result = Ok(());
     for node in nodes.iter().filter(|node| is_orphan(node, commands)) {
         let done = roll_back(ctx, node).await;
@@ -28,7 +32,8 @@ pub(super) async fn unmark(ctx: &Ctx, commands: &Commands, nodes: &[std::sync::A
 fn is_orphan(node: &StateNode, commands: &Commands) -> bool {
     use fleetwright_core::model::nodeclaim::ConditionType;
     let (Some(claim), false) = (&node.claim, node.is_deleting()) else { return false };
-    let tainted = node.node.as_ref().is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == DISRUPTED_TAINT));
+    let tainted =
+        node.node.as_ref().is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == DISRUPTED_TAINT));
     let deleting = node.node.as_ref().is_some_and(|node| node.deleting.is_some());
     (tainted || claim.is(ConditionType::DisruptionReason)) && !deleting && !commands.holds(&claim.name)
 }
@@ -39,7 +44,8 @@ fn is_orphan(node: &StateNode, commands: &Commands) -> bool {
 /// Where the API server cannot be reached; what is gone counts as done.
 pub(super) async fn roll_back(ctx: &Ctx, node: &StateNode) -> Result<(), ReconcileError> {
     if let Some(name) = node.node_name() {
-        let untainted = patch::node_taints(ctx, name, |taints| taints.retain(|taint| taint.key != DISRUPTED_TAINT)).await;
+        let untainted =
+            patch::node_taints(ctx, name, |taints| taints.retain(|taint| taint.key != DISRUPTED_TAINT)).await;
         crate::runtime::gone_is_ok(untainted)?;
     }
     if let Some(name) = node.claim_name() {

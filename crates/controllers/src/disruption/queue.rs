@@ -52,31 +52,31 @@ impl Controller for Queue {
     }
 
     fn rate_limit(&self) -> RateLimit {
-        RateLimit::exponential(Duration::from_secs(1), Duration::from_secs(10))
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(10), 100, 1000)
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         if change.kind != Kind::NodeClaim {
             return Vec::new();
         }
-        index.intents().replaces(change.key.name()).map(|id| Key::named(id)).into_iter().collect()
+        index.intents().replaces(&change.key.name).map(|id| Key::cluster(id.clone())).into_iter().collect()
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(running) = self.commands.get(key.name()) else { return Ok(Requeue::No) };
+        let Some(running) = self.commands.get(&key.name) else { return Ok(Requeue::No) };
         if may_act(&ctx.index(), ctx.now()).is_err() {
             return Ok(Requeue::After(POLL));
         }
         match self.step(ctx, &running) {
             Step::Done => {
-                self.commands.remove(key.name());
-                ctx.index().end_command(key.name());
+                self.commands.remove(&key.name);
+                ctx.index().end_command(&key.name);
                 Ok(Requeue::No)
             }
             Step::Wait => Ok(Requeue::After(POLL)),
             Step::Abandon(why) => {
                 tracing::error!(command = %running.command, reason = why, "failed to disrupt nodes, rolling back");
-                execute::roll_back(ctx, &self.commands, key.name()).await;
+                execute::roll_back(ctx, &self.commands, &key.name).await;
                 Ok(Requeue::No)
             }
             Step::Remove => {
@@ -89,7 +89,9 @@ impl Controller for Queue {
 
 impl Queue {
     fn step(&self, ctx: &Ctx, running: &Running) -> Step {
-        let index = ctx.index();
+        let now = ctx.now();
+        let mut index = ctx.index();
+        let snapshot = index.snapshot(now);
         let going = |candidate: &Candidate| {
             let claim = candidate.node.claim_name().and_then(|name| index.claim_model(name));
             claim.is_none_or(|claim| claim.deleting.is_some())
@@ -105,7 +107,7 @@ impl Queue {
                 }
                 Some(claim) if claim.is(ConditionType::Initialized) => {}
                 Some(_) => {
-                    let waited = ctx.now().duration_since(running.started);
+                    let waited = now.duration_since(running.started);
                     if Duration::try_from(waited).is_ok_and(|waited| waited > self.commands.timeout()) {
                         return Step::Abandon(format!("replacement {name} was not initialized in time"));
                     }
@@ -114,7 +116,7 @@ impl Queue {
             }
         }
         // A command without replacements that may no longer be carried out is over as well.
-        match running.command.candidates.iter().find_map(|candidate| blocked(&index.snapshot(ctx.now()), candidate, running)) {
+        match running.command.candidates.iter().find_map(|candidate| blocked(&snapshot, candidate, running)) {
             Some(why) => Step::Abandon(why),
             None => Step::Remove,
         }
@@ -122,7 +124,11 @@ impl Queue {
 }
 
 /// Whether a pod that came before the taint, or a budget that shrank since, keeps a machine from being removed now.
-fn blocked(snapshot: &fleetwright_core::model::Snapshot, old: &Candidate, running: &Running) -> Option<String> {
+fn blocked(
+    snapshot: &fleetwright_core::model::Snapshot,
+    old: &Candidate,
+    running: &Running,
+) -> Option<String> {
     let name = old.node.claim_name()?;
     let at = snapshot.nodes.iter().position(|node| node.claim_name() == Some(name))?;
     let mut unmarked = snapshot.clone();
@@ -131,9 +137,12 @@ fn blocked(snapshot: &fleetwright_core::model::Snapshot, old: &Candidate, runnin
     Arc::make_mut(machine).marked_for_deletion = false;
     Arc::make_mut(machine).nominations.clear();
     match candidate(&unmarked, at, snapshot.taken_at, running.command.eventual) {
-        Err(blocker @ (Blocker::DoNotDisruptPod(..) | Blocker::DoNotDisruptNode | Blocker::Pdb(_) | Blocker::SeveralPdbs(_))) => {
-            Some(format!("{}: {blocker}", old.name()))
-        }
+        Err(
+            blocker @ (Blocker::DoNotDisruptPod(..)
+            | Blocker::DoNotDisruptNode
+            | Blocker::Pdb(_)
+            | Blocker::SeveralPdbs(_)),
+        ) => Some(format!("{}: {blocker}", old.name())),
         Ok(fresh) if old.is_empty() && !fresh.is_empty() => Some(format!("{}: no longer empty", old.name())),
         _ => None,
     }
@@ -142,7 +151,12 @@ fn blocked(snapshot: &fleetwright_core::model::Snapshot, old: &Candidate, runnin
 /// Deletes the NodeClaims of a command; what follows is the business of termination.
 async fn remove(ctx: &Ctx, running: &Running) -> Result<(), ReconcileError> {
     let api = ctx.cluster_api::<fleetwright_api::NodeClaim>();
-    report::on_machines(ctx, &running.command, "DisruptionTerminating", &format!("Disrupting: {}", running.command));
+    report::on_machines(
+        ctx,
+        &running.command,
+        "DisruptionTerminating",
+        &format!("Disrupting: {}", running.command),
+    );
     for candidate in &running.command.candidates {
         let Some(claim) = &candidate.node.claim else { continue };
         // By UID: a claim that was made anew under the same name is another one.

@@ -8,7 +8,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use std::time::Duration;
 
 use super::figures;
-use crate::{events::{Event, regarding}, runtime::Ctx};
+use crate::{
+    events::{Event, regarding},
+    runtime::Ctx,
+};
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -29,7 +32,9 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
     }
     for (candidate, reason) in &proposal.unconsolidatable {
         for object in objects(ctx, &candidate.node) {
-            ctx.recorder.publish(Event::normal(object, "Unconsolidatable", reason.to_string()).quiet_for(QUARTER_HOUR));
+            ctx.recorder.publish(
+                Event::normal(object, "Unconsolidatable", reason.to_string()).quiet_for(QUARTER_HOUR),
+            );
         }
     }
 }
@@ -42,7 +47,8 @@ fn budget(ctx: &Ctx, allowance: &Allowance) {
         return;
     }
     let Some(pool) = ctx.index().pool(&allowance.pool).cloned() else { return };
-    let mut text = format!("No allowed disruptions for disruption reason {} due to blocking budget", allowance.reason);
+    let mut text =
+        format!("No allowed disruptions for disruption reason {} due to blocking budget", allowance.reason);
     if let Some(error) = &allowance.error {
         text = format!("{text}: {error}");
     }
@@ -64,7 +70,8 @@ pub(super) fn carried_out(ctx: &Ctx, command: &Command) {
     ctx.metrics.inc(&figures::DECISIONS, &[command.decision().as_str(), reason, command.consolidation_type]);
     let mode = if command.eventual { "eventual" } else { "graceful" };
     for candidate in &command.candidates {
-        let capacity_type = candidate.node.label(fleetwright_core::model::labels::CAPACITY_TYPE).unwrap_or_default();
+        let capacity_type =
+            candidate.node.label(fleetwright_core::model::labels::CAPACITY_TYPE).unwrap_or_default();
         let policy = format!("{:?}", candidate.pool.consolidation_policy);
         let labels = [reason, candidate.pool.name.as_str(), capacity_type, &policy, mode];
         ctx.metrics.inc(&figures::DISRUPTED, &labels);

@@ -64,7 +64,7 @@ pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
     }
     let writes = prepared.into_iter().zip(openings).map(|(prepared, opening)| async move {
         match prepared {
-            Ok((claim, pods)) => write(ctx, claim, pods, &opening).await,
+            Ok((claim, pods)) => write(ctx, claim, pods, &opening, REASON).await,
             Err(instead) => instead,
         }
     });
@@ -146,16 +146,24 @@ fn prepare(
     Ok((raise::claim(opening, pool, &pods, identity), pods))
 }
 
-async fn write(ctx: &Ctx, mut claim: api::NodeClaim, pods: Vec<Arc<Pod>>, opening: &Opening) -> Created {
+async fn write(
+    ctx: &Ctx,
+    mut claim: api::NodeClaim,
+    pods: Vec<Arc<Pod>>,
+    opening: &Opening,
+    reason: &str,
+) -> Created {
     let api = ctx.cluster_api::<api::NodeClaim>();
     let mut unknown = None;
     for _ in 0..ATTEMPTS {
         let name = claim.metadata.name.clone().unwrap_or_default();
         match ctx.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
-            Ok(created) => return stands(ctx, created, pods, opening),
+            Ok(created) => return stands(ctx, created, pods, opening, reason),
             Err(error) if error.is_conflict() => match taken_by(ctx, &name).await {
                 // An earlier attempt had its effect after all.
-                Ok(Some(other)) if is_same(&other, &claim) => return stands(ctx, other, pods, opening),
+                Ok(Some(other)) if is_same(&other, &claim) => {
+                    return stands(ctx, other, pods, opening, reason);
+                }
                 Ok(_) => {
                     claim.metadata.name = Some(format!("{}-{}", opening.pool.name, ctx.names.suffix(5)));
                     unknown = None;
@@ -196,10 +204,16 @@ fn is_same(found: &api::NodeClaim, wanted: &api::NodeClaim) -> bool {
 }
 
 /// The claim stands: what we wrote is visible at once.
-fn stands(ctx: &Ctx, created: api::NodeClaim, pods: Vec<Arc<Pod>>, opening: &Opening) -> Created {
+fn stands(
+    ctx: &Ctx,
+    created: api::NodeClaim,
+    pods: Vec<Arc<Pod>>,
+    opening: &Opening,
+    reason: &str,
+) -> Created {
     let name: Str = created.metadata.name.as_deref().unwrap_or_default().into();
     let relaxed = opening.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
-    let labels = [REASON, &opening.pool.name, if relaxed { "true" } else { "false" }];
+    let labels = [reason, &opening.pool.name, if relaxed { "true" } else { "false" }];
     ctx.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
     tracing::info!(
         NodeClaim = &*name,
@@ -214,6 +228,33 @@ fn stands(ctx: &Ctx, created: api::NodeClaim, pods: Vec<Arc<Pod>>, opening: &Ope
     );
     ctx.observe(created);
     Created::Claim { name, pods }
+}
+
+/// The NodeClaim that replaces machines which a disruption command takes; `None` where its NodePool is gone.
+pub(crate) fn replacement(ctx: &Ctx, opening: &Opening, batch: &str) -> Option<api::NodeClaim> {
+    let index = ctx.index();
+    let pool = index.pool(&opening.pool.name)?;
+    let name = format!("{}-{}", opening.pool.name, ctx.names.suffix(5));
+    let identity = Identity { name, batch, cluster_uid: &ctx.cluster_uid };
+    Some(raise::claim(opening, pool, &opening.pods, identity))
+}
+
+/// Writes a replacement, and returns the name that it got.
+///
+/// # Errors
+/// Where it was refused, or it is not known whether it was written.
+pub(crate) async fn write_replacement(
+    ctx: &Ctx,
+    claim: api::NodeClaim,
+    opening: &Opening,
+    reason: &str,
+) -> Result<Str, ReconcileError> {
+    match write(ctx, claim, opening.pods.clone(), opening, reason).await {
+        Created::Claim { name, .. } => Ok(name),
+        Created::Unknown { error, .. } => Err(error),
+        Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
+        Created::Needless => Err(ReconcileError::Other("the replacement is not needed any more".to_owned())),
+    }
 }
 
 /// Learns what became of a claim whose writing had an unknown outcome.

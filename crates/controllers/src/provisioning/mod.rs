@@ -13,5 +13,6 @@ mod tell;
 pub mod trigger;
 
 pub use catalog::CatalogController;
+pub(crate) use create::{replacement, write_replacement};
 pub use provisioner::Provisioner;
 pub use trigger::{Inbox, NodeTrigger, PodTrigger};

@@ -2,6 +2,8 @@
 //!
 //! The contract is stated at each method and checked by the conformance suite.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 
 use std::{sync::Arc, time::Duration};

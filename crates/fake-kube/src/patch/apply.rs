@@ -200,7 +200,7 @@ fn cut<'p>(
                 }
                 path.pop();
             }
-            (Step::Value(text), Value::Array(list)) => list.retain(|entry| entry.to_string() != *text),
+            (Step::Value(text), Value::Array(list)) => list.retain(|entry| !is_json(entry, text)),
             (Step::Key(_), Value::Array(list)) => {
                 let ListRule::Map(names) = rules.list(path) else { continue };
                 if whole {
@@ -214,6 +214,11 @@ fn cut<'p>(
             _ => {}
         }
     }
+}
+
+/// Whether a text is the JSON of a value.
+fn is_json(value: &Value, text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
 }
 
 /// Refuses changes of fields that others own, or takes the fields from them.

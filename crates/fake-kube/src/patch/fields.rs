@@ -25,7 +25,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     own: bool,
-    children: BTreeMap<Step, FieldSet>,
+    children: BTreeMap<Step, Self>,
 }
 
 /// How lists and maps of a resource are merged.

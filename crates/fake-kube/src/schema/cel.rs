@@ -1,7 +1,8 @@
 //! Rules in CEL (`x-kubernetes-validations`): compiled with the schema, run after everything else has passed.
 //!
 //! A rule that does not mention `oldSelf` is not run over a value that an update left unchanged: the server would
-//! forgive its refusal anyway.
+//! forgive its refusal anyway. (It would not forgive a rule that fails to evaluate, which takes a value that another
+//! version of the schema let in.)
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
+use regex::Regex;
 use serde_json::Value;
 
 use super::cel_value::Converter;
@@ -30,11 +32,14 @@ pub(super) struct Rule {
     name: String,
     message: Option<String>,
     message_program: Option<Program>,
-    /// Relative path of the field to blame, with a leading dot, as in `.spec.x`.
-    field_path: String,
+    /// Steps to the field to blame, relative to the value.
+    field_path: Vec<String>,
     reason: FieldErrorKind,
     optional_old_self: bool,
     uses_old_self: bool,
+    /// The first field that a method is called on, as `values` in `x.values.size()`: the interpreter does not say
+    /// which field was missing there.
+    receiver: Option<String>,
     /// Whether the rule says only that the value may not change.
     immutable: bool,
     /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
@@ -59,7 +64,7 @@ impl Rule {
             name: message.clone().unwrap_or_else(|| source.to_owned()),
             message,
             message_program: text("messageExpression").map(|source| compile(source, path)).transpose()?,
-            field_path: text("fieldPath").map(normalized_path).unwrap_or_default(),
+            field_path: text("fieldPath").map(steps).unwrap_or_default(),
             reason: match text("reason") {
                 Some("FieldValueForbidden") => FieldErrorKind::Forbidden,
                 Some("FieldValueRequired") => FieldErrorKind::Required,
@@ -68,6 +73,7 @@ impl Rule {
             },
             optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
             uses_old_self,
+            receiver: receiver(source),
             immutable: matches!(source, "self == oldSelf" | "oldSelf == self"),
             accepted: Mutex::default(),
         })
@@ -100,9 +106,40 @@ fn compile(source: &str, path: &str) -> Result<Program, SchemaError> {
     })
 }
 
-/// `.a['b.c'].d` becomes `.a.b.c.d`: the server prints declared fields in brackets like plain ones.
-fn normalized_path(path: &str) -> String {
-    path.replace("['", ".").replace("']", "")
+/// Finds `field` in the first `.field.method(` of an expression.
+fn receiver(source: &str) -> Option<String> {
+    let call = Regex::new(r"\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z]+\(").ok()?;
+    Some(call.captures(source)?.get(1)?.as_str().to_owned())
+}
+
+/// The steps of a path such as `.a['b.c'].d`.
+fn steps(path: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (step, after) = match rest.strip_prefix("['") {
+            Some(quoted) => quoted.split_once("']").unwrap_or((quoted, "")),
+            None => {
+                let plain = rest.strip_prefix('.').unwrap_or(rest);
+                plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len()))
+            }
+        };
+        steps.push(step.to_owned());
+        rest = after;
+    }
+    steps
+}
+
+/// A path below a node as messages show it: fields after dots, keys of maps in brackets.
+fn shown_below(node: &Node, steps: &[String]) -> String {
+    let mut path = String::new();
+    let mut at = Some(node);
+    for step in steps {
+        let declared = at.is_none_or(|node| node.properties.contains_key(step));
+        path.push_str(&if declared { format!(".{step}") } else { format!("[{step}]") });
+        at = at.and_then(|node| node.field(step));
+    }
+    path
 }
 
 /// Runs rules. Holds the functions that rules may call, which take a while to register.
@@ -135,7 +172,7 @@ impl Evaluator {
             return;
         }
         let old = before.value.filter(|old| !old.is_null());
-        let unchanged = before.unchanged || old == Some(new);
+        let unchanged = before.unchanged || old.is_some_and(|old| node.unchanged(new, old));
         if !node.rules.is_empty() {
             self.rules(node, path, new, Before { value: old, unchanged }, errors);
         }
@@ -219,6 +256,10 @@ fn evaluate(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'
              for rule: {}",
             rule.name
         ),
+        Err(ExecutionError::MissingArgumentOrTarget) if rule.receiver.is_some() => {
+            let field = rule.receiver.as_deref().unwrap_or_default();
+            format!("no such key: {field} evaluating rule: {}", rule.name)
+        }
         Err(error) => format!("{} evaluating rule: {}", failure(&error), rule.name),
     };
     let shown = Shown::Text(&node.declared_type);
@@ -230,7 +271,7 @@ fn refusal(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'_
         Some(message) => message.clone(),
         None => format!("failed rule: {}", rule.name),
     });
-    let at = format!("{path}{}", rule.field_path);
+    let at = format!("{path}{}", shown_below(node, &rule.field_path));
     let whole = node.kinds.iter().any(|kind| matches!(kind, Kind::Object | Kind::Array));
     match rule.reason {
         FieldErrorKind::Required | FieldErrorKind::Forbidden => {
@@ -250,6 +291,9 @@ fn spoken(rule: &Rule, scope: &Context<'_>) -> Option<String> {
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
+const NOT_A_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
 /// A failed evaluation in the words of the Go implementation, as far as it has the same failures.
 fn failure(error: &ExecutionError) -> String {
     match error {
@@ -258,6 +302,12 @@ fn failure(error: &ExecutionError) -> String {
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
         ExecutionError::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { function, .. }
+            if matches!(function.as_str(), "int" | "uint" | "double") =>
+        {
+            format!("type conversion error from 'string' to '{function}'")
+        }
+        ExecutionError::FunctionError { function, .. } if function == "quantity" => NOT_A_QUANTITY.to_owned(),
         ExecutionError::FunctionError { message, .. } => message.clone(),
         other => other.to_string(),
     }

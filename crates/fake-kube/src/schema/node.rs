@@ -149,6 +149,24 @@ impl Node {
         !self.nullable
     }
 
+    /// Whether an update left a value as it was, in the eyes of the server: it compares through the schema, and
+    /// takes fields that the schema does not declare for changed.
+    pub(super) fn unchanged(&self, new: &Value, old: &Value) -> bool {
+        new == old && self.declares_all(new)
+    }
+
+    fn declares_all(&self, value: &Value) -> bool {
+        match value {
+            Value::Object(map) => map
+                .iter()
+                .all(|(name, value)| self.field(name).is_some_and(|field| field.declares_all(value))),
+            Value::Array(items) if self.list_type == Some(ListType::Map) => {
+                self.items.as_ref().is_none_or(|schema| items.iter().all(|item| schema.declares_all(item)))
+            }
+            _ => true,
+        }
+    }
+
     /// Finds the entry of a keyed list that has the same keys as `item`.
     pub(super) fn same_entry<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
         if self.list_type != Some(ListType::Map) || self.list_map_keys.is_empty() {

@@ -146,6 +146,14 @@ fn ruled(rule: Value) -> Structural {
     &["spec: Invalid value: m"])]
 #[case::empty_expression(json!({"rule": "self.n > 1", "messageExpression": "' '", "message": "m"}), &["spec: Invalid value: m"])]
 #[case::field_path(json!({"rule": "self.n > 1", "message": "m", "fieldPath": ".n"}), &["spec.n: Invalid value: m"])]
+#[case::field_path_into_a_map(json!({"rule": "self.n > 1", "message": "m", "fieldPath": ".m['a-b']"}),
+    &["spec.m[a-b]: Invalid value: m"])]
+#[case::missing_receiver(json!({"rule": "[self].all(x, x.n == 1 ? (x.at2.size() == 1 && int(x.at2[0]) > 0) : true)", "message": "m"}),
+    &[r#"spec: Invalid value: "object": no such key: at2 evaluating rule: m"#])]
+#[case::conversion(json!({"rule": "int(self.s) > 1", "message": "m"}),
+    &[r#"spec: Invalid value: "object": type conversion error from 'string' to 'int' evaluating rule: m"#])]
+#[case::quantity(json!({"rule": "isQuantity(self.s) || quantity(self.s).sign() > 0", "message": "m"}),
+    &[r#"spec: Invalid value: "object": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' evaluating rule: m"#])]
 #[case::forbidden(json!({"rule": "self.n > 1", "message": "m", "reason": "FieldValueForbidden"}), &["spec: Forbidden: m"])]
 #[case::required(json!({"rule": "self.n > 1", "message": "m", "reason": "FieldValueRequired"}), &["spec: Required value: m"])]
 #[case::duplicate(json!({"rule": "self.n > 1", "message": "m", "reason": "FieldValueDuplicate"}), &["spec: Duplicate value"])]

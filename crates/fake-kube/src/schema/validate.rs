@@ -37,7 +37,10 @@ pub(super) fn object(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Field
 /// Validates one value. `old` is the value that this one replaces, where the two can be told to belong together.
 pub(super) fn value(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
     // Whatever is wrong with an unchanged value would be forgiven.
-    if old == Some(new) { Outcome::default() } else { check(node, path, new, old) }
+    if old.is_some_and(|old| node.unchanged(new, old)) {
+        return Outcome::default();
+    }
+    check(node, path, new, old)
 }
 
 fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {

@@ -87,9 +87,8 @@ impl Interner {
 pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Result<Pod, Invalid> {
     let spec = pod.spec.as_ref().ok_or(Invalid::Missing("spec"))?;
     let status = pod.status.as_ref();
-    let condition = status
-        .and_then(|status| status.conditions.as_ref())
-        .and_then(|all| all.iter().find(|condition| condition.type_ == "PodScheduled"));
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let of = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
     let refused = |condition: &k8s::PodCondition| {
         condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
     };
@@ -103,7 +102,8 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
         started: status.and_then(|status| time(status.start_time.as_ref())),
         node: filled(spec.node_name.as_ref()).map(Into::into),
         phase: phase(status.and_then(|status| status.phase.as_deref())),
-        unschedulable: condition.is_some_and(refused),
+        ready: of("Ready").is_some_and(|condition| condition.status == "True"),
+        unschedulable: of("PodScheduled").is_some_and(refused),
         nominated_node: status.and_then(|status| filled(status.nominated_node_name.as_ref())).map(Into::into),
         owner: owner(&pod.metadata),
         do_not_disrupt: do_not_disrupt(annotation(&pod.metadata, "karpenter.sh/do-not-disrupt")),
@@ -138,6 +138,7 @@ pub fn of_template(
         started: None,
         node: None,
         phase: PodPhase::Pending,
+        ready: false,
         unschedulable: false,
         nominated_node: None,
         owner: Some(Owner {

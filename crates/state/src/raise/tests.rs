@@ -1,1 +1,130 @@
-//! What is written.
+//! The NodeClaim that is written says what the opening says.
+
+use fleetwright_core::{
+    model::{LabelSchema, Price, Requirements},
+    scheduling::Chosen,
+    testing::{pod, pool as pool_builder, small_catalog},
+};
+use serde_json::json;
+
+use super::*;
+use crate::lower;
+
+fn opening() -> Opening {
+    let catalog = small_catalog();
+    let requirements: Requirements = [
+        Requirement::is_in("kubernetes.io/arch", ["amd64"]),
+        Requirement::is_in("node.kubernetes.io/instance-type", ["a", "b"]).with_min_values(Some(2)),
+        Requirement::new("cpu", Operator::Gt, ["3"]).unwrap(),
+        Requirement::not_in("team", ["x"]),
+        Requirement::exists("tier"),
+        Requirement::is_in("kubernetes.io/hostname", ["placeholder"]),
+    ]
+    .into_iter()
+    .collect();
+    Opening {
+        pool: pool_builder("default").build(),
+        requirements,
+        instance_types: catalog.instance_types.iter().take(2).cloned().collect(),
+        chosen: Chosen {
+            instance_type: "a".into(),
+            zone: "z".into(),
+            capacity_type: "spot".into(),
+            price: Price::ZERO,
+        },
+        requests: Resources::of(1500, 1 << 30).with("pods", 2),
+        pods: vec![pod("a").build(), pod("b").build()],
+        labels: [("team".into(), "red".into())].into_iter().collect(),
+        annotations: [("karpenter.sh/nodeclaim-min-values-relaxed".into(), "true".into())]
+            .into_iter()
+            .collect(),
+        taints: vec![Taint::new("a", "b", fleetwright_core::model::TaintEffect::NoSchedule)],
+        startup_taints: vec![],
+    }
+}
+
+fn nodepool() -> api::NodePool {
+    serde_json::from_value(json!({
+        "metadata": {"name": "default", "uid": "pool-uid"},
+        "spec": {"template": {
+            "metadata": {"annotations": {"k": "v"}},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "requirements": [], "expireAfter": "Never", "terminationGracePeriod": "5m"
+            }}}
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_claim_says_everything_that_follows_from_the_plan() {
+    let opening = opening();
+    let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
+    let claim = claim(&opening, &nodepool(), &opening.pods, identity);
+    let meta = &claim.metadata;
+    assert_eq!(meta.finalizers.as_ref().unwrap(), &["karpenter.sh/termination"]);
+    let owner = &meta.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.uid.as_str()), ("NodePool", "pool-uid"));
+    let labels = meta.labels.as_ref().unwrap();
+    assert_eq!(labels["karpenter.sh/nodepool"], "default");
+    assert_eq!(labels["team"], "red");
+    let annotations = meta.annotations.as_ref().unwrap();
+    assert_eq!(annotations["karpenter.sh/nodepool-hash"], nodepool().drift_hash());
+    assert_eq!(annotations["karpenter.sh/nodepool-hash-version"], "v3");
+    assert_eq!(
+        (annotations["k"].as_str(), annotations["fleetwright.dev/batch-id"].as_str()),
+        ("v", "plan-0")
+    );
+    let written: Vec<(String, String, Vec<String>, Option<i64>)> = claim
+        .spec
+        .requirements
+        .iter()
+        .map(|r| (r.key.clone(), r.operator.to_string(), r.values.clone(), r.min_values))
+        .collect();
+    let types: Vec<String> = opening.instance_types.iter().map(|t| t.name.to_string()).collect();
+    let row = |key: &str, operator: &str, values: &[&str]| {
+        (key.to_owned(), operator.to_owned(), values.iter().map(ToString::to_string).collect(), None)
+    };
+    assert_eq!(
+        written,
+        [
+            row("cpu", "Gte", &["4"]),
+            row("kubernetes.io/arch", "In", &["amd64"]),
+            ("node.kubernetes.io/instance-type".to_owned(), "In".to_owned(), types, Some(2)),
+            row("team", "NotIn", &["x"]),
+            row("tier", "Exists", &[]),
+        ]
+    );
+    assert_eq!(claim.spec.resources.requests["cpu"].0, "1500m");
+    assert_eq!(claim.spec.resources.requests["memory"].0, "1Gi");
+    assert_eq!(claim.spec.expire_after, Some(api::NillableDuration::never()));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let opening = opening();
+    let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
+    let raised = claim(&opening, &nodepool(), &opening.pods, identity);
+    let read = lower::claim::claim(&raised, &LabelSchema::default()).unwrap();
+    let pods: Vec<_> = opening.pods.iter().map(|pod| pod.uid.clone()).collect();
+    assert_eq!(read.intended_pods, pods);
+    assert_eq!((&*read.batch, read.attempt, read.has_finalizer), ("plan-0", 0, true));
+    assert_eq!(read.requests, opening.requests);
+    assert_eq!(read.taints, opening.taints);
+    assert_eq!(read.requirements.get("cpu"), opening.requirements.get("cpu"));
+    assert_eq!(read.requirements.get("team"), opening.requirements.get("team"));
+}
+
+#[test]
+fn bounds_and_exclusions_take_an_entry_each() {
+    let wanted = Requirement::new("n", Operator::Gt, ["3"])
+        .unwrap()
+        .intersection(&Requirement::new("n", Operator::Lt, ["9"]).unwrap())
+        .intersection(&Requirement::not_in("n", ["5"]).with_min_values(Some(2)));
+    let written: Vec<String> = requirement(&wanted)
+        .iter()
+        .map(|r| format!("{} {} {:?}", r.operator, r.values.join(" "), r.min_values))
+        .collect();
+    assert_eq!(written, ["Gte 4 Some(2)", "Lte 8 None", "NotIn 5 None"]);
+    assert_eq!(requirement(&Requirement::does_not_exist("n"))[0].operator, api::Operator::DoesNotExist);
+}

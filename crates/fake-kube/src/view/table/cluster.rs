@@ -32,21 +32,6 @@ pub(super) fn printer(key: (&str, &str)) -> Option<Printer> {
             &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
             service,
         ),
-        ("", "configmaps") => Printer::new(&["Name", "Data", "Age"], |object, now| {
-            let entries = size(object, "/data") + size(object, "/binaryData");
-            vec![name(object), json!(entries), age::cell(object, now)]
-        }),
-        ("", "secrets") => Printer::new(&["Name", "Type", "Data", "Age"], |object, now| {
-            vec![
-                name(object),
-                json!(text(object, "/type")),
-                json!(size(object, "/data")),
-                age::cell(object, now),
-            ]
-        }),
-        ("", "serviceaccounts") => {
-            Printer::new(&["Name", "Age"], |object, now| vec![name(object), age::cell(object, now)])
-        }
         ("" | "events.k8s.io", "events") => Printer::new(
             &[
                 "Last Seen",
@@ -79,6 +64,27 @@ pub(super) fn printer(key: (&str, &str)) -> Option<Printer> {
                 ]
             },
         ),
+        _ => return configuration(key),
+    })
+}
+
+fn configuration(key: (&str, &str)) -> Option<Printer> {
+    Some(match key {
+        ("", "configmaps") => Printer::new(&["Name", "Data", "Age"], |object, now| {
+            let entries = size(object, "/data") + size(object, "/binaryData");
+            vec![name(object), json!(entries), age::cell(object, now)]
+        }),
+        ("", "secrets") => Printer::new(&["Name", "Type", "Data", "Age"], |object, now| {
+            vec![
+                name(object),
+                json!(text(object, "/type")),
+                json!(size(object, "/data")),
+                age::cell(object, now),
+            ]
+        }),
+        ("", "serviceaccounts") => {
+            Printer::new(&["Name", "Age"], |object, now| vec![name(object), age::cell(object, now)])
+        }
         _ => return None,
     })
 }

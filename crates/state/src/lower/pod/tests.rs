@@ -1,1 +1,137 @@
-//! Lowering of pods.
+//! Requests of pods as kube-scheduler reckons them, and the rest of what is read from a pod.
+
+use fleetwright_core::model::{LabelSchema, Pod, Resources};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn lowered(pod: Value) -> Result<Pod, Invalid> {
+    let pod: k8s::Pod = serde_json::from_value(pod).unwrap();
+    super::pod(&pod, &LabelSchema::default(), &mut Interner::default())
+}
+
+fn requests(spec: Value, status: Value) -> Resources {
+    let pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": status});
+    lowered(pod).unwrap().requests().clone()
+}
+
+fn container(name: &str, cpu: &str) -> Value {
+    json!({"name": name, "resources": {"requests": {"cpu": cpu}}})
+}
+
+fn sidecar(name: &str, cpu: &str) -> Value {
+    json!({"name": name, "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}})
+}
+
+/// The upstream cases: containers, init containers before and after sidecars.
+#[rstest]
+#[case::none(json!({"containers": [{"name": "a"}]}), 0)]
+#[case::sum(json!({"containers": [container("a", "1"), container("b", "0.5001")]}), 1501)]
+#[case::init_is_larger(json!({"containers": [container("a", "1")], "initContainers": [container("i", "3")]}), 3000)]
+#[case::init_is_smaller(json!({"containers": [container("a", "4")], "initContainers": [container("i", "3")]}), 4000)]
+#[case::sidecar_adds(json!({"containers": [container("a", "1")], "initContainers": [sidecar("s", "2")]}), 3000)]
+#[case::init_beside_earlier_sidecar(
+    json!({"containers": [container("a", "1")], "initContainers": [sidecar("s", "2"), container("i", "5")]}), 7000)]
+#[case::init_before_sidecar(
+    json!({"containers": [container("a", "1")], "initContainers": [container("i", "5"), sidecar("s", "2")]}), 5000)]
+#[case::overhead(json!({"containers": [container("a", "1")], "overhead": {"cpu": "250m"}}), 1250)]
+#[case::pod_level(
+    json!({"containers": [container("a", "1")], "resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "1"}}), 4000)]
+fn cpu_requests(#[case] spec: Value, #[case] milli: i64) {
+    let found = requests(spec, json!({}));
+    assert_eq!((found.cpu(), found.pods()), (milli, 1));
+}
+
+/// While a resize is under way, the larger counts; what cannot be had does not.
+#[rstest]
+#[case::growing("2", json!({"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]}), 2000)]
+#[case::shrinking("1", json!({"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "3"}}]}), 3000)]
+#[case::infeasible("8", json!({
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+    "containerStatuses": [{"name": "a", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}]}), 1000)]
+#[case::deferred("8", json!({
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+    "containerStatuses": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]}), 8000)]
+fn resizes(#[case] wanted: &str, #[case] mut status: Value, #[case] milli: i64) {
+    for container in status["containerStatuses"].as_array_mut().unwrap() {
+        for (key, value) in
+            [("image", json!("")), ("imageID", json!("")), ("ready", json!(true)), ("restartCount", json!(0))]
+        {
+            container[key] = value;
+        }
+    }
+    assert_eq!(requests(json!({"containers": [container("a", wanted)]}), status).cpu(), milli);
+}
+
+#[rstest]
+#[case("9E9E", "spec.containers[a].resources.requests[cpu]: \"9E9E\" is not a quantity")]
+#[case("1e400", "spec.containers[a].resources.requests[cpu]: \"1e400\" is out of range")]
+#[case("-1", "spec.containers[a].resources.requests[cpu]: -1 is negative: give zero or more")]
+fn bad_quantities_are_named(#[case] cpu: &str, #[case] expected: &str) {
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container("a", cpu)]}});
+    let error = lowered(pod).unwrap_err().to_string();
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[rstest]
+#[case(None, DoNotDisrupt::No)]
+#[case(Some("true"), DoNotDisrupt::Always)]
+#[case(Some("false"), DoNotDisrupt::No)]
+#[case(Some("1h30m"), DoNotDisrupt::For(Duration::from_secs(5400)))]
+#[case(Some("0s"), DoNotDisrupt::Invalid("0s".into()))]
+#[case(Some("soon"), DoNotDisrupt::Invalid("soon".into()))]
+#[case(Some("-5m"), DoNotDisrupt::Invalid("-5m".into()))]
+fn do_not_disrupt_values(#[case] value: Option<&str>, #[case] expected: DoNotDisrupt) {
+    assert_eq!(do_not_disrupt(value), expected);
+}
+
+#[test]
+fn what_scheduling_reads() {
+    let pod = lowered(json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "r", "controller": true}]},
+        "spec": {
+            "containers": [{"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}],
+            "nodeSelector": {"beta.kubernetes.io/arch": "arm64"},
+            "tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Near"}],
+            "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]},
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}},
+                    {"weight": 9, "preference": {"matchExpressions": [{"key": "y", "operator": "Exists"}]}}]}},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}},
+                {"name": "none", "emptyDir": {}}],
+            "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                "nodeTaintsPolicy": "Honor", "labelSelector": {"matchExpressions": [
+                    {"key": "app", "operator": "NotIn", "values": ["b", "a"]}]}}]
+        },
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    }))
+    .unwrap();
+    assert!(pod.is_provisionable() && pod.owned_by("ReplicaSet"));
+    assert_eq!(pod.spec.node_selector, [(Str::from("kubernetes.io/arch"), Str::from("arm64"))]);
+    assert_eq!(pod.spec.tolerations.len(), 1, "an operator that is not known tolerates nothing");
+    assert_eq!(pod.spec.required_node_terms[0][0].to_string(), "metadata.name In [n]");
+    assert_eq!(pod.spec.preferred_node_terms[0].0, 9, "heaviest first");
+    assert_eq!(pod.spec.host_ports[0].protocol, "TCP".into());
+    assert_eq!(pod.spec.volumes.len(), 2);
+    let spread = &pod.spec.topology_spread[0];
+    assert!(spread.hard && spread.honor_node_affinity && spread.honor_node_taints);
+    assert_eq!(spread.selector.as_ref().unwrap().terms[0].values, ["a".into(), "b".into()]);
+}
+
+#[test]
+fn pods_of_one_template_share_it() {
+    let mut interner = Interner::default();
+    let mut pod = |name: &str, cpu: &str| {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [container("a", cpu)]}});
+        super::pod(&serde_json::from_value(pod).unwrap(), &LabelSchema::default(), &mut interner).unwrap()
+    };
+    let (a, b, c) = (pod("a", "1"), pod("b", "1"), pod("c", "2"));
+    assert!(Arc::ptr_eq(&a.spec, &b.spec) && Arc::ptr_eq(&a.labels, &c.labels));
+    assert!(!Arc::ptr_eq(&a.spec, &c.spec));
+}

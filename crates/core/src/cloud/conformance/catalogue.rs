@@ -1,0 +1,117 @@
+//! What a provider says of itself and of what it sells.
+
+use std::sync::Arc;
+
+use super::{
+    Case, Failure, Fault, Harness, Verdict,
+    support::{catalog, check, claim, good, launch, on_demand, zones},
+};
+use crate::{
+    cloud::Identity,
+    model::{
+        Price,
+        labels::{ARCH, INSTANCE_TYPE, OS, ZONE},
+    },
+};
+
+pub(super) const CASES: [Case; 6] = [
+    Case { name: "info stays the same and names a node class", run: |h| Box::pin(info(h)) },
+    Case { name: "identity is proven again for the same cluster only", run: |h| Box::pin(identity(h)) },
+    Case { name: "every type can be bought, priced and described", run: |h| Box::pin(described(h)) },
+    Case { name: "an unchanged catalogue is the same Arc", run: |h| Box::pin(unchanged(h)) },
+    Case { name: "what ran dry is shown as unavailable and still listed", run: |h| Box::pin(dry(h)) },
+    Case { name: "the schema knows every label of the catalogue", run: |h| Box::pin(schema(h)) },
+];
+
+async fn info(harness: &dyn Harness) -> Verdict {
+    let provider = harness.provider();
+    let (first, second) = (provider.info().clone(), provider.info().clone());
+    check(first.name == second.name && first.schema == second.schema, || {
+        "info changed between calls".to_owned()
+    })?;
+    let class = harness.class();
+    let known = first.node_classes.iter().any(|known| known.group == class.group && known.kind == class.kind);
+    check(known, || format!("{class} is not among the supported node classes"))
+}
+
+async fn identity(harness: &dyn Harness) -> Verdict {
+    let provider = harness.provider();
+    let same = good("identify", provider.identify(&harness.cluster_uid()).await)?;
+    check(same != Identity::Mismatch("".into()) && !matches!(same, Identity::Mismatch(_)), || {
+        format!("the same cluster is {same:?}")
+    })?;
+    let other = provider.identify("another-cluster-uid").await;
+    check(!matches!(other, Ok(Identity::Proven)), || "another cluster is proven too".to_owned())
+}
+
+async fn described(harness: &dyn Harness) -> Verdict {
+    let catalog = catalog(harness).await?;
+    check(!catalog.instance_types.is_empty(), || "the catalogue is empty".to_owned())?;
+    check(catalog.instance_types.is_sorted_by(|a, b| a.name < b.name), || {
+        "types are not sorted by name".to_owned()
+    })?;
+    for instance_type in &catalog.instance_types {
+        let wrong = |what: &str| Err(Failure(format!("{}: {what}", instance_type.name)));
+        for key in [ARCH, OS, ZONE, INSTANCE_TYPE] {
+            if !instance_type.requirements.contains_key(key) {
+                return wrong(&format!("does not say its {key}"));
+            }
+        }
+        if instance_type.offerings.is_empty() {
+            return wrong("has no offering");
+        }
+        for offering in &instance_type.offerings {
+            if offering.zone().is_none() || offering.capacity_type().is_none() {
+                return wrong("has an offering without zone or capacity type");
+            }
+            if offering.price == Price::MAX {
+                return wrong("has an offering without a price");
+            }
+            if instance_type.requirements.intersects(&offering.requirements).is_err() {
+                return wrong("has an offering that contradicts it");
+            }
+        }
+        let allocatable = instance_type.allocatable();
+        if !allocatable.fits(&instance_type.capacity) || allocatable.pods() <= 0 {
+            return wrong("offers more than it has, or no pods");
+        }
+    }
+    Ok(())
+}
+
+async fn unchanged(harness: &dyn Harness) -> Verdict {
+    let (first, second) = (catalog(harness).await?, catalog(harness).await?);
+    check(Arc::ptr_eq(&first, &second), || "a second look copies the catalogue".to_owned())
+}
+
+async fn dry(harness: &dyn Harness) -> Verdict {
+    let before = catalog(harness).await?;
+    let zone = zones(&before).into_iter().next().ok_or_else(|| Failure("no zone is sold".to_owned()))?;
+    harness.inject(Fault::Exhaust { zone: Some(zone.clone()) }).await;
+    let mut requirements = on_demand();
+    requirements.add(super::support::only(ZONE, &zone));
+    let answer = launch(harness, &claim(harness, "dry", "dry", requirements), 1).await?;
+    check(answer.is_err(), || format!("launched in exhausted zone {zone}"))?;
+    let after = catalog(harness).await?;
+    check(after.instance_types.len() == before.instance_types.len(), || {
+        "types have left the catalogue".to_owned()
+    })?;
+    let count = |of: &crate::model::Catalog, available: bool| {
+        let offerings = of.instance_types.iter().flat_map(|t| &t.offerings);
+        offerings.filter(|offering| !available || offering.available).count()
+    };
+    check(count(&after, false) == count(&before, false), || "offerings have left the catalogue".to_owned())?;
+    check(count(&after, true) < count(&before, true), || "nothing is shown as unavailable".to_owned())
+}
+
+async fn schema(harness: &dyn Harness) -> Verdict {
+    let provider = harness.provider();
+    for instance_type in &catalog(harness).await?.instance_types {
+        let offered = instance_type.offerings.iter().flat_map(|offering| offering.requirements.iter());
+        for requirement in instance_type.requirements.iter().chain(offered) {
+            let key = requirement.key();
+            check(provider.info().schema.is_well_known(key), || format!("{key} is not well known"))?;
+        }
+    }
+    Ok(())
+}

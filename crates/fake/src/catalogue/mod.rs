@@ -1,0 +1,194 @@
+//! What the fake cloud sells: the generic types of Karpenter's kwok provider, a catalogue in the shape of EC2, or a
+//! file in the format that the kwok provider reads.
+
+mod families;
+mod file;
+mod kwok;
+mod realistic;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fleetwright_core::model::{
+    Catalog, InstanceType, LabelSchema, Offering, Overhead, Price, Requirement, Requirements, ResourceName,
+    Resources, Str,
+    labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, REGION, ZONE},
+};
+
+pub use file::{CatalogueError, Loaded, Skipped, TypeError, dump, load};
+pub use kwok::{ZONES as KWOK_ZONES, kwok};
+pub use realistic::{REGION as REALISTIC_REGION, ZONES as REALISTIC_ZONES, realistic};
+
+use crate::labels;
+
+/// How machines and their nodes are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vocabulary {
+    /// As Karpenter's kwok provider does: `kwok://<node>`, the claim's name as hostname.
+    Kwok,
+    /// As a cloud does: `fake://<zone>/<id>`, a private DNS name as node name and hostname.
+    Cloud,
+}
+
+impl Vocabulary {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kwok => "kwok",
+            Self::Cloud => "cloud",
+        }
+    }
+
+    /// Reads the name on the wire.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Kwok, Self::Cloud].into_iter().find(|vocabulary| vocabulary.as_str() == text)
+    }
+}
+
+/// All machine types of a fake cloud, with the meaning of their labels.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// How machines are named.
+    pub vocabulary: Vocabulary,
+    /// The types, by name.
+    pub types: Arc<Catalog>,
+    /// What label keys mean.
+    pub schema: Arc<LabelSchema>,
+}
+
+impl Catalogue {
+    /// A catalogue of `types`. Every key that a type or an offering uses becomes well known.
+    #[must_use]
+    pub fn new(vocabulary: Vocabulary, types: Vec<InstanceType>) -> Self {
+        let mut keys = BTreeSet::new();
+        for instance_type in &types {
+            let offered = instance_type.offerings.iter().flat_map(|offering| offering.requirements.iter());
+            keys.extend(instance_type.requirements.iter().chain(offered).map(|r| r.key().clone()));
+        }
+        let types = Arc::new(Catalog::new(types.into_iter().map(Arc::new).collect()));
+        Self { vocabulary, types, schema: labels::schema(keys) }
+    }
+
+    /// The type and offering that `key` names.
+    #[must_use]
+    pub fn find(&self, key: &OfferingKey) -> Option<(&Arc<InstanceType>, &Offering)> {
+        let found = self.types.get(&key.instance_type)?;
+        let offering = found.offerings.iter().find(|offering| {
+            offering.zone() == Some(&key.zone) && offering.capacity_type() == Some(&key.capacity_type)
+        })?;
+        Some((found, offering))
+    }
+}
+
+/// Names an offering.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferingKey {
+    /// The instance type.
+    pub instance_type: Str,
+    /// The zone.
+    pub zone: Str,
+    /// `spot`, `on-demand` or `reserved`.
+    pub capacity_type: Str,
+}
+
+impl OfferingKey {
+    /// The key of an offering of a type; `None` where the offering lacks zone or capacity type.
+    #[must_use]
+    pub fn of(instance_type: &InstanceType, offering: &Offering) -> Option<Self> {
+        Some(Self {
+            instance_type: instance_type.name.clone(),
+            zone: offering.zone()?.clone(),
+            capacity_type: offering.capacity_type()?.clone(),
+        })
+    }
+}
+
+impl std::fmt::Display for OfferingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}", self.instance_type, self.zone, self.capacity_type)
+    }
+}
+
+/// What a type is built from.
+struct TypeSpec {
+    name: String,
+    architecture: String,
+    operating_systems: Vec<String>,
+    region: Option<&'static str>,
+    resources: Resources,
+    /// CPUs and memory as they stand in labels.
+    texts: (String, String),
+    overhead: Resources,
+    offerings: Vec<Offering>,
+    /// Further labels and constraints.
+    extra: Requirements,
+}
+
+impl TypeSpec {
+    /// The type, with the labels of the kwok vocabulary; the key of `extra` that contradicts them otherwise.
+    fn build(self) -> Result<InstanceType, Str> {
+        let (cpu, memory) = &self.texts;
+        let union = |of: fn(&Offering) -> Option<&Str>| -> Vec<Str> {
+            self.offerings.iter().filter_map(of).cloned().collect()
+        };
+        let mut requirements: Requirements = [
+            Requirement::is_in(INSTANCE_TYPE, [self.name.as_str()]),
+            Requirement::is_in(ARCH, [self.architecture.as_str()]),
+            Requirement::is_in(OS, self.operating_systems.iter().map(String::as_str)),
+            Requirement::is_in(ZONE, union(Offering::zone)),
+            Requirement::is_in(CAPACITY_TYPE, union(Offering::capacity_type)),
+            Requirement::is_in(labels::INSTANCE_SIZE, [labels::size_of(&self.name, cpu)]),
+            Requirement::is_in(labels::INSTANCE_FAMILY, [labels::family_of(&self.name)]),
+            Requirement::is_in(labels::INSTANCE_CPU, [cpu.as_str()]),
+            Requirement::is_in(labels::INSTANCE_MEMORY, [memory.as_str()]),
+        ]
+        .into_iter()
+        .collect();
+        if let Some(region) = self.region {
+            requirements.add(Requirement::is_in(REGION, [region]));
+        }
+        for requirement in self.extra.iter() {
+            let key = requirement.key();
+            let before = requirements.get(key).cloned();
+            requirements.add(requirement.clone());
+            let emptied = requirements.get(key).is_some_and(Requirement::is_empty);
+            if before.is_some_and(|present| !present.is_empty()) && emptied {
+                return Err(key.clone());
+            }
+        }
+        Ok(InstanceType {
+            name: self.name.into(),
+            requirements,
+            offerings: self.offerings,
+            capacity: self.resources,
+            overhead: Overhead { kube_reserved: self.overhead, ..Overhead::default() },
+        })
+    }
+}
+
+/// An available offering of one zone and capacity type.
+fn offering(zone: &str, capacity_type: &str, price: Price) -> Offering {
+    Offering {
+        requirements: [Requirement::is_in(CAPACITY_TYPE, [capacity_type]), Requirement::is_in(ZONE, [zone])]
+            .into_iter()
+            .collect(),
+        price,
+        available: true,
+        reservation_capacity: None,
+        allocatable: None,
+        overlaid: false,
+    }
+}
+
+/// CPUs and memory of `resources` as label values.
+fn texts(resources: &Resources) -> (String, String) {
+    (
+        ResourceName::Cpu.quantity(resources.cpu()).to_string(),
+        ResourceName::Memory.quantity(resources.memory()).to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! How a machine comes to be: its names, its labels, its fate.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fleetwright_core::model::{
+    InstanceType, Offering, Price, Requirements,
+    labels::{CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE},
+};
+use jiff::Timestamp;
+use rand_chacha::{ChaCha8Rng, rand_core::Rng};
+
+use super::{config::CloudConfig, world::later};
+use crate::{
+    api::{Bootstrap, Defects, Launch, LaunchItem, Lifecycle, Machine, Tags},
+    catalogue::{Catalogue, OfferingKey, REALISTIC_REGION, Vocabulary},
+    dice,
+    dice::below,
+    labels,
+    quantities::{QuantityMap, from_wire, to_quantities},
+};
+
+/// What is needed to make a machine.
+pub(super) struct Order<'a> {
+    pub call: &'a Launch,
+    pub item: &'a LaunchItem,
+    pub choice: &'a OfferingKey,
+    pub instance_type: &'a InstanceType,
+    pub offering: &'a Offering,
+    pub defects: Defects,
+    pub joins: bool,
+}
+
+/// A new machine and what the stars say of it.
+pub(super) struct Born {
+    pub machine: Machine,
+    pub runs_at: Timestamp,
+    pub visible_at: Timestamp,
+    pub interrupted_at: Option<Timestamp>,
+}
+
+/// A machine that the cluster knows of: read from its NodeClaim and its Node.
+#[derive(Clone, Debug, Default)]
+pub struct Adopted {
+    /// The provider id; must not be empty.
+    pub provider_id: String,
+    /// The node's name; empty where none has joined.
+    pub node_name: String,
+    /// Who it belongs to.
+    pub tags: Tags,
+    /// Labels of its node, or of its NodeClaim where no node has joined.
+    pub labels: BTreeMap<String, String>,
+    /// What its node is born with, should it still have to join.
+    pub bootstrap: Bootstrap,
+    /// What it was sold as.
+    pub capacity: QuantityMap,
+    /// What pods can have.
+    pub allocatable: QuantityMap,
+    /// When it was launched, where that is known.
+    pub launched_at: Option<Timestamp>,
+    /// Whether its node has joined.
+    pub joined: bool,
+}
+
+/// Makes a machine, or says with reason and message why the order cannot be carried out.
+pub(super) fn machine(
+    catalogue: &Catalogue,
+    config: &CloudConfig,
+    order: Order<'_>,
+    now: Timestamp,
+    taken: impl Fn(&str) -> bool,
+) -> Result<Born, (String, String)> {
+    let Order { call, item, choice, instance_type, offering, defects, joins } = order;
+    let attempt = call.attempt.to_string();
+    let mut rng = dice(config.seed, &["machine", &call.batch, &attempt, &item.claim]);
+    let labels = labels_of(item, instance_type, offering)?;
+    let (id, node_name, address) = names(catalogue.vocabulary, &mut rng, &item.claim, &choice.zone, taken);
+    let mut bootstrap = item.bootstrap.clone();
+    let hostname = match catalogue.vocabulary {
+        Vocabulary::Kwok => item.claim.clone(),
+        Vocabulary::Cloud => node_name.clone(),
+    };
+    let partition = usize::try_from(below(&mut rng, 10)).unwrap_or(0);
+    let price = offering.price;
+    for (key, value) in [
+        (fleetwright_core::model::labels::HOSTNAME, hostname),
+        (labels::NODE_VIEWER_PRICE, format!("{price:.6}")),
+        (labels::PARTITION, labels::PARTITIONS[partition].to_owned()),
+        (labels::FAKE_NODE, labels::FAKE_NODE_VALUE.to_owned()),
+    ] {
+        bootstrap.labels.insert(key.to_owned(), value);
+    }
+    for (key, value) in [
+        (labels::FAKE_NODE, labels::FAKE_NODE_VALUE),
+        (labels::CLUSTER_UID, &call.cluster_uid),
+        (labels::CLAIM, &item.claim),
+        (labels::BATCH_ID, &call.batch),
+        (labels::ATTEMPT, &attempt),
+    ] {
+        bootstrap.annotations.insert(key.to_owned(), value.to_owned());
+    }
+    let runs_at = later(now, config.launch_latency.draw(&mut rng));
+    let boots_at = later(runs_at, config.boot_latency.draw(&mut rng));
+    let joins_at = joins.then(|| later(boots_at, Duration::from_millis(item.registration_delay_ms)));
+    let visible_at = later(now, config.consistency.draw(&mut rng));
+    let interrupted_at = (&*choice.capacity_type == SPOT)
+        .then(|| interruption(&mut rng, config.interruptions_per_1000_hours))
+        .flatten()
+        .map(|after| later(now, after));
+    let machine = Machine {
+        id,
+        node_name,
+        address,
+        tags: Tags {
+            cluster_uid: Some(call.cluster_uid.clone()),
+            node_pool: item.node_pool.clone(),
+            claim: Some(item.claim.clone()),
+            batch: Some(call.batch.clone()),
+            attempt: call.attempt,
+        },
+        offering: Some(choice.clone()),
+        price_nanos: price.nanos(),
+        labels,
+        bootstrap,
+        capacity: to_quantities(&instance_type.capacity),
+        allocatable: to_quantities(&instance_type.allocatable_of(offering)),
+        state: Lifecycle::Pending,
+        launched_at: now,
+        joins_at,
+        joined: false,
+        interrupted_at: None,
+        ending_since: None,
+        defects,
+    };
+    Ok(Born { machine, runs_at, visible_at, interrupted_at })
+}
+
+/// The labels that type, offering and requirements fix together. Where they leave several values, the first is chosen.
+fn labels_of(
+    item: &LaunchItem,
+    instance_type: &InstanceType,
+    offering: &Offering,
+) -> Result<BTreeMap<String, String>, (String, String)> {
+    let wanted: Requirements = from_wire(&item.requirements).map_err(|(key, message)| {
+        ("InvalidRequirement".to_owned(), format!("requirement on {key}: {message}"))
+    })?;
+    let mut own = instance_type.requirements.clone();
+    own.add_all(&offering.requirements);
+    let mut merged = own.clone();
+    merged.add_all(&wanted);
+    let mut labels = BTreeMap::new();
+    for requirement in own.iter() {
+        let key = requirement.key();
+        let chosen = merged.get(key).and_then(fleetwright_core::model::Requirement::any);
+        if let Some(value) = chosen {
+            labels.insert(key.to_string(), value.to_string());
+        } else if !requirement.allows_missing() && !requirement.is_complement() {
+            let message = format!("{key} of {} is not what is asked for", instance_type.name);
+            return Err(("InvalidOffering".to_owned(), message));
+        }
+    }
+    Ok(labels)
+}
+
+/// Provider id, node name and address. Names that are taken are drawn again, a bounded number of times.
+fn names(
+    vocabulary: Vocabulary,
+    rng: &mut ChaCha8Rng,
+    claim: &str,
+    zone: &str,
+    taken: impl Fn(&str) -> bool,
+) -> (String, String, String) {
+    const TRIES: usize = 64;
+    let mut name = String::new();
+    let mut address = String::new();
+    for _ in 0..TRIES {
+        let bits = rng.next_u64();
+        let [a, b, c, d, e, f, ..] = bits.to_le_bytes();
+        address = format!("10.{a}.{b}.{c}");
+        name = match vocabulary {
+            Vocabulary::Kwok => {
+                // A node's name has at most 253 characters.
+                let claim: String = claim.chars().take(200).collect();
+                let number = u32::from_le_bytes([c, d, e, f]);
+                format!("kwok-{claim}-{}-{number}", WORDS[usize::from(a) % WORDS.len()])
+            }
+            Vocabulary::Cloud => format!("ip-10-{a}-{b}-{c}.{REALISTIC_REGION}.compute.internal"),
+        };
+        if !taken(&name) {
+            break;
+        }
+    }
+    let id = match vocabulary {
+        Vocabulary::Kwok => format!("kwok://{name}"),
+        Vocabulary::Cloud => format!("fake://{zone}/i-{:017x}", rng.next_u64() >> 4),
+    };
+    (id, name, address)
+}
+
+/// Words that make a node's name easy to tell from another's.
+const WORDS: [&str; 16] = [
+    "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "juniper", "kelp",
+    "larch", "maple", "nimbus", "osier", "pine",
+];
+
+/// How long a spot machine is left alone: drawn hour by hour.
+fn interruption(rng: &mut ChaCha8Rng, per_1000_hours: u32) -> Option<Duration> {
+    const HOURS: u64 = 24 * 90;
+    if per_1000_hours == 0 {
+        return None;
+    }
+    let hour = (0..HOURS).find(|_| below(rng, 1000) < u64::from(per_1000_hours))?;
+    Some(Duration::from_millis(hour * 3_600_000 + below(rng, 3_600_000)))
+}
+
+/// A machine from what the cluster knows of it.
+pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> Machine {
+    let label = |key: &str| adopted.labels.get(key).map(|value| value.as_str().into());
+    let offering = (|| {
+        let instance_type = label(INSTANCE_TYPE)?;
+        Some(OfferingKey { instance_type, zone: label(ZONE)?, capacity_type: label(CAPACITY_TYPE)? })
+    })();
+    let sold = offering.as_ref().and_then(|key| catalogue.find(key));
+    let price = sold.map_or(Price::ZERO, |(_, offering)| offering.price);
+    let node_name = if adopted.node_name.is_empty() {
+        // The kwok vocabulary names the node in the provider id; otherwise its last part serves.
+        adopted.provider_id.rsplit('/').next().unwrap_or_default().to_owned()
+    } else {
+        adopted.node_name
+    };
+    let mut rng = dice(0, &["adopted", &adopted.provider_id]);
+    let [a, b, c, ..] = rng.next_u64().to_le_bytes();
+    Machine {
+        id: adopted.provider_id,
+        node_name,
+        address: format!("10.{a}.{b}.{c}"),
+        tags: adopted.tags,
+        offering,
+        price_nanos: price.nanos(),
+        labels: adopted.labels,
+        bootstrap: adopted.bootstrap,
+        capacity: adopted.capacity,
+        allocatable: adopted.allocatable,
+        state: Lifecycle::Running,
+        launched_at: adopted.launched_at.unwrap_or(now).min(now),
+        joins_at: Some(now),
+        joined: adopted.joined,
+        interrupted_at: None,
+        ending_since: None,
+        defects: Defects::default(),
+    }
+}

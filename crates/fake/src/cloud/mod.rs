@@ -1,0 +1,196 @@
+//! An in-memory cloud that behaves: machines take time to start and to end, capacity runs dry, answers are late, lost,
+//! or behind the truth.
+//!
+//! Driven by a clock and a seed: nothing happens but when somebody calls, and then everything that is due by the clock
+//! happens first, in order. Chance is drawn per machine from the seed and the machine's token, so that the order of
+//! calls changes no latency, price or address.
+
+mod birth;
+mod bucket;
+mod config;
+mod fault;
+mod world;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::clock::SharedClock;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+pub use birth::Adopted;
+pub use config::{CloudConfig, Rate};
+pub use fault::{Fault, Occasion, Op};
+
+use crate::{
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    catalogue::Catalogue,
+    dice,
+};
+use world::World;
+
+/// A fake cloud. Cheap to share behind an [`Arc`].
+pub struct Cloud {
+    clock: SharedClock,
+    catalogue: Catalogue,
+    config: CloudConfig,
+    world: Mutex<World>,
+    /// The number of the newest change.
+    changed: watch::Sender<u64>,
+}
+
+impl Cloud {
+    /// A cloud without machines that sells `catalogue`.
+    #[must_use]
+    pub fn new(catalogue: Catalogue, config: CloudConfig, clock: SharedClock) -> Self {
+        let world = World::new(&config, clock.now());
+        Self { clock, catalogue, config, world: Mutex::new(world), changed: watch::Sender::new(0) }
+    }
+
+    /// Adds a fault to the script.
+    pub fn inject(&self, fault: Fault) {
+        let now = self.clock.now();
+        self.world().faults.add(fault, now);
+    }
+
+    /// Ends every scripted fault. Machines that were born defective stay so.
+    pub fn heal(&self) {
+        self.world().faults.clear();
+    }
+
+    /// Announces that the cloud takes a machine back, as it does with spot machines. Returns whether there is one.
+    pub fn interrupt(&self, id: &str) -> bool {
+        let now = self.clock.now();
+        self.act(|world| world.interrupt(&self.config, id, now))
+    }
+
+    /// Loses a machine at once, without notice: hardware fails. Returns whether there was one.
+    pub fn lose(&self, id: &str) -> bool {
+        let now = self.clock.now();
+        self.act(|world| world.lose(id, now))
+    }
+
+    /// Takes in a machine that the cluster knows of and this cloud does not. Returns whether it was new.
+    pub fn adopt(&self, adopted: Adopted) -> bool {
+        let now = self.clock.now();
+        self.act(|world| world.adopt(&self.catalogue, adopted, now))
+    }
+
+    /// Every machine, the ended ones too while they are remembered, by id.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Arc<Machine>> {
+        self.act(|world| world.machines().cloned().collect())
+    }
+
+    /// Machines that changed after change number `seen`, and the number to ask with next time.
+    #[must_use]
+    pub fn changes_since(&self, seen: u64) -> (Vec<Arc<Machine>>, u64) {
+        self.act(|world| world.changes_since(seen))
+    }
+
+    /// Tells of changes by their number.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// When something will next happen by itself.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.world().next_due()
+    }
+
+    /// Notes that a machine's node has joined: it never joins a second time.
+    pub fn mark_joined(&self, id: &str) {
+        self.act(|world| world.mark_joined(id));
+    }
+
+    /// How the cloud behaves.
+    #[must_use]
+    pub fn config(&self) -> &CloudConfig {
+        &self.config
+    }
+
+    /// What it sells.
+    #[must_use]
+    pub fn sells(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // Every change of the world is complete when its lock is released, also by a panic of a caller's closure.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets everything happen that is due, then acts, and tells whether anything changed.
+    fn act<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+        let now = self.clock.now();
+        let (result, version) = {
+            let mut world = self.world();
+            world.advance(&self.config, now);
+            let result = act(&mut world);
+            (result, world.version())
+        };
+        self.changed.send_if_modified(|seen| std::mem::replace(seen, version) != version);
+        result
+    }
+
+    /// A call: takes a token, suffers the script, waits, and takes effect.
+    async fn call<T>(
+        &self,
+        op: Op,
+        effect: impl FnOnce(&mut World, Timestamp) -> Result<T, ApiError> + Send,
+    ) -> Result<T, ApiError> {
+        let (verdict, latency) = {
+            let now = self.clock.now();
+            let mut world = self.world();
+            world.take_token(op, now)?;
+            let nth = world.count_call().to_string();
+            let latency = self.config.call_latency.draw(&mut dice(self.config.seed, &["call", &nth]));
+            (world.faults.on_call(op), latency)
+        };
+        let latency = latency.saturating_add(Duration::from_millis(verdict.slower_ms));
+        if !latency.is_zero() {
+            self.clock.sleep(latency).await;
+        }
+        if let Some(error) = verdict.before {
+            return Err(error);
+        }
+        let now = self.clock.now();
+        let result = self.act(|world| effect(world, now));
+        verdict.after.map_or(result, Err)
+    }
+}
+
+#[async_trait]
+impl CloudApi for Cloud {
+    async fn catalogue(&self) -> Result<Catalogue, ApiError> {
+        Ok(self.catalogue.clone())
+    }
+
+    async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError> {
+        self.call(Op::Launch, |world, now| world.launch(&self.catalogue, &self.config, call, now)).await
+    }
+
+    async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError> {
+        self.call(Op::Terminate, |world, now| world.terminate(&self.config, call, now)).await
+    }
+
+    async fn get(&self, id: &str) -> Result<Machine, ApiError> {
+        self.call(Op::Get, |world, now| world.get(id, now)).await
+    }
+
+    async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
+        if cluster_uid.is_empty() {
+            let message = "is empty: give the UID of the kube-system namespace".to_owned();
+            return Err(ApiError::Invalid { field: "clusterUid".to_owned(), message });
+        }
+        self.call(Op::List, |world, now| Ok(world.list(cluster_uid, now))).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Life, capacity, chance and faults of machines.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+};
+
+use fleetwright_core::clock::Clock;
+use jiff::SignedDuration;
+
+use super::*;
+use crate::{
+    Latency,
+    api::{Bootstrap, LaunchItem, LaunchOutcome, WireTaint},
+    catalogue::{OfferingKey, kwok},
+};
+
+/// A clock that tests set.
+struct Hand(Mutex<Timestamp>);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Sky {
+    hand: Arc<Hand>,
+    cloud: Cloud,
+}
+
+impl Sky {
+    fn new(config: CloudConfig) -> Self {
+        let hand = Arc::new(Hand(Mutex::new("2026-01-01T00:00:00Z".parse().unwrap())));
+        Self { cloud: Cloud::new(kwok(), config, hand.clone()), hand }
+    }
+    fn pass(&self, seconds: i64) {
+        let mut now = self.hand.0.lock().unwrap();
+        *now = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+    async fn launch(&self, claim: &str, kind: &str) -> LaunchOutcome {
+        self.cloud.launch(&call(claim, kind)).await.unwrap().outcomes.pop().unwrap()
+    }
+    async fn launched(&self, claim: &str, kind: &str) -> Machine {
+        let LaunchOutcome::Launched(machine) = self.launch(claim, kind).await else {
+            panic!("nothing launched")
+        };
+        *machine
+    }
+    fn state(&self, id: &str) -> Option<Lifecycle> {
+        self.cloud.machines().iter().find(|machine| machine.id == id).map(|machine| machine.state)
+    }
+}
+
+fn call(claim: &str, kind: &str) -> Launch {
+    let choice = OfferingKey {
+        instance_type: "s-4x-arm64-linux".into(),
+        zone: "test-zone-b".into(),
+        capacity_type: kind.into(),
+    };
+    let item = LaunchItem {
+        claim: claim.to_owned(),
+        node_pool: Some("default".to_owned()),
+        choices: vec![choice],
+        requirements: Vec::new(),
+        bootstrap: Bootstrap::default(),
+        registration_delay_ms: 0,
+    };
+    Launch { cluster_uid: "us".to_owned(), batch: format!("b-{claim}"), attempt: 1, items: vec![item] }
+}
+
+fn slow() -> CloudConfig {
+    CloudConfig {
+        launch_latency: Latency::between(5_000, 5_000),
+        boot_latency: Latency::between(20_000, 20_000),
+        terminate_latency: Latency::between(30_000, 30_000),
+        ..CloudConfig::instant(3)
+    }
+}
+
+#[tokio::test]
+async fn a_machine_lives_by_the_clock() {
+    let sky = Sky::new(slow());
+    let born = sky.launched("a", "on-demand").await;
+    assert_eq!((born.state, born.tags.claim.as_deref()), (Lifecycle::Pending, Some("a")));
+    assert_eq!(born.joins_at.unwrap().duration_since(born.launched_at), SignedDuration::from_secs(25));
+    assert!(born.id.starts_with("kwok://kwok-a-"), "{}", born.id);
+    assert_eq!(born.bootstrap.labels["kubernetes.io/hostname"], "a");
+    assert_eq!(born.bootstrap.labels["eks-node-viewer/instance-price"], "0.117180");
+    assert_eq!(born.labels["topology.kubernetes.io/zone"], "test-zone-b");
+    sky.pass(4);
+    assert_eq!(sky.state(&born.id), Some(Lifecycle::Pending));
+    sky.pass(1);
+    assert_eq!(sky.state(&born.id), Some(Lifecycle::Running));
+    let end = Terminate { cluster_uid: "us".to_owned(), id: born.id.clone(), named_by_claim: true };
+    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
+    sky.pass(29);
+    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
+    sky.pass(1);
+    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Gone));
+    sky.pass(3600);
+    assert_eq!((sky.state(&born.id), sky.cloud.next_due()), (None, None));
+}
+
+#[tokio::test]
+async fn a_new_machine_is_invisible_for_a_moment() {
+    let sky = Sky::new(CloudConfig { consistency: Latency::between(3000, 3000), ..CloudConfig::instant(1) });
+    let born = sky.launched("a", "spot").await;
+    assert!(sky.cloud.get(&born.id).await.is_err() && sky.cloud.list("us").await.unwrap().is_empty());
+    sky.pass(3);
+    assert_eq!(sky.cloud.list("us").await.unwrap().len(), 1);
+    assert!(sky.cloud.list("them").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn pools_run_dry_and_fill_again() {
+    let sky = Sky::new(CloudConfig { spot_pool: Some((2, 2)), ..CloudConfig::instant(1) });
+    let first = sky.launched("a", "spot").await;
+    sky.launched("b", "spot").await;
+    let reply = sky.cloud.launch(&call("c", "spot")).await.unwrap();
+    assert!(matches!(reply.outcomes[0], LaunchOutcome::InsufficientCapacity(_)));
+    assert_eq!(reply.exhausted, call("c", "spot").items[0].choices);
+    assert!(matches!(sky.launch("d", "on-demand").await, LaunchOutcome::Launched(_)));
+    assert!(sky.cloud.lose(&first.id));
+    sky.launched("c", "spot").await;
+}
+
+#[tokio::test]
+async fn spot_machines_are_taken_back_after_a_notice() {
+    let config = CloudConfig { interruptions_per_1000_hours: 1000, ..CloudConfig::instant(1) };
+    let sky = Sky::new(config);
+    let (spot, own) = (sky.launched("a", "spot").await, sky.launched("b", "on-demand").await);
+    sky.pass(3600);
+    let seen = sky.cloud.machines().into_iter().find(|machine| machine.id == spot.id).unwrap();
+    assert!(seen.interrupted_at.is_some(), "{seen:?}");
+    sky.pass(120);
+    assert_eq!(sky.state(&spot.id), Some(Lifecycle::Gone));
+    assert_eq!(sky.state(&own.id), Some(Lifecycle::Running));
+}
+
+#[tokio::test]
+async fn the_order_of_calls_changes_nothing_about_a_machine() {
+    let (one, other) = (Sky::new(CloudConfig::default()), Sky::new(CloudConfig::default()));
+    let first = [one.launched("a", "spot").await, one.launched("b", "spot").await];
+    let b = other.launched("b", "spot").await;
+    let second = [other.launched("a", "spot").await, b];
+    assert_eq!(first, second);
+    let elsewhere = Sky::new(CloudConfig { seed: 2, ..CloudConfig::default() });
+    assert_ne!(elsewhere.launched("a", "spot").await.joins_at, first[0].joins_at);
+}
+
+#[tokio::test]
+async fn scripted_faults_strike_as_often_as_told() {
+    let sky = Sky::new(CloudConfig::instant(1));
+    let script = serde_json::json!([
+        {"kind": "failCall", "op": "launch", "skip": 1, "times": 1, "error": {"code": "throttled", "afterMs": 9}},
+        {"kind": "smallerMemory", "times": 1, "percent": 50},
+        {"kind": "neverJoins", "skip": 1},
+        {"kind": "lateTaint", "times": 1, "afterMs": 10, "taint": {"key": "late", "effect": "NoSchedule"}},
+        {"kind": "insufficientCapacity", "capacityType": "spot", "forSeconds": 60},
+    ]);
+    for fault in serde_json::from_value::<Vec<Fault>>(script).unwrap() {
+        sky.cloud.inject(fault);
+    }
+    let first = sky.launched("a", "on-demand").await;
+    assert_eq!(first.defects.memory_percent, Some(50));
+    let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    assert_eq!(first.defects.late_taint, Some((taint, 10)));
+    assert!(first.joins_at.is_some());
+    let refused = sky.cloud.launch(&call("b", "on-demand")).await;
+    assert_eq!(refused, Err(ApiError::Throttled { after_ms: 9 }));
+    let second = sky.launched("b", "on-demand").await;
+    assert_eq!((second.joins_at, second.defects.memory_percent), (None, None));
+    assert!(matches!(sky.launch("c", "spot").await, LaunchOutcome::InsufficientCapacity(_)));
+    sky.pass(60);
+    assert!(matches!(sky.launch("c", "spot").await, LaunchOutcome::Launched(_)));
+}
+
+#[tokio::test]
+async fn too_many_calls_are_throttled() {
+    let rate = Some(Rate { burst: 1, per_second: 1 });
+    let sky = Sky::new(CloudConfig { mutating_calls: rate, ..CloudConfig::instant(1) });
+    sky.launched("a", "spot").await;
+    assert_eq!(sky.cloud.launch(&call("b", "spot")).await, Err(ApiError::Throttled { after_ms: 1000 }));
+    assert!(sky.cloud.list("us").await.is_ok());
+    sky.pass(1);
+    sky.launched("b", "spot").await;
+}
+
+#[tokio::test]
+async fn adopted_machines_keep_their_token_and_owner() {
+    let sky = Sky::new(CloudConfig::instant(1));
+    let labels = [
+        ("node.kubernetes.io/instance-type", "s-4x-arm64-linux"),
+        ("topology.kubernetes.io/zone", "test-zone-b"),
+        ("karpenter.sh/capacity-type", "spot"),
+    ];
+    let adopted = Adopted {
+        provider_id: "kwok://node-1".to_owned(),
+        tags: crate::api::Tags {
+            cluster_uid: Some("us".to_owned()),
+            claim: Some("a".to_owned()),
+            batch: Some("b-a".to_owned()),
+            attempt: 1,
+            ..Default::default()
+        },
+        labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+        ..Adopted::default()
+    };
+    assert!(sky.cloud.adopt(adopted.clone()) && !sky.cloud.adopt(adopted));
+    let again = sky.launched("a", "spot").await;
+    assert_eq!((again.id.as_str(), again.node_name.as_str()), ("kwok://node-1", "node-1"));
+    assert!(again.price_nanos > 0);
+    let theirs = Terminate { cluster_uid: "them".to_owned(), id: again.id.clone(), named_by_claim: true };
+    assert!(matches!(sky.cloud.terminate(&theirs).await, Err(ApiError::NotOwned { .. })));
+}
+
+#[tokio::test]
+async fn a_machine_without_owner_is_ended_only_for_a_claim_that_names_it() {
+    let sky = Sky::new(CloudConfig::instant(1));
+    sky.cloud.adopt(Adopted { provider_id: "kwok://stray".to_owned(), ..Adopted::default() });
+    let end = |named_by_claim| Terminate {
+        cluster_uid: "us".to_owned(),
+        id: "kwok://stray".to_owned(),
+        named_by_claim,
+    };
+    assert!(matches!(sky.cloud.terminate(&end(false)).await, Err(ApiError::NotOwned { .. })));
+    assert!(sky.cloud.terminate(&end(true)).await.is_ok());
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_with_field_and_fix() {
+    let sky = Sky::new(CloudConfig { max_machines: 1, ..CloudConfig::instant(1) });
+    let nobody = Launch { cluster_uid: String::new(), ..call("a", "spot") };
+    assert!(
+        matches!(sky.cloud.launch(&nobody).await, Err(ApiError::Invalid { field, .. }) if field == "clusterUid")
+    );
+    assert!(matches!(sky.cloud.list("").await, Err(ApiError::Invalid { .. })));
+    assert!(
+        matches!(sky.launch("a", "cheap").await, LaunchOutcome::Refused(reason, _) if reason == "InvalidOffering")
+    );
+    sky.launched("a", "spot").await;
+    let full = sky.launch("b", "spot").await;
+    assert!(matches!(full, LaunchOutcome::Refused(reason, _) if reason == "InstanceLimitExceeded"));
+}
+
+#[tokio::test]
+async fn changes_are_told_once() {
+    let sky = Sky::new(slow());
+    let (none, start) = sky.cloud.changes_since(0);
+    assert!(none.is_empty());
+    let mut told = sky.cloud.subscribe();
+    let born = sky.launched("a", "spot").await;
+    assert!(told.has_changed().unwrap());
+    told.mark_unchanged();
+    let (one, next) = sky.cloud.changes_since(start);
+    assert_eq!((one.len(), one[0].state), (1, Lifecycle::Pending));
+    sky.pass(5);
+    let (one, last) = sky.cloud.changes_since(next);
+    assert_eq!((one.len(), one[0].state), (1, Lifecycle::Running));
+    sky.cloud.mark_joined(&born.id);
+    sky.cloud.mark_joined(&born.id);
+    let (one, end) = sky.cloud.changes_since(last);
+    assert!(one.len() == 1 && one[0].joined && end == last + 1);
+    assert!(sky.cloud.changes_since(end).0.is_empty());
+}

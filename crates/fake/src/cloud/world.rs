@@ -1,0 +1,388 @@
+//! The state of a fake cloud, and how it moves by itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    birth::{self, Adopted},
+    bucket::Bucket,
+    config::CloudConfig,
+    fault::{Faults, Op},
+};
+use crate::{
+    api::{ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, Terminate},
+    catalogue::{Catalogue, OfferingKey},
+    dice,
+    dice::below,
+};
+
+/// For how long an ended machine and its token are remembered.
+const MEMORY: Duration = Duration::from_secs(3600);
+
+/// Something that a machine does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Begins to run.
+    Run,
+    /// Is announced to be taken back.
+    Interrupt,
+    /// Is taken back.
+    End,
+    /// Is gone.
+    Vanish,
+    /// Is forgotten.
+    Forget,
+}
+
+/// A machine and what only the cloud knows of it.
+struct Entry {
+    machine: Arc<Machine>,
+    visible_at: Timestamp,
+    version: u64,
+}
+
+/// Names a launch: batch, attempt and claim.
+type Token = (String, u32, String);
+
+/// Everything there is.
+pub(super) struct World {
+    machines: BTreeMap<String, Entry>,
+    by_version: BTreeMap<u64, String>,
+    tokens: BTreeMap<Token, String>,
+    timers: BTreeSet<(Timestamp, String, Step)>,
+    used: BTreeMap<OfferingKey, u32>,
+    node_names: BTreeSet<String>,
+    pub(super) faults: Faults,
+    mutating: Option<Bucket>,
+    reading: Option<Bucket>,
+    version: u64,
+    calls: u64,
+}
+
+pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+impl World {
+    pub(super) fn new(config: &CloudConfig, now: Timestamp) -> Self {
+        Self {
+            machines: BTreeMap::new(),
+            by_version: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            used: BTreeMap::new(),
+            node_names: BTreeSet::new(),
+            faults: Faults::default(),
+            mutating: config.mutating_calls.map(|rate| Bucket::new(rate, now)),
+            reading: config.reading_calls.map(|rate| Bucket::new(rate, now)),
+            version: 0,
+            calls: 0,
+        }
+    }
+
+    // === reading ===
+
+    pub(super) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
+        self.machines.values().map(|entry| &entry.machine)
+    }
+
+    pub(super) fn changes_since(&self, seen: u64) -> (Vec<Arc<Machine>>, u64) {
+        let ids = self.by_version.range(seen.saturating_add(1)..).map(|(_, id)| id);
+        let changed = ids.filter_map(|id| Some(self.machines.get(id)?.machine.clone())).collect();
+        (changed, self.version)
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _, _)| *at)
+    }
+
+    pub(super) fn get(&self, id: &str, now: Timestamp) -> Result<Machine, ApiError> {
+        let entry = self.machines.get(id).filter(|entry| entry.visible_at <= now);
+        let machine = entry.map(|entry| &entry.machine).filter(|machine| machine.state != Lifecycle::Gone);
+        machine.map(|machine| (**machine).clone()).ok_or_else(|| ApiError::NotFound { id: id.to_owned() })
+    }
+
+    pub(super) fn list(&self, cluster_uid: &str, now: Timestamp) -> Vec<Machine> {
+        let visible = self.machines.values().filter(|entry| entry.visible_at <= now);
+        let ours = visible.map(|entry| &entry.machine).filter(|machine| {
+            machine.state != Lifecycle::Gone && machine.tags.cluster_uid.as_deref() == Some(cluster_uid)
+        });
+        ours.map(|machine| (**machine).clone()).collect()
+    }
+
+    // === calls ===
+
+    pub(super) fn take_token(&mut self, op: Op, now: Timestamp) -> Result<(), ApiError> {
+        let bucket = match op {
+            Op::Launch | Op::Terminate => &mut self.mutating,
+            Op::Get | Op::List => &mut self.reading,
+        };
+        let taken = bucket.as_mut().map_or(Ok(()), |bucket| bucket.take(now));
+        taken.map_err(|after_ms| ApiError::Throttled { after_ms })
+    }
+
+    /// The number of this call.
+    pub(super) fn count_call(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls
+    }
+
+    pub(super) fn launch(
+        &mut self,
+        catalogue: &Catalogue,
+        config: &CloudConfig,
+        call: &Launch,
+        now: Timestamp,
+    ) -> Result<LaunchReply, ApiError> {
+        for (field, value) in [("clusterUid", &call.cluster_uid), ("batch", &call.batch)] {
+            if value.is_empty() {
+                let message = "is empty: every machine carries it from birth".to_owned();
+                return Err(ApiError::Invalid { field: field.to_owned(), message });
+            }
+        }
+        // Machines are dealt to claims in the order of their names, whatever the order of the call.
+        let mut order: Vec<usize> = (0..call.items.len()).collect();
+        order.sort_by(|a, b| call.items[*a].claim.cmp(&call.items[*b].claim));
+        let mut exhausted = BTreeSet::new();
+        let mut outcomes: Vec<Option<LaunchOutcome>> = vec![None; call.items.len()];
+        for at in order {
+            let outcome = self.launch_one(catalogue, config, call, &call.items[at], &mut exhausted, now);
+            outcomes[at] = Some(outcome);
+        }
+        let outcomes = outcomes.into_iter().flatten().collect();
+        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect() })
+    }
+
+    fn launch_one(
+        &mut self,
+        catalogue: &Catalogue,
+        config: &CloudConfig,
+        call: &Launch,
+        item: &LaunchItem,
+        exhausted: &mut BTreeSet<OfferingKey>,
+        now: Timestamp,
+    ) -> LaunchOutcome {
+        let token = (call.batch.clone(), call.attempt, item.claim.clone());
+        if let Some(entry) = self.tokens.get(&token).and_then(|id| self.machines.get(id)) {
+            return LaunchOutcome::Launched(Box::new((*entry.machine).clone()));
+        }
+        if self.machines.len() >= config.max_machines {
+            let message =
+                format!("{} machines exist: raise the cloud's limit, or end some", config.max_machines);
+            return LaunchOutcome::Refused("InstanceLimitExceeded".to_owned(), message);
+        }
+        let mut found = None;
+        for choice in &item.choices {
+            let Some((instance_type, offering)) = catalogue.find(choice) else {
+                let message = format!("{choice} is not sold here: choose from the catalogue");
+                return LaunchOutcome::Refused("InvalidOffering".to_owned(), message);
+            };
+            if offering.available
+                && !self.faults.is_dry(choice, now)
+                && self.has_room(config, choice, offering)
+            {
+                found = Some((choice, instance_type, offering));
+                break;
+            }
+            exhausted.insert(choice.clone());
+        }
+        let Some((choice, instance_type, offering)) = found else {
+            let tried = item.choices.len();
+            return LaunchOutcome::InsufficientCapacity(format!("none of {tried} offerings has capacity"));
+        };
+        let (defects, joins) = self.faults.on_machine();
+        let order = birth::Order { call, item, choice, instance_type, offering, defects, joins };
+        let born = match birth::machine(catalogue, config, order, now, |name| self.node_names.contains(name))
+        {
+            Ok(born) => born,
+            Err((reason, message)) => return LaunchOutcome::Refused(reason, message),
+        };
+        *self.used.entry(choice.clone()).or_insert(0) += 1;
+        let machine = Arc::new(born.machine);
+        let reply = LaunchOutcome::Launched(Box::new((*machine).clone()));
+        self.tokens.insert(token, machine.id.clone());
+        self.timers.insert((born.runs_at, machine.id.clone(), Step::Run));
+        if let Some(at) = born.interrupted_at {
+            self.timers.insert((at, machine.id.clone(), Step::Interrupt));
+        }
+        self.insert(machine, born.visible_at);
+        reply
+    }
+
+    /// Whether a pool has room for one more machine.
+    fn has_room(
+        &self,
+        config: &CloudConfig,
+        key: &OfferingKey,
+        offering: &fleetwright_core::model::Offering,
+    ) -> bool {
+        let used = self.used.get(key).copied().unwrap_or(0);
+        let range = match (offering.reservation_capacity, &*key.capacity_type) {
+            (Some(capacity), _) => Some((capacity, capacity)),
+            (None, "spot") => config.spot_pool,
+            (None, _) => config.on_demand_pool,
+        };
+        range.is_none_or(|(low, high)| {
+            let mut rng = dice(config.seed, &["pool", &key.to_string()]);
+            let width = u64::from(high.saturating_sub(low)) + 1;
+            u64::from(used) < u64::from(low) + below(&mut rng, width)
+        })
+    }
+
+    pub(super) fn terminate(
+        &mut self,
+        config: &CloudConfig,
+        call: &Terminate,
+        now: Timestamp,
+    ) -> Result<Lifecycle, ApiError> {
+        let Some(entry) = self.machines.get(&call.id) else {
+            return Ok(Lifecycle::Gone);
+        };
+        let owned = match &entry.machine.tags.cluster_uid {
+            Some(owner) if !call.cluster_uid.is_empty() => *owner == call.cluster_uid,
+            Some(_) => false,
+            None => call.named_by_claim,
+        };
+        if !owned {
+            let owner = entry.machine.tags.cluster_uid.as_deref();
+            let why = owner.map_or_else(
+                || "it carries no cluster's UID, and no NodeClaim names it".to_owned(),
+                |owner| format!("it carries the UID of cluster {owner}, not of {:?}", call.cluster_uid),
+            );
+            return Err(ApiError::NotOwned { id: call.id.clone(), why });
+        }
+        self.end(config, &call.id, now);
+        Ok(self.machines.get(&call.id).map_or(Lifecycle::Gone, |entry| entry.machine.state))
+    }
+
+    // === what happens to machines ===
+
+    pub(super) fn interrupt(&mut self, config: &CloudConfig, id: &str, now: Timestamp) -> bool {
+        let Some(entry) = self.machines.get(id) else { return false };
+        if entry.machine.state > Lifecycle::Running || entry.machine.interrupted_at.is_some() {
+            return false;
+        }
+        let ends = later(now, Duration::from_millis(config.interruption_notice_ms));
+        self.timers.insert((ends, id.to_owned(), Step::End));
+        self.change(id, |machine| machine.interrupted_at = Some(ends));
+        true
+    }
+
+    pub(super) fn lose(&mut self, id: &str, now: Timestamp) -> bool {
+        let alive = self.machines.get(id).is_some_and(|entry| entry.machine.state != Lifecycle::Gone);
+        if alive {
+            self.vanish(id, now);
+        }
+        alive
+    }
+
+    pub(super) fn mark_joined(&mut self, id: &str) {
+        if self.machines.get(id).is_some_and(|entry| !entry.machine.joined) {
+            self.change(id, |machine| machine.joined = true);
+        }
+    }
+
+    pub(super) fn adopt(&mut self, catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> bool {
+        if adopted.provider_id.is_empty() || self.machines.contains_key(&adopted.provider_id) {
+            return false;
+        }
+        let machine = Arc::new(birth::adopted(catalogue, adopted, now));
+        if let (Some(batch), Some(claim)) = (&machine.tags.batch, &machine.tags.claim) {
+            let token = (batch.clone(), machine.tags.attempt, claim.clone());
+            self.tokens.insert(token, machine.id.clone());
+        }
+        if let Some(key) = &machine.offering {
+            *self.used.entry(key.clone()).or_insert(0) += 1;
+        }
+        self.insert(machine, now);
+        true
+    }
+
+    fn insert(&mut self, machine: Arc<Machine>, visible_at: Timestamp) {
+        self.version += 1;
+        self.by_version.insert(self.version, machine.id.clone());
+        self.node_names.insert(machine.node_name.clone());
+        self.machines.insert(machine.id.clone(), Entry { machine, visible_at, version: self.version });
+    }
+
+    fn change(&mut self, id: &str, change: impl FnOnce(&mut Machine)) {
+        let Some(entry) = self.machines.get_mut(id) else { return };
+        change(Arc::make_mut(&mut entry.machine));
+        self.version += 1;
+        self.by_version.remove(&entry.version);
+        entry.version = self.version;
+        self.by_version.insert(self.version, id.to_owned());
+    }
+
+    fn end(&mut self, config: &CloudConfig, id: &str, now: Timestamp) {
+        let running = self.machines.get(id).is_some_and(|entry| entry.machine.state <= Lifecycle::Running);
+        if !running {
+            return;
+        }
+        let takes = config.terminate_latency.draw(&mut dice(config.seed, &["end", id]));
+        self.change(id, |machine| {
+            machine.state = Lifecycle::Terminating;
+            machine.ending_since = Some(now);
+        });
+        self.timers.insert((later(now, takes), id.to_owned(), Step::Vanish));
+    }
+
+    fn vanish(&mut self, id: &str, now: Timestamp) {
+        let Some(entry) = self.machines.get(id) else { return };
+        if entry.machine.state == Lifecycle::Gone {
+            return;
+        }
+        if let Some(used) = entry.machine.offering.as_ref().and_then(|key| self.used.get_mut(key)) {
+            *used = used.saturating_sub(1);
+        }
+        self.change(id, |machine| {
+            machine.state = Lifecycle::Gone;
+            machine.ending_since.get_or_insert(now);
+        });
+        self.timers.insert((later(now, MEMORY), id.to_owned(), Step::Forget));
+    }
+
+    fn forget(&mut self, id: &str) {
+        let Some(entry) = self.machines.remove(id) else { return };
+        self.by_version.remove(&entry.version);
+        self.node_names.remove(&entry.machine.node_name);
+        let tags = &entry.machine.tags;
+        if let (Some(batch), Some(claim)) = (&tags.batch, &tags.claim) {
+            self.tokens.remove(&(batch.clone(), tags.attempt, claim.clone()));
+        }
+    }
+
+    /// Lets everything happen that is due, in order.
+    pub(super) fn advance(&mut self, config: &CloudConfig, now: Timestamp) {
+        while let Some((at, _, _)) = self.timers.first() {
+            if *at > now {
+                return;
+            }
+            let Some((at, id, step)) = self.timers.pop_first() else { return };
+            match step {
+                Step::Run => {
+                    let pending = self.machines.get(&id).map(|entry| entry.machine.state);
+                    if pending == Some(Lifecycle::Pending) {
+                        self.change(&id, |machine| machine.state = Lifecycle::Running);
+                    }
+                }
+                Step::Interrupt => {
+                    self.interrupt(config, &id, at);
+                }
+                Step::End => self.end(config, &id, at),
+                Step::Vanish => self.vanish(&id, at),
+                Step::Forget => self.forget(&id),
+            }
+        }
+    }
+}

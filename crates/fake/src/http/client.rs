@@ -1,0 +1,113 @@
+//! The calling side. Whatever goes wrong on the way is a failure of unknown effect.
+
+use std::{fmt::Write as _, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::clock::SharedClock;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    catalogue::{Catalogue, Vocabulary, load},
+};
+
+/// How long a call may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A fake cloud that runs as a process of its own.
+pub struct HttpCloud {
+    base: String,
+    client: reqwest::Client,
+    clock: SharedClock,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sold {
+    vocabulary: String,
+    instance_types: Value,
+}
+
+impl HttpCloud {
+    /// The cloud at `url`, such as `http://127.0.0.1:8090`.
+    ///
+    /// # Errors
+    /// Where `url` is no `http` address.
+    pub fn new(url: &str, clock: SharedClock) -> Result<Self, ApiError> {
+        let base = url.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") || base.len() <= "http://".len() {
+            let message = format!("{url:?} is no address: write http://HOST:PORT (TLS is not spoken here)");
+            return Err(ApiError::Invalid { field: "fake cloud URL".to_owned(), message });
+        }
+        let client = reqwest::Client::builder().no_proxy().build().map_err(failed)?;
+        Ok(Self { base, client, clock })
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, ApiError> {
+        let exchange = async {
+            let response = request.send().await.map_err(failed)?;
+            let status = response.status();
+            let body = response.bytes().await.map_err(failed)?;
+            if status.is_success() {
+                return serde_json::from_slice(&body).map_err(failed);
+            }
+            let told = serde_json::from_slice::<ApiError>(&body);
+            Err(told
+                .unwrap_or_else(|_| ApiError::Failed { message: format!("fake cloud answered {status}") }))
+        };
+        tokio::select! {
+            biased;
+            answer = exchange => answer,
+            () = self.clock.sleep(DEADLINE) => {
+                Err(ApiError::Failed { message: format!("fake cloud did not answer within {DEADLINE:?}") })
+            }
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> ApiError {
+    ApiError::Failed { message: format!("calling the fake cloud: {error}") }
+}
+
+/// Percent-encodes all but unreserved characters.
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[async_trait]
+impl CloudApi for HttpCloud {
+    async fn catalogue(&self) -> Result<Catalogue, ApiError> {
+        let sold: Sold = self.send(self.client.get(format!("{}/catalog", self.base))).await?;
+        let vocabulary = Vocabulary::parse(&sold.vocabulary)
+            .ok_or_else(|| failed(format!("vocabulary {:?} is unknown", sold.vocabulary)))?;
+        let loaded = load(&sold.instance_types.to_string(), vocabulary).map_err(failed)?;
+        Ok(loaded.catalogue)
+    }
+
+    async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError> {
+        self.send(self.client.post(format!("{}/launch", self.base)).json(call)).await
+    }
+
+    async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError> {
+        self.send(self.client.post(format!("{}/terminate", self.base)).json(call)).await
+    }
+
+    async fn get(&self, id: &str) -> Result<Machine, ApiError> {
+        self.send(self.client.get(format!("{}/instances/{}", self.base, encode(id)))).await
+    }
+
+    async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
+        let url = format!("{}/instances?clusterUid={}", self.base, encode(cluster_uid));
+        self.send(self.client.get(url)).await
+    }
+}

@@ -1,0 +1,19 @@
+//! The fake cloud as a process of its own: its calls as JSON over HTTP.
+//!
+//! | call | body | answer |
+//! |---|---|---|
+//! | `GET /healthz` | | `ok` |
+//! | `GET /catalog` | | `{"vocabulary", "instanceTypes": [...]}` in the format of the kwok provider's file |
+//! | `GET /instances?clusterUid=UID` | | machines of that cluster |
+//! | `GET /instances/{id}` | | one machine; the id percent-encoded |
+//! | `POST /launch`, `POST /terminate` | the calls of [`crate::api`] | their answers |
+//! | `POST /faults` | a list of faults | nothing |
+//! | `DELETE /faults` | | nothing |
+//!
+//! Errors are an [`crate::api::ApiError`] with a fitting status.
+
+mod client;
+mod server;
+
+pub use client::HttpCloud;
+pub use server::{router, serve};

@@ -1,0 +1,104 @@
+//! The serving side.
+
+use std::{future::Future, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    catalogue::dump,
+    cloud::{Cloud, Fault},
+};
+
+/// The largest body that is read: a launch of thousands of machines.
+const MAX_BODY: usize = 64 << 20;
+
+/// The cloud's calls as routes.
+#[must_use]
+pub fn router(cloud: Arc<Cloud>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/catalog", get(catalog))
+        .route("/instances", get(list))
+        .route("/instances/{id}", get(one))
+        .route("/launch", post(launch))
+        .route("/terminate", post(terminate))
+        .route("/faults", post(inject).delete(heal))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(cloud)
+}
+
+/// Serves the cloud's calls until `shutdown`.
+///
+/// # Errors
+/// Where the listener fails.
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    cloud: Arc<Cloud>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(cloud)).with_graceful_shutdown(shutdown).await
+}
+
+type Answer<T> = Result<Json<T>, ApiError>;
+
+async fn catalog(State(cloud): State<Arc<Cloud>>) -> Json<Value> {
+    let sold = cloud.sells();
+    Json(json!({"vocabulary": sold.vocabulary.as_str(), "instanceTypes": dump(sold)}))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    #[serde(default)]
+    cluster_uid: String,
+}
+
+async fn list(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<Machine>> {
+    cloud.list(&owner.cluster_uid).await.map(Json)
+}
+
+async fn one(State(cloud): State<Arc<Cloud>>, Path(id): Path<String>) -> Answer<Machine> {
+    cloud.get(&id).await.map(Json)
+}
+
+async fn launch(State(cloud): State<Arc<Cloud>>, Json(call): Json<Launch>) -> Answer<LaunchReply> {
+    cloud.launch(&call).await.map(Json)
+}
+
+async fn terminate(State(cloud): State<Arc<Cloud>>, Json(call): Json<Terminate>) -> Answer<Lifecycle> {
+    cloud.terminate(&call).await.map(Json)
+}
+
+async fn inject(State(cloud): State<Arc<Cloud>>, Json(faults): Json<Vec<Fault>>) -> StatusCode {
+    for fault in faults {
+        cloud.inject(fault);
+    }
+    StatusCode::NO_CONTENT
+}
+
+async fn heal(State(cloud): State<Arc<Cloud>>) -> StatusCode {
+    cloud.heal();
+    StatusCode::NO_CONTENT
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Self::NotFound { .. } => StatusCode::NOT_FOUND,
+            Self::NotOwned { .. } | Self::Unauthorized { .. } => StatusCode::FORBIDDEN,
+            Self::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Invalid { .. } => StatusCode::BAD_REQUEST,
+            Self::Failed { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, Json(self)).into_response()
+    }
+}

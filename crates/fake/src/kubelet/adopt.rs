@@ -1,0 +1,167 @@
+//! What a fake cloud that was embedded in a process takes over from the process before it: the machines that NodeClaims
+//! and Nodes tell of.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use serde_json::Value;
+
+use crate::{
+    api::{Bootstrap, Tags, WireTaint},
+    cloud::{Adopted, Cloud},
+    labels::{ATTEMPT, BATCH_ID, CLAIM, CLUSTER_UID},
+    quantities::QuantityMap,
+};
+
+/// How many objects are read at once.
+const PAGE: u32 = 500;
+/// The most pages that are read.
+const MAX_PAGES: usize = 2000;
+
+/// Why nothing was adopted.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The API server did not answer.
+    #[error("reading what the cluster knows of machines: {0}")]
+    Read(#[from] kube::Error),
+    /// There are more objects than are ever read.
+    #[error("more than {0} objects of one kind")]
+    TooMany(usize),
+}
+
+/// Takes the machines of the cluster's NodeClaims and Nodes into `cloud`, as owned by the cluster with `cluster_uid`, and
+/// tells how many. Machines of other clouds are left alone. Call it before the provider is used.
+///
+/// # Errors
+/// Where the cluster cannot be read.
+pub async fn adopt(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<usize, AdoptError> {
+    let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "nodeclaims");
+    let claims = all(Api::<DynamicObject>::all_with(client.clone(), &kind)).await?;
+    let nodes = all(Api::<Node>::all(client)).await?;
+    let mut found: BTreeMap<String, Adopted> = BTreeMap::new();
+    for claim in &claims {
+        if let Some(adopted) = from_claim(claim, cluster_uid) {
+            found.insert(adopted.provider_id.clone(), adopted);
+        }
+    }
+    for node in &nodes {
+        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
+        if is_ours(&provider_id) {
+            let known = found.remove(&provider_id);
+            found.insert(provider_id.clone(), from_node(node, provider_id, known, cluster_uid));
+        }
+    }
+    Ok(found.into_values().filter(|adopted| cloud.adopt(adopted.clone())).count())
+}
+
+/// Whether a provider id is one of a fake cloud's.
+fn is_ours(provider_id: &str) -> bool {
+    ["kwok://", "fake://"].iter().any(|scheme| provider_id.starts_with(scheme))
+}
+
+async fn all<K>(api: Api<K>) -> Result<Vec<K>, AdoptError>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let mut items = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    for _ in 0..MAX_PAGES {
+        let page = api.list(&params).await?;
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(items),
+        }
+    }
+    Err(AdoptError::TooMany(items.len()))
+}
+
+fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
+    let object = value.and_then(Value::as_object).into_iter().flatten();
+    object.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// The machine of a NodeClaim that has one.
+pub(super) fn from_claim(claim: &DynamicObject, cluster_uid: &str) -> Option<Adopted> {
+    let status = claim.data.get("status")?;
+    let provider_id = status.get("providerID")?.as_str().filter(|id| is_ours(id))?.to_owned();
+    let labels: BTreeMap<String, String> = claim.labels().clone();
+    let taints =
+        ["taints", "startupTaints"].iter().filter_map(|list| claim.data.pointer(&format!("/spec/{list}")));
+    let taints = taints.filter_map(Value::as_array).flatten();
+    let mut bootstrap = Bootstrap {
+        labels: labels.clone(),
+        annotations: claim.annotations().clone(),
+        taints: taints.filter_map(|taint| serde_json::from_value::<WireTaint>(taint.clone()).ok()).collect(),
+    };
+    bootstrap.taints.insert(
+        0,
+        WireTaint {
+            key: fleetwright_core::model::labels::UNREGISTERED_TAINT.to_owned(),
+            value: String::new(),
+            effect: "NoExecute".to_owned(),
+        },
+    );
+    Some(Adopted {
+        provider_id,
+        node_name: status.get("nodeName").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        tags: Tags {
+            cluster_uid: Some(cluster_uid.to_owned()),
+            node_pool: labels.get(fleetwright_core::model::labels::NODEPOOL).cloned(),
+            claim: Some(claim.name_any()),
+            batch: claim.annotations().get(BATCH_ID).cloned(),
+            attempt: attempt(claim.annotations()),
+        },
+        labels,
+        bootstrap,
+        capacity: strings(status.get("capacity")),
+        allocatable: strings(status.get("allocatable")),
+        launched_at: claim.creation_timestamp().map(|time| time.0),
+        // A claim that is registered had a node, even where it is gone.
+        joined: status.get("nodeName").and_then(Value::as_str).is_some_and(|name| !name.is_empty()),
+    })
+}
+
+fn attempt(annotations: &BTreeMap<String, String>) -> u32 {
+    annotations.get(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// The machine of a Node, joined with what its NodeClaim tells.
+fn from_node(node: &Node, provider_id: String, known: Option<Adopted>, cluster_uid: &str) -> Adopted {
+    let status = node.status.as_ref();
+    let quantities =
+        |of: Option<&BTreeMap<_, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>| -> QuantityMap {
+            of.into_iter()
+                .flatten()
+                .map(|(key, quantity): (&String, _)| (key.clone(), quantity.0.clone()))
+                .collect()
+        };
+    let annotations = node.annotations();
+    // Without a NodeClaim the machine belongs to whom its node says.
+    let owner = annotations.get(CLUSTER_UID).map_or(cluster_uid, String::as_str);
+    let adopted = known.unwrap_or_else(|| Adopted {
+        tags: Tags {
+            cluster_uid: Some(owner.to_owned()),
+            node_pool: node.labels().get(fleetwright_core::model::labels::NODEPOOL).cloned(),
+            claim: annotations.get(CLAIM).cloned(),
+            batch: annotations.get(BATCH_ID).cloned(),
+            attempt: attempt(annotations),
+        },
+        launched_at: node.creation_timestamp().map(|time| time.0),
+        ..Adopted::default()
+    });
+    Adopted {
+        provider_id,
+        node_name: node.name_any(),
+        labels: node.labels().clone(),
+        capacity: quantities(status.and_then(|status| status.capacity.as_ref())),
+        allocatable: quantities(status.and_then(|status| status.allocatable.as_ref())),
+        joined: true,
+        ..adopted
+    }
+}

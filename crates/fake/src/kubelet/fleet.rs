@@ -1,0 +1,335 @@
+//! Everything that kubelets know, and the queue of what is due. No client: calls are handed out and their outcomes taken
+//! back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    KubeletConfig,
+    decide::{self, Host, Next, NodeAct, NodeMemory, PodAct, PodMemory, later},
+    view::{NodeView, PodView},
+};
+use crate::api::{Lifecycle, Machine};
+
+/// What is looked after: a node by name, or a pod by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Node(String),
+    Pod(String, String),
+}
+
+/// A call to make.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Node { act: NodeAct, machine: Arc<Machine>, node: Option<NodeView> },
+    Pod { act: PodAct, pod: PodView, host_ip: String },
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// As it should, or what it was for is no more.
+    Done,
+    /// The object is there already.
+    Exists,
+    /// Not: try again.
+    Failed,
+}
+
+/// How long the longest pause after failures is.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// The state of all kubelets.
+pub(super) struct Fleet {
+    config: KubeletConfig,
+    machines: BTreeMap<String, Arc<Machine>>,
+    nodes: BTreeMap<String, NodeView>,
+    node_memory: BTreeMap<String, NodeMemory>,
+    pods: BTreeMap<Key, (PodView, PodMemory)>,
+    pods_of: BTreeMap<String, BTreeSet<Key>>,
+    /// What is to be looked at, by time; each key at most once.
+    queue: BTreeSet<(Timestamp, Key)>,
+    queued: BTreeMap<Key, Timestamp>,
+    in_flight: BTreeSet<Key>,
+    failures: BTreeMap<Key, u32>,
+    /// Nodes are complete, so that an absent one is known to be absent.
+    nodes_listed: bool,
+}
+
+impl Fleet {
+    pub(super) fn new(config: KubeletConfig) -> Self {
+        Self {
+            config,
+            machines: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            node_memory: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            pods_of: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            nodes_listed: false,
+        }
+    }
+
+    // === what is seen ===
+
+    pub(super) fn on_machine(&mut self, machine: Arc<Machine>, now: Timestamp) {
+        let name = machine.node_name.clone();
+        if machine.state >= Lifecycle::Terminating {
+            self.node_memory.entry(name.clone()).or_default().silent_since.get_or_insert(now);
+        }
+        let newer = self
+            .machines
+            .get(&name)
+            .is_none_or(|known| known.id == machine.id || known.state == Lifecycle::Gone);
+        if newer {
+            self.machines.insert(name.clone(), machine);
+        }
+        self.look_at_node(&name, now);
+    }
+
+    pub(super) fn on_node(&mut self, name: &str, node: Option<NodeView>, now: Timestamp) {
+        match node {
+            Some(node) => {
+                self.node_memory.entry(name.to_owned()).or_default().seen_at.get_or_insert(now);
+                self.nodes.insert(name.to_owned(), node);
+            }
+            None => {
+                self.nodes.remove(name);
+                if let Some(memory) = self.node_memory.get_mut(name) {
+                    memory.renewed_at = None;
+                }
+            }
+        }
+        self.look_at_node(name, now);
+    }
+
+    /// All Nodes were listed: those that are not in `names` are gone.
+    pub(super) fn nodes_complete(&mut self, names: &BTreeSet<String>, now: Timestamp) {
+        self.nodes_listed = true;
+        let gone: Vec<String> = self.nodes.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        for name in gone {
+            self.on_node(&name, None, now);
+        }
+        let all: Vec<String> = self.machines.keys().cloned().collect();
+        for name in all {
+            self.look_at_node(&name, now);
+        }
+    }
+
+    pub(super) fn on_pod(&mut self, key: Key, pod: Option<PodView>, now: Timestamp) {
+        let known = self.pods.get(&key);
+        let same = known.filter(|(old, _)| pod.as_ref().is_some_and(|pod| pod.uid == old.uid));
+        let memory = same.map(|(_, memory)| *memory);
+        if let Some((old, _)) = self.pods.remove(&key)
+            && let Some(keys) = self.pods_of.get_mut(&old.node)
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.pods_of.remove(&old.node);
+                self.enqueue(Key::Node(old.node), now);
+            }
+        }
+        let Some(pod) = pod else {
+            self.failures.remove(&key);
+            self.unqueue(&key);
+            return;
+        };
+        let fresh = PodMemory { bound_at: now, deleting_at: None, orphaned_at: None, finished_at: None };
+        let mut memory = memory.unwrap_or(fresh);
+        if pod.deleting {
+            memory.deleting_at.get_or_insert(now);
+        }
+        self.pods_of.entry(pod.node.clone()).or_default().insert(key.clone());
+        self.pods.insert(key.clone(), (pod, memory));
+        self.enqueue(key, now);
+    }
+
+    /// All Pods were listed: those that are not in `keys` are gone.
+    pub(super) fn pods_complete(&mut self, keys: &BTreeSet<Key>, now: Timestamp) {
+        let gone: Vec<Key> = self.pods.keys().filter(|key| !keys.contains(*key)).cloned().collect();
+        for key in gone {
+            self.on_pod(key, None, now);
+        }
+    }
+
+    fn look_at_node(&mut self, name: &str, now: Timestamp) {
+        self.enqueue(Key::Node(name.to_owned()), now);
+        let pods: Vec<Key> = self.pods_of.get(name).into_iter().flatten().cloned().collect();
+        for key in pods {
+            self.enqueue(key, now);
+        }
+    }
+
+    // === the queue ===
+
+    fn enqueue(&mut self, key: Key, at: Timestamp) {
+        // Whoever failed waits until its pause is over, whatever happens meanwhile.
+        if self.failures.contains_key(&key) && self.queued.contains_key(&key) {
+            return;
+        }
+        if let Some(earlier) = self.queued.get(&key) {
+            if *earlier <= at {
+                return;
+            }
+            self.queue.remove(&(*earlier, key.clone()));
+        }
+        self.queued.insert(key.clone(), at);
+        self.queue.insert((at, key));
+    }
+
+    fn unqueue(&mut self, key: &Key) {
+        if let Some(at) = self.queued.remove(key) {
+            self.queue.remove(&(at, key.clone()));
+        }
+    }
+
+    /// When something is next due.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.queue.first().map(|(at, _)| *at)
+    }
+
+    /// How many calls are under way.
+    pub(super) fn calls(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The next call that is due.
+    pub(super) fn next_call(&mut self, now: Timestamp) -> Option<(Key, Call)> {
+        while let Some((at, key)) = self.queue.first().cloned() {
+            if at > now {
+                return None;
+            }
+            self.unqueue(&key);
+            if self.in_flight.contains(&key) {
+                continue; // It is looked at again when its call has ended.
+            }
+            match self.decide(&key, now) {
+                Next::Act(call) => {
+                    self.in_flight.insert(key.clone());
+                    return Some((key, call));
+                }
+                Next::At(later) => {
+                    self.failures.remove(&key);
+                    self.enqueue(key, later);
+                }
+                Next::Rest => {
+                    self.failures.remove(&key);
+                    if let Key::Node(name) = &key {
+                        self.forget(name);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Forgets a machine of which nothing is left: no Node, no Pod.
+    fn forget(&mut self, name: &str) {
+        let gone = self.machines.get(name).is_some_and(|machine| machine.state == Lifecycle::Gone);
+        if gone && self.nodes_listed && !self.nodes.contains_key(name) && !self.pods_of.contains_key(name) {
+            self.machines.remove(name);
+        }
+        if !self.machines.contains_key(name) && !self.nodes.contains_key(name) {
+            self.node_memory.remove(name);
+        }
+    }
+
+    fn decide(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
+        match key {
+            Key::Node(name) => self.decide_node(name, now),
+            Key::Pod(..) => self.decide_pod(key, now),
+        }
+    }
+
+    fn decide_node(&self, name: &str, now: Timestamp) -> Next<Call> {
+        let Some(machine) = self.machines.get(name).filter(|_| self.nodes_listed) else { return Next::Rest };
+        // A Node of that name that belongs to another machine is none of ours.
+        let node = self.nodes.get(name);
+        if node.is_some_and(|node| node.provider_id != machine.id) {
+            return Next::Rest;
+        }
+        let fallback = NodeMemory::default();
+        let memory = self.node_memory.get(name).unwrap_or(&fallback);
+        match decide::node(&self.config, machine, node, memory, now) {
+            Next::Act(act) => Next::Act(Call::Node { act, machine: machine.clone(), node: node.cloned() }),
+            Next::At(at) => Next::At(at),
+            Next::Rest => Next::Rest,
+        }
+    }
+
+    fn decide_pod(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
+        let Some((pod, memory)) = self.pods.get_mut(key) else { return Next::Rest };
+        let Some(machine) = self.machines.get(&pod.node).filter(|_| self.nodes_listed) else {
+            return Next::Rest;
+        };
+        let node = self.nodes.get(&pod.node);
+        let host = match node {
+            _ if machine.state == Lifecycle::Gone => Host::Gone,
+            None if machine.joined => Host::Gone,
+            Some(node) if node.is_ready() && machine.state < Lifecycle::Gone => Host::Ready,
+            _ => Host::NotReady,
+        };
+        if host == Host::Gone {
+            memory.orphaned_at.get_or_insert(now);
+        }
+        match decide::pod(&self.config, pod, host, memory, now) {
+            Next::Act(act) => {
+                Next::Act(Call::Pod { act, pod: pod.clone(), host_ip: machine.address.clone() })
+            }
+            Next::At(at) => Next::At(at),
+            Next::Rest => Next::Rest,
+        }
+    }
+
+    /// Takes note of how a call ended. Tells the machine whose node has joined by it.
+    pub(super) fn on_outcome(
+        &mut self,
+        key: &Key,
+        call: &Call,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Option<String> {
+        self.in_flight.remove(key);
+        if outcome == Outcome::Failed {
+            let failures = self.failures.entry(key.clone()).or_insert(0);
+            let pause = self.config.backoff.saturating_mul(1 << (*failures).min(10)).min(MAX_BACKOFF);
+            *failures = failures.saturating_add(1);
+            self.unqueue(key);
+            self.queued.insert(key.clone(), later(now, pause));
+            self.queue.insert((later(now, pause), key.clone()));
+            return None;
+        }
+        self.failures.remove(key);
+        let mut joined = None;
+        match (key, call) {
+            (Key::Node(name), Call::Node { act, machine, .. }) => {
+                let memory = self.node_memory.entry(name.clone()).or_default();
+                match act {
+                    NodeAct::Join => joined = Some(machine.id.clone()),
+                    NodeAct::Renew => memory.renewed_at = Some(now),
+                    NodeAct::LateTaint(_) => memory.late_tainted = true,
+                    _ => {}
+                }
+            }
+            (_, Call::Pod { act: PodAct::Finish, pod, .. }) => {
+                if let Some((known, memory)) = self.pods.get_mut(key)
+                    && known.uid == pod.uid
+                {
+                    memory.finished_at = Some(now);
+                }
+            }
+            _ => {}
+        }
+        // What the call changed arrives by watch; until then, look again after a pause rather than at once.
+        self.enqueue(key.clone(), later(now, self.config.backoff));
+        joined
+    }
+}

@@ -1,0 +1,310 @@
+//! What kubelets decide, as tables; and a fleet without a client.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fleetwright_core::model::labels::{NOT_READY_TAINT, UNREACHABLE_TAINT};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    KubeletConfig,
+    classes::read,
+    decide::{self, Host, Next, NodeAct, NodeMemory, PodAct, PodMemory},
+    fleet::{Call, Fleet, Key, Outcome},
+    objects,
+    view::{NodeView, PodView},
+};
+use crate::api::{Bootstrap, Defects, Lifecycle, Machine, Tags, WireTaint};
+
+/// So many seconds after the start.
+fn at(seconds: i64) -> Timestamp {
+    "2026-01-01T00:00:00Z"
+        .parse::<Timestamp>()
+        .unwrap()
+        .checked_add(SignedDuration::from_secs(seconds))
+        .unwrap()
+}
+
+fn machine() -> Machine {
+    let text =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Machine {
+        id: "kwok://n1".to_owned(),
+        node_name: "n1".to_owned(),
+        address: "10.1.2.3".to_owned(),
+        tags: Tags::default(),
+        offering: None,
+        price_nanos: 1,
+        labels: text(&[("kubernetes.io/arch", "arm64"), ("kubernetes.io/os", "linux")]),
+        bootstrap: Bootstrap {
+            labels: text(&[("team", "a")]),
+            taints: vec![WireTaint {
+                key: "karpenter.sh/unregistered".to_owned(),
+                value: String::new(),
+                effect: "NoExecute".to_owned(),
+            }],
+            ..Bootstrap::default()
+        },
+        capacity: text(&[("cpu", "4"), ("memory", "16Gi")]),
+        allocatable: text(&[("cpu", "3900m"), ("memory", "15Gi")]),
+        state: Lifecycle::Running,
+        launched_at: at(0),
+        joins_at: Some(at(10)),
+        joined: false,
+        interrupted_at: None,
+        ending_since: None,
+        defects: Defects::default(),
+    }
+}
+
+fn config() -> KubeletConfig {
+    KubeletConfig::without_leases()
+}
+
+/// A node as it stands after it joined; `ready` is the status of Ready since second 20.
+fn node(ready: &str, taints: &[&str]) -> NodeView {
+    let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n1", "uid": "u1", "resourceVersion": "7"},
+        "spec": {"providerID": "kwok://n1", "taints": taints},
+        "status": {
+            "allocatable": {"cpu": "3900m"},
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at(20)}],
+        },
+    }))
+    .unwrap();
+    NodeView::of(&node)
+}
+
+fn memory() -> NodeMemory {
+    NodeMemory { seen_at: Some(at(15)), silent_since: Some(at(100)), ..NodeMemory::default() }
+}
+
+#[rstest]
+#[case::before_it_boots(Lifecycle::Running, None, 9, Next::At(at(10)))]
+#[case::boots(Lifecycle::Running, None, 10, Next::Act(NodeAct::Join))]
+#[case::pending(Lifecycle::Pending, None, 99, Next::Rest)]
+#[case::ended_before_joining(Lifecycle::Terminating, None, 99, Next::Rest)]
+#[case::not_ready_yet(Lifecycle::Running, Some(node("False", &[])), 19, Next::At(at(20)))]
+#[case::becomes_ready(Lifecycle::Running, Some(node("False", &[])), 20, Next::Act(NodeAct::BecomeReady))]
+#[case::recovers(Lifecycle::Running, Some(node("Unknown", &[])), 90, Next::Act(NodeAct::BecomeReady))]
+#[case::leaves_the_taint_to_others(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 22, Next::At(at(23)))]
+#[case::untaints(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 23, Next::Act(NodeAct::Untaint))]
+#[case::content(Lifecycle::Running, Some(node("True", &["other"])), 50, Next::Rest)]
+#[case::silent(Lifecycle::Terminating, Some(node("True", &[])), 149, Next::At(at(150)))]
+#[case::lost(Lifecycle::Gone, Some(node("True", &[])), 150, Next::Act(NodeAct::LoseContact))]
+#[case::half_lost(Lifecycle::Gone, Some(node("Unknown", &[])), 150, Next::Act(NodeAct::LoseContact))]
+#[case::waits_for_removal(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 160, Next::At(at(220)))]
+#[case::removed(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, Next::Act(NodeAct::Remove))]
+#[case::not_removed_while_ending(Lifecycle::Terminating, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, Next::Rest)]
+fn nodes(
+    #[case] state: Lifecycle,
+    #[case] node: Option<NodeView>,
+    #[case] now: i64,
+    #[case] expected: Next<NodeAct>,
+) {
+    let machine = Machine { state, ..machine() };
+    assert_eq!(decide::node(&config(), &machine, node.as_ref(), &memory(), at(now)), expected);
+}
+
+#[test]
+fn special_nodes() {
+    let decide =
+        |machine: &Machine, node: Option<&NodeView>, memory: &NodeMemory, config: &KubeletConfig, now| {
+            decide::node(config, machine, node, memory, at(now))
+        };
+    // A Node that somebody deleted does not come back, and one that never joins never does.
+    let joined = Machine { joined: true, ..machine() };
+    assert_eq!(decide(&joined, None, &memory(), &config(), 99), Next::Rest);
+    let broken = Machine { joins_at: None, ..machine() };
+    assert_eq!(decide(&broken, None, &memory(), &config(), 99), Next::Rest);
+    // A finalizer keeps a Node.
+    let held = NodeView { has_finalizers: true, ..node("Unknown", &[UNREACHABLE_TAINT]) };
+    let gone = Machine { state: Lifecycle::Gone, ..machine() };
+    assert_eq!(decide(&gone, Some(&held), &memory(), &config(), 999), Next::Rest);
+    // Leases are renewed at their pace.
+    let leases = KubeletConfig { lease_interval: Some(std::time::Duration::from_secs(15)), ..config() };
+    let ready = node("True", &[]);
+    assert_eq!(decide(&machine(), Some(&ready), &memory(), &leases, 30), Next::Act(NodeAct::Renew));
+    let renewed = NodeMemory { renewed_at: Some(at(30)), ..memory() };
+    assert_eq!(decide(&machine(), Some(&ready), &renewed, &leases, 44), Next::At(at(45)));
+    // A late taint comes once.
+    let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    let defects = Defects { late_taint: Some((taint.clone(), 30_000)), ..Defects::default() };
+    let late = Machine { defects, ..machine() };
+    assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 44), Next::At(at(45)));
+    assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 45), Next::Act(NodeAct::LateTaint(taint)));
+    let done = NodeMemory { late_tainted: true, ..memory() };
+    assert_eq!(decide(&late, Some(&ready), &done, &config(), 45), Next::Rest);
+}
+
+fn pod(change: impl FnOnce(&mut Value)) -> PodView {
+    let mut pod = json!({
+        "metadata": {"name": "p", "namespace": "default", "uid": "p-uid"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Pending"},
+    });
+    change(&mut pod);
+    PodView::of(&serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+}
+
+fn running(pod: &mut Value) {
+    pod["status"] = json!({
+        "phase": "Running", "startTime": at(5), "conditions": [{"type": "Ready", "status": "True"}],
+    });
+}
+
+fn deleted(grace: i64) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        running(pod);
+        pod["metadata"]["deletionTimestamp"] = json!(at(60));
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    }
+}
+
+fn runs_for(text: &'static str) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        running(pod);
+        pod["metadata"]["annotations"] = json!({"fleetwright.dev/run-for": text});
+    }
+}
+
+#[rstest]
+#[case::starts(pod(|_| {}), Host::Ready, 2, Next::Act(PodAct::Start))]
+#[case::waits_for_its_node(pod(|_| {}), Host::NotReady, 2, Next::Rest)]
+#[case::runs(pod(running), Host::Ready, 50, Next::Rest)]
+#[case::ends_slowly(
+    pod(deleted(30)),
+    Host::Ready,
+    31,
+    Next::At(decide::later(at(30), std::time::Duration::from_millis(1500)))
+)]
+#[case::ends(pod(deleted(30)), Host::Ready, 32, Next::Act(PodAct::Finish))]
+#[case::ends_at_once(pod(deleted(0)), Host::Ready, 30, Next::Act(PodAct::Finish))]
+#[case::a_job_runs(pod(runs_for("30s")), Host::Ready, 34, Next::At(at(35)))]
+#[case::a_job_succeeds(pod(runs_for("30s")), Host::Ready, 35, Next::Act(PodAct::Succeed))]
+#[case::nonsense_runs_for_ever(pod(runs_for("soon")), Host::Ready, 99, Next::Rest)]
+#[case::an_orphan_waits(pod(running), Host::Gone, 60, Next::At(at(90)))]
+#[case::an_orphan_goes(pod(running), Host::Gone, 90, Next::Act(PodAct::Finish))]
+#[case::a_deleted_orphan_goes_at_once(pod(deleted(30)), Host::Gone, 50, Next::Act(PodAct::Finish))]
+fn pods(#[case] pod: PodView, #[case] host: Host, #[case] now: i64, #[case] expected: Next<PodAct>) {
+    let memory = PodMemory {
+        bound_at: at(0),
+        deleting_at: Some(at(30)),
+        orphaned_at: Some(at(50)),
+        finished_at: None,
+    };
+    assert_eq!(decide::pod(&config(), &pod, host, &memory, at(now)), expected);
+}
+
+#[test]
+fn a_pod_that_a_finalizer_keeps_is_asked_again_slowly() {
+    let memory = PodMemory {
+        bound_at: at(0),
+        deleting_at: Some(at(30)),
+        orphaned_at: None,
+        finished_at: Some(at(40)),
+    };
+    let decide = |now| decide::pod(&config(), &pod(deleted(0)), Host::Ready, &memory, at(now));
+    assert_eq!((decide(41), decide(70)), (Next::At(at(70)), Next::Act(PodAct::Finish)));
+}
+
+#[test]
+fn objects_say_what_they_should() {
+    let defects = Defects { memory_percent: Some(50), ..Defects::default() };
+    let joined = objects::node(&Machine { defects, ..machine() }, at(10));
+    let node: Node = serde_json::from_value(joined).unwrap();
+    let view = NodeView::of(&node);
+    assert_eq!((view.provider_id.as_str(), view.is_ready()), ("kwok://n1", false));
+    assert!(view.has_taint("karpenter.sh/unregistered") && view.has_allocatable);
+    let status = node.status.unwrap();
+    assert_eq!(status.capacity.unwrap()["memory"].0, "8Gi");
+    assert_eq!(status.node_info.unwrap().architecture, "arm64");
+    let labels = node.metadata.labels.unwrap();
+    assert_eq!((labels["team"].as_str(), labels["kubernetes.io/os"].as_str()), ("a", "linux"));
+    let patch = objects::pod_status(&pod(|_| {}), false, "10.1.2.3", at(3));
+    let mut full = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}});
+    full["status"] = patch["status"].clone();
+    let started = PodView::of(&serde_json::from_value::<Pod>(full).unwrap()).unwrap();
+    assert!(started.ready && started.phase == "Running" && started.started == Some(at(3)));
+    let seen = self::node("True", &[NOT_READY_TAINT, "kept"]);
+    let untainted = objects::untaint(&seen);
+    assert_eq!(untainted["spec"]["taints"].as_array().unwrap().len(), 1);
+    assert_eq!(untainted["metadata"]["resourceVersion"], "7");
+}
+
+#[test]
+fn classes_are_read() {
+    let class = read(&json!({
+        "spec": {"nodeRegistrationDelay": "1m30s"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }));
+    assert!(class.ready && class.registration_delay.as_secs() == 90);
+    let broken = json!({"type": "Ready", "status": "False", "reason": "Broken", "message": "no subnet"});
+    let class = read(&json!({"status": {"conditions": [broken]}}));
+    assert_eq!((class.ready, class.message.as_str()), (false, "Broken no subnet"));
+    assert!(!read(&json!({})).ready);
+}
+
+/// The next call of a fleet, in words.
+fn next(fleet: &mut Fleet, now: i64) -> Option<(Key, Call, String)> {
+    let (key, call) = fleet.next_call(at(now))?;
+    let words = match &call {
+        Call::Node { act, .. } => format!("{act:?}"),
+        Call::Pod { act, .. } => format!("{act:?}"),
+    };
+    Some((key, call, words))
+}
+
+#[test]
+fn a_fleet_takes_a_machine_from_birth_to_oblivion() {
+    let mut fleet = Fleet::new(config());
+    fleet.on_machine(Arc::new(machine()), at(0));
+    assert!(next(&mut fleet, 0).is_none(), "nothing is known of Nodes yet");
+    fleet.nodes_complete(&BTreeSet::new(), at(0));
+    assert!(next(&mut fleet, 0).is_none());
+    assert_eq!(fleet.next_due(), Some(at(10)));
+    let (key, call, words) = next(&mut fleet, 10).unwrap();
+    assert_eq!((words.as_str(), fleet.calls()), ("Join", 1));
+    // A failed call is made again after a pause, and no sooner, whatever is seen meanwhile.
+    assert_eq!(fleet.on_outcome(&key, &call, Outcome::Failed, at(10)), None);
+    fleet.on_machine(Arc::new(machine()), at(10));
+    assert!(next(&mut fleet, 10).is_none());
+    let (key, call, words) = next(&mut fleet, 11).unwrap();
+    assert_eq!(words, "Join");
+    assert_eq!(fleet.on_outcome(&key, &call, Outcome::Done, at(11)).as_deref(), Some("kwok://n1"));
+    fleet.on_machine(Arc::new(Machine { joined: true, ..machine() }), at(11));
+    fleet.on_node("n1", Some(node("False", &[])), at(11));
+    let key_of_pod = Key::Pod("default".to_owned(), "p".to_owned());
+    fleet.on_pod(key_of_pod.clone(), Some(pod(|_| {})), at(12));
+    assert!(next(&mut fleet, 12).is_none());
+    let (key, call, words) = next(&mut fleet, 16).unwrap();
+    assert_eq!(words, "BecomeReady");
+    fleet.on_node("n1", Some(node("True", &[])), at(16));
+    fleet.on_outcome(&key, &call, Outcome::Done, at(16));
+    let (key, call, words) = next(&mut fleet, 16).unwrap();
+    assert_eq!((&key, words.as_str()), (&key_of_pod, "Start"));
+    fleet.on_outcome(&key, &call, Outcome::Done, at(16));
+    fleet.on_pod(key_of_pod.clone(), Some(pod(running)), at(17));
+    assert!(next(&mut fleet, 90).is_none());
+    // The machine is gone: the node is lost, its pod is collected, the Node is removed.
+    fleet.on_machine(Arc::new(Machine { joined: true, state: Lifecycle::Gone, ..machine() }), at(100));
+    assert!(next(&mut fleet, 100).is_none());
+    let mut done = Vec::new();
+    for now in [140, 150, 220] {
+        while let Some((key, call, words)) = next(&mut fleet, now) {
+            done.push(format!("{now} {words}"));
+            match words.as_str() {
+                "Finish" => fleet.on_pod(key.clone(), None, at(now)),
+                "Remove" => fleet.on_node("n1", None, at(now)),
+                _ => fleet.on_node("n1", Some(node("Unknown", &[UNREACHABLE_TAINT])), at(now)),
+            }
+            fleet.on_outcome(&key, &call, Outcome::Done, at(now));
+        }
+    }
+    assert_eq!(done, ["140 Finish", "150 LoseContact", "220 Remove"]);
+    assert!(next(&mut fleet, 500).is_none());
+    assert_eq!(fleet.next_due(), None);
+}

@@ -1,0 +1,118 @@
+//! Label, annotation and provider names of the fake cloud: the vocabulary of Karpenter's kwok provider.
+
+use std::sync::Arc;
+
+use fleetwright_core::model::{LabelSchema, Str};
+
+/// API group of the node class.
+pub const GROUP: &str = "karpenter.kwok.sh";
+/// Kind of the node class.
+pub const NODE_CLASS_KIND: &str = "KWOKNodeClass";
+/// The size: what follows the dot of an EC2-shaped name, else the number of CPUs.
+pub const INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
+/// The family: what precedes the first dot or dash of the name.
+pub const INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
+/// CPUs, as a quantity.
+pub const INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
+/// Memory, as a quantity.
+pub const INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
+
+/// Label and annotation that mark a node as simulated; the value is [`FAKE_NODE_VALUE`].
+pub const FAKE_NODE: &str = "kwok.x-k8s.io/node";
+/// Value of [`FAKE_NODE`].
+pub const FAKE_NODE_VALUE: &str = "fake";
+/// Dollars per hour, where eks-node-viewer looks for it.
+pub const NODE_VIEWER_PRICE: &str = "eks-node-viewer/instance-price";
+/// One of ten groups that simulated nodes are spread over.
+pub const PARTITION: &str = "kwok-partition";
+/// Values of [`PARTITION`].
+pub const PARTITIONS: [&str; 10] = [
+    "partition-a",
+    "partition-b",
+    "partition-c",
+    "partition-d",
+    "partition-e",
+    "partition-f",
+    "partition-g",
+    "partition-h",
+    "partition-i",
+    "partition-j",
+];
+
+/// Annotation by which a NodeClaim carries its batch.
+pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
+/// Annotation by which a NodeClaim carries its launch attempt.
+pub const ATTEMPT: &str = "fleetwright.dev/attempt";
+/// Annotation of a Node: the UID of the cluster that launched its instance.
+pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
+/// Annotation of a Node: the NodeClaim that its instance was launched for.
+pub const CLAIM: &str = "fleetwright.dev/nodeclaim";
+/// Annotation of a Pod: how long it runs before it succeeds, as a duration such as `30s` or `2m`.
+pub const RUN_FOR: &str = "fleetwright.dev/run-for";
+
+/// Lower-case image id that every fake machine runs.
+pub const IMAGE_ID: &str = "fake-image-1";
+
+/// The schema of the fake cloud: Karpenter's, the kwok labels, and `keys` beyond them.
+pub(crate) fn schema(keys: impl IntoIterator<Item = Str>) -> Arc<LabelSchema> {
+    let mut schema = LabelSchema::default();
+    schema.restricted_domains.insert(GROUP.into());
+    let own = [INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU, INSTANCE_MEMORY];
+    schema.well_known.extend(own.into_iter().map(Str::from));
+    schema.well_known.extend(keys);
+    Arc::new(schema)
+}
+
+/// The size that a type's name tells, else its CPUs: `m7g.xlarge` is an `xlarge`, a `c-4x-amd64-linux` is a `4`.
+pub(crate) fn size_of<'a>(name: &'a str, cpu: &'a str) -> &'a str {
+    match name.split_once('.') {
+        Some((family, size)) if !family.is_empty() && is_size(size) => size,
+        _ => cpu,
+    }
+}
+
+/// `nano`, `4xlarge`, `metal`, `metal-24xl`.
+fn is_size(size: &str) -> bool {
+    let numbered = |suffix: &str| {
+        size.strip_suffix(suffix).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    ["nano", "micro", "small", "medium", "large", "metal"].contains(&size)
+        || numbered("xlarge")
+        || size.strip_prefix("metal-").is_some_and(|rest| rest.ends_with("xl"))
+}
+
+/// The part of a type's name before the first dot or dash, else its first character.
+pub(crate) fn family_of(name: &str) -> &str {
+    let first = name.chars().next().map_or(0, char::len_utf8);
+    name.find(['.', '-']).map_or(&name[..first], |end| &name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    //! What names tell.
+    use super::*;
+
+    #[test]
+    fn size_and_family() {
+        for (name, size, family) in [
+            ("c-4x-amd64-linux", "4", "c"),
+            ("m7g.xlarge", "xlarge", "m7g"),
+            ("m7g.12xlarge", "12xlarge", "m7g"),
+            ("m7i.metal-24xl", "metal-24xl", "m7i"),
+            ("a.b.c", "4", "a"),
+            ("standard", "4", "s"),
+            ("", "4", ""),
+            (".large", "4", ""),
+        ] {
+            assert_eq!((size_of(name, "4"), family_of(name)), (size, family), "{name}");
+        }
+    }
+
+    #[test]
+    fn own_labels_are_well_known_and_their_domain_is_closed() {
+        let schema = schema(["example.com/rack".into()]);
+        assert!(schema.is_well_known(INSTANCE_CPU) && schema.is_well_known("example.com/rack"));
+        assert!(schema.is_restricted("karpenter.kwok.sh/other"));
+        assert!(!schema.is_restricted(INSTANCE_CPU));
+    }
+}

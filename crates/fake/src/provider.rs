@@ -1,0 +1,441 @@
+//! The fake cloud as a [`CloudProvider`], over the seam of [`CloudApi`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        RepairPolicy, Termination,
+    },
+    model::{
+        Catalog, NodeClaim, NodeClassRef, NodePool, Offering, Price, ProviderId, Requirements, Resources,
+        Str,
+        labels::{NODEPOOL, UNREGISTERED_TAINT},
+    },
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{
+        ApiError, Bootstrap, CloudApi, Launch, LaunchItem, LaunchOutcome, Lifecycle, Machine, Terminate,
+        WireTaint,
+    },
+    catalogue::{Catalogue, OfferingKey},
+    classes::{ClassState, NodeClasses},
+    labels,
+    quantities::{from_quantities, to_wire},
+};
+
+/// For how long an offering that had nothing left is shown as unavailable, as Karpenter remembers it.
+pub const UNAVAILABLE_FOR: Duration = Duration::from_secs(180);
+/// How many offerings one launch tries, cheapest first.
+const MAX_CHOICES: usize = 60;
+/// When a launch that found the classes unread is tried again.
+const CLASSES_UNREAD_RETRY: Duration = Duration::from_secs(1);
+
+/// The provider of the fake cloud.
+pub struct FakeProvider {
+    api: Arc<dyn CloudApi>,
+    clock: SharedClock,
+    catalogue: Catalogue,
+    classes: NodeClasses,
+    info: ProviderInfo,
+    cluster_uid: OnceLock<Str>,
+    shown: Mutex<Shown>,
+}
+
+/// The catalogue as it is shown: without what recently ran dry.
+struct Shown {
+    catalog: Arc<Catalog>,
+    unavailable: BTreeMap<OfferingKey, Timestamp>,
+    /// What `catalog` shows as unavailable.
+    reflected: BTreeSet<OfferingKey>,
+}
+
+impl FakeProvider {
+    /// The provider of the cloud behind `api`, whose catalogue is read once, now.
+    ///
+    /// # Errors
+    /// Where the cloud does not tell what it sells.
+    pub async fn new(
+        api: Arc<dyn CloudApi>,
+        classes: NodeClasses,
+        clock: SharedClock,
+    ) -> Result<Self, ApiError> {
+        let catalogue = api.catalogue().await?;
+        let policy = |status: &str| RepairPolicy {
+            condition: "Ready".into(),
+            status: status.into(),
+            toleration: Duration::from_secs(600),
+        };
+        let info = ProviderInfo {
+            name: "fake".into(),
+            node_classes: vec![NodeClassRef {
+                group: labels::GROUP.into(),
+                kind: labels::NODE_CLASS_KIND.into(),
+                name: "".into(),
+            }],
+            schema: catalogue.schema.clone(),
+            repair_policies: vec![policy("False"), policy("Unknown")],
+            bootstraps_startup_taints: true,
+        };
+        let shown = Shown {
+            catalog: catalogue.types.clone(),
+            unavailable: BTreeMap::new(),
+            reflected: BTreeSet::new(),
+        };
+        let cluster_uid = OnceLock::new();
+        Ok(Self { api, clock, catalogue, classes, info, cluster_uid, shown: Mutex::new(shown) })
+    }
+
+    /// The node classes that launches look at, for whoever watches them.
+    #[must_use]
+    pub fn classes(&self) -> &NodeClasses {
+        &self.classes
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uid(&self) -> Result<Str, CloudError> {
+        let unknown =
+            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
+        self.cluster_uid.get().cloned().ok_or_else(unknown)
+    }
+
+    /// The catalogue without what recently ran dry; the same `Arc` while nothing changes.
+    fn available(&self) -> Arc<Catalog> {
+        let now = self.clock.now();
+        let mut shown = self.shown();
+        shown.unavailable.retain(|_, until| *until > now);
+        if !shown.unavailable.keys().eq(shown.reflected.iter()) {
+            shown.reflected = shown.unavailable.keys().cloned().collect();
+            shown.catalog = without(&self.catalogue.types, &shown.reflected);
+        }
+        shown.catalog.clone()
+    }
+
+    fn mark_unavailable(&self, exhausted: Vec<OfferingKey>) {
+        let span = SignedDuration::try_from(UNAVAILABLE_FOR).unwrap_or(SignedDuration::ZERO);
+        let until = self.clock.now().checked_add(span).unwrap_or(Timestamp::MAX);
+        self.shown().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
+    }
+
+    /// Why nothing may be launched for a claim by its class, else how long its node stays away.
+    fn class_of(&self, claim: &NodeClaim) -> Result<Duration, LaunchError> {
+        match self.classes.get(&claim.class.name) {
+            ClassState::Unread => Err(LaunchError::RateLimited { after: CLASSES_UNREAD_RETRY }),
+            ClassState::Missing => {
+                let message = format!("{} does not exist: create it, or name another class", claim.class);
+                Err(LaunchError::NodeClassNotReady(message.into()))
+            }
+            ClassState::Known(class) if !class.ready => {
+                let message = format!("{} is not ready: {}", claim.class, class.message);
+                Err(LaunchError::NodeClassNotReady(message.into()))
+            }
+            ClassState::Known(class) => Ok(class.registration_delay),
+        }
+    }
+
+    /// What is asked of the cloud for a request, and what to answer where it launches nothing. Where nothing may be
+    /// launched, the cloud is asked all the same, without a choice: an earlier call with this token may have launched
+    /// something, and its answer may have been lost.
+    fn item(
+        &self,
+        request: &LaunchRequest,
+        choices: &mut Choices<'_>,
+    ) -> Result<(LaunchItem, LaunchError), LaunchError> {
+        let claim = &request.claim;
+        let (choices, delay, otherwise) = match self.class_of(claim) {
+            Err(error @ LaunchError::RateLimited { .. }) => return Err(error),
+            Err(error) => (Vec::new(), Duration::ZERO, error),
+            Ok(delay) => {
+                let message = format!("no available offering satisfies {}", claim.requirements);
+                (choices.of(claim), delay, LaunchError::InsufficientCapacity(message.into()))
+            }
+        };
+        let item = LaunchItem {
+            claim: claim.name.to_string(),
+            node_pool: claim.pool.as_ref().map(ToString::to_string),
+            choices,
+            requirements: to_wire(&claim.requirements),
+            bootstrap: bootstrap(claim),
+            registration_delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        };
+        Ok((item, otherwise))
+    }
+
+    /// Sends a call and puts its answers where they belong.
+    async fn send(
+        &self,
+        call: Launch,
+        asked: Vec<(usize, LaunchError)>,
+        results: &mut [Option<Result<Instance, LaunchError>>],
+    ) {
+        match self.api.launch(&call).await {
+            Ok(reply) => {
+                self.mark_unavailable(reply.exhausted);
+                for (((at, otherwise), outcome), item) in
+                    asked.into_iter().zip(reply.outcomes).zip(&call.items)
+                {
+                    results[at] = Some(match outcome_of(outcome) {
+                        Err(LaunchError::InsufficientCapacity(_)) if item.choices.is_empty() => {
+                            Err(otherwise)
+                        }
+                        result => result,
+                    });
+                }
+            }
+            Err(error) => {
+                for (at, _) in asked {
+                    results[at] = Some(Err(launch_error(&error)));
+                }
+            }
+        }
+    }
+}
+
+/// The catalogue with some offerings shown as unavailable; types that lose none are shared.
+fn without(catalog: &Catalog, dry: &BTreeSet<OfferingKey>) -> Arc<Catalog> {
+    let types = catalog.instance_types.iter().map(|instance_type| {
+        let is_dry = |offering: &Offering| {
+            OfferingKey::of(instance_type, offering).is_some_and(|key| dry.contains(&key))
+        };
+        if !instance_type.offerings.iter().any(is_dry) {
+            return instance_type.clone();
+        }
+        let mut changed = (**instance_type).clone();
+        for offering in &mut changed.offerings {
+            offering.available &= !is_dry(offering);
+        }
+        Arc::new(changed)
+    });
+    Arc::new(Catalog { instance_types: types.collect() })
+}
+
+/// The choices of a call's claims, worked out once for claims that are alike.
+struct Choices<'a> {
+    catalog: &'a Catalog,
+    known: BTreeMap<(Requirements, Resources), Vec<OfferingKey>>,
+}
+
+impl Choices<'_> {
+    fn of(&mut self, claim: &NodeClaim) -> Vec<OfferingKey> {
+        let key = (claim.requirements.clone(), claim.requests.clone());
+        self.known.entry(key).or_insert_with(|| choices(claim, self.catalog)).clone()
+    }
+}
+
+/// The available offerings that a claim allows and whose machines hold what it asks for: cheapest first, equals by type,
+/// zone and capacity type.
+fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
+    let mut found: Vec<(Price, OfferingKey)> = Vec::new();
+    for instance_type in &catalog.instance_types {
+        if instance_type.requirements.intersects(&claim.requirements).is_err() {
+            continue;
+        }
+        for offering in &instance_type.offerings {
+            let fits = offering.available
+                && offering.requirements.intersects(&claim.requirements).is_ok()
+                && claim.requests.fits(&instance_type.allocatable_of(offering));
+            if fits && let Some(key) = OfferingKey::of(instance_type, offering) {
+                found.push((offering.price, key));
+            }
+        }
+    }
+    found.sort();
+    found.into_iter().take(MAX_CHOICES).map(|(_, key)| key).collect()
+}
+
+/// What a claim's node is born with: the claim's labels and what its requirements fix, its annotations, its taints and the
+/// one that says that it is not registered yet.
+fn bootstrap(claim: &NodeClaim) -> Bootstrap {
+    let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
+    let fixed: Requirements = claim.requirements.clone();
+    let mut node_labels: BTreeMap<String, String> = claim.labels.iter().map(text).collect();
+    node_labels.extend(fixed.labels().iter().map(text));
+    if let Some(pool) = &claim.pool {
+        node_labels.insert(NODEPOOL.to_owned(), pool.to_string());
+    }
+    let unregistered = WireTaint {
+        key: UNREGISTERED_TAINT.to_owned(),
+        value: String::new(),
+        effect: "NoExecute".to_owned(),
+    };
+    let own = claim.taints.iter().chain(&claim.startup_taints).map(|taint| WireTaint {
+        key: taint.key.to_string(),
+        value: taint.value.to_string(),
+        effect: taint.effect.as_str().to_owned(),
+    });
+    Bootstrap {
+        labels: node_labels,
+        annotations: claim.annotations.iter().map(text).collect(),
+        taints: std::iter::once(unregistered).chain(own).collect(),
+    }
+}
+
+fn instance(machine: &Machine) -> Result<Instance, String> {
+    let read = |map| {
+        from_quantities(map).map_err(|(key, message)| format!("machine {}: {key}: {message}", machine.id))
+    };
+    Ok(Instance {
+        provider_id: machine.id.as_str().into(),
+        claim: machine.tags.claim.as_deref().map(Into::into),
+        launched_by: machine.tags.batch.as_deref().map(|batch| (batch.into(), machine.tags.attempt)),
+        cluster_uid: machine.tags.cluster_uid.as_deref().map(Into::into),
+        labels: machine
+            .labels
+            .iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+        image_id: Some(labels::IMAGE_ID.into()),
+        capacity: read(&machine.capacity)?,
+        allocatable: read(&machine.allocatable)?,
+        created: Some(machine.launched_at),
+        terminating: machine.state >= Lifecycle::Terminating,
+    })
+}
+
+fn cloud_error(error: ApiError) -> CloudError {
+    match error {
+        ApiError::NotFound { id } => CloudError::NotFound(id.into()),
+        ApiError::NotOwned { id, why } => CloudError::NotOwned { id: id.into(), why: why.into() },
+        ApiError::Throttled { after_ms } => {
+            CloudError::RateLimited { after: Duration::from_millis(after_ms) }
+        }
+        ApiError::Unauthorized { action } => CloudError::Unauthorized { action: action.into() },
+        ApiError::Invalid { field, message } => {
+            CloudError::Invalid { field: field.into(), message: message.into() }
+        }
+        ApiError::Failed { message } => CloudError::Unavailable(message.into()),
+    }
+}
+
+fn launch_error(error: &ApiError) -> LaunchError {
+    let failed =
+        |reason: &str| LaunchError::Failed { reason: reason.into(), message: error.to_string().into() };
+    match error {
+        ApiError::Throttled { after_ms } => {
+            LaunchError::RateLimited { after: Duration::from_millis(*after_ms) }
+        }
+        ApiError::Unauthorized { .. } => failed("Unauthorized"),
+        ApiError::Invalid { .. } => failed("InvalidLaunch"),
+        // A failure that does not say otherwise may have had its effect.
+        ApiError::Failed { .. } | ApiError::NotFound { .. } | ApiError::NotOwned { .. } => {
+            LaunchError::Unknown(error.to_string().into())
+        }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for FakeProvider {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        if cluster_uid.is_empty() {
+            let message = "is empty: give the UID of the kube-system namespace".into();
+            return Err(CloudError::Invalid { field: "cluster UID".into(), message });
+        }
+        let known = self.cluster_uid.get_or_init(|| cluster_uid.into());
+        if **known == *cluster_uid {
+            return Ok(Identity::Proven);
+        }
+        Ok(Identity::Mismatch(format!("identified as cluster {known} before, as {cluster_uid} now").into()))
+    }
+
+    async fn catalog(&self, _pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        Ok(self.available())
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        let Some(first) = requests.first() else { return Vec::new() };
+        let uid = match self.uid() {
+            Ok(uid) => uid,
+            Err(error) => {
+                let error = LaunchError::Failed {
+                    reason: "ClusterUnknown".into(),
+                    message: error.to_string().into(),
+                };
+                return requests.iter().map(|_| Err(error.clone())).collect();
+            }
+        };
+        let catalog = self.available();
+        let mut choices = Choices { catalog: &catalog, known: BTreeMap::new() };
+        let mut results: Vec<Option<Result<Instance, LaunchError>>> = vec![None; requests.len()];
+        let (mut items, mut asked) = (Vec::new(), Vec::new());
+        for (at, request) in requests.iter().enumerate() {
+            if (&request.batch, request.attempt) != (&first.batch, first.attempt) {
+                let message = "differs within one call: launch each batch and attempt by itself".into();
+                results[at] = Some(Err(LaunchError::Failed { reason: "MixedBatch".into(), message }));
+                continue;
+            }
+            match self.item(request, &mut choices) {
+                Ok((item, otherwise)) => {
+                    items.push(item);
+                    asked.push((at, otherwise));
+                }
+                Err(error) => results[at] = Some(Err(error)),
+            }
+        }
+        if !items.is_empty() {
+            let batch = first.batch.to_string();
+            let call = Launch { cluster_uid: uid.to_string(), batch, attempt: first.attempt, items };
+            self.send(call, asked, &mut results).await;
+        }
+        let short =
+            || Err(LaunchError::Unknown("the cloud answered for fewer machines than were asked for".into()));
+        results.into_iter().map(|result| result.unwrap_or_else(short)).collect()
+    }
+
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        let call = Terminate {
+            cluster_uid: self.uid()?.to_string(),
+            id: id.to_string(),
+            named_by_claim: claim.provider_id.as_ref() == Some(id),
+        };
+        match self.api.terminate(&call).await {
+            Ok(Lifecycle::Gone) => Ok(Termination::Gone),
+            Ok(_) => Ok(Termination::Accepted),
+            Err(error) => Err(cloud_error(error)),
+        }
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        let machine = self.api.get(id).await.map_err(cloud_error)?;
+        instance(&machine).map_err(|message| CloudError::Unavailable(message.into()))
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        let machines = self.api.list(&self.uid()?).await.map_err(cloud_error)?;
+        let read: Result<Vec<Instance>, String> = machines.iter().map(instance).collect();
+        read.map_err(|message| CloudError::Unavailable(message.into()))
+    }
+
+    async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        // A KWOKNodeClass says nothing that a running machine could differ from.
+        Ok(None)
+    }
+}
+
+fn outcome_of(outcome: LaunchOutcome) -> Result<Instance, LaunchError> {
+    match outcome {
+        LaunchOutcome::Launched(machine) => {
+            instance(&machine).map_err(|message| LaunchError::Unknown(message.into()))
+        }
+        LaunchOutcome::InsufficientCapacity(message) => {
+            Err(LaunchError::InsufficientCapacity(message.into()))
+        }
+        LaunchOutcome::Refused(reason, message) => {
+            Err(LaunchError::Failed { reason: reason.into(), message: message.into() })
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The fake cloud keeps the contract of a cloud, in process and over HTTP.
+
+mod support;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    clock::{Clock, SharedClock},
+    cloud::{
+        CloudProvider,
+        conformance::{self, Fault as Wrong, Harness},
+    },
+    model::{NodeClassRef, ProviderId, Str},
+};
+use fleetwright_fake::{
+    Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass, NodeClasses,
+    api::{ApiError, CloudApi, Tags},
+    catalogue::{kwok, realistic},
+    cloud::{Adopted, Fault, Occasion, Op},
+    http::{HttpCloud, serve},
+};
+use jiff::Timestamp;
+use support::ManualClock;
+use tokio::task::JoinHandle;
+
+const UID: &str = "7f1c0a52-cluster-uid";
+const CLASS: &str = "default";
+
+struct Fake {
+    cloud: Arc<Cloud>,
+    api: Arc<dyn CloudApi>,
+    classes: NodeClasses,
+    clock: Arc<ManualClock>,
+    provider: Mutex<Arc<FakeProvider>>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Fake {
+    async fn new(catalogue: Catalogue, over_http: bool) -> Self {
+        let clock = Arc::new(ManualClock::new());
+        let shared: SharedClock = clock.clone();
+        let config = CloudConfig { call_latency: Latency::between(0, 0), ..CloudConfig::default() };
+        let cloud = Arc::new(Cloud::new(catalogue, config, shared.clone()));
+        let (api, server): (Arc<dyn CloudApi>, _) = if over_http {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let serving = cloud.clone();
+            let task =
+                tokio::spawn(async move { serve(listener, serving, std::future::pending()).await.unwrap() });
+            (Arc::new(HttpCloud::new(&url, shared.clone()).unwrap()), Some(task))
+        } else {
+            (cloud.clone(), None)
+        };
+        let classes = NodeClasses::with([(CLASS.to_owned(), NodeClass::ready())]);
+        let provider = Self::provider(&api, &classes, shared).await;
+        Self { cloud, api, classes, clock, provider: Mutex::new(provider), server }
+    }
+
+    async fn provider(
+        api: &Arc<dyn CloudApi>,
+        classes: &NodeClasses,
+        clock: SharedClock,
+    ) -> Arc<FakeProvider> {
+        let provider = FakeProvider::new(api.clone(), classes.clone(), clock).await.unwrap();
+        provider.identify(UID).await.unwrap();
+        Arc::new(provider)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if let Some(server) = &self.server {
+            server.abort();
+        }
+    }
+}
+
+#[async_trait]
+impl Harness for Fake {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.lock().unwrap().clone()
+    }
+    fn cluster_uid(&self) -> Str {
+        UID.into()
+    }
+    fn class(&self) -> NodeClassRef {
+        NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: CLASS.into() }
+    }
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+    fn consistency(&self) -> Duration {
+        Duration::from_millis(self.cloud.config().consistency.max_ms)
+    }
+    fn termination(&self) -> Duration {
+        Duration::from_millis(self.cloud.config().terminate_latency.max_ms)
+    }
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        tokio::task::yield_now().await;
+    }
+    async fn set_class_ready(&self, ready: bool) {
+        self.classes.set(CLASS, NodeClass { ready, ..NodeClass::default() });
+    }
+    async fn inject(&self, fault: Wrong) {
+        let fail = |op, after_effect, error| Fault::FailCall {
+            op,
+            occasion: Occasion::next(1),
+            after_effect,
+            error,
+        };
+        let unknown = || ApiError::Failed { message: "connection reset".to_owned() };
+        self.cloud.inject(match fault {
+            Wrong::ThrottleLaunch => fail(Op::Launch, false, ApiError::Throttled { after_ms: 1500 }),
+            Wrong::FailLaunch => fail(Op::Launch, false, unknown()),
+            Wrong::LoseLaunchAnswer => fail(Op::Launch, true, unknown()),
+            Wrong::LoseTerminateAnswer => fail(Op::Terminate, true, unknown()),
+            Wrong::Exhaust { zone } => Fault::InsufficientCapacity {
+                instance_type: None,
+                zone: zone.map(|zone| zone.to_string()),
+                capacity_type: None,
+                for_seconds: None,
+            },
+        });
+    }
+    async fn restart(&self) {
+        let fresh = Self::provider(&self.api, &self.classes, self.clock.clone()).await;
+        *self.provider.lock().unwrap() = fresh;
+    }
+    async fn foreign(&self) -> ProviderId {
+        let id = "fake://elsewhere/i-foreign";
+        let tags = Tags { cluster_uid: Some("another-cluster".to_owned()), ..Tags::default() };
+        self.cloud.adopt(Adopted { provider_id: id.to_owned(), tags, ..Adopted::default() });
+        id.into()
+    }
+}
+
+async fn conforms(catalogue: Catalogue, over_http: bool) {
+    let mut failures = Vec::new();
+    for case in conformance::cases() {
+        let fake = Fake::new(catalogue.clone(), over_http).await;
+        if let Err(failure) = case.run(&fake).await {
+            failures.push(failure.to_string());
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[tokio::test]
+async fn in_process_with_the_generic_types() {
+    conforms(kwok(), false).await;
+}
+
+#[tokio::test]
+async fn in_process_with_the_realistic_catalogue() {
+    conforms(realistic(11), false).await;
+}
+
+#[tokio::test]
+async fn over_http() {
+    conforms(kwok(), true).await;
+}

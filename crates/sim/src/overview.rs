@@ -1,0 +1,126 @@
+//! What can be seen of a world at one moment, as values: `demo` draws it, scenarios compare it.
+
+use std::collections::BTreeMap;
+
+use fleetwright_core::model::{Price, Resources};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// The fleet and its load at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Overview {
+    /// Virtual time.
+    pub at: Timestamp,
+    /// Nodes that the autoscaler launched, oldest first.
+    pub nodes: Vec<NodeOverview>,
+    /// NodeClaims by how far they are.
+    pub claims: ClaimCounts,
+    /// Pods of all namespaces.
+    pub pods: PodCounts,
+    /// What all machines cost now, in nano-dollars per hour.
+    #[serde(serialize_with = "nanos")]
+    pub hourly: Price,
+    /// NodeClaims that were created since the start.
+    pub claims_created: u64,
+    /// NodeClaims that are gone, by the reason of their end (`Underutilized`, `Empty`, `Drifted`, `Expired`, …;
+    /// `Deleted` where nobody gave one).
+    pub removed: BTreeMap<String, u64>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NodeOverview {
+    /// Name of the node.
+    pub name: String,
+    /// Name of its NodeClaim; empty where it has none.
+    pub claim: String,
+    /// NodePool.
+    pub pool: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// Zone.
+    pub zone: String,
+    /// `spot`, `on-demand` or `reserved`.
+    pub capacity_type: String,
+    /// What its machine costs, in nano-dollars per hour.
+    #[serde(serialize_with = "nanos")]
+    pub price: Price,
+    /// How it stands.
+    pub phase: NodePhase,
+    /// What pods can have: CPU in milli-CPUs, memory in bytes.
+    #[serde(serialize_with = "cpu_and_memory")]
+    pub allocatable: Resources,
+    /// What its pods ask for.
+    #[serde(serialize_with = "cpu_and_memory")]
+    pub requested: Resources,
+    /// Pods that run there or are about to.
+    pub pods: usize,
+    /// When the node joined.
+    pub created: Timestamp,
+}
+
+/// How a node stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodePhase {
+    /// Joined, not ready yet.
+    #[default]
+    Starting,
+    /// Ready.
+    Ready,
+    /// Marked for disruption: no new pods.
+    Disrupted,
+    /// Being deleted.
+    Draining,
+}
+
+/// NodeClaims by how far they are. Each is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClaimCounts {
+    /// No machine yet.
+    pub launching: usize,
+    /// A machine that has not joined yet.
+    pub registering: usize,
+    /// Joined, not initialised.
+    pub initializing: usize,
+    /// Ready for pods.
+    pub initialized: usize,
+    /// Being deleted.
+    pub deleting: usize,
+}
+
+/// Pods by how far they are. Each is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PodCounts {
+    /// Without a node.
+    pub pending: usize,
+    /// On a node, not running yet.
+    pub starting: usize,
+    /// Running.
+    pub running: usize,
+    /// Being deleted.
+    pub terminating: usize,
+    /// Ended, well or badly.
+    pub ended: usize,
+}
+
+impl Overview {
+    /// Nodes by instance type.
+    #[must_use]
+    pub fn nodes_by_type(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for node in &self.nodes {
+            let count: &mut usize = counts.entry(node.instance_type.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+        counts
+    }
+}
+
+fn nanos<S: serde::Serializer>(price: &Price, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(price.nanos())
+}
+
+fn cpu_and_memory<S: serde::Serializer>(amount: &Resources, serializer: S) -> Result<S::Ok, S::Error> {
+    BTreeMap::from([("cpuMilli", amount.cpu()), ("memoryBytes", amount.memory())]).serialize(serializer)
+}

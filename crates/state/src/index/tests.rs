@@ -1,0 +1,273 @@
+//! The index as controllers see it: what is joined, what is visible at once, what late news cannot undo.
+
+mod convergence;
+
+use fleetwright_core::{
+    model::{InstanceType, Requirement, labels},
+    testing::instance_type,
+};
+use k8s_openapi::api::core::v1::Pod as KubePod;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_750_000_000 + seconds).unwrap()
+}
+
+fn index() -> Index {
+    let class =
+        NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+    Index::new(Arc::default(), vec![class])
+}
+
+fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn pod(name: &str, version: u64, node: &str) -> KubePod {
+    let status = if node.is_empty() {
+        json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})
+    } else {
+        json!({"phase": "Running"})
+    };
+    object(json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": version.to_string()},
+        "spec": {"nodeName": node, "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": status
+    }))
+}
+
+fn node(name: &str, version: u64) -> Node {
+    object(json!({
+        "metadata": {"name": name, "resourceVersion": version.to_string(), "labels": {"karpenter.sh/nodepool": "default"}},
+        "spec": {"providerID": format!("fake://{name}")},
+        "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7"}}
+    }))
+}
+
+fn claim(name: &str, version: u64, instance: &str, pods: &str) -> api::NodeClaim {
+    object(json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+            "labels": {"karpenter.sh/nodepool": "default"},
+            "annotations": {"fleetwright.dev/nominated-pods": pods}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["small", "large"]}],
+            "resources": {"requests": {"cpu": "3"}}
+        },
+        "status": {"providerID": instance}
+    }))
+}
+
+fn catalog() -> Arc<Catalog> {
+    let types: Vec<Arc<InstanceType>> = [("tiny", 1), ("small", 4), ("large", 16), ("other", 8)]
+        .map(|(name, cpus)| instance_type(name, cpus, 8).build())
+        .into();
+    Arc::new(Catalog::new(types))
+}
+
+/// `name: pods; available cpu`, for each machine.
+fn machines(index: &mut Index) -> Vec<String> {
+    let snapshot = index.snapshot(at(0));
+    let line = |node: &Arc<fleetwright_core::model::StateNode>| {
+        let pods: Vec<&str> = node.pods.iter().map(|pod| &*pod.id.name).collect();
+        format!("{}: {}; {}", node.name(), pods.join(" "), node.available().cpu())
+    };
+    snapshot.nodes.iter().map(line).collect()
+}
+
+#[test]
+fn claim_and_node_are_one_machine_by_provider_id() {
+    let mut index = index();
+    index.apply(node("n", 1));
+    index.apply(pod("p", 2, "n"));
+    assert_eq!(machines(&mut index), ["n: p; 6000"], "an unmanaged node");
+    index.apply(claim("c", 3, "fake://n", ""));
+    assert_eq!(machines(&mut index), ["c: p; 6000"], "named by its claim until it is registered");
+    assert_eq!(index.node_of_claim("c").unwrap().metadata.name.as_deref(), Some("n"));
+    assert_eq!(index.claim_of_node("n").unwrap().metadata.name.as_deref(), Some("c"));
+    index.delete(&claim("c", 4, "fake://n", ""));
+    assert_eq!(machines(&mut index), ["n: p; 6000"]);
+}
+
+#[test]
+fn a_claim_that_is_not_launched_is_room_of_the_smallest_type_that_it_allows() {
+    let mut index = index();
+    index.apply(claim("c", 1, "", ""));
+    assert_eq!(machines(&mut index), ["c: ; 0"]);
+    index.set_catalog(&"default".into(), Some(catalog()));
+    assert_eq!(machines(&mut index), ["c: ; 4000"]);
+    assert_eq!(index.usage_at_most("default").0.cpu(), 16_000, "limits count the largest");
+}
+
+#[test]
+fn a_node_that_joins_before_its_claim_knows_counts_once() {
+    let mut index = index();
+    let mut joining = node("n", 1);
+    joining.spec.as_mut().unwrap().taints =
+        Some(object(json!([{"key": labels::UNREGISTERED_TAINT, "effect": "NoExecute"}])));
+    index.apply(joining);
+    index.apply(claim("c", 2, "", ""));
+    assert_eq!(machines(&mut index), ["c: ; 0"]);
+}
+
+#[test]
+fn own_writes_are_visible_at_once_and_old_news_does_not_undo_them() {
+    let mut index = index();
+    let written = claim("c", 10, "fake://n", "");
+    assert!(index.apply(written).is_some_and(|change| change.is_created()));
+    assert!(index.apply(claim("c", 9, "", "")).is_none(), "an older watch event");
+    assert!(index.claim_model("c").unwrap().provider_id.is_some());
+    assert!(index.delete(&claim("c", 12, "", "")).is_some());
+    assert!(index.apply(claim("c", 11, "", "")).is_none(), "a late answer does not bring it back");
+    assert!(index.apply(claim("c", 13, "", "")).is_some(), "a new one of the name does");
+    assert!(index.delete(&claim("c", 12, "", "")).is_none(), "and the old deletion does not take it");
+}
+
+#[test]
+fn a_list_takes_away_what_it_does_not_have_but_for_what_is_newer() {
+    let mut index = index();
+    for (name, version) in [("old", 5), ("new", 20)] {
+        index.apply(claim(name, version, "", ""));
+    }
+    let changes = index.reset(vec![claim("listed", 8, "", "")], "10", at(0));
+    let told: Vec<(String, bool)> = changes.iter().map(|c| (c.key.to_string(), c.is_deleted())).collect();
+    assert_eq!(told, [("old".to_owned(), true), ("listed".to_owned(), false)]);
+    assert!(index.claim("new").is_some(), "written after the list was begun");
+    assert_eq!(index.last_progress(Kind::NodeClaim), Some(at(0)));
+}
+
+#[test]
+fn nominations_are_leases() {
+    let mut index = index();
+    index.apply(node("n", 1));
+    index.apply(claim("c", 2, "fake://n", ""));
+    for (name, version) in [("a", 3), ("b", 4), ("gone", 5), ("ends", 6)] {
+        index.apply(pod(name, version, ""));
+        index.nominate(format!("uid-{name}").into(), "c", at(if name == "ends" { 1 } else { 20 }));
+    }
+    let nominated = |index: &mut Index, now| {
+        let snapshot = index.snapshot(now);
+        snapshot.nodes[0].nominations.iter().map(|n| n.pod.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(nominated(&mut index, at(0)), "uid-a uid-b uid-ends uid-gone");
+    assert_eq!(nominated(&mut index, at(1)), "uid-a uid-b uid-gone", "a lease ends");
+    index.apply(pod("a", 7, "n"));
+    index.delete(&pod("gone", 8, ""));
+    assert_eq!(nominated(&mut index, at(2)), "uid-b", "bound and gone pods release theirs");
+}
+
+#[test]
+fn a_command_is_one_entry() {
+    let mut index = index();
+    index.apply(claim("a", 1, "fake://a", ""));
+    index.apply(claim("b", 2, "fake://b", ""));
+    let command = CommandIntent { candidates: vec!["a".into(), "b".into()], replacements: vec!["c".into()] };
+    index.begin_command("1", command);
+    let marked =
+        |index: &mut Index| index.snapshot(at(0)).nodes.iter().filter(|node| node.is_deleting()).count();
+    assert_eq!((marked(&mut index), index.intents().replaces("c").is_some()), (2, true));
+    index.end_command("1");
+    assert_eq!(marked(&mut index), 0);
+}
+
+#[test]
+fn pods_are_answered_until_the_claim_is_initialised() {
+    let mut index = index();
+    let answered = |index: &mut Index| index.snapshot(at(0)).answered.len();
+    index.apply(claim("c", 1, "", "default/a:uid-a,default/b:uid-b,nonsense"));
+    assert_eq!(answered(&mut index), 2);
+    assert_eq!(index.answered_by(&"uid-b".into()), Some("c".into()));
+    let mut initialised = claim("c", 2, "fake://c", "default/a:uid-a");
+    let now =
+        json!([{"type": "Initialized", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
+    initialised.status.as_mut().unwrap().conditions = object(now);
+    index.apply(initialised);
+    assert_eq!(answered(&mut index), 0);
+}
+
+#[test]
+fn one_object_that_means_nothing_does_not_hide_the_others() {
+    let mut index = index();
+    let mut bad = pod("bad", 1, "");
+    bad.spec.as_mut().unwrap().containers[0].resources =
+        Some(object(json!({"requests": {"memory": "9E9E"}})));
+    index.apply(bad);
+    index.apply(pod("good", 2, ""));
+    let pending: Vec<String> = index.snapshot(at(0)).pending.iter().map(|pod| pod.id.to_string()).collect();
+    assert_eq!(pending, ["default/good"]);
+    let (key, why) = index.invalid().iter().next().unwrap();
+    assert_eq!(key.1.to_string(), "default/bad");
+    assert!(why.to_string().contains("9E9E"));
+    index.apply(pod("bad", 3, ""));
+    assert!(index.invalid().is_empty());
+}
+
+#[test]
+fn classes_of_others_are_not_ours() {
+    let mut index = index();
+    let mut foreign = claim("c", 1, "fake://n", "");
+    foreign.spec.node_class_ref.kind = "EC2NodeClass".to_owned();
+    index.apply(foreign);
+    index.apply(node("n", 2));
+    assert_eq!(machines(&mut index), ["n: ; 7000"]);
+    assert!(index.claim("c").is_some() && index.claim_model("c").is_none());
+}
+
+#[test]
+fn snapshots_share_what_did_not_change() {
+    let mut index = index();
+    for n in 0..3 {
+        index.apply(node(&format!("n{n}"), n + 1));
+    }
+    let before = index.snapshot(at(0));
+    assert!(Arc::ptr_eq(&before, &index.snapshot(at(0))), "nothing happened at all");
+    let later = index.snapshot(at(1));
+    assert_eq!((later.epoch, later.taken_at), (before.epoch, at(1)));
+    index.apply(pod("p", 9, "n1"));
+    let after = index.snapshot(at(2));
+    let shared: Vec<bool> = before.nodes.iter().zip(&after.nodes).map(|(a, b)| Arc::ptr_eq(a, b)).collect();
+    assert_eq!(shared, [true, false, true]);
+    assert!(after.epoch > before.epoch);
+}
+
+#[test]
+fn volumes_follow_their_class_and_volume() {
+    let mut index = index();
+    let pvc = |version: u64, volume: &str| -> PersistentVolumeClaim {
+        object(json!({
+            "metadata": {"name": "data", "namespace": "default", "resourceVersion": version.to_string(),
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"storageClassName": "fast", "volumeName": volume}
+        }))
+    };
+    let class = |version: u64, mode: &str| -> StorageClass {
+        object(
+            json!({"metadata": {"name": "fast", "resourceVersion": version.to_string()}, "provisioner": "ebs.csi.aws.com",
+            "volumeBindingMode": mode, "allowedTopologies": [{"matchLabelExpressions": [
+                {"key": "failure-domain.beta.kubernetes.io/zone", "values": ["z1"]}]}]}),
+        )
+    };
+    let id = NamespacedName::new("default", "data");
+    let state = |index: &Index| {
+        let claim = index.volume_claim(&id).unwrap();
+        let topology: Vec<String> = claim.topology.iter().flatten().map(Requirement::to_string).collect();
+        format!("{:?} {}", claim.state, topology.join(","))
+    };
+    index.apply(pvc(1, ""));
+    assert_eq!(state(&index), "Broken(\"storageclass fast of claim default/data does not exist\") ");
+    index.apply(class(2, "Immediate"));
+    assert_eq!(state(&index), "UnboundImmediate ");
+    index.apply(class(3, "WaitForFirstConsumer"));
+    assert_eq!(state(&index), "WaitsForConsumer topology.kubernetes.io/zone In [z1]");
+    index.apply(pvc(4, "pv"));
+    assert_eq!(state(&index), "Broken(\"persistentvolume pv of claim default/data does not exist\") ");
+    let pv: PersistentVolume = object(json!({"metadata": {"name": "pv", "resourceVersion": "5"}, "spec": {
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z2"]}]}]}}}}));
+    index.apply(pv);
+    assert_eq!(state(&index), "Bound topology.kubernetes.io/zone In [z2]");
+    assert_eq!(index.volume_claim(&id).unwrap().handle, "vol-1".into());
+}

@@ -1,0 +1,129 @@
+//! However the news of one history arrives (late, twice, skipping what was in between), the index ends the same.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What happens to an object at the API server.
+#[derive(Clone, Debug)]
+enum Step {
+    Pod { name: u8, node: u8 },
+    Claim { name: u8, instance: u8 },
+    Node { name: u8 },
+    DeletePod { name: u8 },
+    DeleteClaim { name: u8 },
+    DeleteNode { name: u8 },
+}
+
+/// News of it, as a watch tells.
+#[derive(Clone, Debug)]
+enum News {
+    Pod(KubePod),
+    Claim(api::NodeClaim),
+    Node(Node),
+    PodGone(KubePod),
+    ClaimGone(api::NodeClaim),
+    NodeGone(Node),
+}
+
+impl News {
+    fn key(&self) -> (u8, String) {
+        let name =
+            |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| meta.name.clone().unwrap();
+        match self {
+            Self::Pod(pod) | Self::PodGone(pod) => (0, name(&pod.metadata)),
+            Self::Claim(claim) | Self::ClaimGone(claim) => (1, name(&claim.metadata)),
+            Self::Node(node) | Self::NodeGone(node) => (2, name(&node.metadata)),
+        }
+    }
+
+    fn reach(self, index: &mut Index) {
+        let _ = match self {
+            Self::Pod(pod) => index.apply(pod),
+            Self::Claim(claim) => index.apply(claim),
+            Self::Node(node) => index.apply(node),
+            Self::PodGone(pod) => index.delete(&pod),
+            Self::ClaimGone(claim) => index.delete(&claim),
+            Self::NodeGone(node) => index.delete(&node),
+        };
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = 0..3_u8;
+    let step = prop_oneof![
+        3 => (name.clone(), 0..4_u8).prop_map(|(name, node)| Step::Pod { name, node }),
+        3 => (name.clone(), 0..4_u8).prop_map(|(name, instance)| Step::Claim { name, instance }),
+        3 => name.clone().prop_map(|name| Step::Node { name }),
+        1 => name.clone().prop_map(|name| Step::DeletePod { name }),
+        1 => name.clone().prop_map(|name| Step::DeleteClaim { name }),
+        1 => name.prop_map(|name| Step::DeleteNode { name }),
+    ];
+    proptest::collection::vec(step, 1..30)
+}
+
+fn history(steps: &[Step]) -> Vec<News> {
+    let host = |n: u8| if n == 3 { String::new() } else { format!("n{n}") };
+    let instance = |n: u8| if n == 3 { String::new() } else { format!("fake://n{n}") };
+    let tell = |(at, step): (usize, &Step)| {
+        let version = u64::try_from(at).unwrap() + 1;
+        match step {
+            Step::Pod { name, node } => News::Pod(pod(&format!("p{name}"), version, &host(*node))),
+            Step::Claim { name, instance: id } => {
+                News::Claim(claim(&format!("c{name}"), version, &instance(*id), "default/p0:uid-p0"))
+            }
+            Step::Node { name } => News::Node(node(&format!("n{name}"), version)),
+            Step::DeletePod { name } => News::PodGone(pod(&format!("p{name}"), version, "")),
+            Step::DeleteClaim { name } => News::ClaimGone(claim(&format!("c{name}"), version, "", "")),
+            Step::DeleteNode { name } => News::NodeGone(node(&format!("n{name}"), version)),
+        }
+    };
+    steps.iter().enumerate().map(tell).collect()
+}
+
+/// Everything in a snapshot that a decision could notice.
+fn content(index: &mut Index) -> String {
+    let snapshot = index.snapshot(at(0));
+    format!("{:#?}", (&snapshot.nodes, &snapshot.pending, &snapshot.waiting, &snapshot.answered))
+}
+
+proptest! {
+    #[test]
+    fn any_delivery_ends_the_same(
+        steps in steps(),
+        order in any::<proptest::sample::Index>().prop_perturb(|_, rng| rng),
+        looks in any::<u64>(),
+    ) {
+        let told = history(&steps);
+        let mut straight = index();
+        straight.set_catalog(&"default".into(), Some(catalog()));
+        for news in &told {
+            news.clone().reach(&mut straight);
+        }
+
+        // The last news of each object arrives; earlier ones may be lost; any may come twice, in any order.
+        let mut rng = order;
+        let mut crooked: Vec<News> = Vec::new();
+        for (at, news) in told.iter().enumerate() {
+            let is_last = told[at + 1..].iter().all(|later| later.key() != news.key());
+            if is_last || rng.random_bool(0.6) {
+                crooked.push(news.clone());
+            }
+            if rng.random_bool(0.3) {
+                crooked.push(news.clone());
+            }
+        }
+        for at in (1..crooked.len()).rev() {
+            crooked.swap(at, rng.random_range(0..=at));
+        }
+        let mut other = index();
+        for (at, news) in crooked.into_iter().enumerate() {
+            news.reach(&mut other);
+            if looks >> (at % 64) & 1 == 1 {
+                let _ = other.snapshot(super::at(0));
+            }
+        }
+        other.set_catalog(&"default".into(), Some(catalog()));
+        prop_assert_eq!(content(&mut straight), content(&mut other));
+    }
+}

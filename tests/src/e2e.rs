@@ -1,0 +1,31 @@
+//! The end-to-end tier: the operator and the fake cloud as processes of their own, against an API server of its own.
+//!
+//! `--tier kube` starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager; `--tier fake-kube` starts
+//! `fleetwright fake-kube` in their place. The cases are the same, so that the two servers are compared with each other.
+//! They run one after the other on one control plane, each in a namespace and with NodePools of its own, and each has
+//! to leave the fleet empty.
+
+mod arguments;
+mod assets;
+mod case;
+mod cases;
+mod cloud;
+mod columns;
+mod control_plane;
+mod credentials;
+mod fleet;
+mod go;
+mod installation;
+mod kubectl;
+mod manifests;
+mod operator;
+mod process;
+mod refusal;
+mod rest;
+mod runner;
+mod schema;
+mod server;
+mod world;
+
+pub use arguments::{Arguments, Environment, Tier};
+pub use runner::run;

@@ -1,0 +1,85 @@
+//! What the user chose: the tier, the cases, the seed; and what the environment says about tools.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Parser, ValueEnum};
+
+/// The command line of `cargo xtask e2e`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask e2e",
+    about = "The operator and the fake cloud against a Kubernetes API server"
+)]
+pub struct Arguments {
+    /// Which API server the cases run against
+    #[arg(long, value_enum, default_value_t = Tier::Kube)]
+    pub tier: Tier,
+    /// Seed of everything that is random in the cases; drawn and printed when absent
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// List the cases with what each of them shows, and stop
+    #[arg(long)]
+    pub list: bool,
+    /// Record the server's answers to refused objects in tests/e2e/refusals.json (kube tier only)
+    #[arg(long)]
+    pub bless: bool,
+    /// The cases to run; all of them when absent
+    #[arg(value_name = "CASE")]
+    pub cases: Vec<String>,
+}
+
+/// The two API servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Tier {
+    /// A real kube-apiserver with etcd, kube-scheduler and kube-controller-manager
+    Kube,
+    /// `fleetwright fake-kube`: our in-memory API server with its world actors
+    FakeKube,
+}
+
+impl Tier {
+    /// The name on the command line, also that of the tier's folder.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kube => "kube",
+            Self::FakeKube => "fake-kube",
+        }
+    }
+}
+
+/// Where things are on this machine.
+#[derive(Debug)]
+pub struct Environment {
+    /// The operator's binary, built beside the runner's.
+    pub operator: PathBuf,
+    /// `target/` of the workspace: control planes are cached here, runs keep their logs here.
+    pub target: PathBuf,
+    /// The repository.
+    pub root: PathBuf,
+    /// `KUBEBUILDER_ASSETS`, if set and not empty.
+    pub assets: Option<PathBuf>,
+    /// `PATH`, handed on to the processes, which inherit nothing else.
+    pub path: OsString,
+}
+
+impl Environment {
+    /// Derives all places from the runner's own: `target/<profile>/fleetwright-e2e`.
+    ///
+    /// # Errors
+    /// When `runner` does not lie in a folder of a target folder.
+    pub fn new(runner: PathBuf, assets: Option<OsString>, path: OsString) -> anyhow::Result<Self> {
+        let profile = runner.parent().context("the runner's own path has no folder")?;
+        let target = profile.parent().context("the runner does not lie in target/<profile>/")?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests crate has no parent")?;
+        Ok(Self {
+            operator: profile.join(format!("fleetwright{}", std::env::consts::EXE_SUFFIX)),
+            target: target.to_path_buf(),
+            root: root.to_path_buf(),
+            assets: assets.filter(|folder| !folder.is_empty()).map(PathBuf::from),
+            path,
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Crashes: the operator is killed where it hurts, again and again, while machines are being launched.
+
+use std::time::Duration;
+
+use crate::e2e::case::Cx;
+use crate::e2e::manifests;
+
+/// One pod per 4-CPU machine: as many launches as pods, and a machine too many is one that no pod needs.
+const PODS: u32 = 24;
+
+const KILLS: u32 = 5;
+
+/// The longest life of the operator between two kills, in milliseconds: from its start over its first writes to the
+/// registration of the first machines.
+const LIFE_MAX_MS: u64 = 5000;
+
+pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.apply(&manifests::namespace(&cx.namespace())).await?;
+    let mut pool = manifests::node_pool(&cx.pool(), 4);
+    // Machines are never taken away again, so that one launched twice is still there at the end.
+    pool["spec"]["disruption"]["consolidateAfter"] = "Never".into();
+    cx.apply(&pool).await?;
+    let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), PODS, "3");
+    cx.apply(&web).await?;
+    let mut lives = Vec::new();
+    for _ in 0..KILLS {
+        let life = cx.random(LIFE_MAX_MS);
+        tokio::time::sleep(Duration::from_millis(life)).await;
+        cx.world.check_running()?;
+        cx.world.operator.kill().await?;
+        cx.world.operator.start()?;
+        lives.push(life);
+    }
+    cx.world.operator.wait_ready().await?;
+    cx.serving(usize::try_from(PODS)?, Duration::from_secs(150)).await?;
+    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let expected = usize::try_from(PODS)?;
+    let sizes = (fleet.claims.len(), fleet.nodes.len(), fleet.instances.len());
+    cx.equal(
+        &format!("claims, nodes and instances after lives of {lives:?} ms"),
+        &sizes,
+        &(expected, expected, expected),
+    )
+}

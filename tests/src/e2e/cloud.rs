@@ -1,0 +1,111 @@
+//! The fake cloud, with the kubelets of its machines, as a process that outlives the operator.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::arguments::Environment;
+use super::process::{Process, Recipe, free_ports};
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running fake cloud.
+#[derive(Debug)]
+pub(crate) struct Cloud {
+    process: Process,
+    /// `http://host:port`
+    pub(crate) url: String,
+    /// Whose instances are listed: the UID of the namespace kube-system.
+    cluster: String,
+}
+
+/// A machine that the cloud has running or is starting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Instance {
+    pub(crate) provider_id: String,
+}
+
+impl Cloud {
+    /// Starts the cloud with its log in `folder`; its kubelets use `kubeconfig`. `cluster` is the cluster's UID.
+    pub(crate) async fn start(
+        environment: &Environment,
+        folder: &Path,
+        kubeconfig: &Path,
+        cluster: String,
+    ) -> anyhow::Result<Self> {
+        let [port] = free_ports()?;
+        let address = format!("127.0.0.1:{port}");
+        let kubeconfig = kubeconfig.display().to_string();
+        // Machines in a second instead of a minute: the cases wait for many of them, in real time.
+        let args = ["fake-cloud", "--listen", &address, "--kubeconfig", &kubeconfig].into_iter().chain([
+            "--boot-latency",
+            "1s",
+            "--launch-latency",
+            "100ms",
+        ]);
+        let recipe = Recipe {
+            name: "fake-cloud",
+            program: environment.operator.clone(),
+            args: args.map(str::to_owned).collect(),
+            env: vec![("RUST_BACKTRACE", "1".into())],
+            logs: folder.to_path_buf(),
+        };
+        let mut cloud = Self { process: recipe.start()?, url: format!("http://{address}"), cluster };
+        let deadline = Instant::now() + READY_LIMIT;
+        while let Err(error) = cloud.instances().await {
+            cloud.check_running()?;
+            if Instant::now() > deadline {
+                bail!("the fake cloud does not answer after {READY_LIMIT:?}: {error:#}");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(cloud)
+    }
+
+    /// Every instance of the cluster that is not gone; one that is being terminated still counts.
+    pub(crate) async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
+        let response = reqwest::get(format!("{}/instances?clusterUid={}", self.url, self.cluster))
+            .await?
+            .error_for_status()?;
+        parse(&response.json().await?)
+    }
+
+    /// Fails when the cloud has ended by itself.
+    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+        self.process.check_running()
+    }
+}
+
+fn parse(answer: &Value) -> anyhow::Result<Vec<Instance>> {
+    let list = answer.as_array().context("/instances did not answer a list")?;
+    let alive = list.iter().filter(|instance| instance["state"] != "gone");
+    alive
+        .map(|instance| {
+            let id = instance["id"].as_str().context("an instance without id")?;
+            Ok(Instance { provider_id: id.to_owned() })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_instance_is_there_until_it_is_gone_and_an_unreadable_answer_is_an_error() {
+        let answer = json!([
+            {"id": "kwok://a", "state": "running"},
+            {"id": "kwok://b", "state": "gone"},
+            {"id": "kwok://c", "state": "terminating"},
+        ]);
+        let ids: Vec<String> = parse(&answer).unwrap().into_iter().map(|i| i.provider_id).collect();
+        assert_eq!(ids, ["kwok://a", "kwok://c"]);
+        assert!(parse(&json!({})).is_err());
+        assert!(parse(&json!([{"state": "running"}])).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Processes that the tier starts: output in a log each, stopped on every way out, restartable from their recipe.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::process::{Child, Command};
+
+/// How long a process may take between SIGTERM and its end before it is killed.
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// Everything needed to start a process, any number of times.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipe {
+    /// Names the process and its log.
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    /// The whole environment: nothing is inherited, so that a user's KUBECONFIG, proxies and settings have no say.
+    pub(crate) env: Vec<(&'static str, OsString)>,
+    /// The folder of the log files.
+    pub(crate) logs: PathBuf,
+}
+
+impl Recipe {
+    /// The path of the log, which all starts of this recipe append to.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.logs.join(format!("{}.log", self.name))
+    }
+
+    /// Starts the process; it dies with the returned value.
+    pub(crate) fn start(&self) -> anyhow::Result<Process> {
+        let path = self.log();
+        let mut log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        writeln!(log, "--- {} {}", self.program.display(), self.args.join(" "))?;
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {} ({})", self.name, self.program.display()))?;
+        Ok(Process { name: self.name, log: path, child })
+    }
+}
+
+/// A running process; dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: &'static str,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    /// Fails, with the end of the log, when the process has ended by itself.
+    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended by itself: {status}\n{}", self.name, tail(&self.log, 15)),
+        }
+    }
+
+    /// SIGKILL: the process gets no chance to do anything.
+    pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.with_context(|| format!("cannot kill {}", self.name))
+    }
+
+    /// SIGTERM, then waits for the end.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+        if let Some(id) = self.child.id() {
+            terminate(id).await?;
+        }
+        let Ok(status) = tokio::time::timeout(STOP_LIMIT, self.child.wait()).await else {
+            self.child.kill().await?;
+            bail!("{} did not end within {STOP_LIMIT:?} of SIGTERM\n{}", self.name, tail(&self.log, 15));
+        };
+        Ok(status?)
+    }
+
+    /// Waits for the process to end by itself; one that runs longer than `limit` is killed, and an error.
+    pub(crate) async fn wait(mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        match tokio::time::timeout(limit, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => {
+                self.child.kill().await?;
+                bail!("{} still runs after {limit:?}\n{}", self.name, tail(&self.log, 15))
+            }
+        }
+    }
+
+    /// The process' id, while it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+}
+
+/// Sends SIGTERM. The shell's builtin does it: std has no call for it, and a `kill` program is not everywhere.
+async fn terminate(id: u32) -> anyhow::Result<()> {
+    let status = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &id.to_string()]).status().await;
+    if !status.context("cannot run sh")?.success() {
+        bail!("cannot send SIGTERM to process {id}");
+    }
+    Ok(())
+}
+
+/// `count` different loopback ports that nobody listens on. They are free when this returns, not reserved.
+pub(crate) fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
+    // All listeners are held until all ports are known, so that the ports differ.
+    let listeners: Vec<TcpListener> = std::iter::repeat_with(|| TcpListener::bind(("127.0.0.1", 0)))
+        .take(COUNT)
+        .collect::<Result<_, _>>()?;
+    let mut ports = [0; COUNT];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+/// The last `count` lines of a log, indented; says so when there is none.
+pub(crate) fn tail(log: &Path, count: usize) -> String {
+    match std::fs::read(log) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let lines: Vec<&str> = text.lines().collect();
+            let start = lines.len().saturating_sub(count);
+            lines.get(start..).unwrap_or_default().iter().map(|line| format!("    {line}\n")).collect()
+        }
+        Err(error) => format!("    (no log at {}: {error})\n", log.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Runs the chosen cases one after the other, and says what each of them showed.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::time::Instant;
+
+use super::arguments::{Arguments, Environment, Tier};
+use super::case::{Case, Cx};
+use super::cases;
+use super::process::tail;
+use super::world::World;
+
+/// No case takes longer than this; a hanging one must not hide what the others show.
+const CASE_LIMIT: Duration = Duration::from_secs(300);
+
+/// Lines of each log shown for a failed case.
+const TAIL_LINES: usize = 12;
+
+/// Runs the cases that `arguments` choose and reports on `out`. True when all of them passed.
+///
+/// # Errors
+/// When no case is chosen, a chosen one does not exist, or the tier cannot be started.
+pub async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let chosen = choose(&cases::all(), &arguments.cases, arguments.tier)?;
+    if arguments.list {
+        for case in &chosen {
+            writeln!(out, "{:<24} {}", case.name, case.shows)?;
+        }
+        return Ok(true);
+    }
+    if arguments.bless && arguments.tier != Tier::Kube {
+        bail!("--bless records what a real API server says: it needs --tier kube");
+    }
+    // Ctrl-C drops everything below, and with it every process.
+    tokio::select! {
+        result = run_cases(arguments, environment, &chosen, out) => result,
+        signal = tokio::signal::ctrl_c() => { signal?; bail!("interrupted") }
+    }
+}
+
+/// The named cases, or all that make sense on `tier`.
+fn choose(all: &[Case], names: &[String], tier: Tier) -> anyhow::Result<Vec<Case>> {
+    let fits = |case: &Case| case.only.is_none_or(|only| only == tier);
+    let mut chosen = Vec::new();
+    for name in names {
+        let case = all.iter().find(|case| case.name == name);
+        let case = case.with_context(|| format!("there is no case {name:?}; --list shows them"))?;
+        if !fits(case) {
+            bail!("the case {name:?} makes no sense on --tier {}", tier.name());
+        }
+        chosen.push(*case);
+    }
+    if names.is_empty() {
+        chosen.extend(all.iter().filter(|case| fits(case)));
+    }
+    if chosen.is_empty() {
+        bail!("there are no cases for --tier {}", tier.name());
+    }
+    Ok(chosen)
+}
+
+async fn run_cases(
+    arguments: &Arguments,
+    environment: &Environment,
+    chosen: &[Case],
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let seed = match arguments.seed {
+        Some(seed) => seed,
+        None => draw_seed()?,
+    };
+    let folder = run_folder(environment, arguments.tier)?;
+    let begin = Instant::now();
+    writeln!(out, "e2e --tier {} --seed {seed}, logs in {}", arguments.tier.name(), folder.display())?;
+    let started = World::start(arguments.tier, environment, folder.clone(), out).await;
+    let mut world = match started {
+        Ok(world) => world,
+        Err(error) => {
+            write!(out, "{}", logs(&folder))?;
+            return Err(error.context("the tier does not start"));
+        }
+    };
+    writeln!(out, "started in {:.1} s", begin.elapsed().as_secs_f64())?;
+    let (mut passed, mut failed) = (0, 0);
+    for case in chosen {
+        if run_case(&mut world, case, seed, arguments.bless, out).await? {
+            passed += 1;
+        } else {
+            failed += 1;
+        }
+    }
+    drop(world);
+    if failed == 0 {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    writeln!(out, "{passed} passed, {failed} failed in {:.0} s", begin.elapsed().as_secs_f64())?;
+    Ok(failed == 0)
+}
+
+/// Runs one case and cleans up after it. An error here means that the report cannot be written.
+async fn run_case(
+    world: &mut World,
+    case: &Case,
+    seed: u64,
+    bless: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    write!(out, "{:<24} ", case.name)?;
+    out.flush()?;
+    let begin = Instant::now();
+    let result = attempt(world, case, seed, bless).await;
+    let seconds = begin.elapsed().as_secs_f64();
+    match result {
+        Ok(checks) => {
+            writeln!(out, "ok    {seconds:5.1} s  {checks:3} checks: {}", case.shows)?;
+            Ok(true)
+        }
+        Err(error) => {
+            writeln!(out, "FAILED {seconds:4.1} s\n  {error:#}")?;
+            let state = record_state(world, case.name).await;
+            writeln!(out, "  logs in {}, objects in {}", world.folder.display(), state.display())?;
+            write!(out, "{}", logs(&world.folder))?;
+            // The next case deserves a clean start, whatever happened to the operator in this one.
+            let restarted = restart(world).await;
+            if let Err(error) = restarted {
+                writeln!(out, "  cannot start again: {error:#}")?;
+            }
+            Ok(false)
+        }
+    }
+}
+
+async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyhow::Result<usize> {
+    let mut cx = Cx::new(world, case.name, seed, bless);
+    let result = match tokio::time::timeout(CASE_LIMIT, (case.run)(&mut cx)).await {
+        Ok(result) => result,
+        Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
+    };
+    let verdict = cx.verdict(result);
+    // Cleaning up is tried after a failure too, but the failure is what is reported.
+    let cleaned = match verdict {
+        Ok(_) => cx.clean_up().await.context("cleaning up"),
+        Err(_) => {
+            let _ = tokio::time::timeout(CASE_LIMIT, cx.clean_up()).await;
+            Ok(())
+        }
+    };
+    let checks = verdict?;
+    cleaned?;
+    match world.operator.panic_line() {
+        Some(line) => bail!("the operator panicked: {line}"),
+        None => Ok(checks),
+    }
+}
+
+async fn restart(world: &mut World) -> anyhow::Result<()> {
+    world.operator.kill().await?;
+    world.operator.start()?;
+    world.operator.wait_ready().await
+}
+
+fn draw_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0_u8; 4];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no randomness"))?;
+    // Half the width: short enough to be typed again.
+    Ok(u64::from(u32::from_le_bytes(bytes)))
+}
+
+/// A new folder for the files and logs of this run, `target/e2e/<tier>-<n>`.
+fn run_folder(environment: &Environment, tier: Tier) -> anyhow::Result<PathBuf> {
+    let parent = environment.target.join("e2e");
+    std::fs::create_dir_all(&parent)?;
+    let folder = tempfile::Builder::new().prefix(&format!("{}-", tier.name())).tempdir_in(&parent)?;
+    // Kept until all cases have passed: a failure is understood from the logs.
+    Ok(folder.keep())
+}
+
+/// The ends of all logs in `folder`.
+fn logs(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    logs.sort();
+    logs.iter().map(|log| format!("  {}:\n{}", log.display(), tail(log, TAIL_LINES))).collect()
+}
+
+/// Writes all objects that a failure may be understood from into one file.
+async fn record_state(world: &World, case: &str) -> PathBuf {
+    let path = world.folder.join(format!("objects-{case}.txt"));
+    let mut text = String::new();
+    for args in [
+        &["get", "nodepools,nodeclaims,nodes", "-o", "wide"][..],
+        &["get", "deployments,pods", "-A", "-o", "wide"],
+        &["get", "events", "-A", "--sort-by=.lastTimestamp"],
+        &["get", "nodepools,nodeclaims,nodes", "-o", "yaml"],
+    ] {
+        text.push_str(&format!("--- kubectl {}\n", args.join(" ")));
+        match world.kubectl.call(args, None).await {
+            Ok(answer) => text.extend([answer.stdout, answer.stderr]),
+            Err(error) => text.push_str(&format!("{error:#}\n")),
+        }
+    }
+    // A state that cannot be written is missed, but must not hide the failure itself.
+    let _ = std::fs::write(&path, text);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(name: &'static str, only: Option<Tier>) -> Case {
+        Case { name, shows: "", only, run: |_| Box::pin(async { Ok(()) }) }
+    }
+
+    fn names(chosen: &[Case]) -> Vec<&'static str> {
+        chosen.iter().map(|case| case.name).collect()
+    }
+
+    #[test]
+    fn choosing() {
+        let all = [case("a", None), case("b", Some(Tier::Kube)), case("c", None)];
+        let choose = |wanted: &[&str], tier| {
+            choose(&all, &wanted.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(), tier)
+        };
+        assert_eq!(names(&choose(&[], Tier::Kube).unwrap()), ["a", "b", "c"]);
+        assert_eq!(names(&choose(&[], Tier::FakeKube).unwrap()), ["a", "c"]);
+        assert_eq!(names(&choose(&["c", "a"], Tier::Kube).unwrap()), ["c", "a"]);
+        assert!(choose(&["b"], Tier::FakeKube).is_err(), "a case of another tier is not skipped silently");
+        assert!(choose(&["d"], Tier::Kube).is_err(), "a mistyped case is not skipped silently");
+    }
+
+    #[test]
+    fn nothing_to_run_is_no_success() {
+        assert!(choose(&[case("b", Some(Tier::Kube))], &[], Tier::FakeKube).is_err());
+    }
+
+    #[test]
+    fn real_cases_have_names_of_their_own_and_say_what_they_show() {
+        let all = cases::all();
+        let distinct: std::collections::BTreeSet<_> = all.iter().map(|case| case.name).collect();
+        assert_eq!(distinct.len(), all.len());
+        for case in all {
+            // The name becomes part of a namespace.
+            let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(case.name.len() <= 40 && case.name.chars().all(valid), "{}", case.name);
+            assert!(case.shows.len() > 20, "{} shows what?", case.name);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Everything that runs during the cases, and the ways to look at it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::arguments::{Environment, Tier};
+use super::assets::Assets;
+use super::cloud::Cloud;
+use super::fleet::Fleet;
+use super::installation::Installation;
+use super::kubectl::Kubectl;
+use super::operator::Operator;
+use super::rest::Rest;
+use super::schema;
+use super::server::Server;
+
+/// Objects of a kind can be applied when its CRD is established.
+const CRD_WAIT: [&str; 4] = ["wait", "--for=condition=Established", "crd", "--all"];
+
+/// The running tier. Dropping it ends every process, the operator first and the server last.
+pub(crate) struct World {
+    pub(crate) tier: Tier,
+    pub(crate) operator: Operator,
+    pub(crate) cloud: Cloud,
+    pub(crate) server: Server,
+    pub(crate) kubectl: Kubectl,
+    pub(crate) installation: Installation,
+    /// The administrator's access to the server.
+    pub(crate) rest: Rest,
+    /// Files and logs of this run.
+    pub(crate) folder: PathBuf,
+    /// The operator's binary, for cases that run its other commands.
+    pub(crate) binary: PathBuf,
+    /// The repository.
+    pub(crate) root: PathBuf,
+}
+
+impl World {
+    /// Starts the server, installs `deploy/`, then starts the cloud and the operator.
+    pub(crate) async fn start(
+        tier: Tier,
+        environment: &Environment,
+        folder: PathBuf,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Self> {
+        let installation = Installation::read(&environment.root.join("deploy"))?;
+        let assets = Assets::find(tier, environment, out)?;
+        let server = Server::start(tier, environment, &assets, &folder, &installation.accounts).await?;
+        let kubectl = Kubectl {
+            program: assets.program("kubectl"),
+            kubeconfig: server.kubeconfigs.admin.clone(),
+            home: folder.join("home"),
+        };
+        std::fs::create_dir_all(&kubectl.home)?;
+        for crd in &installation.crds {
+            kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
+        }
+        kubectl.run(&CRD_WAIT).await?;
+        let rest = Rest::new(server.client().await?);
+        for crd in &installation.crds {
+            wait_served(&rest, crd).await?;
+        }
+        for object in &installation.access {
+            kubectl.apply(object).await.context("deploy/ cannot be applied")?;
+        }
+        kubectl.apply(&super::manifests::node_class()).await?;
+        let identity =
+            rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
+        let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
+        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid).await?;
+        let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
+        operator.start()?;
+        operator.wait_ready().await?;
+        let (binary, root) = (environment.operator.clone(), environment.root.clone());
+        Ok(Self { tier, operator, cloud, server, kubectl, installation, rest, folder, binary, root })
+    }
+
+    /// The object at `path`, or nothing when there is none.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        self.rest.get(path).await
+    }
+
+    /// The items of the list at `path`.
+    pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        self.rest.list(path).await
+    }
+
+    /// The whole fleet in its three views.
+    pub(crate) async fn fleet(&self) -> anyhow::Result<Fleet> {
+        Ok(Fleet {
+            claims: self.list("/apis/karpenter.sh/v1/nodeclaims").await?,
+            nodes: self.list("/api/v1/nodes").await?,
+            instances: self.cloud.instances().await?,
+        })
+    }
+
+    /// The pods of a namespace.
+    pub(crate) async fn pods(&self, namespace: &str) -> anyhow::Result<Vec<Value>> {
+        self.list(&format!("/api/v1/namespaces/{namespace}/pods")).await
+    }
+
+    /// Events about the object `name` of `kind`, in any namespace.
+    pub(crate) async fn events(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+        let mut events = self.list("/api/v1/events").await?;
+        events.retain(|event| {
+            event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name
+        });
+        Ok(events)
+    }
+
+    /// Fails when any process has ended that should be running.
+    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+        self.server.check_running()?;
+        self.cloud.check_running()?;
+        self.operator.check_running()
+    }
+}
+
+/// Waits until the server's storage for a new kind is up: established is a promise, for a second or two it answers 429.
+async fn wait_served(rest: &Rest, crd: &Value) -> anyhow::Result<()> {
+    const ATTEMPTS: usize = 100;
+    let path = schema::collection(crd, "default").context("a CRD without group, version or plural")?;
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        match rest.list(&path).await {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some(error),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    anyhow::bail!("{path} is not served: {last:?}")
+}
