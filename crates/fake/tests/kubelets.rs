@@ -1,4 +1,5 @@
 //! Machines of the fake cloud become nodes of a cluster and run its pods, in virtual time.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests fail as tests do")]
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
