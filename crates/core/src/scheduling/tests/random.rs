@@ -89,7 +89,7 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn plans_are_valid_and_reproducible(seed in any::<u64>()) {
