@@ -11,3 +11,5 @@ mod patch;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;
+#[cfg(test)]
+mod testing;
