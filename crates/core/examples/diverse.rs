@@ -91,7 +91,7 @@ fn what_ifs(out: &mut impl Write, nodes: usize, per_node: usize) -> Result<(), B
         let mut machine = node(&name).size("c-4x-amd64-linux", 4, 8).zone(zone).label(HOSTNAME, &name);
         for (index, running) in pod(&format!("p-{at:05}"))
             .app(["x", "y", "z"][at % 3])
-            .cpu(3_600 / per_node as i64)
+            .cpu(3_600 / i64::try_from(per_node)?)
             .memory(64)
             .replicas(per_node)
             .into_iter()

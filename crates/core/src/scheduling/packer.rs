@@ -37,9 +37,13 @@ impl Packer for Compatible {
 ///
 /// The other passes fill openings in the order of their age instead of levelling them, and prefer machines up to a
 /// size, which keeps them off the largest sizes of a catalogue that few families have and whose price per CPU is higher.
-/// A claim still names every type that holds its pods.
+/// A claim still names every type that holds its pods. Since more and smaller machines have a price of their own (API
+/// objects, addresses, images to pull), another plan has to save at least one percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
+
+/// What another plan saves at least, of the reference's price.
+const MIN_SAVING_PERCENT: i64 = 1;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [
@@ -64,6 +68,7 @@ impl Packer for LeastCost {
         }
         let weights = weights(&reference);
         let left: BTreeSet<&str> = reference.unplaced.iter().map(|(pod, _)| &*pod.uid).collect();
+        let bar = Price::from_nanos(reference.cost.hourly.nanos() / 100 * (100 - MIN_SAVING_PERCENT));
         let mut best: Option<Plan> = None;
         for (tried, strategy) in VARIANTS.into_iter().enumerate() {
             let go_on = match request.effort {
@@ -75,7 +80,7 @@ impl Packer for LeastCost {
                 break;
             }
             let plan = solver.pass(request, strategy);
-            let bar = best.as_ref().map_or(reference.cost.hourly, |best| best.cost.hourly);
+            let bar = best.as_ref().map_or(bar, |best| best.cost.hourly);
             let sound = !plan.partial
                 && plan.unplaced.iter().all(|(pod, _)| left.contains(&*pod.uid))
                 && self::weights(&plan)

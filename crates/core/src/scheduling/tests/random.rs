@@ -141,7 +141,7 @@ fn the_judge_sees_what_is_wrong() {
     crowded.openings[0].pods.extend(moved);
     let found = violations(&snapshot, &request, &rules, &crowded).join("\n");
     assert!(found.contains("not away from") && found.contains("cannot hold"), "{found}");
-    let mut forgotten = good.clone();
+    let mut forgotten = good;
     forgotten.openings.pop();
     assert!(violations(&snapshot, &request, &rules, &forgotten)[0].contains("0 verdicts"));
 }
