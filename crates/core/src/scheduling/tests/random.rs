@@ -89,7 +89,7 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn plans_are_valid_and_reproducible(seed in any::<u64>()) {
@@ -135,7 +135,7 @@ fn the_judge_sees_what_is_wrong() {
     crowded.openings[0].pods.extend(moved);
     let found = violations(&snapshot, &request, &rules, &crowded).join("\n");
     assert!(found.contains("not away from") && found.contains("cannot hold"), "{found}");
-    let mut forgotten = good.clone();
+    let mut forgotten = good;
     forgotten.openings.pop();
     assert!(violations(&snapshot, &request, &rules, &forgotten)[0].contains("0 verdicts"));
 }
