@@ -71,7 +71,7 @@ impl Collector for SummaryVec {
         family.set_field_type(proto::MetricType::SUMMARY);
         let metrics =
             self.lock().iter().map(|(values, sketch)| self.metric(values, sketch)).collect::<Vec<_>>();
-        family.set_metric(metrics.into());
+        family.set_metric(metrics);
         vec![family]
     }
 }
@@ -87,7 +87,7 @@ impl SummaryVec {
             quantile.set_value(sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN));
             quantile
         });
-        summary.set_quantile(quantiles.collect::<Vec<_>>().into());
+        summary.set_quantile(quantiles.collect());
         let labels = self.labels.iter().zip(values).map(|(name, value)| {
             let mut pair = proto::LabelPair::default();
             pair.set_name((*name).to_owned());
@@ -95,7 +95,7 @@ impl SummaryVec {
             pair
         });
         let mut metric = proto::Metric::default();
-        metric.set_label(labels.collect::<Vec<_>>().into());
+        metric.set_label(labels.collect());
         metric.set_summary(summary);
         metric
     }

@@ -6,6 +6,8 @@ mod opening;
 mod plan;
 mod reason;
 mod solver;
+#[cfg(any(test, feature = "testing"))]
+pub mod validator;
 
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
 pub use reason::{Eliminated, PoolVerdict, Unplaced};

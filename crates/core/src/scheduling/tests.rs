@@ -1,5 +1,7 @@
 //! Behaviour of scheduling, one small cluster per case.
 
+mod random;
+
 use std::sync::Arc;
 
 use super::*;

@@ -57,6 +57,8 @@ pub(super) struct Level {
     pub(super) look_past_preferences: bool,
     /// Index of what decides which machines and pools fit at all.
     pub(super) shape: usize,
+    /// Counts the levels of all classes.
+    pub(super) index: usize,
 }
 
 /// A topology group that a pod obeys.
@@ -275,7 +277,9 @@ impl Solver {
             class: special.then_some(class),
         };
         let shape = self.shape(key);
+        self.levels += 1;
         Level {
+            index: self.levels - 1,
             req,
             any_host: host.is_none_or(|set| set.allows_unnamed()),
             strict,
