@@ -115,8 +115,10 @@ impl Metrics {
     /// Adds to a counter or a gauge.
     pub fn add(&self, family: &Family, labels: &[&str], amount: f64) {
         let done = self.series(family).and_then(|series| match series {
-            Series::Counter(counter) => Ok(counter.get_metric_with_label_values(labels)?.inc_by(amount)),
-            Series::Gauge(gauge) => Ok(gauge.get_metric_with_label_values(labels)?.add(amount)),
+            Series::Counter(counter) => {
+                counter.get_metric_with_label_values(labels).map(|counter| counter.inc_by(amount))
+            }
+            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.add(amount)),
             Series::Histogram(_) | Series::Summary(_) => Err(wrong_shape()),
         });
         complain(family, labels, done);
@@ -125,7 +127,7 @@ impl Metrics {
     /// Sets a gauge.
     pub fn set(&self, family: &Family, labels: &[&str], value: f64) {
         let done = self.series(family).and_then(|series| match series {
-            Series::Gauge(gauge) => Ok(gauge.get_metric_with_label_values(labels)?.set(value)),
+            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.set(value)),
             _ => Err(wrong_shape()),
         });
         complain(family, labels, done);
@@ -135,7 +137,7 @@ impl Metrics {
     pub fn observe(&self, family: &Family, labels: &[&str], value: f64) {
         let done = self.series(family).and_then(|series| match series {
             Series::Histogram(histogram) => {
-                Ok(histogram.get_metric_with_label_values(labels)?.observe(value))
+                histogram.get_metric_with_label_values(labels).map(|histogram| histogram.observe(value))
             }
             Series::Summary(summary) => summary.observe(labels, value),
             Series::Counter(_) | Series::Gauge(_) => Err(wrong_shape()),

@@ -71,7 +71,7 @@ impl Collector for SummaryVec {
         family.set_field_type(proto::MetricType::SUMMARY);
         let metrics =
             self.lock().iter().map(|(values, sketch)| self.metric(values, sketch)).collect::<Vec<_>>();
-        family.set_metric(metrics.into());
+        family.set_metric(metrics);
         vec![family]
     }
 }
@@ -84,10 +84,13 @@ impl SummaryVec {
         let quantiles = QUANTILES.iter().map(|rank| {
             let mut quantile = proto::Quantile::default();
             quantile.set_quantile(*rank);
-            quantile.set_value(sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN));
+            // A sketch is exact to one percent; it never lies outside of what was seen.
+            let estimate = sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN);
+            let (least, most) = (sketch.min().unwrap_or(estimate), sketch.max().unwrap_or(estimate));
+            quantile.set_value(estimate.max(least).min(most));
             quantile
         });
-        summary.set_quantile(quantiles.collect::<Vec<_>>().into());
+        summary.set_quantile(quantiles.collect());
         let labels = self.labels.iter().zip(values).map(|(name, value)| {
             let mut pair = proto::LabelPair::default();
             pair.set_name((*name).to_owned());
@@ -95,7 +98,7 @@ impl SummaryVec {
             pair
         });
         let mut metric = proto::Metric::default();
-        metric.set_label(labels.collect::<Vec<_>>().into());
+        metric.set_label(labels.collect());
         metric.set_summary(summary);
         metric
     }

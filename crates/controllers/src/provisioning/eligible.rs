@@ -42,18 +42,18 @@ mod tests {
     //! Who is in, who is out.
     use fleetwright_core::{
         model::{PodDisruptionBudget, pod::DoNotDisrupt},
-        testing::{Cluster, node, now, pod},
+        testing::{Scene, node, now, pod},
     };
 
     use super::*;
 
-    fn names(cluster: Cluster) -> Vec<String> {
+    fn names(cluster: Scene) -> Vec<String> {
         pods(&cluster.build(), now()).iter().map(|pod| pod.id.name.to_string()).collect()
     }
 
     #[test]
     fn pods_that_opt_out_are_left_alone() {
-        let cluster = Cluster::new()
+        let cluster = Scene::new()
             .pending(pod("a").build())
             .pending(pod("b").require(labels::NODEPOOL, Operator::DoesNotExist, &[]).build());
         assert_eq!(names(cluster), ["a"]);
@@ -78,7 +78,7 @@ mod tests {
             .build();
         let staying = node("m").pod(pod("other").bound("m")).build();
         let cluster =
-            Cluster::new().node(going).node(staying).pdb(pdb("guarded", false)).pdb(pdb("stuck", true));
+            Scene::new().node(going).node(staying).pdb(pdb("guarded", false)).pdb(pdb("stuck", true));
         assert_eq!(names(cluster), ["guarded", "plain"]);
     }
 }

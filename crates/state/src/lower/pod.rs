@@ -1,7 +1,7 @@
 //! Pods.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Weak},
     time::Duration,
@@ -32,17 +32,17 @@ pub struct Interner {
     labels: Shelf<Labels>,
 }
 
-/// Values that are alive somewhere, by hash. Never iterated where order shows.
+/// Values that are alive somewhere, by hash.
 #[derive(Debug)]
 struct Shelf<T> {
-    by_hash: HashMap<u64, Vec<Weak<T>>>,
+    by_hash: BTreeMap<u64, Vec<Weak<T>>>,
     /// When to look for values that nobody holds any more.
     sweep_at: usize,
 }
 
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
-        Self { by_hash: HashMap::new(), sweep_at: 1024 }
+        Self { by_hash: BTreeMap::new(), sweep_at: 1024 }
     }
 }
 

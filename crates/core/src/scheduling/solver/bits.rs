@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 /// A growable set of small integers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bits {
     words: SmallVec<[u64; 4]>,
 }

@@ -21,7 +21,8 @@ pub(super) struct Target<'a> {
     pub(super) used: &'a Amounts,
     pub(super) min_values: &'a [(Key, u32)],
     pub(super) held: &'a [usize],
-    pub(super) fresh: bool,
+    /// Requirements and smallest amounts of a claim that exists.
+    pub(super) now: Option<(Req, &'a Amounts)>,
 }
 
 /// Why a target does not take a pod.
@@ -72,7 +73,7 @@ impl Pass {
             used: &claim.used,
             min_values: &claim.min_values,
             held: &claim.reserved,
-            fresh: false,
+            now: Some((claim.req, &claim.floor)),
         };
         match self.fit_target(solver, class, demand, host, met, &target) {
             Ok(fit) => {
@@ -123,7 +124,7 @@ impl Pass {
                     min_values: target.min_values,
                     held: target.held,
                     left: &self.reservations,
-                    fresh: target.fresh,
+                    now: target.now,
                     purpose: self.purpose,
                 };
                 match solver.fit(&ask) {
@@ -154,7 +155,7 @@ impl Pass {
             self.reservations[*taken] = self.reservations[*taken].saturating_sub(1);
         }
         if claim.rows != fit.rows {
-            claim.envelope = solver.envelope(claim.pool, &fit.rows);
+            (claim.envelope, claim.floor) = solver.envelope(claim.pool, &fit.rows);
         }
         claim.req = fit.req;
         claim.rows = fit.rows;
@@ -249,9 +250,16 @@ impl Pass {
             let rows = self.within_limits(solver, pool);
             let min_values = solver.pools[pool].min_values.clone();
             let none = Amounts::new();
-            let target =
-                Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], fresh: true };
-            let fit = match self.fit_target(solver, class, demand, host, req, &target) {
+            let on = |rows| Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+            let small = self.preferred(solver, pool, &rows);
+            let preferred = small.as_ref().and_then(|rows| {
+                self.fit_target(solver, class, demand, host, req, &on(rows)).ok().filter(|fit| !fit.relaxed)
+            });
+            let fit = match preferred {
+                Some(fit) => Ok(fit),
+                None => self.fit_target(solver, class, demand, host, req, &on(&rows)),
+            };
+            let fit = match fit {
                 Ok(fit) => fit,
                 Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
                 Err(_) => continue,
@@ -263,6 +271,7 @@ impl Pass {
                 used: Amounts::new(),
                 rows: Bits::default(),
                 envelope: Amounts::new(),
+                floor: Amounts::new(),
                 pods: vec![pod],
                 kinds: smallvec::SmallVec::new(),
                 ports: Vec::new(),
@@ -271,8 +280,8 @@ impl Pass {
                 reserved: smallvec::SmallVec::new(),
             });
             self.take_claim(solver, class, at, fit);
-            let rank = |at: usize| (self.claims[at].pods.len(), at);
-            let to = self.by_pods.partition_point(|other| rank(*other) < rank(at));
+            let rank = self.rank(at);
+            let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
             self.by_pods.insert(to, at);
             return Outcome::Placed;
         }

@@ -89,7 +89,7 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn plans_are_valid_and_reproducible(seed in any::<u64>()) {
@@ -100,6 +100,12 @@ proptest! {
         let plan = solver.solve(&request);
         prop_assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new(), "{:#?}", text(&snapshot, &plan));
         prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
+        let reference = Compatible.pack(&mut solver, &request);
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &reference), Vec::<String>::new());
+        let thorough = solver.solve(&Request { effort: Effort::Iterations(10), ..request.clone() });
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &thorough), Vec::<String>::new());
+        prop_assert!(thorough.cost.hourly <= plan.cost.hourly && plan.cost.hourly <= reference.cost.hourly);
+        prop_assert!(plan.unplaced.len() <= reference.unplaced.len());
         let mut reversed = snapshot.pending.clone();
         reversed.reverse();
         let again = solver.solve(&Request { pods: &reversed, ..request.clone() });
@@ -135,7 +141,7 @@ fn the_judge_sees_what_is_wrong() {
     crowded.openings[0].pods.extend(moved);
     let found = violations(&snapshot, &request, &rules, &crowded).join("\n");
     assert!(found.contains("not away from") && found.contains("cannot hold"), "{found}");
-    let mut forgotten = good.clone();
+    let mut forgotten = good;
     forgotten.openings.pop();
     assert!(violations(&snapshot, &request, &rules, &forgotten)[0].contains("0 verdicts"));
 }

@@ -51,6 +51,8 @@ fn is_about(snapshot: &Snapshot, owner: &Pod, term: &PodAffinityTerm, pod: &Pod)
         && term.mismatch_label_keys.iter().all(unlike)
 }
 
+/// Whether a pod shares a domain with one that it wants to be near, or is the first of its own kind. Who was first
+/// cannot be seen any more where pods that make no such demand came too: then alone is taken for first.
 fn is_near(
     snapshot: &Snapshot,
     pod: &Pod,
@@ -60,26 +62,26 @@ fn is_near(
 ) -> bool {
     let Some(own) = host.domains(&term.key) else { return false };
     let mut near: BTreeSet<Str> = BTreeSet::new();
-    let mut anybody = false;
+    let (mut runs, mut demands, mut comes) = (false, false, false);
     for other in hosts {
-        let mut partners = other
-            .pods()
-            .filter(|partner| {
-                partner.uid != pod.uid && partner.is_active() && is_about(snapshot, pod, term, partner)
-            })
-            .peekable();
-        if partners.peek().is_none() {
+        let is_partner = |partner: &&Arc<Pod>| {
+            partner.uid != pod.uid && partner.is_active() && is_about(snapshot, pod, term, partner)
+        };
+        let placed: Vec<&Arc<Pod>> = other.placed.iter().filter(is_partner).collect();
+        let running = other.running.iter().any(|partner| is_partner(&partner));
+        if placed.is_empty() && !running {
             continue;
         }
         if other.name == host.name {
             return true;
         }
-        // A pod that demands nothing of the kind may have come elsewhere later.
-        let placed = |partner: &Pod| other.placed.iter().any(|p| p.uid == partner.uid);
-        anybody |= partners.any(|partner| !placed(partner) || partner.spec.pod_affinity.contains(term));
+        runs |= running;
+        demands |= placed.iter().any(|partner| partner.spec.pod_affinity.contains(term));
+        comes |= placed.iter().any(|partner| !partner.spec.pod_affinity.contains(term));
         near.extend(other.domains(&term.key).unwrap_or_default());
     }
-    own.is_subset(&near) || (!anybody && is_about(snapshot, pod, term, pod))
+    let first = !runs && (!demands || comes) && is_about(snapshot, pod, term, pod);
+    own.is_subset(&near) || first
 }
 
 /// Pods that may end up in the domain of `pod` although it wants none of them there; only pairs that the plan made.
