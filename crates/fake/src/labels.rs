@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+pub use fleetwright_api::labels::{ATTEMPT, BATCH_ID, CLUSTER_UID, KWOK_GROUP as GROUP};
 use fleetwright_core::model::{LabelSchema, Str};
 
-/// API group of the node class.
-pub const GROUP: &str = "karpenter.kwok.sh";
 /// Kind of the node class.
 pub const NODE_CLASS_KIND: &str = "KWOKNodeClass";
 /// The size: what follows the dot of an EC2-shaped name, else the number of CPUs.
@@ -39,12 +38,6 @@ pub const PARTITIONS: [&str; 10] = [
     "partition-j",
 ];
 
-/// Annotation by which a NodeClaim carries its batch.
-pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
-/// Annotation by which a NodeClaim carries its launch attempt.
-pub const ATTEMPT: &str = "fleetwright.dev/attempt";
-/// Annotation of a Node: the UID of the cluster that launched its instance.
-pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Annotation of a Node: the NodeClaim that its instance was launched for.
 pub const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// Annotation of a Pod: how long it runs before it succeeds, as a duration such as `30s` or `2m`.

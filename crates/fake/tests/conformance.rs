@@ -1,4 +1,5 @@
 //! The fake cloud keeps the contract of a cloud, in process and over HTTP.
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 mod support;
 

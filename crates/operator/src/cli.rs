@@ -153,7 +153,11 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
 
 fn positive(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "it takes a number such as 60".to_owned())?;
-    if speed.is_finite() && (0.01..=10_000.0).contains(&speed) { Ok(speed) } else { Err("it must lie between 0.01 and 10000".to_owned()) }
+    if speed.is_finite() && (0.01..=10_000.0).contains(&speed) {
+        Ok(speed)
+    } else {
+        Err("it must lie between 0.01 and 10000".to_owned())
+    }
 }
 
 /// Reads the command line.
@@ -183,17 +187,23 @@ fn controller_command(tools: Command) -> Command {
         listed.push_str(&format!("  {:<12} {about}\n", tool.get_name()));
     }
     let about = tools.get_about().cloned().unwrap_or_default();
-    let command = Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
+    let command =
+        Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
     SETTINGS.iter().fold(command, |command, setting| {
         let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
         if setting.kind == Kind::Bool {
             // As with Go's flags, a bare switch means true; a value needs the equals sign.
-            arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("true|false");
+            arg = arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_name("true|false");
         }
         if setting.env == "INSTANCE_TYPES_FILE_PATH" {
             arg = arg.visible_alias("instance-types");
         }
-        let default = if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
+        let default =
+            if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
         command.arg(arg.help(format!("{} [env {}{default}]", setting.help, setting.env)))
     })
 }
@@ -221,7 +231,13 @@ mod tests {
 
     #[test]
     fn go_style_flags() {
-        let flags = flags(&["-metrics-port=1", "--health-probe-port", "2", "-disable-leader-election", "--ignore-dra-requests=false"]);
+        let flags = flags(&[
+            "-metrics-port=1",
+            "--health-probe-port",
+            "2",
+            "-disable-leader-election",
+            "--ignore-dra-requests=false",
+        ]);
         let pairs: Vec<(&str, &str)> = flags.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(
             pairs,
@@ -236,8 +252,13 @@ mod tests {
 
     #[test]
     fn tools_and_errors() {
-        assert!(matches!(parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)), Ok(Invocation::Tool(Tool::Demo(_)))));
-        for bad in [&["demo", "--speed", "0"][..], &["nonsense"], &["--no-such-flag"], &["demo", "--for", "5"]] {
+        assert!(matches!(
+            parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)),
+            Ok(Invocation::Tool(Tool::Demo(_)))
+        ));
+        for bad in
+            [&["demo", "--speed", "0"][..], &["nonsense"], &["--no-such-flag"], &["demo", "--for", "5"]]
+        {
             assert!(parse(["fleetwright"].iter().chain(bad).map(OsString::from)).is_err(), "{bad:?}");
         }
         <Tools as clap::CommandFactory>::command().debug_assert();

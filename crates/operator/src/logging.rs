@@ -57,7 +57,8 @@ fn open(path: &str) -> io::Result<Box<dyn Write + Send>> {
         "stdout" => Box::new(io::stdout()),
         "stderr" => Box::new(io::stderr()),
         path => {
-            let named = |error: io::Error| io::Error::new(error.kind(), format!("log output {path}: {error}"));
+            let named =
+                |error: io::Error| io::Error::new(error.kind(), format!("log output {path}: {error}"));
             let file: File = OpenOptions::new().create(true).append(true).open(path).map_err(named)?;
             Box::new(file)
         }
@@ -139,7 +140,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLayer {
 }
 
 /// One line, in Karpenter's order.
-fn render(level: Level, time: &str, inherited: IndexMap<String, Value>, mut own: IndexMap<String, Value>) -> String {
+fn render(
+    level: Level,
+    time: &str,
+    inherited: IndexMap<String, Value>,
+    mut own: IndexMap<String, Value>,
+) -> String {
     let level = match level {
         Level::ERROR => "ERROR",
         Level::WARN => "WARN",
@@ -191,7 +197,8 @@ mod tests {
     fn keys_stand_in_karpenters_order() {
         let map = |value: Value| value.as_object().cloned().unwrap().into_iter().collect();
         let inherited = map(json!({"controller": "provisioner"}));
-        let own = map(json!({"requests": "cpu: 1", "message": "created nodeclaim", "NodeClaim": {"name": "x"}}));
+        let own =
+            map(json!({"requests": "cpu: 1", "message": "created nodeclaim", "NodeClaim": {"name": "x"}}));
         let line = render(Level::INFO, "2026-01-01T00:00:00.5Z", inherited, own);
         let head = r#"{"level":"INFO","time":"2026-01-01T00:00:00.500Z","logger":"controller","message":"created nodeclaim","commit":""#;
         assert!(line.starts_with(head), "{line}");

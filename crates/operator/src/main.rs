@@ -1,2 +1,19 @@
-//! The binary `fleetwright`.
-fn main() {}
+//! The binary `fleetwright`: the controller, and the tools around it.
+
+mod cli;
+mod clock;
+mod controller;
+mod crds;
+mod demo;
+mod fake;
+mod http;
+mod kube_client;
+mod logging;
+mod settings;
+mod wire;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    wire::main(std::env::args_os())
+}

@@ -289,6 +289,16 @@ impl Index {
         self.machines.nodes.values().map(|entry| &entry.raw)
     }
 
+    /// All NodeClaims that are ours and mean something, by name.
+    pub fn claim_models(&self) -> impl Iterator<Item = &Arc<fleetwright_core::model::NodeClaim>> {
+        self.machines.claims.values().filter_map(|entry| entry.model.as_ref())
+    }
+
+    /// All Nodes with a NodeClaim's provider id, lowered, by name. More than one is a contradiction.
+    pub fn nodes_of_claim(&self, claim: &str) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
+        self.claim_model(claim).into_iter().flat_map(|claim| self.machines.nodes_of(claim))
+    }
+
     /// The Node of a NodeClaim, by provider id.
     #[must_use]
     pub fn node_of_claim(&self, claim: &str) -> Option<&Arc<Node>> {
@@ -360,6 +370,12 @@ impl Index {
     #[must_use]
     pub fn volume_claim(&self, id: &NamespacedName) -> Option<&VolumeClaim> {
         self.volume_claims.get(id)
+    }
+
+    /// Name of the PersistentVolume that a claim is bound to.
+    #[must_use]
+    pub fn volume_name(&self, claim: &NamespacedName) -> Option<&str> {
+        crate::lower::volume::volume_name(self.claims.get(claim)?)
     }
 
     /// A provider's class object.

@@ -165,6 +165,12 @@ impl Machines {
         names.iter().find_map(|name| self.nodes.get(name).filter(|entry| entry.model.is_some()))
     }
 
+    /// All Nodes with a NodeClaim's provider id, by name.
+    pub(crate) fn nodes_of(&self, claim: &NodeClaim) -> impl Iterator<Item = &Arc<Node>> {
+        let names = claim.provider_id.as_ref().and_then(|id| self.nodes_by_provider.get(id));
+        names.into_iter().flatten().filter_map(|name| self.nodes.get(name)?.model.as_ref())
+    }
+
     /// The NodeClaim of a Node. Of several with its provider id, the first by name.
     pub(crate) fn claim_of(&self, node: &Node) -> Option<&ClaimEntry> {
         let names = self.claims_by_provider.get(node.provider_id.as_ref()?)?;

@@ -208,7 +208,9 @@ impl<'w> Cx<'w> {
         let gone = ["--ignore-not-found", "--wait=false"];
         let all = [&["delete", inside, "--all", "--grace-period=0", "-n", &namespace], &gone[..]].concat();
         self.kubectl(&all).await?;
-        for kind in ["nodepools", "nodeclaims"] {
+        self.kubectl(&[&["delete", "capacitybuffers", "--all", "-n", &namespace], &gone[..]].concat())
+            .await?;
+        for kind in ["nodeoverlays", "nodepools", "nodeclaims"] {
             self.kubectl(&[&["delete", kind, "--all"], &gone[..]].concat()).await?;
         }
         self.emptied(CLEANUP_LIMIT).await?;

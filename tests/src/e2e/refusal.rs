@@ -34,6 +34,8 @@ pub(crate) struct Row {
     /// Fragments of the answer, all of which must be there. Empty: the object must be accepted.
     #[serde(default)]
     pub(crate) expect: Vec<String>,
+    /// Why the in-memory server refuses this in other words than the recorded ones, where it does.
+    pub(crate) differs: Option<String>,
 }
 
 /// What a server answered to a row.

@@ -124,8 +124,7 @@ async fn run_case(
         }
         Err(error) => {
             writeln!(out, "FAILED {seconds:4.1} s\n  {error:#}")?;
-            let state = record_state(world, case.name).await;
-            writeln!(out, "  logs in {}, objects in {}", world.folder.display(), state.display())?;
+            writeln!(out, "  logs and the objects of that moment are in {}", world.folder.display())?;
             write!(out, "{}", logs(&world.folder))?;
             // The next case deserves a clean start, whatever happened to the operator in this one.
             let restarted = restart(world).await;
@@ -144,10 +143,17 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
         Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
     };
     let verdict = cx.verdict(result);
-    // Cleaning up is tried after a failure too, but the failure is what is reported.
     let cleaned = match verdict {
-        Ok(_) => cx.clean_up().await.context("cleaning up"),
+        Ok(_) => match cx.clean_up().await.context("cleaning up") {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                record_state(cx.world, case.name).await;
+                Err(error)
+            }
+        },
         Err(_) => {
+            record_state(cx.world, case.name).await;
+            // The failure is what is reported, whatever comes of this.
             let _ = tokio::time::timeout(CASE_LIMIT, cx.clean_up()).await;
             Ok(())
         }
@@ -192,7 +198,7 @@ fn logs(folder: &Path) -> String {
 }
 
 /// Writes all objects that a failure may be understood from into one file.
-async fn record_state(world: &World, case: &str) -> PathBuf {
+async fn record_state(world: &World, case: &str) {
     let path = world.folder.join(format!("objects-{case}.txt"));
     let mut text = String::new();
     for args in [
@@ -209,7 +215,6 @@ async fn record_state(world: &World, case: &str) -> PathBuf {
     }
     // A state that cannot be written is missed, but must not hide the failure itself.
     let _ = std::fs::write(&path, text);
-    path
 }
 
 #[cfg(test)]

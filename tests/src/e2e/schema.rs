@@ -60,13 +60,16 @@ fn rule_message(rule: &Value) -> String {
     }
 }
 
-/// The printer columns of a CRD's first version, in their order.
+/// The printer columns of a CRD's first version, in their order. A CRD that has none shows the age.
 pub(crate) fn columns(crd: &Value) -> Vec<Column> {
     let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(columns) = columns else {
+        let path = ".metadata.creationTimestamp".to_owned();
+        return vec![Column { name: "Age".to_owned(), path, kind: "date".to_owned(), wide: false }];
+    };
     columns
-        .into_iter()
-        .flatten()
+        .iter()
         .map(|column| Column {
             name: text(&column["name"]),
             path: text(&column["jsonPath"]),
@@ -111,6 +114,8 @@ mod tests {
         let columns = columns(&crd());
         let seen: Vec<(&str, bool)> = columns.iter().map(|c| (c.name.as_str(), c.wide)).collect();
         assert_eq!(seen, [("Ready", false), ("Weight", true)]);
+        let bare = json!({"spec": {"versions": [{"name": "v1"}]}});
+        assert_eq!(super::columns(&bare).len(), 1, "the age is shown by default");
     }
 
     #[test]

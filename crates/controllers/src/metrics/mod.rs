@@ -116,9 +116,9 @@ impl Metrics {
     pub fn add(&self, family: &Family, labels: &[&str], amount: f64) {
         let done = self.series(family).and_then(|series| match series {
             Series::Counter(counter) => {
-                counter.get_metric_with_label_values(labels).map(|c| c.inc_by(amount))
+                counter.get_metric_with_label_values(labels).map(|counter| counter.inc_by(amount))
             }
-            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|g| g.add(amount)),
+            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.add(amount)),
             Series::Histogram(_) | Series::Summary(_) => Err(wrong_shape()),
         });
         complain(family, labels, done);
@@ -127,7 +127,7 @@ impl Metrics {
     /// Sets a gauge.
     pub fn set(&self, family: &Family, labels: &[&str], value: f64) {
         let done = self.series(family).and_then(|series| match series {
-            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|g| g.set(value)),
+            Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.set(value)),
             _ => Err(wrong_shape()),
         });
         complain(family, labels, done);
@@ -137,7 +137,7 @@ impl Metrics {
     pub fn observe(&self, family: &Family, labels: &[&str], value: f64) {
         let done = self.series(family).and_then(|series| match series {
             Series::Histogram(histogram) => {
-                histogram.get_metric_with_label_values(labels).map(|h| h.observe(value))
+                histogram.get_metric_with_label_values(labels).map(|histogram| histogram.observe(value))
             }
             Series::Summary(summary) => summary.observe(labels, value),
             Series::Counter(_) | Series::Gauge(_) => Err(wrong_shape()),

@@ -31,14 +31,12 @@ const MESSAGE_LIMIT: usize = 300;
 
 /// Begins and repeats launches.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
-    /// The other claims of the batch that exist.
-    pub siblings: &'a [&'a NodeClaim],
-    /// Whether a launch of the batch was begun already, as far as is remembered: claims that were in it may be gone.
-    pub begun: bool,
+pub struct Launch {
+    /// Whether the group of the claim's batch is closed: the cloud was called for it, or may have been.
+    pub closed: bool,
 }
 
-impl Stage for Launch<'_> {
+impl Stage for Launch {
     fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || is_launched(claim) {
@@ -51,9 +49,8 @@ impl Stage for Launch<'_> {
         if claim.batch == alone {
             return Next::steps([Step::Intend { batch: alone, attempt: claim.attempt.max(1) }]);
         }
-        let closed = self.begun || self.siblings.iter().any(|sibling| sibling.attempt > 0);
         let late = remaining(claim.created, LATE, now).is_none();
-        if closed || late {
+        if self.closed || late {
             return Next::steps([Step::Intend { batch: alone, attempt: 1 }]);
         }
         Next::steps([Step::Intend { batch: claim.batch.clone(), attempt: 1 }])

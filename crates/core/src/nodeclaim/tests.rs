@@ -151,5 +151,5 @@ fn remaining_never_ends_early() {
         let left = remaining(after(since), minute, now()).map(|left| left.as_secs());
         assert_eq!(left, expected, "{since}");
     }
-    assert_eq!(remaining(Timestamp::MAX, minute, now()).is_some(), true);
+    assert!(remaining(Timestamp::MAX, minute, now()).is_some());
 }

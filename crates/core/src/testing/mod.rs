@@ -6,19 +6,21 @@ mod catalog;
 mod nodes;
 mod pods;
 mod pools;
+mod workloads;
 
 pub use catalog::{TypeBuilder, instance_type, kwok_catalog, linear_catalog, small_catalog};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, affinity_to, pod, spread_over};
 pub use pools::{PoolBuilder, pool};
+pub use workloads::{Numbers, diverse_pods, preference_pods};
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
 use crate::model::{
-    Catalog, LabelSchema, Labels, NamespacedName, NodePool, Pod, PodDisruptionBudget, PodUid, PoolName,
-    Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
+    Catalog, LabelSchema, Labels, NamespacedName, NodeClassRef, NodePool, Pod, PodDisruptionBudget, PodUid,
+    PoolName, Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
 };
 
 /// Bytes in a gibibyte.
@@ -102,6 +104,13 @@ impl Scene {
         self
     }
 
+    /// Adds a machine whose name comes after those that are there: for clusters of thousands.
+    #[must_use]
+    pub fn node_unsorted(mut self, node: impl Into<Arc<StateNode>>) -> Self {
+        self.snapshot.nodes.push(node.into());
+        self
+    }
+
     /// Adds a pod that waits for capacity.
     #[must_use]
     pub fn pending(mut self, pod: impl Into<Arc<Pod>>) -> Self {
@@ -167,6 +176,11 @@ impl Scene {
     pub fn build(self) -> Snapshot {
         self.snapshot
     }
+}
+
+/// The class of test pools.
+fn kwok_class() -> NodeClassRef {
+    NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "default".into() }
 }
 
 /// A label map.

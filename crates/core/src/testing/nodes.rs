@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{GIB, now};
 use crate::model::{
-    Condition, ConditionStatus, Labels, Node, NodeClaim, NodeClassRef, Pod, Requirement, Requirements,
-    Resources, StateNode, Taint, TaintEffect,
+    Condition, ConditionStatus, Labels, Node, NodeClaim, Pod, Requirement, Requirements, Resources,
+    StateNode, Taint, TaintEffect,
     labels::{
         ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, OS, REGISTERED, ZONE,
     },
@@ -51,11 +51,7 @@ pub fn node(name: &str) -> NodeBuilder {
     ];
     let labels = super::labels_of(&pairs);
     let size = Resources::of(4000, 8 * GIB).with("pods", 110).with("ephemeral-storage", 20 * GIB);
-    let class = NodeClassRef {
-        group: "karpenter.kwok.sh".into(),
-        kind: "KWOKNodeClass".into(),
-        name: "default".into(),
-    };
+    let class = super::kwok_class();
     let claim = NodeClaim {
         name: name.into(),
         uid: format!("uid-claim-{name}").into(),

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::now;
 use crate::model::{
-    Budget, ConsolidationPolicy, Labels, Limits, NodeClassRef, NodePool, Operator, Requirement, Requirements,
-    Taint, TaintEffect,
+    Budget, ConsolidationPolicy, Labels, Limits, NodePool, Operator, Requirement, Requirements, Taint,
+    TaintEffect,
     pool::{BudgetNodes, Template},
 };
 
@@ -16,11 +16,7 @@ pub struct PoolBuilder(NodePool);
 /// A ready pool that allows everything, without taints, limits or labels; consolidation at once, budget 100 %.
 #[must_use]
 pub fn pool(name: &str) -> PoolBuilder {
-    let class = NodeClassRef {
-        group: "karpenter.kwok.sh".into(),
-        kind: "KWOKNodeClass".into(),
-        name: "default".into(),
-    };
+    let class = super::kwok_class();
     PoolBuilder(NodePool {
         name: name.into(),
         uid: format!("uid-pool-{name}").into(),

@@ -207,7 +207,7 @@ impl Faults {
                 Fault::NeverJoins { occasion } => joins &= !occasion.strikes(),
                 Fault::LateTaint { occasion, taint, after_ms } => {
                     let struck = occasion.strikes().then(|| (taint.clone(), *after_ms));
-                    defects.late_taint = struck.or(defects.late_taint.take());
+                    defects.late_taint = struck.or_else(|| defects.late_taint.take());
                 }
                 _ => {}
             }

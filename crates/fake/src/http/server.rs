@@ -22,7 +22,6 @@ use crate::{
 const MAX_BODY: usize = 64 << 20;
 
 /// The cloud's calls as routes.
-#[must_use]
 pub fn router(cloud: Arc<Cloud>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))

@@ -40,20 +40,21 @@ pub async fn watch_classes(client: Client, classes: NodeClasses, clock: SharedCl
     }
 }
 
-/// Reads what a launch needs to know.
+/// Reads what a launch needs to know. A class without a condition is ready: its definition makes it so from birth, and
+/// nothing ever writes another one.
 pub(super) fn read(object: &Value) -> NodeClass {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let message = match ready {
-        None => "it has no condition Ready".to_owned(),
+        None => String::new(),
         Some(condition) => {
             format!("{} {}", text(condition, "reason"), text(condition, "message")).trim().to_owned()
         }
     };
     let delay = object.pointer("/spec/nodeRegistrationDelay").and_then(Value::as_str);
     NodeClass {
-        ready: ready.is_some_and(|condition| condition["status"] == "True"),
+        ready: ready.is_none_or(|condition| condition["status"] == "True"),
         message,
         registration_delay: delay.and_then(parse_duration).unwrap_or(Duration::ZERO),
     }

@@ -245,7 +245,9 @@ fn classes_are_read() {
     let broken = json!({"type": "Ready", "status": "False", "reason": "Broken", "message": "no subnet"});
     let class = read(&json!({"status": {"conditions": [broken]}}));
     assert_eq!((class.ready, class.message.as_str()), (false, "Broken no subnet"));
-    assert!(!read(&json!({})).ready);
+    let unknown = json!({"type": "Ready", "status": "Unknown"});
+    assert!(!read(&json!({"status": {"conditions": [unknown]}})).ready);
+    assert!(read(&json!({})).ready);
 }
 
 /// The next call of a fleet, in words.
@@ -287,7 +289,7 @@ fn a_fleet_takes_a_machine_from_birth_to_oblivion() {
     let (key, call, words) = next(&mut fleet, 16).unwrap();
     assert_eq!((&key, words.as_str()), (&key_of_pod, "Start"));
     fleet.on_outcome(&key, &call, Outcome::Done, at(16));
-    fleet.on_pod(key_of_pod.clone(), Some(pod(running)), at(17));
+    fleet.on_pod(key_of_pod, Some(pod(running)), at(17));
     assert!(next(&mut fleet, 90).is_none());
     // The machine is gone: the node is lost, its pod is collected, the Node is removed.
     fleet.on_machine(Arc::new(Machine { joined: true, state: Lifecycle::Gone, ..machine() }), at(100));

@@ -49,7 +49,10 @@ impl Values {
         for setting in SETTINGS {
             let value = match (flags.get(&setting.flag()), env(setting.env).filter(|text| !text.is_empty())) {
                 (Some(text), _) => {
-                    check(setting, text).map_err(|message| SettingError { source: format!("--{}", setting.flag()), message })?;
+                    check(setting, text).map_err(|message| SettingError {
+                        source: format!("--{}", setting.flag()),
+                        message,
+                    })?;
                     text.clone()
                 }
                 (None, Some(text)) => match check(setting, &text) {
@@ -89,13 +92,17 @@ impl Values {
 
     /// A duration.
     pub(crate) fn duration(&self, env: &str) -> Duration {
-        fleetwright_api::duration::parse(self.text(env)).unwrap_or_default()
+        let parsed = fleetwright_api::duration::parse(self.text(env)).ok();
+        parsed.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
     }
 
     /// Whether a feature gate is on. Unknown gates are ignored, as is a value that is neither true nor false.
     pub(crate) fn gate(&self, name: &str) -> bool {
         let written = self.text("FEATURE_GATES").split(',').filter_map(|gate| gate.split_once('='));
-        let set = written.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| value.trim().parse().ok()).last();
+        let set = written
+            .filter(|(key, _)| key.trim() == name)
+            .filter_map(|(_, value)| value.trim().parse().ok())
+            .next_back();
         set.unwrap_or_else(|| GATES.iter().any(|(gate, default)| *gate == name && *default))
     }
 }
@@ -106,7 +113,9 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
         Kind::Text => true,
         Kind::Integer => text.parse::<i64>().is_ok(),
         Kind::Bool => matches!(text, "true" | "false"),
-        Kind::Duration => fleetwright_api::duration::parse(text).is_ok(),
+        Kind::Duration => {
+            fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
+        }
         Kind::OneOf(words) => words.contains(&text),
     };
     let takes = || match setting.kind {

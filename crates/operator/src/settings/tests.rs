@@ -4,12 +4,15 @@ use super::*;
 
 fn resolve(flags: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Values, SettingError> {
     let flags = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Values::resolve(&flags, |key| env.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned()))
+    Values::resolve(&flags, |key| {
+        env.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned())
+    })
 }
 
 #[test]
 fn flag_over_variable_over_default() {
-    let values = resolve(&[("metrics-port", "1")], &[("METRICS_PORT", "2"), ("HEALTH_PROBE_PORT", "3")]).unwrap();
+    let values =
+        resolve(&[("metrics-port", "1")], &[("METRICS_PORT", "2"), ("HEALTH_PROBE_PORT", "3")]).unwrap();
     assert_eq!((values.port("METRICS_PORT"), values.port("HEALTH_PROBE_PORT")), (1, 3));
     assert_eq!(values.duration("BATCH_MAX_DURATION"), Duration::from_secs(10));
     assert!(values.warnings.is_empty());
@@ -27,8 +30,16 @@ fn malformed_numbers_in_variables_take_the_default_with_a_warning() {
 #[test]
 fn other_bad_values_are_errors_that_name_source_and_fix() {
     for (flags, env, expected) in [
-        (&[][..], &[("DISABLE_LEADER_ELECTION", "yes")][..], "DISABLE_LEADER_ELECTION: \"yes\" is not valid: it takes true or false"),
-        (&[("log-level", "loud")][..], &[][..], "--log-level: \"loud\" is not valid: it takes one of debug, info, error"),
+        (
+            &[][..],
+            &[("DISABLE_LEADER_ELECTION", "yes")][..],
+            "DISABLE_LEADER_ELECTION: \"yes\" is not valid: it takes true or false",
+        ),
+        (
+            &[("log-level", "loud")][..],
+            &[][..],
+            "--log-level: \"loud\" is not valid: it takes one of debug, info, error",
+        ),
     ] {
         assert_eq!(resolve(flags, env).unwrap_err().to_string(), expected);
     }
@@ -36,7 +47,11 @@ fn other_bad_values_are_errors_that_name_source_and_fix() {
 
 #[test]
 fn gates() {
-    let values = resolve(&[], &[("FEATURE_GATES", "NodeRepair=true, Unknown=true,ReservedCapacity=false,StaticCapacity=")]).unwrap();
+    let values = resolve(
+        &[],
+        &[("FEATURE_GATES", "NodeRepair=true, Unknown=true,ReservedCapacity=false,StaticCapacity=")],
+    )
+    .unwrap();
     let on: Vec<&str> = GATES.iter().map(|(name, _)| *name).filter(|name| values.gate(name)).collect();
     assert_eq!(on, ["NodeRepair"]);
     assert!(!values.gate("Unknown") || !GATES.iter().any(|(name, _)| *name == "Unknown"));

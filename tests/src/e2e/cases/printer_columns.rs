@@ -40,10 +40,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     rows(cx, "NodeOverlay", "e2e-columns").await?;
     rows(cx, "KWOKNodeClass", "default").await?;
-    rows(cx, "CapacityBuffer", "e2e-columns").await?;
-    cx.kubectl(&["delete", "nodeoverlay", "e2e-columns"]).await?;
-    cx.kubectl(&["delete", "capacitybuffer", "e2e-columns", "-n", &namespace]).await?;
-    Ok(())
+    rows(cx, "CapacityBuffer", "e2e-columns").await.map(drop)
 }
 
 /// Compares every cell of `kubectl get -o wide` with the object itself; returns the columns and cells.

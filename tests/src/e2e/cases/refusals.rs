@@ -75,7 +75,7 @@ pub(super) async fn refusals(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let recorded: BTreeMap<String, Verdict> = serde_json::from_str(
         &std::fs::read_to_string(&record).context("no recorded answers; --bless makes them")?,
     )?;
-    let differences = ask::differences(&recorded, &verdicts);
+    let differences = ask::differences(cx.world.tier, &table, &recorded, &verdicts);
     cx.check(format!("the answers are the recorded ones: {differences:#?}"), differences.is_empty())
 }
 

@@ -30,10 +30,9 @@ async fn stop_asks_and_returns_the_exit_status() -> anyhow::Result<()> {
     let logs = tempfile::tempdir()?;
     let recipe = shell(logs.path(), "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done");
     let mut process = recipe.start()?;
-    for _ in 0..100 {
-        if tail(&recipe.log(), 1).contains("ready") {
-            break;
-        }
+    // The log begins with the command, which has the word too.
+    while tail(&recipe.log(), 1) != "    ready\n" {
+        process.check_running()?;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     process.check_running()?;

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::{Row, Table, Verdict};
+use crate::e2e::arguments::Tier;
 use crate::e2e::rest::{Rest, Written};
 use crate::e2e::schema;
 
@@ -98,13 +99,28 @@ pub(crate) fn silent_rules(crds: &[Value], table: &Table, verdicts: &Answers) ->
     silent
 }
 
-/// What the two servers say differently.
-pub(crate) fn differences(recorded: &Answers, found: &Answers) -> Vec<String> {
+/// What the server of `tier` says differently from the record. Rows that are known to differ on the in-memory server
+/// must be refused there too, and must still differ: a note that is no longer true is a finding as well.
+pub(crate) fn differences(tier: Tier, table: &Table, recorded: &Answers, found: &Answers) -> Vec<String> {
+    let known: BTreeSet<&String> = table
+        .rows
+        .iter()
+        .filter(|row| tier == Tier::FakeKube && row.differs.is_some())
+        .map(|row| &row.name)
+        .collect();
     let names: BTreeSet<&String> = recorded.keys().chain(found.keys()).collect();
-    let differ = names.into_iter().filter(|name| recorded.get(*name) != found.get(*name));
-    differ
-        .map(|name| format!("{name}: recorded {:?}, answered {:?}", recorded.get(name), found.get(name)))
-        .collect()
+    let mut differences = Vec::new();
+    for name in names {
+        let (recorded, found) = (recorded.get(name), found.get(name));
+        let outcome =
+            |verdict: Option<&Verdict>| verdict.map(|verdict| (verdict.code, verdict.reason.clone()));
+        if known.contains(name) && recorded == found {
+            differences.push(format!("{name}: no longer differs; remove the note"));
+        } else if recorded != found && !(known.contains(name) && outcome(recorded) == outcome(found)) {
+            differences.push(format!("{name}: recorded {recorded:?}, answered {found:?}"));
+        }
+    }
+    differences
 }
 
 #[cfg(test)]
@@ -131,7 +147,7 @@ mod tests {
         let recorded: Answers = serde_json::from_str(include_str!("../../../e2e/refusals.json"))?;
         assert_eq!(recorded.len(), table.rows.len(), "the record is older than the table");
         let answers = answers(&rest, &crds, &table, "default").await?;
-        let differences = differences(&recorded, &answers);
+        let differences = differences(Tier::FakeKube, &table, &recorded, &answers);
         assert!(differences.is_empty(), "{differences:#?}");
         Ok(())
     }
@@ -156,16 +172,33 @@ mod tests {
 
     #[test]
     fn answers_that_differ_or_are_missing_are_named() {
-        let recorded = BTreeMap::from([
-            ("same".to_owned(), Verdict::accepted(200)),
-            ("other".to_owned(), Verdict::accepted(200)),
+        let table =
+            "base: {Thing: {a: 1}}\nrows:\n- {name: known, of: Thing, set: {/a: 2}, differs: words}\n";
+        let table = Table::parse(table).unwrap();
+        let refused =
+            |cause: &str| Verdict { code: 422, reason: "Invalid".into(), causes: vec![cause.into()] };
+        let recorded = Answers::from([
             ("gone".to_owned(), Verdict::accepted(200)),
+            ("known".to_owned(), refused("bad")),
+            ("other".to_owned(), refused("bad")),
+            ("same".to_owned(), refused("bad")),
         ]);
         let mut found = recorded.clone();
         found.remove("gone");
-        found.insert("other".to_owned(), Verdict::accepted(201));
-        let differences = differences(&recorded, &found);
-        assert_eq!(differences.len(), 2);
-        assert!(differences[0].starts_with("gone") && differences[1].starts_with("other"), "{differences:?}");
+        found.insert("known".to_owned(), refused("worse"));
+        found.insert("other".to_owned(), refused("worse"));
+        let named = |tier, found: &Answers| -> Vec<String> {
+            let differences = differences(tier, &table, &recorded, found);
+            differences.iter().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
+        };
+        assert_eq!(named(Tier::FakeKube, &found), ["gone", "other"]);
+        assert_eq!(named(Tier::Kube, &found), ["gone", "known", "other"]);
+        assert_eq!(named(Tier::FakeKube, &recorded), ["known"], "a note that is no longer true");
+        found.insert("known".to_owned(), Verdict::accepted(201));
+        assert_eq!(
+            named(Tier::FakeKube, &found),
+            ["gone", "known", "other"],
+            "other words, not another outcome"
+        );
     }
 }

@@ -11,6 +11,7 @@ fn row(expect: &[&str]) -> Row {
         set: BTreeMap::new(),
         stored: None,
         expect: expect.iter().map(|&text| text.to_owned()).collect(),
+        differs: None,
     }
 }
 

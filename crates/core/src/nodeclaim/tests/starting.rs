@@ -29,7 +29,7 @@ fn unlaunched() -> Fixture {
 
 #[test]
 fn intent_before_effect() {
-    let launch = Launch { siblings: &[], begun: false };
+    let launch = Launch { closed: false };
     let fixture = unlaunched();
     assert_eq!(fixture.says(&launch, now()), "intend b/1");
     let by_hand = unlaunched().with(|claim| claim.batch = claim.uid.clone().into());
@@ -52,16 +52,11 @@ fn intent_before_effect() {
 
 #[test]
 fn who_comes_too_late_goes_alone() {
-    let sibling = unlaunched().with(|claim| claim.attempt = 1);
-    let waiting = unlaunched();
-    for (siblings, begun, at, expected) in [
-        (&[&waiting.claim][..], false, 0, "intend b/1"),
-        (&[&sibling.claim][..], false, 0, "intend uid-claim-a/1"),
-        (&[&waiting.claim][..], true, 0, "intend uid-claim-a/1"),
-        (&[][..], false, 11, "intend uid-claim-a/1"),
-    ] {
-        let says = unlaunched().says(&Launch { siblings, begun }, after(at));
-        assert_eq!(says, expected, "{} siblings, begun {begun}, +{at}", siblings.len());
+    for (closed, at, expected) in
+        [(false, 0, "intend b/1"), (true, 0, "intend uid-claim-a/1"), (false, 11, "intend uid-claim-a/1")]
+    {
+        let says = unlaunched().says(&Launch { closed }, after(at));
+        assert_eq!(says, expected, "closed {closed}, +{at}");
     }
 }
 

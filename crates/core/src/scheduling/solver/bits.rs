@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 /// A growable set of small integers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bits {
     words: SmallVec<[u64; 4]>,
 }
@@ -50,19 +50,31 @@ impl Bits {
         self.words.iter().all(|word| *word == 0)
     }
 
+    /// The members that neither of two other sets has, ascending.
+    pub(super) fn without<'a>(&'a self, a: &'a Self, b: &'a Self) -> impl Iterator<Item = usize> + 'a {
+        let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
+        self.words
+            .iter()
+            .enumerate()
+            .flat_map(move |(at, own)| members(at, own & !word(a, at) & !word(b, at)))
+    }
+
     /// The members, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, word)| {
-            let mut rest = *word;
-            std::iter::from_fn(move || {
-                (rest != 0).then(|| {
-                    let bit = rest.trailing_zeros() as usize;
-                    rest &= rest - 1;
-                    at * 64 + bit
-                })
-            })
-        })
+        self.words.iter().enumerate().flat_map(|(at, word)| members(at, *word))
     }
+}
+
+/// The members of the word at an index.
+fn members(at: usize, word: u64) -> impl Iterator<Item = usize> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        (rest != 0).then(|| {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            at * 64 + bit
+        })
+    })
 }
 
 impl FromIterator<usize> for Bits {

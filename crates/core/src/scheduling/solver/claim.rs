@@ -27,6 +27,8 @@ pub(super) struct Claim {
     pub(super) rows: Bits,
     /// The largest amount of each resource over the rows: what exceeds it fits nowhere.
     pub(super) envelope: Amounts,
+    /// The smallest amounts: what fits into them fits every row.
+    pub(super) floor: Amounts,
     /// Indices into the request.
     pub(super) pods: Vec<usize>,
     pub(super) kinds: SmallVec<[(usize, u32); 4]>,
@@ -68,18 +70,28 @@ pub(super) struct Ask<'a> {
     pub(super) more: &'a Amounts,
     pub(super) ports: &'a [HostPort],
     pub(super) min_values: &'a [(Key, u32)],
+    /// The requirements and the smallest amounts of the claim, where it exists.
+    pub(super) now: Option<(Req, &'a Amounts)>,
     /// Reservations that it holds already.
     pub(super) held: &'a [usize],
     /// What is left of each reservation.
     pub(super) left: &'a [u32],
-    /// Whether it does not exist yet, so that minValues may be lowered.
-    pub(super) fresh: bool,
     pub(super) purpose: Purpose,
 }
 
 impl Solver {
     /// Whether a claim can hold what is asked, and what it becomes.
     pub(super) fn fit(&mut self, ask: &Ask<'_>) -> Result<Fit, Refusal> {
+        if let Some((req, floor)) = ask.now
+            && req == ask.req
+            && ask.ports.is_empty()
+            && self.reservations.names.is_empty()
+            && fits(ask.used, ask.more, floor)
+        {
+            // Nothing is lost: the claim stays what it is.
+            let (rows, min_values) = (ask.rows.clone(), ask.min_values.into());
+            return Ok(Fit { req, rows, min_values, relaxed: false, reserved: SmallVec::new() });
+        }
         let mask = self.pools[ask.pool].mask(&self.universe, ask.req);
         let pool = &self.pools[ask.pool];
         let mut rows = ask.rows.clone();
@@ -99,7 +111,7 @@ impl Solver {
         for (key, wanted) in &mut min_values {
             let found = self.distinct(ask.pool, rows.iter(), *key);
             if found < *wanted {
-                if !ask.fresh || self.rules.min_values == MinValuesPolicy::Strict {
+                if ask.now.is_some() || self.rules.min_values == MinValuesPolicy::Strict {
                     return Err(Refusal::MinValues { key: *key, wanted: *wanted, found });
                 }
                 (*wanted, relaxed) = (found, true);
@@ -152,13 +164,15 @@ impl Solver {
         super::intern::id(values.len())
     }
 
-    /// The component-wise maximum of what rows have.
-    pub(super) fn envelope(&self, pool: usize, rows: &Bits) -> Amounts {
-        let mut envelope = Amounts::new();
-        for at in rows.iter() {
-            update(&mut envelope, &self.pools[pool].rows[at].free, i64::max);
-        }
-        envelope
+    /// The component-wise maximum and minimum of what rows have.
+    pub(super) fn envelope(&self, pool: usize, rows: &Bits) -> (Amounts, Amounts) {
+        let mut free = rows.iter().map(|at| &self.pools[pool].rows[at].free);
+        let first = free.next().cloned().unwrap_or_default();
+        free.fold((first.clone(), first), |(mut most, mut least), row| {
+            update(&mut most, row, i64::max);
+            update(&mut least, row, i64::min);
+            (most, least)
+        })
     }
 
     /// A row of a pool.

@@ -57,6 +57,8 @@ pub(super) struct Level {
     pub(super) look_past_preferences: bool,
     /// Index of what decides which machines and pools fit at all.
     pub(super) shape: usize,
+    /// Counts the levels of all classes.
+    pub(super) index: usize,
 }
 
 /// A topology group that a pod obeys.
@@ -275,7 +277,9 @@ impl Solver {
             class: special.then_some(class),
         };
         let shape = self.shape(key);
+        self.levels += 1;
         Level {
+            index: self.levels - 1,
             req,
             any_host: host.is_none_or(|set| set.allows_unnamed()),
             strict,
@@ -387,9 +391,9 @@ impl Solver {
     /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
     fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
         let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
-        let snapshot = self.snapshot.clone();
+        let claims = Arc::clone(&self.snapshot.volumes);
         for volume in &pod.spec.volumes {
-            let Some(claim) = snapshot.volumes.get(&volume_name(pod, volume)) else { continue };
+            let Some(claim) = claims.get(&volume_name(pod, volume)) else { continue };
             if let Some(driver) = &claim.driver {
                 attachments.push((driver.clone(), claim.handle.clone()));
             }

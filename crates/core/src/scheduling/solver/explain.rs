@@ -6,7 +6,8 @@ use super::{
     claim::{Refusal, clash},
     intern::Req,
     nodes::first_obstacle,
-    pass::{Blocked, Pass, Target},
+    on_claim::{Blocked, Target},
+    pass::Pass,
     pools::agrees,
 };
 use crate::{
@@ -71,8 +72,7 @@ impl Solver {
         let rows = pass.within_limits(self, pool);
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
-        let target =
-            Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], fresh: true };
+        let target = Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], now: None };
         let host = self.machines.len() + pass.claims.len();
         match pass.fit_target(self, class, &demand, host, req, &target) {
             Err(Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. }) => {

@@ -2,18 +2,21 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
 use super::{
     Solver,
     amounts::{Amounts, get, update},
     bits::Bits,
     claim::Claim,
-    intern::Universe,
+    intern::{Key, Req, Universe},
     pass::{Outcome, Pass},
-    pools::{Offer, agrees, template_labels},
+    pools::{Buy, Offer, template_labels},
 };
 use crate::{
     model::{
-        Labels, Pod, Price, Requirement, Requirements, Str,
+        InstanceType, Labels, Pod, Price, Requirement, Requirements, Str,
         labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED, ZONE},
     },
     scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced, bound},
@@ -35,16 +38,21 @@ pub(super) fn plan(
     for (node, pods) in &pass.placed {
         plan.existing.push(Placement { node: *node, pods: pods.iter().map(pod).collect() });
     }
+    let mut known: HashMap<LikeKey, Result<Terms, Eliminated>> = HashMap::new();
     for claim in &pass.claims {
-        match opening(solver, claim, request.pods) {
-            Ok(opening) => plan.openings.push(opening),
-            Err(verdict) => {
-                let verdict = Unplaced::NoPoolFits(vec![verdict]);
+        let like =
+            (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
+        match known.entry(like).or_insert_with(|| terms(solver, claim)) {
+            Ok(terms) => plan.openings.push(opening(solver, claim, terms, request.pods)),
+            Err(eliminated) => {
+                let pool = solver.pools[claim.pool].model.name.clone();
+                let verdict =
+                    Unplaced::NoPoolFits(vec![PoolVerdict { pool, eliminated: eliminated.clone() }]);
                 plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
             }
         }
     }
-    let mut verdicts: hashbrown::HashMap<usize, Unplaced> = hashbrown::HashMap::new();
+    let mut verdicts: HashMap<usize, Unplaced> = HashMap::new();
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
@@ -59,46 +67,45 @@ pub(super) fn plan(
     plan
 }
 
-/// What a claim can be bought as: price, row and offering, cheapest first.
-struct Buy<'a> {
-    price: Price,
-    row: usize,
-    offer: &'a Offer,
+/// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
+type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]>);
+
+/// The part of an opening that does not depend on its pods.
+struct Terms {
+    instance_types: Vec<Arc<InstanceType>>,
+    requirements: Requirements,
+    labels: Labels,
+    chosen: Chosen,
+    /// What daemons take at least.
+    daemons: Amounts,
 }
 
-/// The offerings that are left for a claim. Where it holds reservations, only those.
-fn buys<'a>(solver: &'a Solver, claim: &Claim) -> Vec<Buy<'a>> {
-    let mut buys: Vec<Buy<'a>> = Vec::new();
-    for row in claim.rows.iter() {
-        for offer in &solver.row(claim.pool, row).offers {
-            let held = offer.reservation.is_none_or(|id| claim.reserved.contains(&id));
-            if held && agrees(&solver.universe, offer.req, claim.req) {
-                buys.push(Buy { price: offer.price, row, offer });
-            }
-        }
+/// The offerings that are left for a claim, cheapest first. Where it holds reservations, only those.
+fn buys(solver: &mut Solver, claim: &Claim) -> Vec<Buy> {
+    let all = solver.pools[claim.pool].buys(&solver.universe, claim.req);
+    let offer = |buy: &Buy| &solver.row(claim.pool, buy.row).offers[buy.offer];
+    let held = |buy: &&Buy| {
+        claim.rows.has(buy.row) && offer(buy).reservation.is_none_or(|id| claim.reserved.contains(&id))
+    };
+    let mut buys: Vec<Buy> = all.iter().filter(held).copied().collect();
+    if !claim.reserved.is_empty() {
+        buys.retain(|buy| offer(buy).reservation.is_some());
     }
-    if buys.iter().any(|buy| buy.offer.reservation.is_some()) {
-        buys.retain(|buy| buy.offer.reservation.is_some());
-    }
-    let rank = |buy: &Buy<'_>| (buy.price, buy.row);
-    buys.sort_by(|a, b| {
-        rank(a).cmp(&rank(b)).then_with(|| {
-            (&a.offer.zone, &a.offer.capacity_type).cmp(&(&b.offer.zone, &b.offer.capacity_type))
-        })
-    });
     buys
 }
 
-fn opening(solver: &Solver, claim: &Claim, pods: &[Arc<Pod>]) -> Result<Opening, PoolVerdict> {
-    let pool = &solver.pools[claim.pool];
-    let refuse = |eliminated| PoolVerdict { pool: pool.model.name.clone(), eliminated };
+/// What a claim becomes, or why it cannot be named.
+fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     let buys = buys(solver, claim);
-    let Some(cheapest) = buys.first() else { return Err(refuse(Eliminated::NoInstanceTypes)) };
+    let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes) };
     // Cheapest first, each type once, as many as a claim may name.
     let mut rows = Bits::default();
-    let mut instance_types: Vec<Arc<_>> = Vec::new();
+    let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();
     let mut named = BTreeSet::new();
-    for buy in &buys {
+    for buy in buys.iter() {
+        if rows.has(buy.row) {
+            continue;
+        }
         let instance_type = &solver.row(claim.pool, buy.row).instance_type;
         if !named.contains(&instance_type.name) {
             if named.len() == solver.rules.max_instance_types.max(1) {
@@ -113,37 +120,47 @@ fn opening(solver: &Solver, claim: &Claim, pods: &[Arc<Pod>]) -> Result<Opening,
         let found = solver.distinct(claim.pool, rows.iter(), *key);
         if found < *wanted {
             let key = solver.universe.name(*key).clone();
-            return Err(refuse(Eliminated::MinValues { key, wanted: *wanted, found }));
+            return Err(Eliminated::MinValues { key, wanted: *wanted, found });
         }
     }
-    let mut requests = claim.used.clone();
     let daemons = rows.iter().map(|row| &solver.row(claim.pool, row).daemons);
-    if let Some(least) = daemons.cloned().reduce(minimum) {
-        update(&mut requests, &least, i64::saturating_add);
-    }
-    let left: Vec<&Buy<'_>> = buys.iter().filter(|buy| rows.has(buy.row)).collect();
-    let requirements = requirements(solver, claim, &named, &left);
+    let left: Vec<Buy> = buys.iter().filter(|buy| rows.has(buy.row)).copied().collect();
+    let row = solver.row(claim.pool, cheapest.row);
+    let offer = &row.offers[cheapest.offer];
+    Ok(Terms {
+        daemons: daemons.cloned().reduce(minimum).unwrap_or_default(),
+        requirements: requirements(solver, claim, &named, &left),
+        labels: labels(solver, claim),
+        chosen: Chosen {
+            instance_type: row.instance_type.name.clone(),
+            zone: offer.zone.clone(),
+            capacity_type: offer.capacity_type.clone(),
+            price: cheapest.price,
+        },
+        instance_types,
+    })
+}
+
+fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> Opening {
+    let pool = &solver.pools[claim.pool].model;
+    let mut requests = claim.used.clone();
+    update(&mut requests, &terms.daemons, i64::saturating_add);
     let mut annotations = Labels::new();
     if claim.relaxed {
         annotations.insert(MIN_VALUES_RELAXED.into(), "true".into());
     }
-    Ok(Opening {
-        labels: labels(solver, claim),
-        requirements,
-        chosen: Chosen {
-            instance_type: solver.row(claim.pool, cheapest.row).instance_type.name.clone(),
-            zone: cheapest.offer.zone.clone(),
-            capacity_type: cheapest.offer.capacity_type.clone(),
-            price: cheapest.price,
-        },
-        pool: Arc::clone(&pool.model),
-        instance_types,
+    Opening {
+        labels: terms.labels.clone(),
+        requirements: terms.requirements.clone(),
+        chosen: terms.chosen.clone(),
+        pool: Arc::clone(pool),
+        instance_types: terms.instance_types.clone(),
         requests: solver.resources.resources(&requests),
         pods: claim.pods.iter().map(|at| Arc::clone(&pods[*at])).collect(),
         annotations,
-        taints: pool.model.template.taints.clone(),
-        startup_taints: pool.model.template.startup_taints.clone(),
-    })
+        taints: pool.template.taints.clone(),
+        startup_taints: pool.template.startup_taints.clone(),
+    }
 }
 
 fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
@@ -152,11 +169,14 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
 }
 
 /// What the instance must be, with the types, zones and capacity types that are left, and minValues as they stand.
-fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[&Buy<'_>]) -> Requirements {
+fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
     let mut all = solver.universe.requirements(claim.req);
     all.remove(HOSTNAME);
     let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
-        left.iter().map(|buy| value(buy.offer).clone()).filter(|text| !text.is_empty()).collect()
+        left.iter()
+            .map(|buy| value(&solver.row(claim.pool, buy.row).offers[buy.offer]).clone())
+            .filter(|text| !text.is_empty())
+            .collect()
     };
     let capacity_types = of(|offer| &offer.capacity_type);
     let zones = of(|offer| &offer.zone);

@@ -5,7 +5,7 @@
 //! - `pools`, `nodes`: what there is to buy, and what there is.
 //! - `topology`: counters per group and domain, with an undo log.
 //! - `compile`: pods as classes with levels of relaxation.
-//! - `pass`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
+//! - `pass`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `finish`, `explain`: the result as a [`Plan`].
 
 mod amounts;
@@ -17,6 +17,8 @@ mod finish;
 mod intern;
 mod narrow;
 mod nodes;
+mod on_claim;
+mod on_machine;
 mod pass;
 mod pools;
 mod topology;
@@ -26,16 +28,19 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use indexmap::IndexSet;
 
+pub(super) use self::pass::Strategy;
 use self::{
     amounts::ResourceIndex,
     compile::{Class, Shape, ShapeKey},
-    intern::{ANY, Key, Side, Universe, Value},
+    intern::{Key, Side, Universe, Value},
     nodes::Machine,
     pools::{Context, Daemon, Pool, Reservations},
     topology::{GroupKey, GroupKind, NodeFilter, Topology},
 };
-use super::{Plan, Request, Rules};
-use crate::model::{Resources, Snapshot, Toleration, labels, taint::first_untolerated};
+use super::{LeastCost, Packer, Plan, Request, Rules};
+use crate::model::{
+    ClaimName, NodeName, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
+};
 
 /// A snapshot made ready for scheduling: build once, ask often.
 ///
@@ -56,6 +61,10 @@ pub struct Solver {
     classes: Vec<Class>,
     class_by_pointer: HashMap<(usize, usize), usize>,
     class_by_content: HashMap<(usize, Resources), Vec<usize>>,
+    /// How many levels all classes have together.
+    levels: usize,
+    by_claim: HashMap<ClaimName, usize>,
+    by_node: HashMap<NodeName, usize>,
     shapes: Vec<Shape>,
     shape_ids: HashMap<ShapeKey, usize>,
     toleration_sets: IndexSet<Vec<Toleration>>,
@@ -114,6 +123,9 @@ impl Solver {
             classes: Vec::new(),
             class_by_pointer: HashMap::new(),
             class_by_content: HashMap::new(),
+            levels: 0,
+            by_claim: index(&snapshot.nodes, StateNode::claim_name),
+            by_node: index(&snapshot.nodes, StateNode::node_name),
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
             toleration_sets: IndexSet::new(),
@@ -125,15 +137,20 @@ impl Solver {
         this
     }
 
-    /// Schedules a request. Deterministic but for [`super::Effort::While`].
+    /// Schedules a request with [`super::LeastCost`]. Deterministic but for [`super::Effort::While`].
     pub fn solve(&mut self, request: &Request<'_>) -> Plan {
-        pass::run(self, request)
+        LeastCost.pack(self, request)
+    }
+
+    /// One pass, pod by pod.
+    pub(super) fn pass(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
+        pass::run(self, request, strategy)
     }
 
     /// Registers the required anti-affinity of every pod that runs.
     fn count_claims_on_domains(&mut self) {
-        let snapshot = self.snapshot.clone();
-        for (at, node) in snapshot.nodes.iter().enumerate() {
+        for at in 0..self.machines.len() {
+            let node = Arc::clone(&self.machines[at].state);
             for pod in node.pods.iter().filter(|pod| pod.is_active()) {
                 for term in &pod.spec.pod_anti_affinity {
                     let group = self.term_group(pod, term, GroupKind::Anti);
@@ -193,7 +210,11 @@ impl Solver {
 
     /// Whether pods on a machine count for a group.
     fn counts_on(&mut self, group: usize, at: usize) -> bool {
-        let Some(filter) = self.topology.groups[group].is.filter.clone() else { return true };
+        let Some(filter) = &self.topology.groups[group].is.filter else { return true };
+        if filter.counts_all() {
+            return true;
+        }
+        let filter = filter.clone();
         let machine = &self.machines[at];
         filter.alternatives.iter().any(|req| machine.satisfies(&mut self.universe, *req))
             && tolerates(&filter, &machine.taints)
@@ -202,7 +223,7 @@ impl Solver {
     /// Whether pods on a claim of a pool with these requirements count for a group.
     fn counts_in(&mut self, group: usize, pool: usize, req: intern::Req) -> bool {
         let Some(filter) = &self.topology.groups[group].is.filter else { return true };
-        if filter.alternatives == [ANY] && filter.tolerations.is_none() {
+        if filter.counts_all() {
             return true;
         }
         let filter = filter.clone();
@@ -255,6 +276,14 @@ impl Solver {
         self.domains.insert(key, Arc::clone(&found));
         found
     }
+}
+
+/// Machines by a name that they may have.
+fn index<N: Clone + Eq + std::hash::Hash>(
+    nodes: &[Arc<StateNode>],
+    name: impl Fn(&StateNode) -> Option<&N>,
+) -> HashMap<N, usize> {
+    nodes.iter().enumerate().filter_map(|(at, node)| Some((name(node)?.clone(), at))).collect()
 }
 
 /// Whether the tolerations of a filter, where it has any, cover all taints.

@@ -21,15 +21,31 @@ pub(super) struct Demand {
     inverse: SmallVec<[usize; 2]>,
     /// Whether it may be the first of its affinity anywhere.
     bootstraps: bool,
+    /// What is left of the domains of each key but the hostname.
+    choices: SmallVec<[Choice; 2]>,
 }
 
-/// The domains of one key that are left for a claim.
+/// The domains of one key that a pod may use.
+#[derive(Debug)]
 struct Choice {
     key: Key,
+    /// Best first.
     domains: SmallVec<[Value; 8]>,
     /// Whether one of them has to be picked now.
     one: bool,
+    /// Whether the key matters only in so far as some domains are out: a claim without the label is fine.
+    only_away: bool,
+    /// Whether any domain is out.
+    excludes: bool,
+    /// The group that had the last word.
     group: usize,
+}
+
+/// The topology group that leaves no domain, and whether that holds for the rest of the pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nowhere {
+    pub(super) group: usize,
+    pub(super) lasting: bool,
 }
 
 impl Solver {
@@ -48,7 +64,65 @@ impl Solver {
             .all(|owned| owned.selects_itself && self.topology.groups[owned.group].is_unused());
         let kind = &self.topology.kinds[self.classes[class].kind];
         let inverse = kind.groups.iter().copied().filter(|group| self.topology.groups[*group].has_owners());
-        Demand { groups: groups.collect(), inverse: inverse.collect(), bootstraps }
+        let mut demand = Demand {
+            groups: groups.collect(),
+            inverse: inverse.collect(),
+            bootstraps,
+            choices: SmallVec::new(),
+        };
+        self.choose(&mut demand);
+        demand
+    }
+
+    /// Works out which domains of each key are left.
+    fn choose(&self, demand: &mut Demand) {
+        let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
+        for (owned, minimum) in &demand.groups {
+            let group = &self.topology.groups[owned.group];
+            let bootstraps = demand.bootstraps;
+            self.restrict(&mut choices, owned.group, bootstraps, |domain| {
+                group.allows(domain, owned.selects_itself, *minimum, bootstraps)
+            });
+        }
+        for at in &demand.inverse {
+            self.restrict(&mut choices, *at, false, |domain| self.topology.groups[*at].unclaimed(domain));
+        }
+        demand.choices = choices;
+    }
+
+    fn restrict(
+        &self,
+        choices: &mut SmallVec<[Choice; 2]>,
+        at: usize,
+        bootstraps: bool,
+        allows: impl Fn(usize) -> bool,
+    ) {
+        let group = &self.topology.groups[at];
+        if group.by_host {
+            return;
+        }
+        let mut domains: SmallVec<[Value; 8]> =
+            group.domains.iter().copied().filter(|value| allows(*value as usize)).collect();
+        let (one, only_away) = match group.is.kind {
+            GroupKind::Spread { .. } => (true, false),
+            GroupKind::Affinity => (bootstraps, false),
+            GroupKind::Anti => (false, true),
+        };
+        let excludes = domains.len() < group.domains.len();
+        if matches!(group.is.kind, GroupKind::Spread { .. }) {
+            domains.sort_by_key(|value| group.count(*value as usize));
+        }
+        let key = group.is.key;
+        match choices.iter_mut().find(|choice| choice.key == key) {
+            Some(choice) => {
+                choice.domains.retain(|value| domains.contains(value));
+                choice.one |= one;
+                choice.only_away &= only_away;
+                choice.excludes |= excludes;
+                choice.group = at;
+            }
+            None => choices.push(Choice { key, domains, one, only_away, excludes, group: at }),
+        }
     }
 
     /// Whether the topology allows a pod on a machine whose labels are fixed.
@@ -74,6 +148,43 @@ impl Solver {
             .all(|group| domain(*group).is_none_or(|domain| self.topology.groups[*group].unclaimed(domain)))
     }
 
+    /// Whether a machine or claim may have another pod as far as groups by hostname say.
+    pub(super) fn obeys_by_host(&self, demand: &Demand, host: usize) -> Result<(), Nowhere> {
+        for (owned, minimum) in &demand.groups {
+            let group = &self.topology.groups[owned.group];
+            if group.by_host && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
+                // Counters only grow within a pass, so that only affinity can change its mind.
+                let lasting = group.is.kind != GroupKind::Affinity;
+                return Err(Nowhere { group: owned.group, lasting });
+            }
+        }
+        let taken = |group: &&usize| {
+            let group = &self.topology.groups[**group];
+            group.by_host && !group.unclaimed(host)
+        };
+        match demand.inverse.iter().find(taken) {
+            Some(group) => Err(Nowhere { group: *group, lasting: true }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `req` leaves a domain of every key that matters.
+    pub(super) fn obeys_by_key(&self, demand: &Demand, req: Req) -> Result<(), Nowhere> {
+        for choice in &demand.choices {
+            let left = match self.universe.get(req, choice.key) {
+                None => choice.only_away || !choice.domains.is_empty(),
+                Some(set) => {
+                    let within = |value: &Value| self.universe.has(choice.key, set, *value);
+                    (choice.only_away && !choice.excludes) || choice.domains.iter().any(within)
+                }
+            };
+            if !left {
+                return Err(Nowhere { group: choice.group, lasting: choice.only_away });
+            }
+        }
+        Ok(())
+    }
+
     /// What the topology leaves of `req` for a pod on the claim that is machine `host` to it: alternatives, best first.
     /// Where it leaves nothing, the group that took the last.
     pub(super) fn narrow(
@@ -81,108 +192,46 @@ impl Solver {
         demand: &Demand,
         host: usize,
         req: Req,
-    ) -> Result<SmallVec<[Req; 4]>, usize> {
-        if demand.groups.is_empty() && demand.inverse.is_empty() {
-            return Ok(smallvec::smallvec![req]);
-        }
-        let choices = self.choices(demand, host, req)?;
+    ) -> Result<SmallVec<[Req; 4]>, Nowhere> {
+        self.obeys_by_host(demand, host)?;
         let mut options: SmallVec<[Req; 4]> = smallvec::smallvec![req];
-        for choice in choices {
-            let narrower: SmallVec<[Req; 8]> = if choice.one {
-                choice.domains.iter().map(|value| self.universe.only(choice.key, *value)).collect()
-            } else {
-                let set = Set::of(choice.domains.iter().copied());
-                smallvec::smallvec![self.universe.conjunction(vec![(choice.key, set)])]
-            };
-            let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
-            for (option, with) in
-                options.iter().flat_map(|option| narrower.iter().map(move |n| (*option, *n)))
+        for choice in &demand.choices {
+            let set = self.universe.get(req, choice.key);
+            if choice.only_away
+                && (!choice.excludes || (set.is_none() && !self.universe.is_well_known(choice.key)))
             {
-                if combined.len() == MAX_COMBINATIONS {
-                    break;
-                }
-                combined.extend(self.universe.meet(option, with, Side::Claim));
+                // Nothing is out, or without the label there is no domain to share.
+                continue;
             }
-            if combined.is_empty() {
-                return Err(choice.group);
+            let within = |value: &Value| set.is_none_or(|set| self.universe.has(choice.key, set, *value));
+            let left: SmallVec<[Value; 8]> = choice.domains.iter().copied().filter(within).collect();
+            let nowhere = Nowhere { group: choice.group, lasting: choice.only_away };
+            if left.is_empty() {
+                return Err(nowhere);
             }
-            options = combined;
+            if set.and_then(Set::single).is_some() {
+                continue;
+            }
+            options = self.combine(&options, choice, &left).ok_or(nowhere)?;
         }
         Ok(options)
     }
 
-    fn choices(&self, demand: &Demand, host: usize, req: Req) -> Result<SmallVec<[Choice; 2]>, usize> {
-        let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
-        for (owned, minimum) in &demand.groups {
-            let group = &self.topology.groups[owned.group];
-            let allows =
-                |domain: usize| group.allows(domain, owned.selects_itself, *minimum, demand.bootstraps);
-            if group.by_host {
-                if !allows(host) {
-                    return Err(owned.group);
-                }
-                continue;
+    /// Each option with each of the domains that are left, or with all of them at once where none must be picked.
+    fn combine(&mut self, options: &[Req], choice: &Choice, left: &[Value]) -> Option<SmallVec<[Req; 4]>> {
+        let narrower: SmallVec<[Req; 8]> = if choice.one {
+            left.iter().map(|value| self.universe.only(choice.key, *value)).collect()
+        } else {
+            let set = Set::of(left.iter().copied());
+            smallvec::smallvec![self.universe.conjunction(vec![(choice.key, set)])]
+        };
+        let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
+        for (option, with) in options.iter().flat_map(|option| narrower.iter().map(move |n| (*option, *n))) {
+            if combined.len() == MAX_COMBINATIONS {
+                break;
             }
-            let one = match group.is.kind {
-                GroupKind::Spread { .. } => true,
-                GroupKind::Affinity => demand.bootstraps,
-                GroupKind::Anti => false,
-            };
-            self.restrict(&mut choices, owned.group, req, one, allows)?;
+            combined.extend(self.universe.meet(option, with, Side::Claim));
         }
-        for group in &demand.inverse {
-            let unclaimed = |domain: usize| self.topology.groups[*group].unclaimed(domain);
-            if self.topology.groups[*group].by_host {
-                if !unclaimed(host) {
-                    return Err(*group);
-                }
-            } else {
-                self.restrict(&mut choices, *group, req, false, unclaimed)?;
-            }
-        }
-        Ok(choices)
-    }
-
-    /// Takes the domains that a group does not allow out of the choice of its key.
-    fn restrict(
-        &self,
-        choices: &mut SmallVec<[Choice; 2]>,
-        at: usize,
-        req: Req,
-        one: bool,
-        allows: impl Fn(usize) -> bool,
-    ) -> Result<(), usize> {
-        let group = &self.topology.groups[at];
-        let key = group.is.key;
-        let set = self.universe.get(req, key);
-        let keeps_away = group.is.kind == GroupKind::Anti;
-        if keeps_away && set.is_none() && !self.universe.is_well_known(key) {
-            // Without the label there is no domain to share.
-            return Ok(());
-        }
-        let reachable = group.domains.iter().copied();
-        let reachable = reachable.filter(|value| set.is_none_or(|set| self.universe.has(key, set, *value)));
-        let mut total = 0;
-        let mut left: SmallVec<[Value; 8]> =
-            reachable.inspect(|_| total += 1).filter(|value| allows(*value as usize)).collect();
-        if keeps_away && left.len() == total {
-            return Ok(());
-        }
-        if matches!(group.is.kind, GroupKind::Spread { .. }) {
-            left.sort_by_key(|value| group.count(*value as usize));
-        }
-        match choices.iter_mut().find(|choice| choice.key == key) {
-            Some(choice) => {
-                choice.domains.retain(|value| left.contains(value));
-                choice.one |= one;
-                choice.group = at;
-                if choice.domains.is_empty() { Err(at) } else { Ok(()) }
-            }
-            None if left.is_empty() => Err(at),
-            None => {
-                choices.push(Choice { key, domains: left, one, group: at });
-                Ok(())
-            }
-        }
+        (!combined.is_empty()).then_some(combined)
     }
 }

@@ -4,14 +4,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{Amounts, fits, fits_free, get, update},
+    amounts::{Amounts, fits, get},
     bits::Bits,
-    claim::{Ask, Claim, Fit, Refusal, clash},
+    claim::{Claim, clash},
     compile::Level,
-    intern::{Req, Set, Side},
+    intern::Req,
     narrow::Demand,
     topology::GroupKind,
 };
@@ -21,32 +22,57 @@ use crate::{
 };
 
 /// Bound on the placements that are examined for one request: some seconds of work.
-const MAX_PROBES: u64 = 2_000_000_000;
+const MAX_PROBES: u64 = 300_000_000;
+
+/// So few openings are sorted rather than searched for in the order of all.
+const FEW: usize = 48;
+
+/// How openings are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) struct Strategy {
+    /// The oldest opening first, rather than the one with the fewest pods.
+    first_fit: bool,
+    /// New openings keep to machines of at most so many milli-CPUs where those suffice.
+    size: Option<i64>,
+}
+
+impl Strategy {
+    /// Fewest pods first, any size.
+    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None };
+
+    /// Oldest first, with a preferred size.
+    pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
+        Self { first_fit: true, size }
+    }
+}
 
 /// The state of a pass.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) purpose: Purpose,
+    strategy: Strategy,
     pub(super) claims: Vec<Claim>,
     /// Openings by number of pods, then age.
-    by_pods: Vec<usize>,
+    pub(super) by_pods: Vec<usize>,
     /// Machines that are thought away.
-    gone: Bits,
+    pub(super) gone: Bits,
     /// By shape: machines without room, claims that cannot become what it needs.
-    full: Vec<Bits>,
-    rejected: Vec<Bits>,
+    pub(super) full: Vec<Bits>,
+    pub(super) rejected: Vec<Bits>,
+    /// By level: claims that topology has closed to it for good.
+    pub(super) hidden: Vec<Bits>,
     /// Pods by machine, as indices into the request.
     pub(super) placed: BTreeMap<usize, Vec<usize>>,
     /// Changes to machines, to be taken back.
-    log: Vec<(usize, Amounts, Option<Req>)>,
-    ports: HashMap<usize, Vec<HostPort>>,
-    attached: HashMap<usize, Vec<(Str, Str)>>,
+    pub(super) log: Vec<(usize, Amounts, Option<Req>)>,
+    pub(super) ports: HashMap<usize, Vec<HostPort>>,
+    pub(super) attached: HashMap<usize, Vec<(Str, Str)>>,
     /// What is left of each pool's limits, in the order of its limits; then of its node count.
     pub(super) left: Vec<(Vec<i64>, Option<i64>)>,
     pub(super) reservations: Vec<u32>,
     /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
-    failed: HashMap<(usize, usize), Option<u64>>,
-    probes: u64,
+    pub(super) failed: HashMap<(usize, usize), Option<u64>>,
+    pub(super) probes: u64,
     pub(super) exhausted: bool,
 }
 
@@ -62,7 +88,7 @@ pub(super) enum Outcome {
 }
 
 /// Schedules a request and leaves the solver as it was.
-pub(super) fn run(solver: &mut Solver, request: &Request<'_>) -> Plan {
+pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy) -> Plan {
     let classes: Vec<usize> = request.pods.iter().map(|pod| solver.class_of(pod)).collect();
     let mut distinct = classes.clone();
     distinct.sort_unstable();
@@ -74,9 +100,10 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>) -> Plan {
             levels += 1;
         }
     }
-    let mut pass = Pass::new(solver, request);
+    let mut pass = Pass::new(solver, request, strategy);
     solver.forget(&pass.gone, request);
     let unplaced = pass.place_all(solver, request.pods, &classes);
+    pass.widen(solver);
     let plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
     pass.restore(solver);
     plan
@@ -134,7 +161,7 @@ impl Solver {
 }
 
 impl Pass {
-    fn new(solver: &Solver, request: &Request<'_>) -> Self {
+    fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
         let gone: Bits = request.without.iter().copied().filter(|at| *at < solver.machines.len()).collect();
         let left = solver.pools.iter().enumerate().map(|(at, pool)| {
             let mut nodes = pool.model.limits.nodes;
@@ -154,11 +181,13 @@ impl Pass {
         });
         Self {
             purpose: request.purpose,
+            strategy,
             left: left.collect(),
             claims: Vec::new(),
             by_pods: Vec::new(),
             full: vec![Bits::default(); solver.shapes.len()],
             rejected: vec![Bits::default(); solver.shapes.len()],
+            hidden: vec![Bits::default(); solver.levels],
             placed: BTreeMap::new(),
             log: Vec::new(),
             ports: HashMap::new(),
@@ -212,13 +241,8 @@ impl Pass {
         if solver.classes[class].refused.is_some() {
             return Outcome::Failed;
         }
-        let answer = solver.snapshot.answered.get(&pod.uid).cloned();
-        let answer = answer.and_then(|name| {
-            solver
-                .machines
-                .iter()
-                .position(|machine| machine.state.claim_name().is_some_and(|n| **n == *name))
-        });
+        let answer = solver.snapshot.answered.get(&pod.uid);
+        let answer = answer.and_then(|name| solver.by_claim.get(&**name)).copied();
         if let Some(machine) =
             answer.filter(|machine| solver.machines[*machine].usable && !self.gone.has(*machine))
         {
@@ -233,6 +257,7 @@ impl Pass {
             }
         }
         for level in 0..solver.classes[class].levels.len() {
+            self.probes += 1;
             let verdict = self.failed.get(&(class, level));
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
                 continue;
@@ -278,457 +303,91 @@ impl Pass {
                 return Outcome::Placed;
             }
         }
-        for position in 0..self.by_pods.len() {
-            let claim = self.by_pods[position];
-            if self.rejected[shape].has(claim) {
-                continue;
-            }
-            if self.try_claim(solver, class, level, &demand, claim) {
-                self.claims[claim].pods.push(at);
-                self.reorder(position);
-                return Outcome::Placed;
-            }
+        if self.attempt_claims(solver, at, class, level, &demand) {
+            return Outcome::Placed;
         }
         self.try_new(solver, at, class, level, &demand)
+    }
+
+    /// Tries the openings of this pass, the one with the fewest pods first.
+    fn attempt_claims(
+        &mut self,
+        solver: &mut Solver,
+        at: usize,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+    ) -> bool {
+        let Level { shape, index, .. } = solver.classes[class].levels[level];
+        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
+        let left = Bits::full(self.claims.len());
+        few.extend(left.without(&self.rejected[shape], &self.hidden[index]).take(FEW));
+        if few.len() < FEW {
+            few.sort_by_key(|claim| self.rank(*claim));
+            for claim in few {
+                if self.try_claim(solver, class, level, demand, claim) {
+                    let rank = self.rank(claim);
+                    let position = self.by_pods.binary_search_by_key(&rank, |c| self.rank(*c));
+                    self.join(claim, at, position.unwrap_or(0));
+                    return true;
+                }
+            }
+            return false;
+        }
+        for position in 0..self.by_pods.len() {
+            let claim = self.by_pods[position];
+            if !self.rejected[shape].has(claim)
+                && !self.hidden[index].has(claim)
+                && self.try_claim(solver, class, level, demand, claim)
+            {
+                self.join(claim, at, position);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes a pod down for the claim at `position`.
+    fn join(&mut self, claim: usize, pod: usize, position: usize) {
+        self.claims[claim].pods.push(pod);
+        self.reorder(position);
+    }
+
+    /// Where an opening stands in the order in which they are tried.
+    pub(super) fn rank(&self, claim: usize) -> (usize, usize) {
+        (if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }, claim)
+    }
+
+    /// The rows that a new opening keeps to where they suffice: all, unless a size is preferred.
+    pub(super) fn preferred(&self, solver: &Solver, pool: usize, rows: &Bits) -> Option<Bits> {
+        let size = self.strategy.size?;
+        let small = |at: &usize| get(&solver.row(pool, *at).capacity, 0) <= size;
+        Some(rows.iter().filter(small).collect())
+    }
+
+    /// Lets claims that kept to a size name every type that holds their pods. What is charged to a limit stays.
+    fn widen(&mut self, solver: &mut Solver) {
+        if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
+            return;
+        }
+        for claim in &mut self.claims {
+            if !solver.pools[claim.pool].limits.is_empty() {
+                continue;
+            }
+            let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
+            let holds = |at: &usize| {
+                let row = solver.row(claim.pool, *at);
+                fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
+            };
+            claim.rows = mask.iter().filter(holds).collect();
+        }
     }
 
     /// Moves the claim at `position`, which has just got a pod, behind those that have as many.
     fn reorder(&mut self, position: usize) {
         let claim = self.by_pods.remove(position);
-        let rank = |at: usize| (self.claims[at].pods.len(), at);
-        let to = self.by_pods.partition_point(|other| rank(*other) < rank(claim));
+        let rank = self.rank(claim);
+        let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
         self.by_pods.insert(to, claim);
-    }
-
-    // === machines ===
-
-    fn try_machine(
-        &mut self,
-        solver: &mut Solver,
-        class: usize,
-        level: usize,
-        demand: &Demand,
-        at: usize,
-        pod: &Pod,
-    ) -> bool {
-        self.probes += 1;
-        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
-        let shape = this.levels[level].shape;
-        if !fits_free(&this.requests, &machine.free) {
-            self.full[shape].insert(at);
-            return false;
-        }
-        if machine.settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
-            return false;
-        }
-        let ports = &this.pod.spec.host_ports;
-        if !ports.is_empty()
-            && (clash(ports, &machine.ports) || self.ports.get(&at).is_some_and(|more| clash(ports, more)))
-        {
-            return false;
-        }
-        if !self.attaches(solver, class, at) {
-            return false;
-        }
-        match solver.machines[at].open {
-            None => {
-                let reachable = this.alternatives.clone();
-                if !reachable.iter().any(|req| solver.machines[at].satisfies(&mut solver.universe, *req))
-                    || !solver.obeys_on(demand, at)
-                {
-                    return false;
-                }
-                self.take_machine(solver, class, at, None);
-            }
-            Some(open) => {
-                let Some(narrower) = narrow_open(solver, class, level, demand, at, open) else {
-                    return false;
-                };
-                self.take_machine(solver, class, at, Some(narrower));
-            }
-        }
-        true
-    }
-
-    fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
-        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
-        if this.attachments.is_empty() || machine.state.volume_limits.is_empty() {
-            return true;
-        }
-        let attached = self.attached.entry(at).or_insert_with(|| solver.attachments_on(at));
-        machine.state.volume_limits.iter().all(|(driver, limit)| {
-            let of_driver = |(of, _): &&(Str, Str)| of == driver;
-            let new =
-                this.attachments.iter().filter(of_driver).filter(|volume| !attached.contains(volume)).count();
-            let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
-            new == 0 || attached.iter().filter(of_driver).count() + new <= limit
-        })
-    }
-
-    fn take_machine(&mut self, solver: &mut Solver, class: usize, at: usize, open: Option<Req>) {
-        let machine = &mut solver.machines[at];
-        self.log.push((at, machine.free.clone(), machine.open));
-        let this = &solver.classes[class];
-        update(&mut machine.free, &this.requests, i64::saturating_sub);
-        machine.open = open;
-        if !this.pod.spec.host_ports.is_empty() {
-            self.ports.entry(at).or_default().extend(this.pod.spec.host_ports.iter().cloned());
-        }
-        if let Some(attached) = self.attached.get_mut(&at) {
-            attached.extend(this.attachments.iter().cloned());
-            attached.sort();
-            attached.dedup();
-        }
-        let kind = this.kind;
-        for position in 0..solver.topology.kinds[kind].groups.len() {
-            let group = solver.topology.kinds[kind].groups[position];
-            if solver.counts_on(group, at) {
-                for domain in solver.machine_domains(group, at) {
-                    solver.topology.count(group, domain, false, 1);
-                }
-            }
-        }
-        for position in 0..solver.classes[class].keeps_away.len() {
-            let group = solver.classes[class].keeps_away[position];
-            for domain in solver.machine_domains(group, at) {
-                solver.topology.count(group, domain, true, 1);
-            }
-        }
-    }
-
-    // === openings of this pass ===
-
-    fn try_claim(
-        &mut self,
-        solver: &mut Solver,
-        class: usize,
-        level: usize,
-        demand: &Demand,
-        at: usize,
-    ) -> bool {
-        self.probes += 1;
-        let this = &solver.classes[class];
-        let Level { req, shape, look_past_preferences, any_host, .. } = this.levels[level];
-        let claim = &self.claims[at];
-        let hopeless = !any_host
-            || !fits(&claim.used, &this.requests, &claim.envelope)
-            || clash(&this.pod.spec.host_ports, &claim.ports)
-            || !super::nodes::tolerated(&solver.pools[claim.pool].taints, &this.pod, look_past_preferences);
-        let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
-        let Some(met) = met else {
-            self.rejected[shape].insert(at);
-            return false;
-        };
-        let host = solver.machines.len() + at;
-        let claim = &self.claims[at];
-        let target = Target {
-            pool: claim.pool,
-            rows: &claim.rows,
-            used: &claim.used,
-            min_values: &claim.min_values,
-            held: &claim.reserved,
-            fresh: false,
-        };
-        match self.fit_target(solver, class, demand, host, met, &target) {
-            Ok(fit) => {
-                self.take_claim(solver, class, at, fit);
-                true
-            }
-            Err(Blocked { lasting, .. }) => {
-                if lasting {
-                    self.rejected[shape].insert(at);
-                }
-                false
-            }
-        }
-    }
-
-    /// Tries the alternatives of volumes and topology in turn.
-    pub(super) fn fit_target(
-        &self,
-        solver: &mut Solver,
-        class: usize,
-        demand: &Demand,
-        host: usize,
-        req: Req,
-        target: &Target<'_>,
-    ) -> Result<Fit, Blocked> {
-        let mut blocked = Blocked { lasting: true, ..Blocked::default() };
-        let more = solver.classes[class].requests.clone();
-        let pod = Arc::clone(&solver.classes[class].pod);
-        for position in 0..solver.classes[class].alternatives.len() {
-            let alternative = solver.classes[class].alternatives[position];
-            let Some(reachable) = solver.universe.meet(req, alternative, Side::Claim) else { continue };
-            let options = match solver.narrow(demand, host, reachable) {
-                Ok(options) => options,
-                Err(group) => {
-                    blocked.lasting = false;
-                    blocked.group = blocked.group.or(Some(group));
-                    continue;
-                }
-            };
-            for option in options {
-                let ask = Ask {
-                    pool: target.pool,
-                    req: option,
-                    rows: target.rows,
-                    used: target.used,
-                    more: &more,
-                    ports: &pod.spec.host_ports,
-                    min_values: target.min_values,
-                    held: target.held,
-                    left: &self.reservations,
-                    fresh: target.fresh,
-                    purpose: self.purpose,
-                };
-                match solver.fit(&ask) {
-                    Ok(fit) => return Ok(fit),
-                    Err(refusal) => {
-                        // What topology narrowed, or a reservation, may look different later.
-                        blocked.lasting &= option == reachable
-                            && refusal == Refusal::Rows
-                            && solver.reservations.names.is_empty();
-                        blocked.refusal = blocked.refusal.or(Some((option, refusal)));
-                    }
-                }
-            }
-        }
-        Err(blocked)
-    }
-
-    fn take_claim(&mut self, solver: &mut Solver, class: usize, at: usize, fit: Fit) {
-        let claim = &mut self.claims[at];
-        let before = claim.req;
-        let this = &solver.classes[class];
-        update(&mut claim.used, &this.requests, i64::saturating_add);
-        claim.ports.extend(this.pod.spec.host_ports.iter().cloned());
-        for released in claim.reserved.iter().filter(|id| !fit.reserved.contains(id)) {
-            self.reservations[*released] += 1;
-        }
-        for taken in fit.reserved.iter().filter(|id| !claim.reserved.contains(id)) {
-            self.reservations[*taken] = self.reservations[*taken].saturating_sub(1);
-        }
-        if claim.rows != fit.rows {
-            claim.envelope = solver.envelope(claim.pool, &fit.rows);
-        }
-        claim.req = fit.req;
-        claim.rows = fit.rows;
-        claim.min_values = fit.min_values;
-        claim.relaxed |= fit.relaxed;
-        claim.reserved = fit.reserved;
-        let kind = this.kind;
-        self.settle(solver, at, before);
-        for position in 0..solver.topology.kinds[kind].groups.len() {
-            let group = solver.topology.kinds[kind].groups[position];
-            self.count_claim(solver, group, at, false, 1);
-        }
-        for position in 0..solver.classes[class].keeps_away.len() {
-            let group = solver.classes[class].keeps_away[position];
-            self.count_claim(solver, group, at, true, 1);
-        }
-        let kinds = &mut self.claims[at].kinds;
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => *count += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
-
-    /// Counts the pods of a claim in the domains that its last narrowing has fixed.
-    fn settle(&self, solver: &mut Solver, at: usize, before: Req) {
-        let (after, pool) = (self.claims[at].req, self.claims[at].pool);
-        if before == after || self.claims[at].kinds.is_empty() {
-            return;
-        }
-        for (kind, count) in self.claims[at].kinds.clone() {
-            for position in 0..solver.topology.kinds[kind].groups.len() {
-                let group = solver.topology.kinds[kind].groups[position];
-                let is = &solver.topology.groups[group].is;
-                let fixed = |req: Req| solver.universe.get(req, is.key).and_then(Set::single);
-                if solver.topology.groups[group].by_host
-                    || is.kind == GroupKind::Anti
-                    || fixed(before).is_some()
-                {
-                    continue;
-                }
-                if let Some(domain) = fixed(after)
-                    && solver.counts_in(group, pool, after)
-                {
-                    solver.topology.count(group, domain as usize, false, i64::from(count));
-                }
-            }
-        }
-    }
-
-    fn count_claim(&self, solver: &mut Solver, group: usize, at: usize, owners: bool, by: i64) {
-        let (req, pool) = (self.claims[at].req, self.claims[at].pool);
-        let this = &solver.topology.groups[group];
-        let (key, kind) = (this.is.key, this.is.kind);
-        if this.by_host {
-            if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, solver.machines.len() + at, owners, by);
-            }
-            return;
-        }
-        let fixed = solver.universe.get(req, key).and_then(Set::single);
-        if let Some(domain) = fixed {
-            if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, domain as usize, owners, by);
-            }
-        } else if kind == GroupKind::Anti {
-            if solver.universe.get(req, key).is_none() && !solver.universe.is_well_known(key) {
-                return;
-            }
-            let domains = Arc::clone(&this.domains);
-            for domain in solver.possible(req, key, &domains) {
-                solver.topology.count(group, domain, owners, by);
-            }
-        }
-    }
-
-    // === a new opening ===
-
-    fn try_new(
-        &mut self,
-        solver: &mut Solver,
-        pod: usize,
-        class: usize,
-        level: usize,
-        demand: &Demand,
-    ) -> Outcome {
-        let at = self.claims.len();
-        let host = solver.machines.len() + at;
-        for pool in 0..solver.pools.len() {
-            self.probes += 1;
-            let Some(req) = solver.template_for(class, level, pool) else { continue };
-            if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
-                continue;
-            }
-            let rows = self.within_limits(solver, pool);
-            let min_values = solver.pools[pool].min_values.clone();
-            let none = Amounts::new();
-            let target =
-                Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], fresh: true };
-            let fit = match self.fit_target(solver, class, demand, host, req, &target) {
-                Ok(fit) => fit,
-                Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
-                Err(_) => continue,
-            };
-            self.charge(solver, pool, &fit.rows);
-            self.claims.push(Claim {
-                pool,
-                req: super::intern::ANY,
-                used: Amounts::new(),
-                rows: Bits::default(),
-                envelope: Amounts::new(),
-                pods: vec![pod],
-                kinds: smallvec::SmallVec::new(),
-                ports: Vec::new(),
-                min_values: smallvec::SmallVec::new(),
-                relaxed: false,
-                reserved: smallvec::SmallVec::new(),
-            });
-            self.take_claim(solver, class, at, fit);
-            let rank = |at: usize| (self.claims[at].pods.len(), at);
-            let to = self.by_pods.partition_point(|other| rank(*other) < rank(at));
-            self.by_pods.insert(to, at);
-            return Outcome::Placed;
-        }
-        Outcome::Failed
-    }
-
-    /// Whether a machine has not been thought away.
-    pub(super) fn is_there(&self, machine: usize) -> bool {
-        !self.gone.has(machine)
-    }
-
-    /// The rows of a pool of which one more stays within every limit.
-    pub(super) fn within_limits(&self, solver: &Solver, pool: usize) -> Bits {
-        let rows = &solver.pools[pool].rows;
-        let limits = &solver.pools[pool].limits;
-        if limits.is_empty() {
-            return Bits::full(rows.len());
-        }
-        let within = |capacity: &Amounts| {
-            limits.iter().zip(&self.left[pool].0).all(|(limit, left)| get(capacity, limit.resource) <= *left)
-        };
-        rows.iter().enumerate().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
-    }
-
-    /// Charges a new claim with the largest that it may become.
-    fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
-        let (left, nodes) = &mut self.left[pool];
-        for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
-            let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);
-            *left = left.saturating_sub(rows.iter().map(of_row).max().unwrap_or(0));
-        }
-        if let Some(nodes) = nodes {
-            *nodes -= 1;
-        }
-    }
-}
-
-/// What a pod is tried on: a claim as it stands, or a new one of a pool.
-pub(super) struct Target<'a> {
-    pub(super) pool: usize,
-    pub(super) rows: &'a Bits,
-    pub(super) used: &'a Amounts,
-    pub(super) min_values: &'a [(super::intern::Key, u32)],
-    pub(super) held: &'a [usize],
-    pub(super) fresh: bool,
-}
-
-/// Why a target does not take a pod.
-#[derive(Debug, Default)]
-pub(super) struct Blocked {
-    /// Whether that will not change within the pass.
-    pub(super) lasting: bool,
-    /// The topology group that left no domain.
-    pub(super) group: Option<usize>,
-    /// What refused the first option that topology allowed.
-    pub(super) refusal: Option<(Req, Refusal)>,
-}
-
-/// The first way in which a machine whose choice is open can take a pod.
-fn narrow_open(
-    solver: &mut Solver,
-    class: usize,
-    level: usize,
-    demand: &Demand,
-    at: usize,
-    open: Req,
-) -> Option<Req> {
-    let wanted = solver.classes[class].levels[level].req;
-    let met = solver.universe.meet(open, wanted, Side::Claim)?;
-    for position in 0..solver.classes[class].alternatives.len() {
-        let alternative = solver.classes[class].alternatives[position];
-        let Some(reachable) = solver.universe.meet(met, alternative, Side::Claim) else { continue };
-        if let Ok(options) = solver.narrow(demand, at, reachable) {
-            return options.first().copied();
-        }
-    }
-    None
-}
-
-impl Solver {
-    /// Whether a pod has no place now: it is pending, or its machine is going away.
-    fn is_homeless(&self, pod: &Pod) -> bool {
-        pod.node.as_ref().is_none_or(|node| {
-            let machine = self.machines.iter().find(|machine| machine.state.node_name() == Some(node));
-            machine.is_none_or(|machine| machine.deleting)
-        })
-    }
-
-    /// Volumes that are attached to a machine for its pods.
-    fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
-        let mut attached = Vec::new();
-        for pod in &self.machines[at].state.pods {
-            for volume in &pod.spec.volumes {
-                let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));
-                attached.extend(claim.and_then(|claim| Some((claim.driver.clone()?, claim.handle.clone()))));
-            }
-        }
-        attached.sort();
-        attached.dedup();
-        attached
     }
 }

@@ -28,6 +28,17 @@ pub(super) struct Pool {
     pub(super) limits: Vec<Limit>,
     /// Rows by requirement: those that may be bought under it.
     masks: HashMap<Req, Arc<Bits>>,
+    /// Offerings by requirement, cheapest first.
+    buys: HashMap<Req, Arc<[Buy]>>,
+}
+
+/// One way to buy a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buy {
+    pub(super) price: Price,
+    pub(super) row: usize,
+    /// Index into the row's offers.
+    pub(super) offer: usize,
 }
 
 /// A limit of a pool.
@@ -184,7 +195,16 @@ impl Pool {
                 limit: *limit,
             })
             .collect();
-        Self { model: Arc::clone(model), req, taints, rows, min_values, limits, masks: HashMap::new() }
+        Self {
+            model: Arc::clone(model),
+            req,
+            taints,
+            rows,
+            min_values,
+            limits,
+            masks: HashMap::new(),
+            buys: HashMap::new(),
+        }
     }
 
     /// The rows that can be bought under `req`: type and an available offering agree with it.
@@ -199,6 +219,30 @@ impl Pool {
         let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits>());
         self.masks.insert(req, Arc::clone(&mask));
         mask
+    }
+}
+
+impl Pool {
+    /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
+    pub(super) fn buys(&mut self, universe: &Universe, req: Req) -> Arc<[Buy]> {
+        if let Some(buys) = self.buys.get(&req) {
+            return Arc::clone(buys);
+        }
+        let mask = self.mask(universe, req);
+        let mut buys: Vec<Buy> = Vec::new();
+        for at in mask.iter() {
+            let offers = self.rows[at].offers.iter().enumerate();
+            let allowed = offers.filter(|(_, offer)| agrees(universe, offer.req, req));
+            buys.extend(allowed.map(|(index, offer)| Buy { price: offer.price, row: at, offer: index }));
+        }
+        let place = |buy: &Buy| {
+            let offer = &self.rows[buy.row].offers[buy.offer];
+            (&offer.zone, &offer.capacity_type)
+        };
+        buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
+        let buys: Arc<[Buy]> = buys.into();
+        self.buys.insert(req, Arc::clone(&buys));
+        buys
     }
 }
 

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::{
     bits::Bits,
-    intern::{Key, Req, Set, Universe, Value},
+    intern::{ANY, Key, Req, Set, Universe, Value},
 };
 use crate::model::{LabelSelector, Labels, Str, Toleration};
 
@@ -57,6 +57,13 @@ pub(super) struct NodeFilter {
     pub(super) alternatives: Vec<Req>,
     /// The pod's tolerations, where node taints are honoured.
     pub(super) tolerations: Option<Vec<Toleration>>,
+}
+
+impl NodeFilter {
+    /// Whether pods on every node count.
+    pub(super) fn counts_all(&self) -> bool {
+        self.alternatives == [ANY] && self.tolerations.is_none()
+    }
 }
 
 /// What tells groups apart.

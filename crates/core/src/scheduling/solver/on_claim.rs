@@ -1,0 +1,320 @@
+//! Pods onto openings: those of this pass, and new ones.
+
+use std::sync::Arc;
+
+use super::{
+    Solver,
+    amounts::{Amounts, fits, get, update},
+    bits::Bits,
+    claim::{Ask, Claim, Fit, Refusal, clash},
+    compile::Level,
+    intern::{Key, Req, Set, Side},
+    narrow::Demand,
+    pass::{Outcome, Pass},
+    topology::GroupKind,
+};
+
+/// What a pod is tried on: a claim as it stands, or a new one of a pool.
+pub(super) struct Target<'a> {
+    pub(super) pool: usize,
+    pub(super) rows: &'a Bits,
+    pub(super) used: &'a Amounts,
+    pub(super) min_values: &'a [(Key, u32)],
+    pub(super) held: &'a [usize],
+    /// Requirements and smallest amounts of a claim that exists.
+    pub(super) now: Option<(Req, &'a Amounts)>,
+}
+
+/// Why a target does not take a pod.
+#[derive(Debug, Default)]
+pub(super) struct Blocked {
+    /// Whether that will not change within the pass.
+    pub(super) lasting: bool,
+    /// The topology group that left no domain.
+    pub(super) group: Option<usize>,
+    /// What refused the first option that topology allowed.
+    pub(super) refusal: Option<(Req, Refusal)>,
+}
+
+impl Pass {
+    pub(super) fn try_claim(
+        &mut self,
+        solver: &mut Solver,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        at: usize,
+    ) -> bool {
+        self.probes += 1;
+        let this = &solver.classes[class];
+        let Level { req, shape, look_past_preferences, any_host, index, .. } = this.levels[level];
+        let host = solver.machines.len() + at;
+        let topology = solver.obeys_by_host(demand, host);
+        if let Err(nowhere) = topology.and_then(|()| solver.obeys_by_key(demand, self.claims[at].req)) {
+            if nowhere.lasting {
+                self.hidden[index].insert(at);
+            }
+            return false;
+        }
+        let claim = &self.claims[at];
+        let hopeless = !any_host
+            || !fits(&claim.used, &this.requests, &claim.envelope)
+            || clash(&this.pod.spec.host_ports, &claim.ports)
+            || !super::nodes::tolerated(&solver.pools[claim.pool].taints, &this.pod, look_past_preferences);
+        let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
+        let Some(met) = met else {
+            self.rejected[shape].insert(at);
+            return false;
+        };
+        let claim = &self.claims[at];
+        let target = Target {
+            pool: claim.pool,
+            rows: &claim.rows,
+            used: &claim.used,
+            min_values: &claim.min_values,
+            held: &claim.reserved,
+            now: Some((claim.req, &claim.floor)),
+        };
+        match self.fit_target(solver, class, demand, host, met, &target) {
+            Ok(fit) => {
+                self.take_claim(solver, class, at, fit);
+                true
+            }
+            Err(Blocked { lasting, .. }) => {
+                if lasting {
+                    self.rejected[shape].insert(at);
+                }
+                false
+            }
+        }
+    }
+
+    /// Tries the alternatives of volumes and topology in turn.
+    pub(super) fn fit_target(
+        &self,
+        solver: &mut Solver,
+        class: usize,
+        demand: &Demand,
+        host: usize,
+        req: Req,
+        target: &Target<'_>,
+    ) -> Result<Fit, Blocked> {
+        let mut blocked = Blocked { lasting: true, ..Blocked::default() };
+        let more = solver.classes[class].requests.clone();
+        let pod = Arc::clone(&solver.classes[class].pod);
+        for position in 0..solver.classes[class].alternatives.len() {
+            let alternative = solver.classes[class].alternatives[position];
+            let Some(reachable) = solver.universe.meet(req, alternative, Side::Claim) else { continue };
+            let options = match solver.narrow(demand, host, reachable) {
+                Ok(options) => options,
+                Err(nowhere) => {
+                    blocked.lasting = false;
+                    blocked.group = blocked.group.or(Some(nowhere.group));
+                    continue;
+                }
+            };
+            for option in options {
+                let ask = Ask {
+                    pool: target.pool,
+                    req: option,
+                    rows: target.rows,
+                    used: target.used,
+                    more: &more,
+                    ports: &pod.spec.host_ports,
+                    min_values: target.min_values,
+                    held: target.held,
+                    left: &self.reservations,
+                    now: target.now,
+                    purpose: self.purpose,
+                };
+                match solver.fit(&ask) {
+                    Ok(fit) => return Ok(fit),
+                    Err(refusal) => {
+                        // What topology narrowed, or a reservation, may look different later.
+                        blocked.lasting &= option == reachable
+                            && refusal == Refusal::Rows
+                            && solver.reservations.names.is_empty();
+                        blocked.refusal = blocked.refusal.or(Some((option, refusal)));
+                    }
+                }
+            }
+        }
+        Err(blocked)
+    }
+
+    fn take_claim(&mut self, solver: &mut Solver, class: usize, at: usize, fit: Fit) {
+        let claim = &mut self.claims[at];
+        let before = claim.req;
+        let this = &solver.classes[class];
+        update(&mut claim.used, &this.requests, i64::saturating_add);
+        claim.ports.extend(this.pod.spec.host_ports.iter().cloned());
+        for released in claim.reserved.iter().filter(|id| !fit.reserved.contains(id)) {
+            self.reservations[*released] += 1;
+        }
+        for taken in fit.reserved.iter().filter(|id| !claim.reserved.contains(id)) {
+            self.reservations[*taken] = self.reservations[*taken].saturating_sub(1);
+        }
+        if claim.rows != fit.rows {
+            (claim.envelope, claim.floor) = solver.envelope(claim.pool, &fit.rows);
+        }
+        claim.req = fit.req;
+        claim.rows = fit.rows;
+        claim.min_values = fit.min_values;
+        claim.relaxed |= fit.relaxed;
+        claim.reserved = fit.reserved;
+        let kind = this.kind;
+        self.settle(solver, at, before);
+        for position in 0..solver.topology.kinds[kind].groups.len() {
+            let group = solver.topology.kinds[kind].groups[position];
+            self.count_claim(solver, group, at, false, 1);
+        }
+        for position in 0..solver.classes[class].keeps_away.len() {
+            let group = solver.classes[class].keeps_away[position];
+            self.count_claim(solver, group, at, true, 1);
+        }
+        let kinds = &mut self.claims[at].kinds;
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+
+    /// Counts the pods of a claim in the domains that its last narrowing has fixed.
+    fn settle(&self, solver: &mut Solver, at: usize, before: Req) {
+        let (after, pool) = (self.claims[at].req, self.claims[at].pool);
+        if before == after || self.claims[at].kinds.is_empty() {
+            return;
+        }
+        for (kind, count) in self.claims[at].kinds.clone() {
+            for position in 0..solver.topology.kinds[kind].groups.len() {
+                let group = solver.topology.kinds[kind].groups[position];
+                let is = &solver.topology.groups[group].is;
+                let fixed = |req: Req| solver.universe.get(req, is.key).and_then(Set::single);
+                if solver.topology.groups[group].by_host
+                    || is.kind == GroupKind::Anti
+                    || fixed(before).is_some()
+                {
+                    continue;
+                }
+                if let Some(domain) = fixed(after)
+                    && solver.counts_in(group, pool, after)
+                {
+                    solver.topology.count(group, domain as usize, false, i64::from(count));
+                }
+            }
+        }
+    }
+
+    fn count_claim(&self, solver: &mut Solver, group: usize, at: usize, owners: bool, by: i64) {
+        let (req, pool) = (self.claims[at].req, self.claims[at].pool);
+        let this = &solver.topology.groups[group];
+        let (key, kind) = (this.is.key, this.is.kind);
+        if this.by_host {
+            if solver.counts_in(group, pool, req) {
+                solver.topology.count(group, solver.machines.len() + at, owners, by);
+            }
+            return;
+        }
+        let fixed = solver.universe.get(req, key).and_then(Set::single);
+        if let Some(domain) = fixed {
+            if solver.counts_in(group, pool, req) {
+                solver.topology.count(group, domain as usize, owners, by);
+            }
+        } else if kind == GroupKind::Anti {
+            if solver.universe.get(req, key).is_none() && !solver.universe.is_well_known(key) {
+                return;
+            }
+            let domains = Arc::clone(&this.domains);
+            for domain in solver.possible(req, key, &domains) {
+                solver.topology.count(group, domain, owners, by);
+            }
+        }
+    }
+
+    pub(super) fn try_new(
+        &mut self,
+        solver: &mut Solver,
+        pod: usize,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+    ) -> Outcome {
+        let at = self.claims.len();
+        let host = solver.machines.len() + at;
+        for pool in 0..solver.pools.len() {
+            self.probes += 1;
+            let Some(req) = solver.template_for(class, level, pool) else { continue };
+            if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
+                continue;
+            }
+            let rows = self.within_limits(solver, pool);
+            let min_values = solver.pools[pool].min_values.clone();
+            let none = Amounts::new();
+            let on = |rows| Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+            let small = self.preferred(solver, pool, &rows);
+            let preferred = small.as_ref().and_then(|rows| {
+                self.fit_target(solver, class, demand, host, req, &on(rows)).ok().filter(|fit| !fit.relaxed)
+            });
+            let fit = match preferred {
+                Some(fit) => Ok(fit),
+                None => self.fit_target(solver, class, demand, host, req, &on(&rows)),
+            };
+            let fit = match fit {
+                Ok(fit) => fit,
+                Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
+                Err(_) => continue,
+            };
+            self.charge(solver, pool, &fit.rows);
+            self.claims.push(Claim {
+                pool,
+                req: super::intern::ANY,
+                used: Amounts::new(),
+                rows: Bits::default(),
+                envelope: Amounts::new(),
+                floor: Amounts::new(),
+                pods: vec![pod],
+                kinds: smallvec::SmallVec::new(),
+                ports: Vec::new(),
+                min_values: smallvec::SmallVec::new(),
+                relaxed: false,
+                reserved: smallvec::SmallVec::new(),
+            });
+            self.take_claim(solver, class, at, fit);
+            let rank = self.rank(at);
+            let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
+            self.by_pods.insert(to, at);
+            return Outcome::Placed;
+        }
+        Outcome::Failed
+    }
+
+    /// Whether a machine has not been thought away.
+    pub(super) fn is_there(&self, machine: usize) -> bool {
+        !self.gone.has(machine)
+    }
+
+    /// The rows of a pool of which one more stays within every limit.
+    pub(super) fn within_limits(&self, solver: &Solver, pool: usize) -> Bits {
+        let rows = &solver.pools[pool].rows;
+        let limits = &solver.pools[pool].limits;
+        if limits.is_empty() {
+            return Bits::full(rows.len());
+        }
+        let within = |capacity: &Amounts| {
+            limits.iter().zip(&self.left[pool].0).all(|(limit, left)| get(capacity, limit.resource) <= *left)
+        };
+        rows.iter().enumerate().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
+    }
+
+    /// Charges a new claim with the largest that it may become.
+    fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
+        let (left, nodes) = &mut self.left[pool];
+        for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
+            let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);
+            *left = left.saturating_sub(rows.iter().map(of_row).max().unwrap_or(0));
+        }
+        if let Some(nodes) = nodes {
+            *nodes -= 1;
+        }
+    }
+}

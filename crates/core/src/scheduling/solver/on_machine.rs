@@ -1,0 +1,154 @@
+//! Pods onto machines that exist or are on their way.
+
+use super::{
+    Solver,
+    amounts::{fits_free, update},
+    claim::clash,
+    intern::{Req, Side},
+    narrow::Demand,
+    pass::Pass,
+};
+use crate::{
+    model::{Pod, Str},
+    scheduling::Purpose,
+};
+
+impl Pass {
+    pub(super) fn try_machine(
+        &mut self,
+        solver: &mut Solver,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        at: usize,
+        pod: &Pod,
+    ) -> bool {
+        self.probes += 1;
+        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
+        let shape = this.levels[level].shape;
+        if !fits_free(&this.requests, &machine.free) {
+            self.full[shape].insert(at);
+            return false;
+        }
+        if machine.settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
+            return false;
+        }
+        let ports = &this.pod.spec.host_ports;
+        if !ports.is_empty()
+            && (clash(ports, &machine.ports) || self.ports.get(&at).is_some_and(|more| clash(ports, more)))
+        {
+            return false;
+        }
+        if !self.attaches(solver, class, at) {
+            return false;
+        }
+        match solver.machines[at].open {
+            None => {
+                let reachable = this.alternatives.clone();
+                if !reachable.iter().any(|req| solver.machines[at].satisfies(&mut solver.universe, *req))
+                    || !solver.obeys_on(demand, at)
+                {
+                    return false;
+                }
+                self.take_machine(solver, class, at, None);
+            }
+            Some(open) => {
+                let Some(narrower) = narrow_open(solver, class, level, demand, at, open) else {
+                    return false;
+                };
+                self.take_machine(solver, class, at, Some(narrower));
+            }
+        }
+        true
+    }
+
+    fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
+        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
+        if this.attachments.is_empty() || machine.state.volume_limits.is_empty() {
+            return true;
+        }
+        let attached = self.attached.entry(at).or_insert_with(|| solver.attachments_on(at));
+        machine.state.volume_limits.iter().all(|(driver, limit)| {
+            let of_driver = |(of, _): &&(Str, Str)| of == driver;
+            let new =
+                this.attachments.iter().filter(of_driver).filter(|volume| !attached.contains(volume)).count();
+            let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+            new == 0 || attached.iter().filter(of_driver).count() + new <= limit
+        })
+    }
+
+    fn take_machine(&mut self, solver: &mut Solver, class: usize, at: usize, open: Option<Req>) {
+        let machine = &mut solver.machines[at];
+        self.log.push((at, machine.free.clone(), machine.open));
+        let this = &solver.classes[class];
+        update(&mut machine.free, &this.requests, i64::saturating_sub);
+        machine.open = open;
+        if !this.pod.spec.host_ports.is_empty() {
+            self.ports.entry(at).or_default().extend(this.pod.spec.host_ports.iter().cloned());
+        }
+        if let Some(attached) = self.attached.get_mut(&at) {
+            attached.extend(this.attachments.iter().cloned());
+            attached.sort();
+            attached.dedup();
+        }
+        let kind = this.kind;
+        for position in 0..solver.topology.kinds[kind].groups.len() {
+            let group = solver.topology.kinds[kind].groups[position];
+            if solver.counts_on(group, at) {
+                for domain in solver.machine_domains(group, at) {
+                    solver.topology.count(group, domain, false, 1);
+                }
+            }
+        }
+        for position in 0..solver.classes[class].keeps_away.len() {
+            let group = solver.classes[class].keeps_away[position];
+            for domain in solver.machine_domains(group, at) {
+                solver.topology.count(group, domain, true, 1);
+            }
+        }
+    }
+}
+
+/// The first way in which a machine whose choice is open can take a pod.
+fn narrow_open(
+    solver: &mut Solver,
+    class: usize,
+    level: usize,
+    demand: &Demand,
+    at: usize,
+    open: Req,
+) -> Option<Req> {
+    let wanted = solver.classes[class].levels[level].req;
+    let met = solver.universe.meet(open, wanted, Side::Claim)?;
+    for position in 0..solver.classes[class].alternatives.len() {
+        let alternative = solver.classes[class].alternatives[position];
+        let Some(reachable) = solver.universe.meet(met, alternative, Side::Claim) else { continue };
+        if let Ok(options) = solver.narrow(demand, at, reachable) {
+            return options.first().copied();
+        }
+    }
+    None
+}
+
+impl Solver {
+    /// Whether a pod has no place now: it is pending, or its machine is going away.
+    fn is_homeless(&self, pod: &Pod) -> bool {
+        pod.node
+            .as_ref()
+            .is_none_or(|node| self.by_node.get(node).is_none_or(|at| self.machines[*at].deleting))
+    }
+
+    /// Volumes that are attached to a machine for its pods.
+    fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
+        let mut attached = Vec::new();
+        for pod in &self.machines[at].state.pods {
+            for volume in &pod.spec.volumes {
+                let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));
+                attached.extend(claim.and_then(|claim| Some((claim.driver.clone()?, claim.handle.clone()))));
+            }
+        }
+        attached.sort();
+        attached.dedup();
+        attached
+    }
+}

@@ -1,0 +1,147 @@
+//! Small random clusters: every plan is valid, and the same each time.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{model::StateNode, scheduling::validator::violations};
+
+const APPS: [&str; 3] = ["x", "y", "z"];
+const ZONES: [&str; 4] = ["a", "b", "c", "nowhere"];
+
+fn random_pod(name: &str, numbers: &mut Numbers) -> PodBuilder {
+    let app = APPS[numbers.below(3)];
+    let target = APPS[numbers.below(3)];
+    let key = if numbers.below(2) == 0 { ZONE } else { HOSTNAME };
+    let mut built = pod(name)
+        .app(app)
+        .cpu([100, 700, 1500, 3500][numbers.below(4)])
+        .memory([64, 1000, 5000][numbers.below(3)]);
+    if numbers.below(4) == 0 {
+        built = built.selector(ZONE, ZONES[numbers.below(4)]);
+    }
+    if numbers.below(4) == 0 {
+        built = built.prefer(5, CAPACITY_TYPE, Operator::In, &[ON_DEMAND]);
+    }
+    if numbers.below(6) == 0 {
+        built = built.require("team", Operator::NotIn, &["red"]);
+    }
+    if numbers.below(6) == 0 {
+        built = built.selector("team", "red").tolerate("team");
+    }
+    if numbers.below(8) == 0 {
+        built = built.host_port(80);
+    }
+    match numbers.below(7) {
+        0 => built.spread(spread_over(key, 1, app)),
+        1 => built.spread(spread_over(key, 1, target)),
+        2 => built.affinity(affinity_to(key, app)),
+        3 => built.affinity(affinity_to(ZONE, target)),
+        4 => built.anti_affinity(affinity_to(key, target)),
+        5 => built.with_spec(|spec| spec.preferred_pod_anti_affinity.push((1, affinity_to(ZONE, app)))),
+        _ => built,
+    }
+}
+
+fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
+    let name = format!("n{at}");
+    let mut built = node(&name).zone(ZONES[numbers.below(3)]);
+    if numbers.below(5) == 0 {
+        built = built.uninitialized();
+    }
+    if numbers.below(6) == 0 {
+        built = built.marked();
+    }
+    if numbers.below(6) == 0 {
+        built = built.taint("team", TaintEffect::NoSchedule).label("team", "red");
+    }
+    for index in 0..numbers.below(3) {
+        built = built.pod(random_pod(&format!("r{at}-{index}"), numbers).cpu(300).bound(&name));
+    }
+    built.build()
+}
+
+fn random_scene(seed: u64) -> Snapshot {
+    let mut numbers = Numbers::new(seed);
+    let mut scene = Scene::new().pool(pool("default"));
+    if numbers.below(2) == 0 {
+        let red = pool("red").weight(5).label("team", "red").taint("team", "red", TaintEffect::NoSchedule);
+        scene = scene.pool(red.limit("cpu", 20_000));
+    }
+    if numbers.below(3) == 0 {
+        scene = scene.daemon(pod("ds").daemon().cpu(200).tolerate("team"));
+    }
+    for at in 0..numbers.below(5) {
+        scene = scene.node(random_node(at, &mut numbers));
+    }
+    let (shapes, copies) = (numbers.below(6) + 1, numbers.below(5) + 1);
+    for shape in 0..shapes {
+        let template = random_pod(&format!("p{shape}"), &mut numbers);
+        scene = scene.pending_many(copies, &template);
+    }
+    scene.build()
+}
+
+fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut lines = report(snapshot, plan);
+    lines
+        .extend(plan.openings.iter().map(|opening| format!("{} {:?}", opening.requirements, opening.labels)));
+    lines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_are_valid_and_reproducible(seed in any::<u64>()) {
+        let snapshot = random_scene(seed);
+        let rules = Rules::default();
+        let request = Request { pods: &snapshot.pending, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+        let mut solver = Solver::new(&snapshot, &rules);
+        let plan = solver.solve(&request);
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new(), "{:#?}", text(&snapshot, &plan));
+        prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
+        let reference = Compatible.pack(&mut solver, &request);
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &reference), Vec::<String>::new());
+        let thorough = solver.solve(&Request { effort: Effort::Iterations(10), ..request.clone() });
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &thorough), Vec::<String>::new());
+        prop_assert!(thorough.cost.hourly <= plan.cost.hourly && plan.cost.hourly <= reference.cost.hourly);
+        prop_assert!(plan.unplaced.len() <= reference.unplaced.len());
+        let mut reversed = snapshot.pending.clone();
+        reversed.reverse();
+        let again = solver.solve(&Request { pods: &reversed, ..request.clone() });
+        prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &again), "the order of the request matters");
+        // A what-if in between leaves no trace, and is the same on a fresh solver.
+        for at in 0..snapshot.nodes.len() {
+            let pods: Vec<_> = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+            let without = [at];
+            let what_if = Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
+            let moved = solver.solve(&what_if);
+            prop_assert_eq!(violations(&snapshot, &what_if, &rules, &moved), Vec::<String>::new());
+            prop_assert_eq!(text(&snapshot, &moved), text(&snapshot, &solve(&snapshot, &what_if, &rules)));
+        }
+        prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &solver.solve(&request)));
+    }
+}
+
+#[test]
+fn the_judge_sees_what_is_wrong() {
+    let p = pod("p").app("x").cpu(3000).anti_affinity(affinity_to(HOSTNAME, "x"));
+    let snapshot = Scene::with_default_pool().pending_many(2, &p).build();
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    let rules = Rules::default();
+    let good = solve(&snapshot, &request, &rules);
+    assert_eq!(violations(&snapshot, &request, &rules, &good), Vec::<String>::new());
+    let mut crowded = good.clone();
+    let moved = crowded.openings.pop().unwrap().pods;
+    crowded.openings[0].pods.extend(moved);
+    let found = violations(&snapshot, &request, &rules, &crowded).join("\n");
+    assert!(found.contains("not away from") && found.contains("cannot hold"), "{found}");
+    let mut forgotten = good;
+    forgotten.openings.pop();
+    assert!(violations(&snapshot, &request, &rules, &forgotten)[0].contains("0 verdicts"));
+}

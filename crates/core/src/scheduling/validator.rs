@@ -1,0 +1,141 @@
+//! An independent judge of plans: naive, pod by pod, straight from Kubernetes' rules.
+//!
+//! It shares no code with the solver beyond the model, and prefers the obvious to the fast. A pod on an opening whose
+//! zone is still open counts as possibly in each of its zones.
+
+mod placement;
+mod topology;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Opening, Plan, Request, Rules};
+use crate::model::{Labels, Pod, Requirements, Resources, Snapshot, StateNode, Str, Taint, labels};
+
+/// A machine or an opening with all pods that the plan sees there.
+struct Host<'a> {
+    name: String,
+    node: Option<&'a StateNode>,
+    opening: Option<&'a Opening>,
+    /// What it is or may become.
+    requirements: Requirements,
+    labels: Labels,
+    taints: Vec<Taint>,
+    /// Pods that stay.
+    running: Vec<Arc<Pod>>,
+    /// Pods that the plan puts there.
+    placed: Vec<Arc<Pod>>,
+}
+
+impl Host<'_> {
+    /// The values that a label may have in the end; `None` where there will be no such label.
+    fn domains(&self, key: &str) -> Option<BTreeSet<Str>> {
+        if key == labels::HOSTNAME {
+            return Some(BTreeSet::from([self.name.as_str().into()]));
+        }
+        if let Some(value) = self.labels.get(key) {
+            return Some(BTreeSet::from([value.clone()]));
+        }
+        let requirement = self.requirements.get(key)?;
+        (!requirement.is_complement() && !requirement.is_empty()).then(|| requirement.values().clone())
+    }
+
+    fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> + Clone {
+        self.running.iter().chain(&self.placed)
+    }
+}
+
+/// Everything that is wrong with a plan; empty for a valid one.
+#[must_use]
+pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, plan: &Plan) -> Vec<String> {
+    let mut found = Vec::new();
+    every_pod_once(request, plan, &mut found);
+    let hosts = hosts(snapshot, request, plan);
+    for host in &hosts {
+        placement::check(snapshot, rules, host, &mut found);
+        topology::check(snapshot, host, &hosts, &mut found);
+    }
+    limits(snapshot, request, plan, &mut found);
+    found
+}
+
+fn every_pod_once(request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
+    let mut seen: BTreeMap<&str, usize> = request.pods.iter().map(|pod| (&*pod.uid, 0)).collect();
+    let placed = plan.openings.iter().flat_map(|opening| &opening.pods);
+    let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
+    for pod in placed.chain(existing).chain(plan.unplaced.iter().map(|(pod, _)| pod)) {
+        match seen.get_mut(&*pod.uid) {
+            Some(count) => *count += 1,
+            None => found.push(format!("{} was not asked for", pod.id)),
+        }
+    }
+    let wrong = seen.into_iter().filter(|(_, count)| *count != 1);
+    found.extend(wrong.map(|(uid, count)| format!("{uid} has {count} verdicts")));
+}
+
+fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> Vec<Host<'a>> {
+    let asked: BTreeSet<&str> = request.pods.iter().map(|pod| &*pod.uid).collect();
+    let mut hosts = Vec::new();
+    for (at, node) in snapshot.nodes.iter().enumerate() {
+        let placed = plan.existing.iter().filter(|placement| placement.node == at);
+        let placed: Vec<Arc<Pod>> = placed.flat_map(|placement| placement.pods.iter().cloned()).collect();
+        if request.without.contains(&at) && placed.is_empty() {
+            continue;
+        }
+        let stays = |pod: &&Arc<Pod>| !asked.contains(&*pod.uid);
+        hosts.push(Host {
+            name: node.hostname().to_owned(),
+            node: Some(node),
+            opening: None,
+            requirements: node.requirements(),
+            labels: node.labels().clone(),
+            taints: node.taints(),
+            running: node.pods.iter().filter(stays).cloned().collect(),
+            placed,
+        });
+    }
+    for (at, opening) in plan.openings.iter().enumerate() {
+        hosts.push(Host {
+            name: format!("opening #{at}"),
+            node: None,
+            opening: Some(opening),
+            requirements: opening.requirements.clone(),
+            labels: opening.labels.clone(),
+            taints: opening.taints.clone(),
+            running: Vec::new(),
+            placed: opening.pods.clone(),
+        });
+    }
+    hosts
+}
+
+/// No pool may exceed its limits, whatever its claims become.
+fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
+    for pool in &snapshot.pools {
+        let openings: Vec<&Opening> = plan.openings.iter().filter(|o| o.pool.name == pool.name).collect();
+        if openings.is_empty() {
+            continue;
+        }
+        if pool.is_static() || !pool.ready || pool.deleting {
+            found.push(format!("pool {} takes no pods", pool.name));
+        }
+        let (mut usage, mut nodes) = (Resources::new(), 0);
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            let ours = node.label(labels::NODEPOOL) == Some(&*pool.name);
+            if ours && !node.is_deleting() && !request.without.contains(&at) {
+                usage.add_assign(&node.capacity());
+                nodes += 1;
+            }
+        }
+        for opening in openings {
+            let sizes = opening.instance_types.iter().map(|instance_type| &instance_type.capacity);
+            usage.add_assign(&sizes.fold(Resources::new(), |largest, size| largest.component_max(size)));
+            nodes += 1;
+        }
+        if let Some((name, usage, limit)) = pool.limits.first_exceeded(&usage, nodes) {
+            found.push(format!("pool {}: {name} {usage} exceeds {limit}", pool.name));
+        }
+    }
+}

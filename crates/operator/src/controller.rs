@@ -1,0 +1,216 @@
+//! `fleetwright` without a subcommand: the controller.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use fleetwright_controllers::{
+    all,
+    runtime::{Ctx, Offload, Parts, may_act, shutdown},
+    settings::{FeatureGates, Settings, SolveEffort},
+};
+use fleetwright_core::{
+    clock::{Clock as _, SharedClock},
+    cloud::{CloudProvider, Identity},
+    scheduling::{MinValuesPolicy, PreferencePolicy},
+};
+use kube::Client;
+
+use crate::{clock::SystemClock, fake, http, kube_client, logging, settings::Values};
+
+/// How long the cluster is waited for before the process gives up and is started again.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is tried.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long loops have to come to an end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Runs the controller until SIGTERM.
+///
+/// # Errors
+/// Where a setting, a port, the cloud or the cluster cannot be used.
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn run(flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    let values = Values::resolve(flags, |name| std::env::var(name).ok())?;
+    let clock: SharedClock = Arc::new(SystemClock);
+    logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
+    for warning in &values.warnings {
+        tracing::warn!("{warning}");
+    }
+    check_cloud(values.text("CLOUD"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(&values, clock));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+async fn serve(values: &Values, clock: SharedClock) -> anyhow::Result<()> {
+    let probe = Arc::new(Probe::default());
+    http::serve_probes(values.port("HEALTH_PROBE_PORT"), probe.clone()).await?;
+    http::serve_metrics(values.port("METRICS_PORT"), probe.clone()).await?;
+    tokio::select! {
+        biased;
+        () = fake::until_told() => {
+            tracing::info!("terminated before the cluster was reached");
+            Ok(())
+        }
+        ready = prepare(values, clock) => control(ready?, &probe).await,
+    }
+}
+
+/// Runs all controllers until SIGTERM.
+async fn control(ctx: Ctx, probe: &Probe) -> anyhow::Result<()> {
+    let _ = probe.ctx.set(ctx.clone());
+    let (trigger, stop) = shutdown();
+    let mut running = std::pin::pin!(all::run(ctx, stop));
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting controllers");
+    tokio::select! {
+        biased;
+        () = fake::until_told() => {}
+        ended = &mut running => return ended.context("the controllers ended"),
+    }
+    tracing::info!("shutting down");
+    trigger.fire();
+    match tokio::time::timeout(GRACE, running).await {
+        Ok(ended) => ended.context("the controllers ended"),
+        Err(_) => {
+            tracing::error!(grace = ?GRACE, "some loops did not end in time");
+            Ok(())
+        }
+    }
+}
+
+/// Finds cluster and cloud, and proves that they belong together.
+async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<Ctx> {
+    let client = kube_client::connect(None).await?;
+    let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
+    let cloud =
+        patiently("the cloud", || fake::provider(values, client.clone(), clock.clone(), &cluster_uid))
+            .await?;
+    identify(&*cloud, &cluster_uid).await?;
+    Ok(context(values, client, clock, cloud, cluster_uid))
+}
+
+fn context(
+    values: &Values,
+    client: Client,
+    clock: SharedClock,
+    cloud: Arc<dyn CloudProvider>,
+    cluster_uid: String,
+) -> Ctx {
+    // Names must differ between runs, so that a restart never repeats one.
+    let seed = u64::try_from(SystemClock.now().as_nanosecond() & i128::from(u64::MAX)).unwrap_or_default();
+    Ctx::new(Parts {
+        client,
+        clock,
+        cloud,
+        settings: settings(values),
+        seed,
+        offload: Offload::Thread,
+        cluster_uid,
+    })
+}
+
+async fn identify(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Result<()> {
+    match cloud.identify(cluster_uid).await? {
+        Identity::Proven => Ok(()),
+        Identity::Unproven(why) => {
+            tracing::info!(%why, "nothing proves that the cloud's cluster is this one");
+            Ok(())
+        }
+        // Acting on another cluster's machines is the one thing that must never happen.
+        Identity::Mismatch(why) => bail!("the cloud's cluster is not this one: {why}"),
+    }
+}
+
+/// Tries until it works, for a bounded time: at start a part may be a little later than we are.
+async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let tries = PATIENCE.as_secs() / RETRY.as_secs();
+    for _ in 0..tries {
+        match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => tracing::error!(error = format!("{error:#}"), "waiting for {what}"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+    attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
+}
+
+/// There is no default while only one cloud is compiled in that nobody wants in production.
+fn check_cloud(name: &str) -> anyhow::Result<()> {
+    const COMPILED_IN: &str = "fake";
+    match name {
+        "fake" => Ok(()),
+        "" => bail!("--cloud is not set (env CLOUD): this build has {COMPILED_IN}"),
+        other => bail!("--cloud {other}: this build has {COMPILED_IN}"),
+    }
+}
+
+fn settings(values: &Values) -> Settings {
+    let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
+    let best_effort = values.text("MIN_VALUES_POLICY") == "BestEffort";
+    Settings {
+        cpu_requests: u32::try_from(values.integer("CPU_REQUESTS"))
+            .ok()
+            .filter(|cpus| *cpus > 0)
+            .unwrap_or(1000),
+        batch_max: values.duration("BATCH_MAX_DURATION"),
+        batch_idle: values.duration("BATCH_IDLE_DURATION"),
+        preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
+        min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
+        ignore_dra_requests: values.bool("IGNORE_DRA_REQUESTS"),
+        disable_observability: values.bool("DISABLE_CLUSTER_STATE_OBSERVABILITY"),
+        gates: FeatureGates {
+            reserved_capacity: values.gate("ReservedCapacity"),
+            node_repair: values.gate("NodeRepair"),
+            spot_to_spot: values.gate("SpotToSpotConsolidation"),
+            node_overlay: values.gate("NodeOverlay"),
+            static_capacity: values.gate("StaticCapacity"),
+            capacity_buffer: values.gate("CapacityBuffer"),
+        },
+        solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+    }
+}
+
+/// What the probes see.
+#[derive(Default)]
+struct Probe {
+    ctx: OnceLock<Ctx>,
+}
+
+impl http::Probe for Probe {
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let ctx = self.ctx.get().ok_or("cluster or cloud not reached yet")?;
+        may_act(&ctx.index(), ctx.now()).map_err(|passive| passive.to_string())
+    }
+
+    fn metrics(&self) -> String {
+        self.ctx.get().and_then(|ctx| ctx.metrics.encode().ok()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which cloud is taken.
+    use super::*;
+
+    #[test]
+    fn never_silently_fake() {
+        assert!(check_cloud("fake").is_ok());
+        assert_eq!(
+            check_cloud("").unwrap_err().to_string(),
+            "--cloud is not set (env CLOUD): this build has fake"
+        );
+        assert!(check_cloud("aws").unwrap_err().to_string().contains("this build has fake"));
+    }
+}

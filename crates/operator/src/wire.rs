@@ -1,0 +1,35 @@
+//! From the command line to the part that does it.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use crate::{
+    cli::{self, Invocation, Tool},
+    controller, crds, demo, fake,
+};
+
+/// Does what the command line says. Failures go to standard error, with their causes.
+pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let invocation = match cli::parse(args) {
+        Ok(invocation) => invocation,
+        Err(error) => {
+            // Help and version come this way too; clap knows which stream and status they have.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let done = match invocation {
+        Invocation::Controller(flags) => controller::run(&flags),
+        Invocation::Tool(Tool::Demo(options)) => demo::run(&options),
+        Invocation::Tool(Tool::Crds { cloud }) => crds::print(cloud),
+        Invocation::Tool(Tool::FakeCloud(options)) => fake::serve_cloud(&options),
+        Invocation::Tool(Tool::FakeKube(options)) => fake::serve_kube(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use std::io::Write as _;
+            let _ = writeln!(anstream::stderr(), "fleetwright: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
