@@ -1,25 +1,19 @@
-//! Every controller, one line each.
+//! Every controller, one line for each part.
 
 use std::sync::Arc;
 
 use crate::{
-    disruption, lifecycle,
-    provisioning::{CatalogController, Inbox, NodeTrigger, PodTrigger, Provisioner},
+    disruption, lifecycle, observability, provisioning,
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
 
 /// All controllers, in the order in which they hear of a change.
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
-    let inbox = Inbox::new(&ctx.settings);
-    let mut controllers: Vec<Arc<dyn Controller>> = vec![
-        Arc::new(CatalogController),
-        Arc::new(PodTrigger(inbox.clone())),
-        Arc::new(NodeTrigger(inbox.clone())),
-        Arc::new(Provisioner::new(inbox)),
-    ];
+    let mut controllers = provisioning::controllers(&ctx.settings);
     controllers.extend(lifecycle::controllers());
     controllers.extend(disruption::controllers());
+    controllers.extend(observability::controllers(&ctx.settings));
     controllers
 }
 

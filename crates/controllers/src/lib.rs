@@ -10,6 +10,7 @@ pub mod lifecycle;
 pub mod metrics;
 pub mod nodeclaim;
 pub mod nodepool;
+pub mod observability;
 mod patch;
 pub mod provisioning;
 pub mod runtime;

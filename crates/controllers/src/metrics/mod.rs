@@ -3,6 +3,7 @@
 //! A family appears in the output once it has a series. A wrong number of label values is a defect that tests show; in
 //! production it is logged and the figure is lost, nothing else.
 
+pub mod cluster;
 pub mod runtime;
 pub mod scheduling;
 mod summary;

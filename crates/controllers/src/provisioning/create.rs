@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use fleetwright_api as api;
@@ -19,13 +20,15 @@ use kube::api::PostParams;
 
 use crate::{
     metrics::scheduling as families,
-    runtime::{Ctx, ReconcileError},
+    runtime::{Ctx, RateLimit, ReconcileError},
 };
 
 /// NodeClaims that are written at once.
 const AT_ONCE: usize = 16;
 /// Attempts to write one.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: u32 = 4;
+/// Delays between attempts.
+const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(2), 1, 1);
 
 /// What became of one opening.
 pub(super) enum Created {
@@ -111,7 +114,7 @@ fn prepare(
         }
         let now = index.pod_by_uid(&pod.uid);
         // A pod is answered by one claim at a time, until that claim is initialised or gone.
-        now.is_some_and(|now| now.is_active())
+        now.is_some_and(|now| now.is_active() && now.node == pod.node)
             && !taken.pods.contains(&pod.uid)
             && index.answered_by(&pod.uid).is_none()
     };
@@ -155,7 +158,10 @@ async fn write(
 ) -> Created {
     let api = ctx.cluster_api::<api::NodeClaim>();
     let mut unknown = None;
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        if unknown.is_some() {
+            ctx.clock.sleep(RETRY.delay(attempt)).await;
+        }
         let name = claim.metadata.name.clone().unwrap_or_default();
         match ctx.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
             Ok(created) => return stands(ctx, created, pods, opening, reason),

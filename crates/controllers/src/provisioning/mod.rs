@@ -16,3 +16,19 @@ pub use catalog::CatalogController;
 pub(crate) use create::{replacement, write_replacement};
 pub use provisioner::Provisioner;
 pub use trigger::{Inbox, NodeTrigger, PodTrigger};
+
+use std::sync::Arc;
+
+use crate::{runtime::Controller, settings::Settings};
+
+/// The controllers of provisioning.
+#[must_use]
+pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
+    let inbox = Inbox::new(settings);
+    vec![
+        Arc::new(CatalogController),
+        Arc::new(PodTrigger(inbox.clone())),
+        Arc::new(NodeTrigger(inbox.clone())),
+        Arc::new(Provisioner::new(inbox)),
+    ]
+}

@@ -1,6 +1,6 @@
 //! Starts the watches and the controllers, and waits for their end.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use fleetwright_api as api;
 use k8s_openapi::api::{
@@ -12,9 +12,16 @@ use k8s_openapi::api::{
 use tokio::task::JoinSet;
 
 use super::{
-    controller::Controller, ctx::Ctx, hub::Route, queue::Queue, shutdown::Shutdown, watch::follow,
+    controller::Controller,
+    ctx::Ctx,
+    gate::may_act,
+    hub::Route,
+    queue::{Queue, later},
+    shutdown::Shutdown,
+    watch::follow,
     worker::Worker,
 };
+use crate::metrics::cluster as families;
 
 /// Why the controllers ended although nobody asked them to.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +60,7 @@ pub async fn run(
         let worker = Worker::new(ctx.clone(), route.controller.clone(), route.queue.clone());
         tasks.spawn(worker.run(stop.clone()));
     }
+    tasks.spawn(watch_over_state(ctx.clone(), stop.clone()));
     tasks.spawn(ctx.recorder.clone().run(ctx.clone(), stop.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -89,4 +97,31 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     .into_iter()
     .map(|watch| watch(ctx, stop))
     .collect()
+}
+
+/// Shows whether what controllers see is current, also while they are passive because it is not.
+async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
+    const EVERY: Duration = Duration::from_secs(5);
+    /// From when on it is worth a complaint, and how often.
+    const COMPLAIN: Duration = Duration::from_secs(30);
+    let (mut since, mut complained) = (ctx.now(), ctx.now());
+    loop {
+        let now = ctx.now();
+        let passive = may_act(&ctx.index(), now).err();
+        if passive.is_none() {
+            since = now;
+        }
+        let unsynced = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        ctx.metrics.set(&families::STATE_SYNCED, &[], if passive.is_none() { 1.0 } else { 0.0 });
+        ctx.metrics.set(&families::STATE_UNSYNCED_TIME, &[], unsynced.as_secs_f64());
+        if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
+            tracing::error!(%why, ?unsynced, "waiting for the state of the cluster: nothing is done meanwhile");
+            complained = now;
+        }
+        tokio::select! {
+            biased;
+            () = stop.requested() => return,
+            () = ctx.clock.sleep(EVERY) => {}
+        }
+    }
 }

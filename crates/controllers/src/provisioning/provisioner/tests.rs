@@ -3,7 +3,7 @@
 use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked};
 use serde_json::json;
 
-use crate::{all, testing::World};
+use crate::testing::World;
 
 /// All pods that claims were created for, sorted: twice answered, twice named.
 fn answered(world: &World) -> Vec<String> {
@@ -25,7 +25,7 @@ async fn pending_pods_become_nodeclaims_once() {
     for n in 0..20 {
         world.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(120).await;
     assert_eq!(answered(&world), names(20));
     let nominated = world.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
@@ -44,7 +44,7 @@ async fn a_restart_does_not_answer_again() {
         world.pending_pod(&format!("p{n}"), "1");
     }
     for _ in 0..3 {
-        let (trigger, task) = world.run(all::controllers(&world.ctx));
+        let (trigger, task) = world.run(super::super::controllers(&world.ctx.settings));
         world.pass(15).await;
         trigger.fire();
         task.await.unwrap().unwrap();
@@ -71,7 +71,7 @@ async fn an_answer_that_is_lost_does_not_make_two_claims() {
     for n in 0..5 {
         world.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(60).await;
     assert_eq!(answered(&world), names(5));
 }
@@ -96,7 +96,7 @@ async fn nothing_is_planned_while_it_is_unknown_what_was_written() {
     let world = World::with(Some(std::sync::Arc::new(Silence(9.into()))));
     world.pool("default", json!({}));
     world.pending_pod("p0", "1");
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(120).await;
     assert_eq!(answered(&world), names(1));
 }
@@ -107,7 +107,7 @@ async fn pods_that_nothing_holds_hear_why() {
     world.pool("default", json!({}));
     world.pending_pod("giant", "5000");
     world.pending_pod("fits", "1");
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(30).await;
     assert_eq!(answered(&world), ["default/fits"]);
     let events = world.events();
@@ -121,7 +121,7 @@ async fn pods_that_nothing_holds_hear_why() {
 async fn limits_hold_across_passes_while_claims_are_in_flight() {
     let world = World::new();
     world.pool("default", json!({"limits": {"nodes": 2}}));
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     for n in 0..6 {
         world.pending_pod(&format!("p{n}"), "15");
         world.pass(5).await;
@@ -135,7 +135,7 @@ async fn limits_hold_across_passes_while_claims_are_in_flight() {
 async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
     let world = World::new();
     world.pending_pod("p0", "1");
-    let _running = world.run(all::controllers(&world.ctx));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(30).await;
     assert!(
         world.events().iter().any(|event| event.contains("no dynamic nodepools found")),

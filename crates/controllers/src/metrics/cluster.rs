@@ -1,0 +1,77 @@
+//! Figures of nodes, pools and the state of the cluster, under Karpenter's names.
+
+use super::Family;
+
+/// Karpenter's labels of a node's series: its well-known labels in snake case, then what it is about.
+pub const NODE_LABELS: &[&str] = &[
+    "arch",
+    "capacity_type",
+    "instance_type",
+    "managed",
+    "node_name",
+    "nodepool",
+    "os",
+    "phase",
+    "region",
+    "resource_type",
+    "windows_build",
+    "zone",
+];
+
+/// What pods can have.
+pub const NODES_ALLOCATABLE: Family =
+    Family::gauge("karpenter_nodes_allocatable", NODE_LABELS, "Resources allocatable by nodes");
+/// What pods ask for.
+pub const NODES_POD_REQUESTS: Family = Family::gauge(
+    "karpenter_nodes_total_pod_requests",
+    NODE_LABELS,
+    "Resources requested by the pods of nodes that are no daemons",
+);
+/// What daemons ask for.
+pub const NODES_DAEMON_REQUESTS: Family = Family::gauge(
+    "karpenter_nodes_total_daemon_requests",
+    NODE_LABELS,
+    "Resources requested by the daemon pods of nodes",
+);
+/// What nodes keep for themselves.
+pub const NODES_SYSTEM_OVERHEAD: Family = Family::gauge(
+    "karpenter_nodes_system_overhead",
+    NODE_LABELS,
+    "Difference between capacity and allocatable of nodes",
+);
+/// How old nodes are.
+pub const NODES_LIFETIME: Family = Family::gauge(
+    "karpenter_nodes_current_lifetime_seconds",
+    &["node_name", "nodepool"],
+    "Age of nodes in seconds",
+);
+/// Requested share of what is allocatable.
+pub const UTILIZATION: Family = Family::gauge(
+    "karpenter_cluster_utilization_percent",
+    &["resource_type"],
+    "Share of the allocatable resources that pods request",
+);
+/// How many nodes are known.
+pub const STATE_NODE_COUNT: Family =
+    Family::gauge("karpenter_cluster_state_node_count", &[], "Number of nodes in the state of the cluster");
+/// Whether everything was listed and no watch is silent.
+pub const STATE_SYNCED: Family =
+    Family::gauge("karpenter_cluster_state_synced", &[], "1 if the state of the cluster is current, else 0");
+/// Since when not.
+pub const STATE_UNSYNCED_TIME: Family = Family::gauge(
+    "karpenter_cluster_state_unsynced_time_seconds",
+    &[],
+    "How long the state of the cluster has not been current",
+);
+/// Limits of pools.
+pub const POOL_LIMIT: Family = Family::gauge(
+    "karpenter_nodepools_limit",
+    &["resource_type", "nodepool"],
+    "Limits of NodePools, by resource",
+);
+/// Usage of pools.
+pub const POOL_USAGE: Family = Family::gauge(
+    "karpenter_nodepools_usage",
+    &["resource_type", "nodepool"],
+    "Resources of the nodes of NodePools, by resource",
+);

@@ -1,0 +1,196 @@
+//! Gauges of what there is: nodes, pools, and how current our view of them is.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::model::{ResourceName, Resources, Snapshot, StateNode, labels};
+use fleetwright_state::Key;
+use jiff::Timestamp;
+
+use crate::{
+    metrics::{Family, cluster as families},
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// The controllers of this part; none where they are switched off.
+#[must_use]
+pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
+    if settings.disable_observability {
+        return Vec::new();
+    }
+    vec![Arc::new(NodeMetrics), Arc::new(PoolMetrics)]
+}
+
+/// The series of a gauge: label values and value.
+type Series = Vec<(Vec<String>, f64)>;
+
+/// Gauges by node, and of the cluster as a whole.
+struct NodeMetrics;
+
+#[async_trait]
+impl Controller for NodeMetrics {
+    fn name(&self) -> &'static str {
+        "metrics.node"
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = ctx.now();
+        let snapshot = ctx.index().snapshot(now);
+        for (family, amounts) in PER_NODE {
+            ctx.metrics.replace(family, snapshot.nodes.iter().flat_map(|node| of_node(node, &amounts(node))));
+        }
+        ctx.metrics
+            .replace(&families::NODES_LIFETIME, snapshot.nodes.iter().filter_map(|node| age(node, now)));
+        ctx.metrics.replace(&families::UTILIZATION, utilization(&snapshot));
+        ctx.metrics.set(&families::STATE_NODE_COUNT, &[], figure(snapshot.nodes.len()));
+        Ok(Requeue::After(Duration::from_secs(5)))
+    }
+}
+
+type Amounts = fn(&StateNode) -> Resources;
+
+/// What is shown of each node.
+const PER_NODE: [(&Family, Amounts); 4] = [
+    (&families::NODES_ALLOCATABLE, StateNode::allocatable),
+    (&families::NODES_POD_REQUESTS, |node| node.requested.minus(&node.requested_by_daemons)),
+    (&families::NODES_DAEMON_REQUESTS, |node| node.requested_by_daemons.clone()),
+    (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
+];
+
+fn of_node(node: &StateNode, amounts: &Resources) -> Series {
+    let label = |key: &str| node.label(key).unwrap_or_default().to_owned();
+    let series = |name: &ResourceName, amount: i64| {
+        let values = vec![
+            label(labels::ARCH),
+            label(labels::CAPACITY_TYPE),
+            label(labels::INSTANCE_TYPE),
+            node.is_managed().to_string(),
+            node.name().to_owned(),
+            label(labels::NODEPOOL),
+            label(labels::OS),
+            String::new(),
+            label(labels::REGION),
+            snake(name),
+            label(labels::WINDOWS_BUILD),
+            label(labels::ZONE),
+        ];
+        (values, value(name, amount))
+    };
+    amounts.iter().map(|(name, amount)| series(&name, amount)).collect()
+}
+
+fn age(node: &StateNode, now: Timestamp) -> Option<(Vec<String>, f64)> {
+    let created = node.node.as_ref()?.created;
+    let labels = vec![node.name().to_owned(), node.label(labels::NODEPOOL).unwrap_or_default().to_owned()];
+    Some((labels, now.duration_since(created).as_secs_f64()))
+}
+
+fn utilization(snapshot: &Snapshot) -> Series {
+    let (mut allocatable, mut requested) = (Resources::new(), Resources::new());
+    for node in &snapshot.nodes {
+        allocatable.add_assign(&node.allocatable());
+        requested.add_assign(&node.requested);
+    }
+    let share = |(name, there): (ResourceName, i64)| {
+        let used = value(&name, requested.get(&name));
+        (vec![snake(&name)], 100.0 * used / value(&name, there))
+    };
+    allocatable.iter().filter(|(_, there)| *there > 0).map(share).collect()
+}
+
+/// Gauges by pool.
+struct PoolMetrics;
+
+#[async_trait]
+impl Controller for PoolMetrics {
+    fn name(&self) -> &'static str {
+        "metrics.nodepool"
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
+        let snapshot = ctx.index().snapshot(ctx.now());
+        let (mut limits, mut usages) = (Series::new(), Series::new());
+        for pool in &snapshot.pools {
+            let add = |to: &mut Series, name: &ResourceName, amount: i64| {
+                to.push((vec![snake(name), pool.name.to_string()], value(name, amount)));
+            };
+            for (name, limit) in &pool.limits.resources {
+                add(&mut limits, name, *limit);
+            }
+            let nodes = ResourceName::from("nodes");
+            if let Some(limit) = pool.limits.nodes {
+                add(&mut limits, &nodes, limit);
+            }
+            let (usage, count) = snapshot.usage(&pool.name);
+            for (name, amount) in usage.iter() {
+                add(&mut usages, &name, amount);
+            }
+            add(&mut usages, &nodes, count);
+        }
+        ctx.metrics.replace(&families::POOL_LIMIT, limits);
+        ctx.metrics.replace(&families::POOL_USAGE, usages);
+        Ok(Requeue::After(Duration::from_secs(10)))
+    }
+}
+
+/// `ephemeral-storage` is `ephemeral_storage`.
+fn snake(name: &ResourceName) -> String {
+    name.as_str().replace('-', "_")
+}
+
+/// In the unit of Kubernetes: CPUs, bytes, counts.
+#[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+fn value(name: &ResourceName, amount: i64) -> f64 {
+    if *name == ResourceName::Cpu { amount as f64 / 1000.0 } else { amount as f64 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+fn figure(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    //! Gauges of nodes and pools.
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::World;
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_and_pools_are_shown_while_they_are_there() {
+        let world = World::new();
+        world.pool("default", json!({"limits": {"cpu": 10, "nodes": 2}}));
+        let node = json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "default"}},
+            "spec": {"providerID": "fake://n"},
+            "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m"}}});
+        world.server.apply(node).unwrap();
+        let (_trigger, _task) = world.run(controllers(&world.ctx.settings));
+        world.pass(30).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        for expected in [
+            "karpenter_nodes_allocatable{arch=\"\",capacity_type=\"\",instance_type=\"\",managed=\"false\",node_name=\"n\",\
+             nodepool=\"default\",os=\"\",phase=\"\",region=\"\",resource_type=\"cpu\",windows_build=\"\",zone=\"\"} 7.5\n",
+            "karpenter_nodepools_limit{nodepool=\"default\",resource_type=\"cpu\"} 10\n",
+            "karpenter_nodepools_limit{nodepool=\"default\",resource_type=\"nodes\"} 2\n",
+            "karpenter_nodepools_usage{nodepool=\"default\",resource_type=\"cpu\"} 8\n",
+            "karpenter_cluster_state_node_count 1\n",
+            "karpenter_cluster_utilization_percent{resource_type=\"cpu\"} 0\n",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        world.server.delete("v1", "Node", "", "n").unwrap();
+        world.pass(30).await;
+        assert!(!world.ctx.metrics.encode().unwrap().contains("node_name=\"n\""));
+    }
+}
