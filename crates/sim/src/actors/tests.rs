@@ -133,6 +133,7 @@ async fn a_deployment_runs_scales_and_rolls() {
     for (name, zone) in [("n1", "a"), ("n2", "b")] {
         cluster.node(name, zone, "4");
     }
+    cluster.wait(1).await;
     cluster.apply(&deployment(4, "one"));
     cluster.wait(10).await;
     assert_eq!(cluster.places(), ["n1", "n1", "n2", "n2"]);
