@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    disruption,
+    disruption, lifecycle,
     provisioning::{CatalogController, Inbox, NodeTrigger, PodTrigger, Provisioner},
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
@@ -18,6 +18,7 @@ pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
         Arc::new(NodeTrigger(inbox.clone())),
         Arc::new(Provisioner::new(inbox)),
     ];
+    controllers.extend(lifecycle::controllers());
     controllers.extend(disruption::controllers());
     controllers
 }

@@ -6,8 +6,14 @@
 pub mod all;
 pub mod disruption;
 pub mod events;
+pub mod lifecycle;
 pub mod metrics;
+pub mod nodeclaim;
+pub mod nodepool;
 mod patch;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;
+pub mod termination;
+#[cfg(test)]
+mod testing;

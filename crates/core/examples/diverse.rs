@@ -13,7 +13,7 @@ use std::{
 
 use fleetwright_core::{
     model::{Pod, Snapshot, labels::HOSTNAME},
-    scheduling::{Effort, Plan, Purpose, Request, Rules, Solver},
+    scheduling::{Compatible, Effort, LeastCost, Packer, Plan, Purpose, Request, Rules, Solver},
     testing::{Scene, diverse_pods, kwok_catalog, linear_catalog, node, pod, pool, preference_pods},
 };
 
@@ -45,6 +45,17 @@ fn measure(
     snapshot: &Snapshot,
     pods: &[Arc<Pod>],
 ) -> Result<(), Box<dyn Error>> {
+    measure_packer(out, &format!("{name}, compatible"), snapshot, pods, &Compatible)?;
+    measure_packer(out, &format!("{name}, least cost"), snapshot, pods, &LeastCost)
+}
+
+fn measure_packer(
+    out: &mut impl Write,
+    name: &str,
+    snapshot: &Snapshot,
+    pods: &[Arc<Pod>],
+    packer: &dyn Packer,
+) -> Result<(), Box<dyn Error>> {
     let rules = Rules::default();
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     let mut best: Option<(Duration, Duration, Plan)> = None;
@@ -52,7 +63,7 @@ fn measure(
         let begin = Instant::now();
         let mut solver = Solver::new(snapshot, &rules);
         let built = begin.elapsed();
-        let plan = solver.solve(&request);
+        let plan = packer.pack(&mut solver, &request);
         let took = begin.elapsed();
         if best.as_ref().is_none_or(|(_, fastest, _)| took < *fastest) {
             best = Some((built, took, plan));
@@ -62,7 +73,7 @@ fn measure(
     let rate = pods.len() as f64 / took.as_secs_f64();
     writeln!(
         out,
-        "{name:>22}: {took:>10.2?} (built in {built:.2?}), {rate:>9.0} pods/s, {} openings, {} unplaced, ${:.2}/h, bound ${:.2}/h",
+        "{name:>34}: {took:>10.2?} (built in {built:.2?}), {rate:>9.0} pods/s, {} openings, {} unplaced, ${:.2}/h, bound ${:.2}/h",
         plan.openings.len(),
         plan.unplaced.len(),
         plan.cost.hourly,
@@ -80,7 +91,7 @@ fn what_ifs(out: &mut impl Write, nodes: usize, per_node: usize) -> Result<(), B
         let mut machine = node(&name).size("c-4x-amd64-linux", 4, 8).zone(zone).label(HOSTNAME, &name);
         for (index, running) in pod(&format!("p-{at:05}"))
             .app(["x", "y", "z"][at % 3])
-            .cpu(3_600 / per_node as i64)
+            .cpu(3_600 / i64::try_from(per_node)?)
             .memory(64)
             .replicas(per_node)
             .into_iter()

@@ -7,6 +7,7 @@
 //! 4. [`actors`] — the parts of Kubernetes that Fleetwright relies on: scheduler, workload controllers, volumes, node
 //!    lifecycle.
 
+pub mod actors;
 pub mod clock;
 pub mod overview;
 pub mod world;

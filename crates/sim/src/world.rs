@@ -3,64 +3,65 @@
 //! A world belongs to the tokio runtime that it was made in. Under [`virtual_runtime`] its time is virtual: hours pass
 //! in seconds, and two worlds of one seed do the same things in the same order.
 
+mod activity;
+mod classes;
+mod config;
+mod look;
+mod removals;
+#[cfg(test)]
+mod tests;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use fleetwright_core::clock::{Clock as _, SharedClock};
+use fleetwright_api::NillableDuration;
+use fleetwright_controllers::runtime::{Ctx, Offload, Parts, Trigger, shutdown};
+use fleetwright_core::{
+    clock::{Clock as _, SharedClock},
+    cloud::CloudProvider as _,
+};
+use fleetwright_fake::{
+    Cloud, FakeProvider, NodeClasses,
+    kubelet::{Kubelets, watch_classes},
+};
 use fleetwright_fake_kube::{Listening, Server};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::task::JoinSet;
 
-use crate::{clock::TokioClock, overview::Overview};
+pub use config::{WorldConfig, WorldError};
 
-/// How a world is made.
-#[derive(Clone, Debug)]
-pub struct WorldConfig {
-    /// Everything that is left to chance follows from it.
-    pub seed: u64,
-    /// The virtual moment of the start.
-    pub origin: Timestamp,
-    /// Virtual seconds per second of tokio's time. 1 under paused time.
-    pub speed: f64,
-    /// Token that clients of [`World::listen`] must show.
-    pub token: Option<String>,
-}
+use crate::{
+    actors::{self, ActorsConfig},
+    clock::TokioClock,
+    overview::{NodePhase, Overview},
+};
+use activity::Activity;
+use removals::Removals;
 
-impl WorldConfig {
-    /// A world of `seed` that starts at `origin`, in tokio's own time.
-    #[must_use]
-    pub fn new(seed: u64, origin: Timestamp) -> Self {
-        Self { seed, origin, speed: 1.0, token: None }
-    }
-}
-
-/// Why a world cannot be made, or refuses a document.
-#[derive(Debug, thiserror::Error)]
-pub enum WorldError {
-    /// The speed is out of range.
-    #[error(transparent)]
-    Speed(#[from] crate::clock::BadSpeed),
-    /// A document is not YAML, or not an object.
-    #[error("document {index}: {why}")]
-    Document {
-        /// Its place in the text, from 1.
-        index: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The API server refused an object.
-    #[error("{what}: {source}")]
-    Refused {
-        /// Kind and name.
-        what: String,
-        /// The server's answer.
-        source: Box<fleetwright_fake_kube::ApiError>,
-    },
-}
+/// What passes after the last change, beyond the longest `consolidateAfter`, before a world counts as settled: the
+/// validation delay of disruption (15 s), its polling (10 s), a batch of pods (10 s), and as much again.
+const QUIET: Duration = Duration::from_secs(70);
+/// How often [`World::run_until_settled`] looks.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// A running world. Dropping it ends everything in it.
-#[derive(Debug)]
 pub struct World {
     server: Server,
     clock: TokioClock,
+    cloud: Arc<Cloud>,
+    activity: Arc<Activity>,
+    removals: Arc<Removals>,
+    ctx: Option<Ctx>,
+    /// Tells the controllers to end when it is dropped.
+    _trigger: Trigger,
+    /// Ends what runs when it is dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("World").field("clock", &self.clock).finish_non_exhaustive()
+    }
 }
 
 /// How [`World::run_until_settled`] ended.
@@ -79,9 +80,50 @@ impl World {
     /// Where the configuration cannot be.
     pub async fn new(config: WorldConfig) -> Result<Self, WorldError> {
         let clock = TokioClock::new(config.origin, config.speed)?;
-        let mut serving = fleetwright_fake_kube::Config::new(Arc::new(move || clock.now()), config.seed);
-        serving.token = config.token;
-        Ok(Self { server: Server::new(serving), clock })
+        let shared: SharedClock = Arc::new(clock);
+        let activity = Arc::new(Activity::new(clock.now()));
+        let server = Server::new(serving(&config, clock, &activity));
+        for definition in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
+            let what = definition.metadata.name.clone().unwrap_or_default();
+            let value = serde_json::to_value(definition)
+                .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
+            apply(&server, value, what)?;
+        }
+        let client = kube::Client::new(server.service(), "default");
+        let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
+        let classes = NodeClasses::unread();
+        let removals = Arc::new(Removals::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
+        tasks.spawn(classes::run(client.clone(), shared.clone()));
+        let counting = removals.clone();
+        let (counting_client, counting_clock) = (client.clone(), shared.clone());
+        tasks.spawn(async move { counting.run(counting_client, counting_clock).await });
+        tasks.spawn(actors::run(
+            client.clone(),
+            shared.clone(),
+            ActorsConfig { seed: config.seed, zones: zones(&config) },
+        ));
+        tasks.spawn(Kubelets::run(
+            client.clone(),
+            cloud.clone(),
+            shared.clone(),
+            config.kubelets.clone(),
+            std::future::pending(),
+        ));
+        let (trigger, stop) = shutdown();
+        let mut ctx = None;
+        if config.controllers {
+            let parts = parts(&config, client, shared, &cloud, classes, &server).await?;
+            let context = Ctx::new(parts);
+            ctx = Some(context.clone());
+            tasks.spawn(async move {
+                if let Err(error) = fleetwright_controllers::all::run(context, stop).await {
+                    tracing::error!(%error, "the controllers ended");
+                }
+            });
+        }
+        Ok(Self { server, clock, cloud, activity, removals, ctx, _trigger: trigger, _tasks: tasks })
     }
 
     /// A client of its API server.
@@ -94,6 +136,18 @@ impl World {
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Its cloud.
+    #[must_use]
+    pub fn cloud(&self) -> &Arc<Cloud> {
+        &self.cloud
+    }
+
+    /// What its controllers share: metrics, index. None where they do not run.
+    #[must_use]
+    pub fn controllers(&self) -> Option<&Ctx> {
+        self.ctx.as_ref()
     }
 
     /// Its time.
@@ -113,7 +167,7 @@ impl World {
     /// # Errors
     /// At the first document that is not an object, or that the API server refuses; those before it are applied.
     pub fn apply(&self, yaml: &str) -> Result<Vec<String>, WorldError> {
-        let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(yaml)
+        let documents: Vec<Value> = serde_saphyr::from_multiple(yaml)
             .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
         let mut applied = Vec::new();
         for (at, document) in documents.into_iter().enumerate().filter(|(_, document)| !document.is_null()) {
@@ -122,10 +176,9 @@ impl World {
                 return Err(WorldError::Document { index: at.saturating_add(1), why });
             }
             let what = named(&document);
-            match self.server.apply(document) {
-                Ok(object) => applied.push(named(&object)),
-                Err(source) => return Err(WorldError::Refused { what, source: Box::new(source) }),
-            }
+            let object = apply(&self.server, document, what)?;
+            applied.push(named(&object));
+            self.activity.note(self.clock.now());
         }
         Ok(applied)
     }
@@ -137,14 +190,50 @@ impl World {
 
     /// Lets virtual time pass until nothing is left to do, `limit` at most.
     pub async fn run_until_settled(&self, limit: Duration) -> Settled {
-        self.clock.sleep(limit).await;
-        Settled::OutOfTime
+        let end = self.elapsed().saturating_add(limit);
+        loop {
+            if self.is_settled() {
+                return Settled::Since(self.activity.last());
+            }
+            let left = end.saturating_sub(self.elapsed());
+            if left.is_zero() {
+                return Settled::OutOfTime;
+            }
+            self.clock.sleep(LOOK.min(left)).await;
+        }
+    }
+
+    /// Whether nothing is left to do: every pod is where it should be, no NodeClaim is on its way in or out, no node
+    /// is marked for disruption, and nothing has changed for longer than consolidation waits.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let quiet = self.clock.now().duration_since(self.activity.last());
+        let patience = SignedDuration::try_from(QUIET.saturating_add(self.consolidate_after()));
+        if quiet < patience.unwrap_or(SignedDuration::MAX) {
+            return false;
+        }
+        let seen = look::look(&self.server, &self.cloud, self.clock.now());
+        let (claims, pods) = (seen.claims, seen.pods);
+        let in_transit = claims.launching + claims.registering + claims.initializing + claims.deleting;
+        in_transit == 0
+            && pods.pending + pods.starting + pods.terminating == 0
+            && seen.nodes.iter().all(|node| node.phase == NodePhase::Ready)
+    }
+
+    /// The longest `consolidateAfter` of all NodePools.
+    fn consolidate_after(&self) -> Duration {
+        let pools = self.server.list("karpenter.sh/v1", "NodePool", "");
+        let texts =
+            pools.iter().filter_map(|pool| pool.pointer("/spec/disruption/consolidateAfter")?.as_str());
+        let longest = texts.filter_map(|text| NillableDuration::new(text).get().ok().flatten()).max();
+        longest.unwrap_or_default().try_into().unwrap_or_default()
     }
 
     /// The fleet and its load now.
     #[must_use]
     pub fn observe(&self) -> Overview {
-        Overview { at: self.clock.now(), ..Overview::default() }
+        let (claims_created, removed) = self.removals.counts();
+        Overview { claims_created, removed, ..look::look(&self.server, &self.cloud, self.clock.now()) }
     }
 
     /// Serves the API on a port, for kubectl; port 0 takes a free one. Needs a runtime with I/O and time that is not
@@ -165,8 +254,64 @@ pub fn virtual_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 
-fn named(object: &serde_json::Value) -> String {
-    let text = |at: &str| object.pointer(at).and_then(serde_json::Value::as_str).unwrap_or_default();
+fn serving(
+    config: &WorldConfig,
+    clock: TokioClock,
+    activity: &Arc<Activity>,
+) -> fleetwright_fake_kube::Config {
+    let mut serving = fleetwright_fake_kube::Config::new(Arc::new(move || clock.now()), config.seed);
+    serving.token.clone_from(&config.token);
+    serving.faults.clone_from(&config.faults);
+    let (activity, audit) = (activity.clone(), config.audit.clone());
+    serving.audit = Some(Arc::new(move |request, code| {
+        activity.judge(request, code, clock.now());
+        if let Some(audit) = &audit {
+            audit(request, code);
+        }
+    }));
+    serving
+}
+
+async fn parts(
+    config: &WorldConfig,
+    client: kube::Client,
+    clock: SharedClock,
+    cloud: &Arc<Cloud>,
+    classes: NodeClasses,
+    server: &Server,
+) -> Result<Parts, WorldError> {
+    let system = server.get("v1", "Namespace", "", "kube-system");
+    let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
+    let cluster_uid = uid.unwrap_or_default().to_owned();
+    let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
+    let provider = FakeProvider::new(cloud.clone(), classes, clock.clone()).await;
+    let provider = provider.map_err(|error| unusable(&error))?;
+    provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?;
+    Ok(Parts {
+        client,
+        clock,
+        cloud: Arc::new(provider),
+        settings: config.settings.clone(),
+        seed: config.seed,
+        offload: Offload::Inline,
+        cluster_uid,
+    })
+}
+
+/// The zones in which the cloud sells anything.
+fn zones(config: &WorldConfig) -> Vec<String> {
+    let types = config.catalogue.types.instance_types.iter();
+    let zones = types.flat_map(|sold| sold.offerings.iter().filter_map(|offering| offering.zone()));
+    let zones: std::collections::BTreeSet<String> = zones.map(|zone| zone.to_string()).collect();
+    zones.into_iter().collect()
+}
+
+fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {
+    server.apply(document).map_err(|source| WorldError::Refused { what, source: Box::new(source) })
+}
+
+fn named(object: &Value) -> String {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }

@@ -93,17 +93,6 @@ impl Recorder {
         }
     }
 
-    /// Takes what waits to be written: `reason: message` with the object's kind and name, for tests.
-    #[cfg(test)]
-    pub(crate) fn take(&self) -> Vec<String> {
-        let text = |told: Told| {
-            let object = &told.event.regarding;
-            let (kind, name) = (object.kind.as_deref().unwrap_or(""), object.name.as_deref().unwrap_or(""));
-            format!("{kind}/{name} {}: {}", told.event.reason, told.event.message)
-        };
-        self.lock().waiting.drain(..).map(text).collect()
-    }
-
     /// Writes events until shutdown; what waits then is written if it can be done at once.
     pub async fn run(self, ctx: Ctx, mut stop: Shutdown) {
         loop {

@@ -84,7 +84,10 @@ impl SummaryVec {
         let quantiles = QUANTILES.iter().map(|rank| {
             let mut quantile = proto::Quantile::default();
             quantile.set_quantile(*rank);
-            quantile.set_value(sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN));
+            // A sketch is exact to one percent; it never lies outside of what was seen.
+            let estimate = sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN);
+            let (least, most) = (sketch.min().unwrap_or(estimate), sketch.max().unwrap_or(estimate));
+            quantile.set_value(estimate.max(least).min(most));
             quantile
         });
         summary.set_quantile(quantiles.collect());

@@ -26,3 +26,6 @@ pub use names::Names;
 pub use queue::{Queue, later};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
+
+#[cfg(test)]
+mod tests;

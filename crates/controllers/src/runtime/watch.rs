@@ -99,6 +99,8 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
             }
         }
         failures = 0;
+        // Lists are dear: not one after the other without a breath.
+        ctx.clock.sleep(RETRY.base).await;
     }
 }
 
@@ -170,8 +172,9 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
             }
             Some(Some(Err(error))) => {
                 tracing::debug!(kind = %K::KIND, %error, "watch broke");
-                // What cannot be read now cannot be read after resuming either; a list can step over it.
-                let unreadable = matches!(error, kube::Error::SerdeError(_));
+                // What cannot be read now cannot be read after resuming either; a list can step over it. (An event
+                // that is no event reaches us as an error of the API, since every object reads as a Status.)
+                let unreadable = matches!(error, kube::Error::SerdeError(_) | kube::Error::Api(_));
                 return if unreadable { End::Relist } else { End::Resume { failed: true } };
             }
             Some(Some(Ok(event))) => event,

@@ -3,12 +3,14 @@
 
 mod bound;
 mod opening;
+mod packer;
 mod plan;
 mod reason;
 mod solver;
 #[cfg(any(test, feature = "testing"))]
 pub mod validator;
 
+pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
 pub use reason::{Eliminated, PoolVerdict, Unplaced};
 pub use solver::Solver;
@@ -97,7 +99,7 @@ pub enum Purpose {
     Simulation,
 }
 
-/// Schedules `request` onto `snapshot`. Deterministic but for [`Effort::While`].
+/// Schedules `request` onto `snapshot` with [`LeastCost`]. Deterministic but for [`Effort::While`].
 ///
 /// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {

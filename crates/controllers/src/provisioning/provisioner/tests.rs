@@ -1,1 +1,148 @@
-//! Passes.
+//! From pending pods to NodeClaims, over a real client: each pod is answered once, whatever goes wrong.
+
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked};
+use serde_json::json;
+
+use crate::{all, testing::World};
+
+/// All pods that claims were created for, sorted: twice answered, twice named.
+fn answered(world: &World) -> Vec<String> {
+    let mut pods: Vec<String> = world.claims().into_iter().flat_map(|(_, pods)| pods).collect();
+    pods.sort();
+    pods
+}
+
+fn names(count: usize) -> Vec<String> {
+    let mut names: Vec<String> = (0..count).map(|n| format!("default/p{n}")).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_pods_become_nodeclaims_once() {
+    let world = World::new();
+    world.pool("default", json!({}));
+    for n in 0..20 {
+        world.pending_pod(&format!("p{n}"), "1");
+    }
+    let _running = world.run(all::controllers(&world.ctx));
+    world.pass(120).await;
+    assert_eq!(answered(&world), names(20));
+    let nominated = world.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
+    assert!(nominated >= 10, "{:?}", world.events());
+    let name = &world.claims()[0].0;
+    let claim = world.ctx.index().claim(name).cloned().unwrap();
+    assert_eq!(claim.metadata.finalizers.as_deref().unwrap(), ["karpenter.sh/termination"]);
+    assert!(world.ctx.metrics.encode().unwrap().contains("karpenter_nodeclaims_created_total{"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_answer_again() {
+    let mut world = World::new();
+    world.pool("default", json!({}));
+    for n in 0..5 {
+        world.pending_pod(&format!("p{n}"), "1");
+    }
+    for _ in 0..3 {
+        let (trigger, task) = world.run(all::controllers(&world.ctx));
+        world.pass(15).await;
+        trigger.fire();
+        task.await.unwrap().unwrap();
+        world.restart();
+    }
+    assert_eq!(answered(&world), names(5));
+}
+
+/// Every creation of a NodeClaim has its effect, and every other one does not say so.
+struct LostAnswers(std::sync::atomic::AtomicU64);
+
+impl Faults for LostAnswers {
+    fn decide(&self, request: &Asked) -> Fault {
+        let create = request.verb == "create" && request.resource == "nodeclaims";
+        let odd = create && self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0;
+        Fault { answer: if odd { Answer::ApplyThenDrop } else { Answer::Normal }, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_does_not_make_two_claims() {
+    let world = World::with(Some(std::sync::Arc::new(LostAnswers(0.into()))));
+    world.pool("default", json!({}));
+    for n in 0..5 {
+        world.pending_pod(&format!("p{n}"), "1");
+    }
+    let _running = world.run(all::controllers(&world.ctx));
+    world.pass(60).await;
+    assert_eq!(answered(&world), names(5));
+}
+
+/// The API server takes claims but its answers, and every look at them, fail for a while.
+struct Silence(std::sync::Mutex<u32>);
+
+impl Faults for Silence {
+    fn decide(&self, request: &Asked) -> Fault {
+        let about = request.resource == "nodeclaims" && matches!(request.verb.as_str(), "create" | "get");
+        let mut left = self.0.lock().unwrap();
+        if !about || *left == 0 {
+            return Fault::default();
+        }
+        *left -= 1;
+        Fault { answer: Answer::ApplyThenDrop, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_planned_while_it_is_unknown_what_was_written() {
+    let world = World::with(Some(std::sync::Arc::new(Silence(9.into()))));
+    world.pool("default", json!({}));
+    world.pending_pod("p0", "1");
+    let _running = world.run(all::controllers(&world.ctx));
+    world.pass(120).await;
+    assert_eq!(answered(&world), names(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nothing_holds_hear_why() {
+    let world = World::new();
+    world.pool("default", json!({}));
+    world.pending_pod("giant", "5000");
+    world.pending_pod("fits", "1");
+    let _running = world.run(all::controllers(&world.ctx));
+    world.pass(30).await;
+    assert_eq!(answered(&world), ["default/fits"]);
+    let events = world.events();
+    let told =
+        events.iter().find(|event| event.starts_with("Pod/giant FailedScheduling: Failed to schedule pod, "));
+    assert!(told.is_some(), "{events:?}");
+    assert_eq!(world.ctx.metrics.value(&super::families::UNSCHEDULABLE_PODS, &[super::NAME]), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_across_passes_while_claims_are_in_flight() {
+    let world = World::new();
+    world.pool("default", json!({"limits": {"nodes": 2}}));
+    let _running = world.run(all::controllers(&world.ctx));
+    for n in 0..6 {
+        world.pending_pod(&format!("p{n}"), "15");
+        world.pass(5).await;
+    }
+    world.pass(60).await;
+    assert_eq!(world.claims().len(), 2, "{:?}", world.claims());
+    assert!(world.events().iter().any(|event| event.contains("FailedScheduling") && event.contains("limit")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
+    let world = World::new();
+    world.pending_pod("p0", "1");
+    let _running = world.run(all::controllers(&world.ctx));
+    world.pass(30).await;
+    assert!(
+        world.events().iter().any(|event| event.contains("no dynamic nodepools found")),
+        "{:?}",
+        world.events()
+    );
+    world.pool("default", json!({}));
+    world.pass(3).await;
+    assert_eq!(answered(&world), names(1));
+}

@@ -391,9 +391,9 @@ impl Solver {
     /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
     fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
         let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
-        let snapshot = self.snapshot.clone();
+        let claims = Arc::clone(&self.snapshot.volumes);
         for volume in &pod.spec.volumes {
-            let Some(claim) = snapshot.volumes.get(&volume_name(pod, volume)) else { continue };
+            let Some(claim) = claims.get(&volume_name(pod, volume)) else { continue };
             if let Some(driver) = &claim.driver {
                 attachments.push((driver.clone(), claim.handle.clone()));
             }

@@ -334,3 +334,6 @@ impl Universe {
         std::iter::once(Requirement::not_in(name(), texts)).chain(bounds).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

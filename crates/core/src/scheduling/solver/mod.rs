@@ -28,6 +28,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use indexmap::IndexSet;
 
+pub(super) use self::pass::Strategy;
 use self::{
     amounts::ResourceIndex,
     compile::{Class, Shape, ShapeKey},
@@ -36,7 +37,7 @@ use self::{
     pools::{Context, Daemon, Pool, Reservations},
     topology::{GroupKey, GroupKind, NodeFilter, Topology},
 };
-use super::{Plan, Request, Rules};
+use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{
     ClaimName, NodeName, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
 };
@@ -136,15 +137,20 @@ impl Solver {
         this
     }
 
-    /// Schedules a request. Deterministic but for [`super::Effort::While`].
+    /// Schedules a request with [`super::LeastCost`]. Deterministic but for [`super::Effort::While`].
     pub fn solve(&mut self, request: &Request<'_>) -> Plan {
-        pass::run(self, request)
+        LeastCost.pack(self, request)
+    }
+
+    /// One pass, pod by pod.
+    pub(super) fn pass(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
+        pass::run(self, request, strategy)
     }
 
     /// Registers the required anti-affinity of every pod that runs.
     fn count_claims_on_domains(&mut self) {
-        let snapshot = self.snapshot.clone();
-        for (at, node) in snapshot.nodes.iter().enumerate() {
+        for at in 0..self.machines.len() {
+            let node = Arc::clone(&self.machines[at].state);
             for pod in node.pods.iter().filter(|pod| pod.is_active()) {
                 for term in &pod.spec.pod_anti_affinity {
                     let group = self.term_group(pod, term, GroupKind::Anti);

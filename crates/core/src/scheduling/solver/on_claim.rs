@@ -250,9 +250,16 @@ impl Pass {
             let rows = self.within_limits(solver, pool);
             let min_values = solver.pools[pool].min_values.clone();
             let none = Amounts::new();
-            let target =
-                Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], now: None };
-            let fit = match self.fit_target(solver, class, demand, host, req, &target) {
+            let on = |rows| Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+            let small = self.preferred(solver, pool, &rows);
+            let preferred = small.as_ref().and_then(|rows| {
+                self.fit_target(solver, class, demand, host, req, &on(rows)).ok().filter(|fit| !fit.relaxed)
+            });
+            let fit = match preferred {
+                Some(fit) => Ok(fit),
+                None => self.fit_target(solver, class, demand, host, req, &on(&rows)),
+            };
+            let fit = match fit {
                 Ok(fit) => fit,
                 Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
                 Err(_) => continue,
@@ -273,8 +280,8 @@ impl Pass {
                 reserved: smallvec::SmallVec::new(),
             });
             self.take_claim(solver, class, at, fit);
-            let rank = |at: usize| (self.claims[at].pods.len(), at);
-            let to = self.by_pods.partition_point(|other| rank(*other) < rank(at));
+            let rank = self.rank(at);
+            let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
             self.by_pods.insert(to, at);
             return Outcome::Placed;
         }

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{Amounts, get},
+    amounts::{Amounts, fits, get},
     bits::Bits,
-    claim::Claim,
+    claim::{Claim, clash},
     compile::Level,
     intern::Req,
     narrow::Demand,
@@ -22,15 +22,35 @@ use crate::{
 };
 
 /// Bound on the placements that are examined for one request: some seconds of work.
-const MAX_PROBES: u64 = 2_000_000_000;
+const MAX_PROBES: u64 = 300_000_000;
 
 /// So few openings are sorted rather than searched for in the order of all.
 const FEW: usize = 48;
+
+/// How openings are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) struct Strategy {
+    /// The oldest opening first, rather than the one with the fewest pods.
+    first_fit: bool,
+    /// New openings keep to machines of at most so many milli-CPUs where those suffice.
+    size: Option<i64>,
+}
+
+impl Strategy {
+    /// Fewest pods first, any size.
+    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None };
+
+    /// Oldest first, with a preferred size.
+    pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
+        Self { first_fit: true, size }
+    }
+}
 
 /// The state of a pass.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) purpose: Purpose,
+    strategy: Strategy,
     pub(super) claims: Vec<Claim>,
     /// Openings by number of pods, then age.
     pub(super) by_pods: Vec<usize>,
@@ -68,7 +88,7 @@ pub(super) enum Outcome {
 }
 
 /// Schedules a request and leaves the solver as it was.
-pub(super) fn run(solver: &mut Solver, request: &Request<'_>) -> Plan {
+pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy) -> Plan {
     let classes: Vec<usize> = request.pods.iter().map(|pod| solver.class_of(pod)).collect();
     let mut distinct = classes.clone();
     distinct.sort_unstable();
@@ -80,9 +100,10 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>) -> Plan {
             levels += 1;
         }
     }
-    let mut pass = Pass::new(solver, request);
+    let mut pass = Pass::new(solver, request, strategy);
     solver.forget(&pass.gone, request);
     let unplaced = pass.place_all(solver, request.pods, &classes);
+    pass.widen(solver);
     let plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
     pass.restore(solver);
     plan
@@ -140,7 +161,7 @@ impl Solver {
 }
 
 impl Pass {
-    fn new(solver: &Solver, request: &Request<'_>) -> Self {
+    fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
         let gone: Bits = request.without.iter().copied().filter(|at| *at < solver.machines.len()).collect();
         let left = solver.pools.iter().enumerate().map(|(at, pool)| {
             let mut nodes = pool.model.limits.nodes;
@@ -160,6 +181,7 @@ impl Pass {
         });
         Self {
             purpose: request.purpose,
+            strategy,
             left: left.collect(),
             claims: Vec::new(),
             by_pods: Vec::new(),
@@ -235,6 +257,7 @@ impl Pass {
             }
         }
         for level in 0..solver.classes[class].levels.len() {
+            self.probes += 1;
             let verdict = self.failed.get(&(class, level));
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
                 continue;
@@ -300,12 +323,11 @@ impl Pass {
         let left = Bits::full(self.claims.len());
         few.extend(left.without(&self.rejected[shape], &self.hidden[index]).take(FEW));
         if few.len() < FEW {
-            few.sort_by_key(|claim| (self.claims[*claim].pods.len(), *claim));
+            few.sort_by_key(|claim| self.rank(*claim));
             for claim in few {
                 if self.try_claim(solver, class, level, demand, claim) {
-                    let rank = (self.claims[claim].pods.len(), claim);
-                    let position =
-                        self.by_pods.binary_search_by_key(&rank, |c| (self.claims[*c].pods.len(), *c));
+                    let rank = self.rank(claim);
+                    let position = self.by_pods.binary_search_by_key(&rank, |c| self.rank(*c));
                     self.join(claim, at, position.unwrap_or(0));
                     return true;
                 }
@@ -331,11 +353,41 @@ impl Pass {
         self.reorder(position);
     }
 
+    /// Where an opening stands in the order in which they are tried.
+    pub(super) fn rank(&self, claim: usize) -> (usize, usize) {
+        (if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }, claim)
+    }
+
+    /// The rows that a new opening keeps to where they suffice: all, unless a size is preferred.
+    pub(super) fn preferred(&self, solver: &Solver, pool: usize, rows: &Bits) -> Option<Bits> {
+        let size = self.strategy.size?;
+        let small = |at: &usize| get(&solver.row(pool, *at).capacity, 0) <= size;
+        Some(rows.iter().filter(small).collect())
+    }
+
+    /// Lets claims that kept to a size name every type that holds their pods. What is charged to a limit stays.
+    fn widen(&mut self, solver: &mut Solver) {
+        if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
+            return;
+        }
+        for claim in &mut self.claims {
+            if !solver.pools[claim.pool].limits.is_empty() {
+                continue;
+            }
+            let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
+            let holds = |at: &usize| {
+                let row = solver.row(claim.pool, *at);
+                fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
+            };
+            claim.rows = mask.iter().filter(holds).collect();
+        }
+    }
+
     /// Moves the claim at `position`, which has just got a pod, behind those that have as many.
     fn reorder(&mut self, position: usize) {
         let claim = self.by_pods.remove(position);
-        let rank = |at: usize| (self.claims[at].pods.len(), at);
-        let to = self.by_pods.partition_point(|other| rank(*other) < rank(claim));
+        let rank = self.rank(claim);
+        let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
         self.by_pods.insert(to, claim);
     }
 }

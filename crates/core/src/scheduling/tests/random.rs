@@ -100,6 +100,12 @@ proptest! {
         let plan = solver.solve(&request);
         prop_assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new(), "{:#?}", text(&snapshot, &plan));
         prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
+        let reference = Compatible.pack(&mut solver, &request);
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &reference), Vec::<String>::new());
+        let thorough = solver.solve(&Request { effort: Effort::Iterations(10), ..request.clone() });
+        prop_assert_eq!(violations(&snapshot, &request, &rules, &thorough), Vec::<String>::new());
+        prop_assert!(thorough.cost.hourly <= plan.cost.hourly && plan.cost.hourly <= reference.cost.hourly);
+        prop_assert!(plan.unplaced.len() <= reference.unplaced.len());
         let mut reversed = snapshot.pending.clone();
         reversed.reverse();
         let again = solver.solve(&Request { pods: &reversed, ..request.clone() });

@@ -1,0 +1,122 @@
+//! `nodeclaim.lifecycle`: launch, registration, initialisation, liveness, and the end.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    model::NodeClaim,
+    nodeclaim::{
+        InstanceState, Stage,
+        finalization::{Finalization, Trace},
+        initialization::Initialization,
+        launch::Launch,
+        liveness::Liveness,
+        registration::Registration,
+    },
+};
+use fleetwright_state::{Change, Index, Key};
+
+use super::{
+    first_busy,
+    hand::{Hand, needs_trace},
+    machine::{Machine, claim_of},
+    memory::Memory,
+    requeue,
+};
+use crate::{
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// Brings claims to life and to their end.
+pub struct Lifecycle(pub Arc<Memory>);
+
+#[async_trait]
+impl Controller for Lifecycle {
+    fn name(&self) -> &'static str {
+        super::launch::CONTROLLER
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(1000, 5000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(std::time::Duration::from_secs(1), std::time::Duration::from_secs(60), 10, 100)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        self.0.launches.note(change);
+        claim_of(change, index).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        if machine.claim.deleting.is_some() {
+            return self.end(ctx, &machine).await;
+        }
+        let (now, view) = (ctx.now(), machine.view(ctx.cloud.info()));
+        let closed = self.0.launches.is_closed(ctx, &machine.claim);
+        let next = first_busy([
+            Registration.next(&view, now),
+            Initialization.next(&view, now),
+            Liveness.next(&view, now),
+            Launch { closed }.next(&view, now),
+        ]);
+        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        Ok(requeue(done.again))
+    }
+}
+
+impl Lifecycle {
+    /// A deleted claim: its nodes, its instance, its finalizer.
+    async fn end(&self, ctx: &Ctx, machine: &Machine) -> Result<Requeue, ReconcileError> {
+        let view = machine.view(ctx.cloud.info());
+        let trace =
+            if needs_trace(machine) { self.trace(ctx, &machine.claim).await? } else { Trace::Unknown };
+        let mut instance = InstanceState::Unknown;
+        let mut hand = Hand::new(ctx, &self.0, machine);
+        loop {
+            let next = Finalization { instance: &instance, trace: &trace }.next(&view, ctx.now());
+            let done = hand.carry_out(next).await?;
+            match done.instance {
+                // The answer of the cloud decides what comes next, once.
+                Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
+                    instance = answer;
+                }
+                _ => return Ok(requeue(done.again)),
+            }
+        }
+    }
+
+    /// What a complete list of instances shows of a launch whose outcome was not written down.
+    async fn trace(&self, ctx: &Ctx, claim: &NodeClaim) -> Result<Trace, ReconcileError> {
+        if self.0.launches.is_refused(&claim.uid) {
+            return Ok(Trace::Refused);
+        }
+        let instances = ctx.cloud.list().await?;
+        let index = ctx.index();
+        let launch = (claim.batch.clone(), claim.attempt);
+        let taken = |id: &str| index.claim_models().any(|other| other.provider_id.as_deref() == Some(id));
+        let of_launch = |instance: &&fleetwright_core::cloud::Instance| match &instance.claim {
+            Some(name) => *name == claim.name,
+            None => instance.launched_by.as_ref() == Some(&launch) && !taken(&instance.provider_id),
+        };
+        let found: Vec<_> = instances.iter().filter(of_launch).collect();
+        Ok(match found.first() {
+            None => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),
+            Some(instance) if instance.claim.is_some() => Trace::Found(instance.provider_id.clone()),
+            // Instances that were not dealt to claims yet: with as many claims as instances left, one is this claim's.
+            Some(instance) => {
+                let open = index.claim_models().filter(|other| {
+                    (&other.batch, other.attempt) == (&launch.0, launch.1) && other.provider_id.is_none()
+                });
+                if open.count() <= found.len() {
+                    Trace::Found(instance.provider_id.clone())
+                } else {
+                    Trace::Unknown
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! Figures of NodeClaims and Nodes, under Karpenter's names.
+
+use crate::metrics::Family;
+
+/// NodeClaims that we deleted.
+pub(crate) const CLAIMS_DISRUPTED: Family = Family::counter(
+    "karpenter_nodeclaims_disrupted_total",
+    &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
+    "Number of NodeClaims disrupted, by reason, NodePool and capacity type",
+);
+/// NodeClaims that are gone.
+pub(crate) const CLAIMS_TERMINATED: Family = Family::counter(
+    "karpenter_nodeclaims_terminated_total",
+    &["nodepool", "capacity_type", "zone"],
+    "Number of NodeClaims terminated, by NodePool, capacity type and zone",
+);
+/// From a claim's deletion to its end.
+pub(crate) const CLAIM_TERMINATION: Family = Family::histogram(
+    "karpenter_nodeclaims_termination_duration_seconds",
+    &["nodepool"],
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0],
+    "Time from the deletion of a NodeClaim to its end",
+);
+/// From the first request to end an instance to its end.
+pub(crate) const INSTANCE_TERMINATION: Family = Family::histogram(
+    "karpenter_nodeclaims_instance_termination_duration_seconds",
+    &["nodepool"],
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0],
+    "Time from the first request to end an instance to its end",
+);
+/// Nodes that were registered.
+pub(crate) const NODES_CREATED: Family = Family::counter(
+    "karpenter_nodes_created_total",
+    &["nodepool", "zone"],
+    "Number of nodes created, by NodePool and zone",
+);
+/// Nodes that are gone.
+pub(crate) const NODES_TERMINATED: Family = Family::counter(
+    "karpenter_nodes_terminated_total",
+    &["nodepool", "zone"],
+    "Number of nodes terminated, by NodePool and zone",
+);
+/// From a node's deletion to its end.
+pub(crate) const NODE_TERMINATION: Family = Family::summary(
+    "karpenter_nodes_termination_duration_seconds",
+    &["nodepool"],
+    "Time from the deletion of a node to its end",
+);
+/// How old nodes get.
+pub(crate) const NODE_LIFETIME: Family = Family::histogram(
+    "karpenter_nodes_lifetime_duration_seconds",
+    &["nodepool"],
+    &[
+        900.0,
+        1800.0,
+        3600.0,
+        7200.0,
+        14_400.0,
+        21_600.0,
+        28_800.0,
+        43_200.0,
+        86_400.0,
+        172_800.0,
+        432_000.0,
+        864_000.0,
+        1_296_000.0,
+        1_728_000.0,
+        2_160_000.0,
+        2_592_000.0,
+    ],
+    "How old nodes were at their end",
+);
+/// Nodes that were drained.
+pub(crate) const NODES_DRAINED: Family =
+    Family::counter("karpenter_nodes_drained_total", &["nodepool"], "Number of nodes drained, by NodePool");
+/// Answers to evictions.
+pub(crate) const EVICTION_REQUESTS: Family = Family::counter(
+    "karpenter_pods_eviction_requests_total",
+    &["code"],
+    "Number of eviction requests, by HTTP status code",
+);
+/// Pods that were evicted.
+pub(crate) const PODS_DRAINED: Family =
+    Family::counter("karpenter_pods_drained_total", &["reason"], "Number of pods drained, by reason");
+/// Claims that the collection holds back.
+pub(crate) const COLLECTION_HELD: Family = Family::gauge(
+    "fleetwright_garbage_collection_held_count",
+    &["why"],
+    "NodeClaims whose instance seems to be gone and that are not deleted yet: outage or brake",
+);

@@ -1,0 +1,443 @@
+//! Carries out what stages say. Leaves no choices: a step is done, or it fails and ends the pass.
+//!
+//! What a pass changes of a claim's status is written by one patch, at its end or before the claim is deleted; the patch
+//! fails if anybody else wrote meanwhile.
+
+use std::{collections::VecDeque, time::Duration};
+
+use fleetwright_api::{self as api, HasConditions, labels as names};
+use fleetwright_core::{
+    cloud::{CloudError, Instance, Termination},
+    model::{ConditionStatus, ProviderId, Resources, labels},
+    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Removal, Step, launch},
+};
+use fleetwright_state::Key;
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::{
+    families,
+    launch::Asked,
+    machine::Machine,
+    memory::{Leaving, Memory},
+    node_patch,
+    tell::tell,
+};
+use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+
+/// What carrying out led to.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// When to look again.
+    pub(crate) again: Option<Duration>,
+    /// What the cloud said of the instance, where it was asked.
+    pub(crate) instance: Option<InstanceState>,
+}
+
+/// One pass over one machine.
+pub(crate) struct Hand<'a> {
+    ctx: &'a Ctx,
+    memory: &'a Memory,
+    machine: &'a Machine,
+    /// The claim as of our last write.
+    claim: api::NodeClaim,
+    answer: Option<Instance>,
+    pending: Vec<Pending>,
+    released: bool,
+}
+
+/// A change of the status that is not written yet.
+enum Pending {
+    Set(ConditionChange),
+    Clear(&'static str),
+    NodeName(String),
+    Adopt(Box<Instance>),
+}
+
+impl<'a> Hand<'a> {
+    pub(crate) fn new(ctx: &'a Ctx, memory: &'a Memory, machine: &'a Machine) -> Self {
+        let claim = (*machine.raw).clone();
+        Self { ctx, memory, machine, claim, answer: None, pending: Vec::new(), released: false }
+    }
+
+    /// Does all steps in order, and writes the status.
+    pub(crate) async fn carry_out(&mut self, next: Next) -> Result<Done, ReconcileError> {
+        let mut done = Done { again: next.again, instance: None };
+        let mut steps = VecDeque::from(next.steps);
+        let mut result = Ok(());
+        while let Some(step) = steps.pop_front() {
+            match Box::pin(self.step(step, &mut done)).await {
+                Ok(more) => {
+                    for step in more.into_iter().rev() {
+                        steps.push_front(step);
+                    }
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            if matches!(done.instance, Some(InstanceState::NotOwned(_))) {
+                break;
+            }
+        }
+        // What was found out before a failure is as true after it.
+        let written = self.flush().await;
+        result.and(written).map(|()| done)
+    }
+
+    async fn step(&mut self, step: Step, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
+        match step {
+            Step::Intend { batch, attempt } => self.intend(&batch, attempt).await?,
+            Step::Launch => return self.launch(done).await,
+            Step::Adopt => self.adopt().await?,
+            Step::Condition(change) => self.pending.push(Pending::Set(change)),
+            Step::Clear(condition) => self.pending.push(Pending::Clear(condition.as_str())),
+            Step::Delete(removal) => {
+                self.flush().await?;
+                self.delete(removal).await?;
+            }
+            Step::ChangeNode(change) => self.change_node(&change).await?,
+            Step::SetNodeName(name) => {
+                self.count_created();
+                self.pending.push(Pending::NodeName(name.to_string()));
+            }
+            Step::SetDeadline(at) => self.set_deadline(at).await?,
+            Step::DeleteNodes(nodes) => {
+                for node in nodes {
+                    self.delete_node(&node).await?;
+                }
+            }
+            Step::Evict(pod) => self.leave(pod.id.into(), pod.uid, None),
+            Step::Force(pod, grace) => self.leave(pod.id.into(), pod.uid, Some(grace)),
+            Step::Terminate(id) => self.terminate(&id, done).await?,
+            Step::ReleaseNode(node) => self.release_node(&node).await?,
+            Step::ReleaseClaim => self.release_claim().await?,
+            Step::Tell(notice) => tell(self.ctx, self.machine, &notice),
+            Step::CountRegistration(well) => self.count_registration(well),
+        }
+        Ok(Vec::new())
+    }
+
+    fn name(&self) -> &str {
+        &self.machine.claim.name
+    }
+
+    fn api(&self) -> Api<api::NodeClaim> {
+        self.ctx.cluster_api()
+    }
+
+    async fn patch(&mut self, what: &'static str, body: Value) -> Result<(), ReconcileError> {
+        let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
+        let patched = self.ctx.call(what, api.patch(self.name(), &params, &body)).await?;
+        self.claim = patched.clone();
+        self.ctx.observe(patched);
+        Ok(())
+    }
+
+    fn finalizers(&self) -> Vec<String> {
+        self.claim.metadata.finalizers.clone().unwrap_or_default()
+    }
+
+    /// Intent before effect: finalizer, batch and attempt in one patch.
+    async fn intend(&mut self, batch: &str, attempt: u32) -> Result<(), ReconcileError> {
+        let mut finalizers = self.finalizers();
+        if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
+            finalizers.push(names::TERMINATION_FINALIZER.to_owned());
+        }
+        self.memory.launches.intended(&self.machine.claim.uid);
+        self.patch(
+            "write launch intent",
+            json!({"metadata": {
+                "resourceVersion": self.claim.metadata.resource_version,
+                "finalizers": finalizers,
+                "annotations": { names::BATCH_ID: batch, names::ATTEMPT: attempt.to_string() },
+            }}),
+        )
+        .await
+    }
+
+    async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
+        let next = match self.memory.launches.ask(self.ctx, &self.machine.claim).await {
+            Asked::Next(next) => next,
+            Asked::Wait(wait) => Next::wait(wait),
+            Asked::UnderWay => Next::nothing(),
+        };
+        self.answer = self.memory.launches.take_instance(&self.machine.claim.uid);
+        if let Some(again) = next.again {
+            done.again = Some(done.again.map_or(again, |earlier| earlier.min(again)));
+        }
+        Ok(next.steps)
+    }
+
+    /// Labels first, status after: a claim that is launched has its labels.
+    async fn adopt(&mut self) -> Result<(), ReconcileError> {
+        let Some(instance) = self.answer.take() else { return Ok(()) };
+        let known = self.claim.metadata.labels.clone().unwrap_or_default();
+        let decided = self.machine.claim.requirements.labels();
+        let wanted = instance.labels.iter().chain(&decided);
+        let missing: std::collections::BTreeMap<&str, &str> = wanted
+            .filter(|(key, _)| !known.contains_key(&***key))
+            .map(|(key, value)| (&**key, &**value))
+            .collect();
+        if !missing.is_empty() {
+            self.patch("write labels of the instance", json!({"metadata": { "labels": missing }})).await?;
+        }
+        tracing::info!(
+            NodeClaim = self.name(),
+            provider_id = %instance.provider_id,
+            instance_type = instance.labels.get(labels::INSTANCE_TYPE).map_or("", |value| &**value),
+            zone = instance.labels.get(labels::ZONE).map_or("", |value| &**value),
+            capacity_type = instance.labels.get(labels::CAPACITY_TYPE).map_or("", |value| &**value),
+            "launched nodeclaim"
+        );
+        self.pending.push(Pending::Adopt(Box::new(instance)));
+        Ok(())
+    }
+
+    async fn delete(&mut self, removal: Removal) -> Result<(), ReconcileError> {
+        let (api, params) = (self.api(), only(&self.machine.claim.uid));
+        let result = self.ctx.call("delete nodeclaim", api.delete(self.name(), &params)).await;
+        match gone_is_ok(result)? {
+            Some(either) => {
+                if let Some(claim) = either.left() {
+                    self.ctx.observe(claim);
+                }
+            }
+            None => return Ok(()),
+        }
+        let reason = removal.as_str();
+        tracing::info!(
+            NodeClaim = self.name(),
+            reason = reason.unwrap_or("node deleted"),
+            "deleted nodeclaim"
+        );
+        if let Some(reason) = reason {
+            let (pool, capacity_type) = (self.machine.pool_name(), self.machine.label(labels::CAPACITY_TYPE));
+            let labels = [reason, pool, capacity_type, "", "forceful"];
+            self.ctx.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
+        }
+        Ok(())
+    }
+
+    async fn change_node(&mut self, change: &NodeChange) -> Result<(), ReconcileError> {
+        let Some(name) = &change.node else { return Ok(()) };
+        let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
+        let Some(body) = node_patch::of(&node, change, &self.machine.claim) else { return Ok(()) };
+        let (api, params) = (self.ctx.cluster_api::<Node>(), PatchParams::default());
+        let patched = self.ctx.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
+        self.ctx.observe(patched);
+        Ok(())
+    }
+
+    async fn set_deadline(&mut self, at: Timestamp) -> Result<(), ReconcileError> {
+        let at = at.round(jiff::Unit::Second).unwrap_or(at);
+        let body = json!({"metadata": {
+            "resourceVersion": self.claim.metadata.resource_version,
+            "annotations": { names::TERMINATION_TIMESTAMP: at.to_string() },
+        }});
+        self.patch("write termination deadline", body).await
+    }
+
+    async fn delete_node(&self, name: &str) -> Result<(), ReconcileError> {
+        let Some(uid) = self.ctx.index().node_model(name).map(|node| node.uid.clone()) else { return Ok(()) };
+        let api = self.ctx.cluster_api::<Node>();
+        let deleted = gone_is_ok(self.ctx.call("delete node", api.delete(name, &only(&uid))).await)?;
+        if let Some(node) = deleted.and_then(|either| either.left()) {
+            self.ctx.observe(node);
+        }
+        Ok(())
+    }
+
+    fn leave(&self, key: Key, uid: fleetwright_core::model::PodUid, force: Option<Duration>) {
+        let Some(node) = self.machine.nodes.first() else { return };
+        let disrupted = &fleetwright_core::model::nodeclaim::ConditionType::DisruptionReason;
+        let reason =
+            self.machine.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
+        let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
+        let leaving = Leaving { uid, node: node.name.clone(), reason, force };
+        if self.memory.evict(key.clone(), leaving) {
+            self.ctx.enqueue(crate::termination::EVICTION_QUEUE, key);
+        }
+    }
+
+    async fn terminate(&self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
+        done.instance = Some(match self.ctx.cloud.terminate(&self.machine.claim, id).await {
+            Ok(Termination::Accepted) => InstanceState::Exists,
+            Ok(Termination::Gone) | Err(CloudError::NotFound(_)) => InstanceState::Gone,
+            Err(CloudError::NotOwned { why, .. }) => InstanceState::NotOwned(why),
+            Err(error) => return Err(error.into()),
+        });
+        Ok(())
+    }
+
+    async fn release_node(&self, name: &str) -> Result<(), ReconcileError> {
+        let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
+        release_node(self.ctx, &node).await?;
+        let (pool, zone) = (self.machine.pool_name(), self.machine.label(labels::ZONE));
+        let now = self.ctx.now();
+        self.ctx.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
+        let meta = &node.metadata;
+        if let Some(deleted) = &meta.deletion_timestamp {
+            self.ctx.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
+        }
+        if let Some(created) = &meta.creation_timestamp {
+            self.ctx.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
+        }
+        tracing::info!(Node = name, "deleted node");
+        Ok(())
+    }
+
+    async fn release_claim(&mut self) -> Result<(), ReconcileError> {
+        let mut finalizers = self.finalizers();
+        finalizers.retain(|name| name != names::TERMINATION_FINALIZER);
+        let body = json!({"metadata": {
+            "resourceVersion": self.claim.metadata.resource_version,
+            "finalizers": finalizers,
+        }});
+        let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
+        let result = self.ctx.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
+        self.released = true;
+        if let Some(claim) = gone_is_ok(result)? {
+            // Without a finalizer it is gone with this very write.
+            if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
+                self.ctx.forget(&claim);
+            } else {
+                self.ctx.observe(claim);
+            }
+        }
+        let machine = self.machine;
+        let (pool, zone) = (machine.pool_name(), machine.label(labels::ZONE));
+        let labels = [pool, machine.label(labels::CAPACITY_TYPE), zone];
+        self.ctx.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
+        let now = self.ctx.now();
+        if let Some(deleting) = machine.claim.deleting {
+            self.ctx.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
+        }
+        let told = fleetwright_core::model::nodeclaim::ConditionType::InstanceTerminating;
+        if let Some(since) = machine.claim.true_since(told) {
+            self.ctx.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
+        }
+        self.memory.forget(&machine.claim.uid);
+        tracing::info!(NodeClaim = self.name(), "nodeclaim is gone");
+        Ok(())
+    }
+
+    fn count_created(&self) {
+        let labels = [self.machine.pool_name(), self.machine.label(labels::ZONE)];
+        self.ctx.metrics.inc(&families::NODES_CREATED, &labels);
+    }
+
+    fn count_registration(&self, well: bool) {
+        let Some(pool) = &self.machine.pool else { return };
+        let index = self.ctx.index();
+        let stored =
+            index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| crate::nodepool::health_of(raw));
+        drop(index);
+        self.memory.note_registration(&pool.uid, stored, well);
+        self.ctx.enqueue(crate::nodepool::REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
+    }
+
+    /// Writes what the pass changed of the status.
+    async fn flush(&mut self) -> Result<(), ReconcileError> {
+        if self.pending.is_empty() || self.released {
+            return Ok(());
+        }
+        let now = self.ctx.now();
+        let mut wanted = self.claim.clone();
+        for change in std::mem::take(&mut self.pending) {
+            apply(&mut wanted, change, now);
+        }
+        if wanted.status == self.claim.status {
+            return Ok(());
+        }
+        let body = json!({
+            "metadata": { "resourceVersion": self.claim.metadata.resource_version },
+            "status": wanted.status,
+        });
+        let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
+        let result =
+            self.ctx.call("write nodeclaim status", api.patch_status(self.name(), &params, &body)).await;
+        if let Some(patched) = gone_is_ok(result)? {
+            self.claim = patched.clone();
+            self.ctx.observe(patched);
+        }
+        Ok(())
+    }
+}
+
+fn apply(claim: &mut api::NodeClaim, change: Pending, now: Timestamp) {
+    match change {
+        Pending::Set(change) => {
+            let mut set = claim.condition_set(now);
+            let (condition, reason, message) = (change.condition.as_str(), &*change.reason, &*change.message);
+            match change.status {
+                ConditionStatus::True => set.set_true_with_reason(condition, reason, message),
+                ConditionStatus::False => set.set_false(condition, reason, message),
+                ConditionStatus::Unknown => set.set_unknown_with_reason(condition, reason, message),
+            };
+        }
+        Pending::Clear(condition) => {
+            // Only independent conditions are ever cleared.
+            let _ = claim.condition_set(now).clear(condition);
+        }
+        Pending::NodeName(name) => claim.status.get_or_insert_default().node_name = name,
+        Pending::Adopt(instance) => {
+            let status = claim.status.get_or_insert_default();
+            status.provider_id = instance.provider_id.to_string();
+            status.image_id = instance.image_id.as_deref().unwrap_or_default().to_owned();
+            status.capacity = quantities(&instance.capacity);
+            status.allocatable = quantities(&instance.allocatable);
+        }
+    }
+}
+
+/// Amounts as Kubernetes writes them.
+pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
+    let written = |(name, amount): (fleetwright_core::model::ResourceName, i64)| {
+        (name.as_str().to_owned(), Quantity(name.quantity(amount).to_string()))
+    };
+    resources.iter().map(written).collect()
+}
+
+/// Takes the finalizer off a Node.
+pub(crate) async fn release_node(ctx: &Ctx, node: &Node) -> Result<(), ReconcileError> {
+    let mut finalizers = node.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|name| name != names::TERMINATION_FINALIZER);
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let body = json!({"metadata": {
+        "resourceVersion": node.metadata.resource_version,
+        "finalizers": finalizers,
+    }});
+    let (api, params, body) = (ctx.cluster_api::<Node>(), PatchParams::default(), Patch::Merge(body));
+    let result = ctx.call("remove finalizer of node", api.patch(name, &params, &body)).await;
+    if let Some(node) = gone_is_ok(result)? {
+        if node.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
+            ctx.forget(&node);
+        } else {
+            ctx.observe(node);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes this object and no later one of its name.
+pub(crate) fn only(uid: &str) -> DeleteParams {
+    let uid = (!uid.is_empty()).then(|| uid.to_owned());
+    DeleteParams::default().preconditions(Preconditions { resource_version: None, uid })
+}
+
+/// Seconds from `since` to `now`, none where that is negative.
+fn seconds(since: Timestamp, now: Timestamp) -> f64 {
+    now.duration_since(since).as_secs_f64().max(0.0)
+}
+
+/// Whether the finalizer may only go with a proof that the launch left nothing behind.
+pub(crate) fn needs_trace(machine: &Machine) -> bool {
+    machine.claim.deleting.is_some() && launch::is_outcome_open(&machine.claim)
+}

@@ -1,0 +1,82 @@
+//! A NodeClaim with what belongs to it, as the index shows it now.
+
+use std::sync::Arc;
+
+use fleetwright_api as api;
+use fleetwright_core::{
+    cloud::ProviderInfo,
+    model::{Node, NodeClaim, NodePool, Pod, labels},
+    nodeclaim::View,
+};
+use fleetwright_state::{Change, Index, Key};
+
+use crate::runtime::Ctx;
+
+/// See [`View`]; this one owns its parts.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    /// The claim as read.
+    pub(crate) raw: Arc<api::NodeClaim>,
+    /// The claim lowered.
+    pub(crate) claim: Arc<NodeClaim>,
+    /// Nodes with its provider id, by name.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    /// Its pool.
+    pub(crate) pool: Option<Arc<NodePool>>,
+    /// The pods on those nodes.
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+impl Machine {
+    /// The machine of the claim called `name`; `None` where there is none, it is not ours or means nothing.
+    pub(crate) fn look(ctx: &Ctx, name: &str) -> Option<Self> {
+        let index = ctx.index();
+        let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
+        let nodes: Vec<Arc<Node>> = index.nodes_of_claim(name).cloned().collect();
+        let pool = claim.pool.as_ref().and_then(|pool| index.pool_model(pool)).cloned();
+        let pods = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
+        Some(Self { raw, claim, nodes, pool, pods })
+    }
+
+    /// The same with one node and its pods only.
+    pub(crate) fn only(mut self, node: &Node) -> Self {
+        self.nodes.retain(|known| known.name == node.name);
+        self.pods.retain(|pod| pod.node.as_ref() == Some(&node.name));
+        self
+    }
+
+    /// What stages see.
+    pub(crate) fn view<'a>(&'a self, provider: &'a ProviderInfo) -> View<'a> {
+        View {
+            claim: &self.claim,
+            nodes: &self.nodes,
+            pool: self.pool.as_deref(),
+            pods: &self.pods,
+            provider,
+        }
+    }
+
+    /// A label of the claim, empty where it has none.
+    pub(crate) fn label(&self, key: &str) -> &str {
+        self.claim.labels.get(key).map_or("", |value| &**value)
+    }
+
+    /// The name of its pool, for metrics.
+    pub(crate) fn pool_name(&self) -> &str {
+        self.label(labels::NODEPOOL)
+    }
+}
+
+/// The key of the claim that a change of a NodeClaim or of a Node is about.
+pub(crate) fn claim_of(change: &Change, index: &Index) -> Option<Key> {
+    if change.claim().is_some() {
+        return Some(change.key.clone());
+    }
+    let node = change.node()?;
+    if let Some(claim) = index.claim_of_node(&change.key.name) {
+        return Some(Key::cluster(claim.metadata.name.as_deref().unwrap_or_default()));
+    }
+    // A Node that is gone is found nowhere; its owner says whose it was.
+    let owners = node.metadata.owner_references.iter().flatten();
+    owners.filter(|owner| owner.kind == "NodeClaim").map(|owner| Key::cluster(owner.name.as_str())).next()
+}

@@ -1,0 +1,135 @@
+//! What the controllers remember between passes. All of it can be lost: after a restart it is found out anew.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fleetwright_core::{
+    model::{ConditionStatus, NodeName, PodUid, Str},
+    nodeclaim::health::RegistrationHealth,
+};
+use fleetwright_state::Key;
+use jiff::Timestamp;
+
+use super::launch::Launches;
+
+/// Entries of one kind that are remembered at most.
+const BOUND: usize = 10_000;
+
+/// The memory of the lifecycle's controllers.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pub(super) launches: Launches,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// Claims, by UID, of whose launch the cloud's list showed nothing, and since when.
+    absent: BTreeMap<Str, Timestamp>,
+    /// The last registrations, by UID of the pool.
+    health: BTreeMap<Str, RegistrationHealth>,
+    /// Pods that are to leave.
+    evictions: BTreeMap<Key, Leaving>,
+    /// Claims, by UID, whose drain was counted.
+    drained: BTreeSet<Str>,
+}
+
+/// A pod that is to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    /// This one, no later one of the same name.
+    pub(crate) uid: PodUid,
+    /// The node that it leaves.
+    pub(crate) node: NodeName,
+    /// Why.
+    pub(crate) reason: String,
+    /// To be deleted with so much grace instead of being evicted.
+    pub(crate) force: Option<Duration>,
+}
+
+impl Memory {
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        // No statement leaves the parts half changed.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when the launch of a claim is known to have left nothing; begins now where that is new.
+    pub(crate) fn absent_since(&self, claim: &Str, now: Timestamp) -> Timestamp {
+        let mut parts = self.parts();
+        if parts.absent.len() >= BOUND {
+            parts.absent.clear();
+        }
+        *parts.absent.entry(claim.clone()).or_insert(now)
+    }
+
+    /// Forgets a claim.
+    pub(crate) fn forget(&self, claim: &Str) {
+        let mut parts = self.parts();
+        parts.absent.remove(claim);
+        parts.drained.remove(claim);
+        drop(parts);
+        self.launches.forget(claim);
+    }
+
+    /// Whether the drain of a claim is counted for the first time.
+    pub(crate) fn first_drained(&self, claim: &Str) -> bool {
+        let mut parts = self.parts();
+        if parts.drained.len() >= BOUND {
+            parts.drained.clear();
+        }
+        parts.drained.insert(claim.clone())
+    }
+
+    /// Notes how a registration in a pool ended, given what its condition said before; returns the new status.
+    pub(crate) fn note_registration(
+        &self,
+        pool: &Str,
+        stored: ConditionStatus,
+        registered: bool,
+    ) -> ConditionStatus {
+        let mut parts = self.parts();
+        let health = parts.health.entry(pool.clone()).or_insert_with(|| RegistrationHealth::restored(stored));
+        health.note(registered);
+        health.status()
+    }
+
+    /// How registrations of a pool go, given what its condition said before.
+    pub(crate) fn registration_health(&self, pool: &Str, stored: ConditionStatus) -> ConditionStatus {
+        let mut parts = self.parts();
+        let health = parts.health.entry(pool.clone()).or_insert_with(|| RegistrationHealth::restored(stored));
+        health.status()
+    }
+
+    /// Forgets how registrations of a pool went: it, or its class, was changed.
+    pub(crate) fn reset_health(&self, pool: &Str) {
+        self.parts().health.insert(pool.clone(), RegistrationHealth::default());
+    }
+
+    /// Wants a pod to leave. Returns whether that is news (a new pod, or force where there was none).
+    pub(crate) fn evict(&self, key: Key, leaving: Leaving) -> bool {
+        let mut parts = self.parts();
+        let known = parts.evictions.get(&key);
+        let news = known.is_none_or(|known| {
+            known.uid != leaving.uid || (known.force.is_none() && leaving.force.is_some())
+        });
+        // What does not fit is asked for again by the next pass of its drain.
+        if news && (known.is_some() || parts.evictions.len() < BOUND) {
+            parts.evictions.insert(key, leaving);
+            return true;
+        }
+        false
+    }
+
+    /// The pod of `key` that is to leave.
+    pub(crate) fn leaving(&self, key: &Key) -> Option<Leaving> {
+        self.parts().evictions.get(key).cloned()
+    }
+
+    /// A pod has left, or needs not any more.
+    pub(crate) fn left(&self, key: &Key) {
+        self.parts().evictions.remove(key);
+    }
+}

@@ -1,0 +1,69 @@
+//! NodeClaims from birth to death: what stages of `core::nodeclaim` decide is carried out here.
+//!
+//! [`machine`] looks at a claim with what belongs to it, a stage says what to do next, and [`hand`] does it. What the
+//! controllers [remember](memory) between passes spares calls; nothing of it is needed for safety.
+
+mod controller;
+pub(crate) mod families;
+pub(crate) mod hand;
+mod launch;
+pub(crate) mod machine;
+pub(crate) mod memory;
+mod node_patch;
+mod tell;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use fleetwright_core::nodeclaim::Next;
+
+use crate::{
+    nodeclaim, nodepool,
+    runtime::{Controller, Requeue},
+    termination,
+};
+
+pub use controller::Lifecycle;
+pub use memory::Memory;
+
+/// The controllers of a NodeClaim's life and of its NodePool's status.
+#[must_use]
+pub fn controllers() -> Vec<Arc<dyn Controller>> {
+    let memory = Arc::new(Memory::default());
+    vec![
+        Arc::new(Lifecycle(memory.clone())),
+        Arc::new(termination::NodeTermination(memory.clone())),
+        Arc::new(termination::EvictionQueue(memory.clone())),
+        Arc::new(nodeclaim::Expiration(memory.clone())),
+        Arc::new(nodeclaim::GarbageCollection::new(memory.clone())),
+        Arc::new(nodeclaim::Consistency(memory.clone())),
+        Arc::new(nodeclaim::Disruption(memory.clone())),
+        Arc::new(nodeclaim::PodEvents),
+        Arc::new(nodeclaim::ClaimHydration),
+        Arc::new(nodeclaim::NodeHydration),
+        Arc::new(nodepool::Hash),
+        Arc::new(nodepool::Counter),
+        Arc::new(nodepool::Validation),
+        Arc::new(nodepool::Readiness),
+        Arc::new(nodepool::RegistrationHealth(memory)),
+    ]
+}
+
+/// When a key is due again by what a stage says.
+pub(crate) fn requeue(again: Option<std::time::Duration>) -> Requeue {
+    again.map_or(Requeue::No, Requeue::After)
+}
+
+/// The first answer that asks for something, waiting no longer than any of them.
+pub(crate) fn first_busy(answers: impl IntoIterator<Item = Next>) -> Next {
+    let mut chosen = Next::nothing();
+    for answer in answers {
+        chosen = match (chosen.is_idle(), answer.again) {
+            (true, _) => chosen.and(answer),
+            (false, Some(again)) => chosen.again(again),
+            (false, None) => chosen,
+        };
+    }
+    chosen
+}

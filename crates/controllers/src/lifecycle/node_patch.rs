@@ -1,0 +1,95 @@
+//! Changes of Nodes, entry by entry, in one patch that fails if anybody else wrote meanwhile.
+
+use fleetwright_api::labels::TERMINATION_FINALIZER;
+use fleetwright_core::{
+    model::{Labels, NodeClaim},
+    nodeclaim::NodeChange,
+};
+use k8s_openapi::{
+    api::core::v1::{Node, Taint},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use serde_json::{Map, Value, json};
+
+/// The merge patch that brings `change` to `node`; `None` where it is there already.
+pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<Value> {
+    let mut metadata = Map::new();
+    let known = node.metadata.finalizers.clone().unwrap_or_default();
+    if change.add_finalizer && !known.iter().any(|name| name == TERMINATION_FINALIZER) {
+        let mut finalizers = known;
+        finalizers.push(TERMINATION_FINALIZER.to_owned());
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+    if change.own
+        && let Some(owners) = with_owner(node, claim)
+    {
+        metadata.insert("ownerReferences".to_owned(), json!(owners));
+    }
+    let labels = missing(node.metadata.labels.as_ref(), &change.labels);
+    if !labels.is_empty() {
+        metadata.insert("labels".to_owned(), Value::Object(labels));
+    }
+    let annotations = missing(node.metadata.annotations.as_ref(), &change.annotations);
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    let mut patch = Map::new();
+    if let Some(taints) = taints(node, change) {
+        patch.insert("spec".to_owned(), json!({ "taints": taints }));
+    }
+    if metadata.is_empty() && patch.is_empty() {
+        return None;
+    }
+    metadata.insert("resourceVersion".to_owned(), json!(node.metadata.resource_version));
+    patch.insert("metadata".to_owned(), Value::Object(metadata));
+    Some(Value::Object(patch))
+}
+
+fn missing(
+    known: Option<&std::collections::BTreeMap<String, String>>,
+    wanted: &Labels,
+) -> Map<String, Value> {
+    let stands = |key: &str, value: &str| known.and_then(|known| known.get(key)).is_some_and(|v| v == value);
+    wanted
+        .iter()
+        .filter(|(key, value)| !stands(key, value))
+        .map(|(key, value)| (key.to_string(), json!(&**value)))
+        .collect()
+}
+
+fn with_owner(node: &Node, claim: &NodeClaim) -> Option<Vec<OwnerReference>> {
+    let mut owners = node.metadata.owner_references.clone().unwrap_or_default();
+    if owners.iter().any(|owner| *owner.uid == *claim.uid) {
+        return None;
+    }
+    owners.push(OwnerReference {
+        api_version: "karpenter.sh/v1".to_owned(),
+        kind: "NodeClaim".to_owned(),
+        name: claim.name.to_string(),
+        uid: claim.uid.to_string(),
+        block_owner_deletion: Some(true),
+        controller: None,
+    });
+    Some(owners)
+}
+
+/// The taints of the node after the change; `None` where that is what they are.
+fn taints(node: &Node, change: &NodeChange) -> Option<Vec<Taint>> {
+    let known = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let same = |taint: &Taint, other: &fleetwright_core::model::Taint| {
+        *taint.key == *other.key && taint.effect == other.effect.as_str()
+    };
+    let mut taints = known.clone();
+    taints.retain(|taint| !change.remove_taints.iter().any(|gone| same(taint, gone)));
+    for added in &change.add_taints {
+        if !taints.iter().any(|taint| same(taint, added)) {
+            taints.push(Taint {
+                key: added.key.to_string(),
+                value: (!added.value.is_empty()).then(|| added.value.to_string()),
+                effect: added.effect.as_str().to_owned(),
+                time_added: None,
+            });
+        }
+    }
+    (taints != known).then_some(taints)
+}

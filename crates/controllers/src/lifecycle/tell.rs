@@ -1,0 +1,36 @@
+//! Notices of the core become events.
+
+use fleetwright_core::nodeclaim::Notice;
+
+use super::machine::Machine;
+use crate::{
+    events::{Event, regarding, regarding_pod},
+    runtime::Ctx,
+};
+
+/// Tells people about a machine.
+pub(crate) fn tell(ctx: &Ctx, machine: &Machine, notice: &Notice) {
+    let (reason, message) = (notice.reason(), notice.message());
+    let event = |object| {
+        if notice.is_warning() {
+            Event::warning(object, reason, message.clone())
+        } else {
+            Event::normal(object, reason, message.clone())
+        }
+    };
+    if let Some(id) = notice.pod() {
+        if let Some(pod) = machine.pods.iter().find(|pod| pod.id == *id) {
+            ctx.recorder.publish(event(regarding_pod(pod)));
+        }
+        return;
+    }
+    ctx.recorder.publish(event(regarding(&*machine.raw)));
+    if notice.concerns_node() {
+        let index = ctx.index();
+        let nodes: Vec<_> = machine.nodes.iter().filter_map(|node| index.node(&node.name).cloned()).collect();
+        drop(index);
+        for node in nodes {
+            ctx.recorder.publish(event(regarding(&*node)));
+        }
+    }
+}

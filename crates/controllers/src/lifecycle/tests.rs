@@ -1,0 +1,320 @@
+//! Lives of NodeClaims against the in-memory API server, in virtual time.
+
+mod world;
+
+use std::time::Duration;
+
+use fleetwright_core::cloud::LaunchError;
+use rstest::rstest;
+use serde_json::{Value, json};
+use world::{Script, World, condition_of, instance};
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_lives_and_dies() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    let claim = world.get_claim("a").expect("a claim");
+    assert_eq!(world.condition("a", "Ready"), "True");
+    assert_eq!(claim["metadata"]["finalizers"], json!(["karpenter.sh/termination"]));
+    assert_eq!(claim["metadata"]["labels"]["node.kubernetes.io/instance-type"], "medium");
+    assert_eq!(claim["metadata"]["annotations"]["fleetwright.dev/attempt"], "1");
+    let status = &claim["status"];
+    assert_eq!(status["nodeName"], "node-a");
+    assert_eq!((&status["imageID"], &status["capacity"]["cpu"]), (&json!("image-1"), &json!("4")));
+    let node = world.get("v1", "Node", "node-a").expect("a node");
+    assert_eq!(node["metadata"]["labels"]["karpenter.sh/initialized"], "true");
+    assert_eq!(node["metadata"]["labels"]["karpenter.sh/nodepool"], "default");
+    assert_eq!(node["metadata"]["ownerReferences"][0]["name"], "a");
+    assert_eq!(node["spec"]["taints"], Value::Null, "{node:#?}");
+    world.pod("p", "node-a", json!({}));
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let leaving = || {
+        world
+            .server
+            .get("v1", "Pod", "default", "p")
+            .is_some_and(|p| p["metadata"]["deletionTimestamp"].is_string())
+    };
+    world.until("evicted", leaving).await;
+    assert_eq!(world.condition("a", "Drained"), "Unknown/Draining");
+    let node = world.get("v1", "Node", "node-a").expect("a node that drains");
+    assert_eq!(node["spec"]["taints"][0]["key"], "karpenter.sh/disrupted");
+    assert_eq!(world.cloud.sky().terminations, 0, "no instance ends under a pod");
+    world.end_pod("p").await;
+    world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!(world.get("v1", "Node", "node-a").is_none());
+    assert!(world.cloud.sky().instances.is_empty());
+    let events = world.events();
+    for reason in ["Evicted", "FailedDraining"] {
+        assert!(events.iter().any(|event| event == reason), "{reason}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_nothing_happens() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    world.pod("p", "node-a", json!({}));
+    world.sleep(120).await;
+    world.writes.lock().expect("unpoisoned").clear();
+    world.sleep(3600).await;
+    assert_eq!(*world.writes.lock().expect("unpoisoned"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_a_batch_are_launched_by_one_call() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.claim(name, json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    }
+    let world = world.run();
+    world
+        .until("launched", || ["a", "b", "c"].iter().all(|name| world.condition(name, "Launched") == "True"))
+        .await;
+    let calls = world.cloud.sky().calls.clone();
+    let names = ["a", "b", "c"].map(Into::into).to_vec();
+    assert_eq!(calls, [("plan-0".into(), 1, names)]);
+    world.claim("late", json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    world.until("launched", || world.condition("late", "Launched") == "True").await;
+    let late = world.cloud.sky().calls.last().cloned().expect("a call");
+    assert_ne!(late.0, "plan-0".into(), "a batch that was called takes nobody in");
+    assert_eq!(world.cloud.sky().instances.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_is_asked_for_again() {
+    let world = World::new();
+    world.cloud.sky().script.push_back(Script::LoseAnswer);
+    let throttled = LaunchError::RateLimited { after: Duration::from_secs(7) };
+    world.cloud.sky().script.push_back(Script::Refuse(throttled));
+    let world = world.run();
+    world.claim("a", json!({}));
+    world.until("launched", || world.condition("a", "Launched") == "True").await;
+    let calls = world.cloud.sky().calls.clone();
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| *call == calls[0]), "the same call again: {calls:?}");
+    assert_eq!(world.cloud.sky().instances.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_shown_and_tried_anew() {
+    let world = World::new();
+    let failed = LaunchError::Failed { reason: "Denied".into(), message: "not allowed".into() };
+    world.cloud.sky().script.push_back(Script::Refuse(failed));
+    let world = world.run();
+    world.claim("a", json!({}));
+    world.until("failed", || world.condition("a", "Launched") == "Unknown/Denied").await;
+    world.until("launched", || world.condition("a", "Launched") == "True").await;
+    let attempts: Vec<u32> = world.cloud.sky().calls.iter().map(|(_, attempt, _)| *attempt).collect();
+    assert_eq!(attempts, [1, 2]);
+}
+
+#[rstest]
+#[case(LaunchError::InsufficientCapacity("none left".into()), "InsufficientCapacityError")]
+#[case(LaunchError::NodeClassNotReady("no class".into()), "NodeClassNotReady")]
+#[tokio::test(start_paused = true)]
+async fn without_capacity_a_claim_goes_at_once(#[case] refusal: LaunchError, #[case] reason: &str) {
+    let world = World::new();
+    world.cloud.sky().script.push_back(Script::Refuse(refusal));
+    let world = world.run();
+    world.claim("a", json!({}));
+    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!(took < 5, "{took}");
+    world.sleep(5).await;
+    assert!(world.events().iter().any(|event| event == reason), "{:?}", world.events());
+}
+
+/// A claim as a crash between the call and the status write leaves it behind.
+fn crashed(world: &World) {
+    world.claim(
+        "a",
+        json!({"metadata": {
+            "finalizers": ["karpenter.sh/termination"],
+            "annotations": {"fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/attempt": "1"},
+        }}),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_the_call_is_healed_by_the_same_call() {
+    let world = World::new();
+    crashed(&world);
+    let left = instance("left", "a", "plan-0", 1);
+    world.cloud.sky().instances.insert(left.provider_id.clone(), left);
+    world.claim("b", json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    let world = world.run();
+    world
+        .until("launched", || ["a", "b"].iter().all(|name| world.condition(name, "Launched") == "True"))
+        .await;
+    assert_eq!(world.get_claim("a").expect("a claim")["status"]["providerID"], "test:///left");
+    let sky = world.cloud.sky();
+    assert_eq!(sky.instances.len(), 2);
+    let with_plan: Vec<_> = sky.calls.iter().filter(|(batch, ..)| **batch == *"plan-0").collect();
+    assert_eq!(with_plan.len(), 1);
+    assert_eq!(with_plan[0].2, ["a".into()], "a call that may have been made is repeated as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_launch_is_cleared_up_before_the_claim_goes() {
+    let world = World::new();
+    crashed(&world);
+    let left = instance("left", "a", "plan-0", 1);
+    world.cloud.sky().instances.insert(left.provider_id.clone(), left);
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let world = world.run();
+    world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!(world.cloud.sky().instances.is_empty());
+    assert!(world.cloud.sky().calls.is_empty(), "nothing is launched for a claim that goes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_launch_left_nothing_takes_a_minute_to_prove() {
+    let world = World::new();
+    crashed(&world);
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let world = world.run();
+    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!((60..70).contains(&took), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disruption_budget_holds_a_drain() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    world.pod("p", "node-a", json!({}));
+    let budget = |allowed: u32| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1},
+        })
+    };
+    world.apply(budget(0));
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    world.sleep(600).await;
+    let pod = world.server.get("v1", "Pod", "default", "p").expect("a pod");
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(world.events().iter().any(|event| event == "FailedDraining"));
+    world.apply(budget(1));
+    world
+        .until("evicted", || {
+            world
+                .server
+                .get("v1", "Pod", "default", "p")
+                .is_none_or(|p| p["metadata"]["deletionTimestamp"].is_string())
+        })
+        .await;
+    world.end_pod("p").await;
+    world.until("gone", || world.get_claim("a").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn do_not_disrupt_holds_until_the_deadline() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({"spec": {"terminationGracePeriod": "120s"}})).await;
+    let protected = json!({
+        "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "yes please"}},
+        "spec": {"terminationGracePeriodSeconds": 20},
+    });
+    world.pod("p", "node-a", protected);
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let leaving = || {
+        world
+            .server
+            .get("v1", "Pod", "default", "p")
+            .is_none_or(|p| p["metadata"]["deletionTimestamp"].is_string())
+    };
+    let took = world.until("forced", leaving).await;
+    assert!((98..=104).contains(&took), "{took}");
+    world.end_pod("p").await;
+    world.until("gone", || world.get_claim("a").is_none()).await;
+    world.sleep(5).await;
+    let events = world.events();
+    for reason in ["InvalidDoNotDisruptAnnotation", "TerminationGracePeriodExpiring", "Disrupted"] {
+        assert!(events.iter().any(|event| event == reason), "{reason}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_ours_is_left_alone() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    world.cloud.sky().foreign = true;
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    world.until("told", || world.condition("a", "InstanceTerminating") == "False/InstanceNotOwned").await;
+    world.sleep(600).await;
+    assert_eq!(world.cloud.sky().instances.len(), 1);
+    assert!(world.get_claim("a").is_some());
+    assert!(world.events().iter().any(|event| event == "InstanceNotOwned"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_instance_is_gone_is_collected() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    world.sleep(600).await;
+    world.cloud.sky().instances.clear();
+    world.sleep(600).await;
+    assert!(world.get_claim("a").is_some(), "its node is ready");
+    world.apply(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2020-01-01T00:00:00Z"}]},
+    }));
+    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!(took < 240, "{took}");
+    assert!(world.get("v1", "Node", "node-a").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_join_is_given_up() {
+    let world = World::new().run();
+    world.claim("a", json!({}));
+    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!((900..930).contains(&took), "{took}");
+    assert!(world.cloud.sky().instances.is_empty());
+    world.claim("b", json!({}));
+    world.until("gone", || world.get_claim("b").is_none()).await;
+    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/RegistrationFailed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_old_goes() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({"spec": {"expireAfter": "10m"}})).await;
+    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    assert!((590..630).contains(&took), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_says_how_it_is() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    world.sleep(10).await;
+    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    for condition in ["ValidationSucceeded", "NodeClassReady", "Ready", "NodeRegistrationHealthy"] {
+        assert_eq!(condition_of(&pool, condition), "True", "{condition}: {pool:#?}");
+    }
+    let annotations = &pool["metadata"]["annotations"];
+    assert_eq!(annotations["karpenter.sh/nodepool-hash"], "12745407319442031341");
+    assert_eq!(annotations["karpenter.sh/nodepool-hash-version"], "v3");
+    assert_eq!(pool["status"]["nodes"], 1);
+    let resources = &pool["status"]["resources"];
+    assert_eq!(
+        (&resources["cpu"], &resources["nodes"], &resources["ephemeral-storage"]),
+        (&json!("4"), &json!("1"), &json!("0"))
+    );
+    assert_eq!(world.condition("a", "Consolidatable"), "True");
+    assert_eq!(world.condition("a", "ConsistentStateFound"), "True");
+    world.apply(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {"taints": [{"key": "a", "value": "x", "effect": "NoSchedule"}]}}},
+    }));
+    world.until("drifted", || world.condition("a", "Drifted") == "True").await;
+    world.server.delete("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", "", "default").expect("deletes");
+    let unready = || {
+        let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+        condition_of(&pool, "NodeClassReady") == "False/NodeClassNotFound"
+    };
+    world.until("class missed", unready).await;
+}

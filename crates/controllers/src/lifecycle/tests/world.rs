@@ -1,0 +1,389 @@
+//! A small world: the in-memory API server, a cloud that does what it is told, and hands that play the kubelet.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    clock::Clock,
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        Termination,
+    },
+    model::{
+        BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
+        Resources, labels,
+    },
+};
+use fleetwright_fake_kube::{Config, Server};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::{
+    lifecycle::controllers,
+    runtime::{self, Ctx, Offload, Parts, Trigger},
+    settings::Settings,
+};
+
+/// Virtual time over paused tokio time.
+#[derive(Clone, Copy)]
+struct Virtual(tokio::time::Instant);
+
+impl Clock for Virtual {
+    fn now(&self) -> Timestamp {
+        let epoch = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 365 * 50);
+        epoch + SignedDuration::try_from(self.0.elapsed()).expect("short tests")
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// What the cloud is told to do at the next launches.
+pub(super) enum Script {
+    /// Launch, and lose the answer.
+    LoseAnswer,
+    /// Refuse.
+    Refuse(LaunchError),
+}
+
+#[derive(Default)]
+pub(super) struct Sky {
+    pub(super) instances: BTreeMap<ProviderId, Instance>,
+    /// Every call for a launch: batch, attempt, claims.
+    pub(super) calls: Vec<(BatchId, u32, Vec<ClaimName>)>,
+    pub(super) script: VecDeque<Script>,
+    /// Instances that belong to somebody else.
+    pub(super) foreign: bool,
+    /// How often an instance was asked to end.
+    pub(super) terminations: usize,
+    launched: u32,
+}
+
+pub(super) struct TestCloud {
+    info: ProviderInfo,
+    sky: Mutex<Sky>,
+    clock: Virtual,
+}
+
+impl TestCloud {
+    pub(super) fn sky(&self) -> MutexGuard<'_, Sky> {
+        self.sky.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn instance(name: &str, claim: &str, batch: &str, attempt: u32) -> Instance {
+    let pairs =
+        [(labels::INSTANCE_TYPE, "medium"), (labels::ZONE, "a"), (labels::CAPACITY_TYPE, "on-demand")];
+    Instance {
+        provider_id: format!("test:///{name}").into(),
+        claim: Some(claim.into()),
+        launched_by: Some((batch.into(), attempt)),
+        cluster_uid: Some("cluster".into()),
+        labels: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect::<Labels>(),
+        image_id: Some("image-1".into()),
+        capacity: Resources::of(4000, 8 << 30).with("pods", 110),
+        allocatable: Resources::of(3900, 7 << 30).with("pods", 110),
+        created: None,
+        terminating: false,
+    }
+}
+
+#[async_trait]
+impl CloudProvider for TestCloud {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    async fn identify(&self, _: &str) -> Result<Identity, CloudError> {
+        Ok(Identity::Proven)
+    }
+
+    async fn catalog(&self, _: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        Ok(Arc::default())
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        let names = requests.iter().map(|request| request.claim.name.clone()).collect();
+        let script = {
+            let mut sky = self.sky();
+            if let Some(first) = requests.first() {
+                sky.calls.push((first.batch.clone(), first.attempt, names));
+            }
+            sky.script.pop_front()
+        };
+        self.clock.sleep(Duration::from_millis(200)).await;
+        if let Some(Script::Refuse(error)) = &script {
+            return requests.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut sky = self.sky();
+        let mut answers = Vec::new();
+        for request in requests {
+            let launch = Some((request.batch.clone(), request.attempt));
+            let same = |known: &&Instance| {
+                known.launched_by == launch && known.claim.as_ref() == Some(&request.claim.name)
+            };
+            let known = sky.instances.values().find(same).cloned();
+            let launched = known.unwrap_or_else(|| {
+                sky.launched += 1;
+                let name = format!("i-{}", sky.launched);
+                instance(&name, &request.claim.name, &request.batch, request.attempt)
+            });
+            sky.instances.insert(launched.provider_id.clone(), launched.clone());
+            answers.push(Ok(launched));
+        }
+        match script {
+            Some(Script::LoseAnswer) => {
+                requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
+            }
+            _ => answers,
+        }
+    }
+
+    async fn terminate(&self, _: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        let mut sky = self.sky();
+        if sky.foreign {
+            return Err(CloudError::NotOwned {
+                id: id.as_str().into(),
+                why: "tag of another cluster".into(),
+            });
+        }
+        sky.terminations += 1;
+        match sky.instances.get_mut(id) {
+            None => Ok(Termination::Gone),
+            Some(instance) if instance.terminating => {
+                sky.instances.remove(id);
+                Ok(Termination::Gone)
+            }
+            Some(instance) => {
+                instance.terminating = true;
+                Ok(Termination::Accepted)
+            }
+        }
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        let found = self.sky().instances.get(id).cloned();
+        found.ok_or_else(|| CloudError::NotFound(id.as_str().into()))
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        Ok(self.sky().instances.values().cloned().collect())
+    }
+
+    async fn drift(&self, _: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        Ok(None)
+    }
+}
+
+/// Everything together.
+pub(super) struct World {
+    pub(super) server: Server,
+    pub(super) ctx: Ctx,
+    pub(super) cloud: Arc<TestCloud>,
+    /// Requests that change something.
+    pub(super) writes: Arc<Mutex<Vec<String>>>,
+    _stop: Option<Trigger>,
+}
+
+impl World {
+    /// A server with CRDs, class and pool; nothing runs yet.
+    pub(super) fn new() -> Self {
+        let clock = Virtual(tokio::time::Instant::now());
+        let mut config = Config::new(Arc::new(move || clock.now()), 7);
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let heard = writes.clone();
+        config.audit = Some(Arc::new(move |request, code| {
+            let reads = matches!(request.verb.as_str(), "get" | "list" | "watch");
+            if !reads && code < 400 && request.resource != "events" {
+                let line =
+                    format!("{} {}/{} {}", request.verb, request.resource, request.name, request.subresource);
+                heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        }));
+        let server = Server::new(config);
+        for crd in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
+            server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
+        }
+        let class =
+            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+        let info = ProviderInfo {
+            name: "test".into(),
+            node_classes: vec![class],
+            schema: Arc::new(LabelSchema::default()),
+            repair_policies: Vec::new(),
+            bootstraps_startup_taints: false,
+        };
+        let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock });
+        let ctx = Ctx::new(Parts {
+            client: kube::Client::new(server.service(), "default"),
+            clock: Arc::new(clock),
+            cloud: cloud.clone(),
+            settings: Settings::default(),
+            seed: 7,
+            offload: Offload::Inline,
+            cluster_uid: "cluster".to_owned(),
+        });
+        let world = Self { server, ctx, cloud, writes, _stop: None };
+        world.apply(json!({
+            "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
+            "spec": {},
+        }));
+        world.apply(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": class_ref()}}},
+        }));
+        world
+    }
+
+    /// The controllers run from now on.
+    pub(super) fn run(mut self) -> Self {
+        let (trigger, stop) = runtime::shutdown();
+        tokio::spawn(runtime::run(self.ctx.clone(), controllers(), stop));
+        self._stop = Some(trigger);
+        self
+    }
+
+    pub(super) fn apply(&self, value: Value) {
+        self.server.apply(value).expect("applies");
+    }
+
+    /// A claim of pool `default`, changed by `more`.
+    pub(super) fn claim(&self, name: &str, more: Value) {
+        let mut claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
+            "spec": {
+                "requirements": [], "nodeClassRef": class_ref(), "resources": {"requests": {"cpu": "1"}},
+                "startupTaints": [{"key": "cni", "effect": "NoSchedule"}],
+            },
+        });
+        merge(&mut claim, more);
+        self.apply(claim);
+    }
+
+    /// The machine of a claim joins as node `name`, ready.
+    pub(super) fn join(&self, name: &str, claim: &str) {
+        let id = self.get_claim(claim).expect("a claim")["status"]["providerID"].clone();
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {
+                "providerID": id,
+                "taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}],
+            },
+            "status": {
+                "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                "allocatable": {"cpu": "3900m", "memory": "7Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}],
+            },
+        }));
+    }
+
+    /// Somebody takes a taint off a node.
+    pub(super) fn untaint(&self, node: &str, key: &str) {
+        let known = self.get("v1", "Node", node).expect("a node");
+        let taints: Vec<Value> = known["spec"]["taints"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|taint| taint["key"] != key)
+            .cloned()
+            .collect();
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"taints": taints},
+        }));
+    }
+
+    /// A claim that has become a node that is initialised.
+    pub(super) async fn grown(&self, name: &str, node: &str, more: Value) {
+        self.claim(name, more);
+        self.until("launched", || self.condition(name, "Launched") == "True").await;
+        self.join(node, name);
+        self.until("registered", || self.condition(name, "Registered") == "True").await;
+        self.untaint(node, "cni");
+        self.until("initialized", || self.condition(name, "Initialized") == "True").await;
+    }
+
+    pub(super) fn pod(&self, name: &str, node: &str, more: Value) {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "web:1"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        merge(&mut pod, more);
+        self.apply(pod);
+    }
+
+    /// The kubelet ends a pod.
+    pub(super) async fn end_pod(&self, name: &str) {
+        let api = self.ctx.namespaced_api::<k8s_openapi::api::core::v1::Pod>("default");
+        let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await;
+    }
+
+    pub(super) fn get(&self, api_version: &str, kind: &str, name: &str) -> Option<Arc<Value>> {
+        self.server.get(api_version, kind, "", name)
+    }
+
+    pub(super) fn get_claim(&self, name: &str) -> Option<Arc<Value>> {
+        self.get("karpenter.sh/v1", "NodeClaim", name)
+    }
+
+    /// Status and reason of a claim's condition, `/` between them where the status is not True.
+    pub(super) fn condition(&self, claim: &str, condition: &str) -> String {
+        self.get_claim(claim).map_or_else(|| "gone".to_owned(), |claim| condition_of(&claim, condition))
+    }
+
+    /// Reasons of all events so far.
+    pub(super) fn events(&self) -> Vec<String> {
+        let events = self.server.list("v1", "Event", "");
+        events.iter().filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect()
+    }
+
+    pub(super) async fn sleep(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until something holds, an hour at most; returns how many seconds that took.
+    pub(super) async fn until(&self, what: &str, holds: impl Fn() -> bool) -> u64 {
+        let start = tokio::time::Instant::now();
+        while start.elapsed() < Duration::from_secs(3600) {
+            if holds() {
+                return start.elapsed().as_secs();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let claims = self.server.list("karpenter.sh/v1", "NodeClaim", "");
+        panic!("never {what}: {claims:#?}, events {:?}", self.events());
+    }
+}
+
+pub(super) fn condition_of(object: &Value, condition: &str) -> String {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let Some(found) = all.iter().find(|known| known["type"] == condition) else { return String::new() };
+    match (found["status"].as_str(), found["reason"].as_str()) {
+        (Some("True"), _) => "True".to_owned(),
+        (status, reason) => format!("{}/{}", status.unwrap_or_default(), reason.unwrap_or_default()),
+    }
+}
+
+fn class_ref() -> Value {
+    json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"})
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}

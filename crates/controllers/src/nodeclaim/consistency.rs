@@ -1,0 +1,43 @@
+//! `nodeclaim.consistency`: whether nodes are what was promised.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_core::nodeclaim::{Stage, consistency};
+use fleetwright_state::{Change, Index, Key};
+
+use crate::{
+    lifecycle::{
+        Memory,
+        hand::Hand,
+        machine::{Machine, claim_of},
+        requeue,
+    },
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// Compares nodes with their claims.
+pub struct Consistency(pub Arc<Memory>);
+
+#[async_trait]
+impl Controller for Consistency {
+    fn name(&self) -> &'static str {
+        "nodeclaim.consistency"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        claim_of(change, index).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let next = consistency::Consistency.next(&machine.view(ctx.cloud.info()), ctx.now());
+        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        Ok(requeue(done.again))
+    }
+}

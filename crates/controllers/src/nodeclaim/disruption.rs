@@ -1,0 +1,87 @@
+//! `nodeclaim.disruption`: the conditions Consolidatable and Drifted.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::{self, CloudError},
+    nodeclaim::{
+        Stage,
+        conditions::{Consolidatable, Drifted},
+        launch,
+    },
+};
+use fleetwright_state::{Change, Index, Key, Kind};
+
+use crate::{
+    lifecycle::{Memory, hand::Hand, machine::Machine, requeue},
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// Keeps the conditions that make candidates.
+pub struct Disruption(pub Arc<Memory>);
+
+#[async_trait]
+impl Controller for Disruption {
+    fn name(&self) -> &'static str {
+        "nodeclaim.disruption"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let of_pool = |pool: Option<&str>| -> Vec<Key> {
+            let claims = index.claim_models();
+            let wanted = claims.filter(|claim| pool.is_none() || claim.pool.as_deref() == pool);
+            wanted.map(|claim| Key::cluster(claim.name.as_str())).collect()
+        };
+        match change.kind {
+            Kind::NodeClaim => vec![change.key.clone()],
+            Kind::NodePool if spec_changed(change) => of_pool(Some(&change.key.name)),
+            Kind::NodeClass => of_pool(None),
+            _ => Vec::new(),
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let catalog = machine.pool.as_ref().and_then(|pool| ctx.index().catalog(&pool.name).cloned());
+        // A catalogue without any type is one that could not be read, not one that was emptied.
+        let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
+        let provider = by_provider(ctx, &machine).await?;
+        let (view, now) = (machine.view(ctx.cloud.info()), ctx.now());
+        let drifted = Drifted { catalog: catalog.as_deref(), provider: provider.as_ref() };
+        let next = Consolidatable.next(&view, now).and(drifted.next(&view, now));
+        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        Ok(requeue(done.again))
+    }
+}
+
+/// Whether the pool was changed in more than its status.
+fn spec_changed(change: &Change) -> bool {
+    let of = |object: &Option<fleetwright_state::Object>| match object {
+        Some(fleetwright_state::Object::NodePool(pool)) => {
+            Some((pool.metadata.generation, pool.metadata.annotations.clone()))
+        }
+        _ => None,
+    };
+    of(&change.before) != of(&change.after)
+}
+
+/// What the provider says of drift, where the pool shows none and there is an instance to ask about.
+async fn by_provider(ctx: &Ctx, machine: &Machine) -> Result<Option<cloud::Drift>, ReconcileError> {
+    let claim = &machine.claim;
+    let Some(pool) = &machine.pool else { return Ok(None) };
+    if claim.deleting.is_some() || !launch::is_launched(claim) || Drifted::by_pool(claim, pool).is_some() {
+        return Ok(None);
+    }
+    match ctx.cloud.drift(claim).await {
+        Ok(drift) => Ok(drift),
+        // An instance that is gone is for the collection, one that is not ours for nobody.
+        Err(CloudError::NotFound(_) | CloudError::NotOwned { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

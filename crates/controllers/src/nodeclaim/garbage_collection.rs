@@ -1,0 +1,111 @@
+//! `nodeclaim.garbagecollection`: deletes claims whose instance is gone, with proof and a brake.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::CloudError,
+    model::{ClaimName, ProviderId},
+    nodeclaim::{
+        Next, Removal, Step,
+        garbage_collection::{Collection, Findings},
+    },
+};
+use fleetwright_state::Key;
+
+use crate::{
+    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+};
+
+/// Compares claims with the cloud's list.
+pub struct GarbageCollection {
+    memory: Arc<Memory>,
+    collection: Mutex<Collection>,
+}
+
+impl GarbageCollection {
+    /// Has seen nothing missing yet.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>) -> Self {
+        Self { memory, collection: Mutex::default() }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Collection) -> T) -> T {
+        // No statement leaves the collection half changed.
+        work(&mut self.collection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes in a list that was begun when the index was at least as it is now.
+    fn survey(&self, ctx: &Ctx, listed: &BTreeSet<ProviderId>) -> Findings {
+        let now = ctx.now();
+        let machines: Vec<_> = {
+            let index = ctx.index();
+            let node = |name: &str| index.nodes_of_claim(name).next().cloned();
+            index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect()
+        };
+        let views: Vec<_> = machines.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
+        self.with(|collection| collection.survey(&views, listed, now))
+    }
+
+    /// Asks for the one instance, and deletes its claim where there is none.
+    async fn verify(&self, ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
+        let Some(machine) = Machine::look(ctx, name) else { return Ok(()) };
+        let Some(id) = &machine.claim.provider_id else { return Ok(()) };
+        match ctx.cloud.get(id).await {
+            Err(CloudError::NotFound(_)) => {}
+            Ok(_) => {
+                self.with(|collection| collection.found(name));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let next = Next::steps([Step::Delete(Removal::GarbageCollected)]);
+        Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
+        let now = ctx.now();
+        self.with(|collection| collection.removed(name, now));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Controller for GarbageCollection {
+    fn name(&self) -> &'static str {
+        "nodeclaim.garbagecollection"
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(std::time::Duration::from_secs(1), std::time::Duration::from_secs(120), 10, 100)
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
+        let listed = ctx.cloud.list().await?.into_iter().map(|instance| instance.provider_id).collect();
+        let findings = self.survey(ctx, &listed);
+        let outage = findings.outage.map_or(0, |(missing, _)| missing);
+        for (why, held) in [("outage", outage), ("brake", findings.braked)] {
+            let held = u32::try_from(held).map_or(f64::MAX, f64::from);
+            ctx.metrics.set(&families::COLLECTION_HELD, &[why], held);
+        }
+        if let Some((missing, all)) = findings.outage {
+            tracing::warn!(
+                missing,
+                all,
+                "the cloud's list is sharply shorter than it should be; nothing is collected"
+            );
+        }
+        for name in &findings.gone {
+            // One that cannot be verified does not hold up the others.
+            if let Err(error) = self.verify(ctx, name).await {
+                tracing::warn!(NodeClaim = %name, %error, "cannot verify that the instance is gone");
+            }
+        }
+        Ok(Requeue::After(findings.again))
+    }
+}

@@ -1,0 +1,104 @@
+//! `nodeclaim.hydration` and `node.hydration`: the label of the node class on claims and Nodes of older versions.
+
+use async_trait::async_trait;
+use fleetwright_api as api;
+use fleetwright_core::model::Labels;
+use fleetwright_state::{Change, Index, Key};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::{
+    lifecycle::machine::claim_of,
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    settings::Settings,
+};
+
+/// Labels claims.
+pub struct ClaimHydration;
+
+/// Labels Nodes.
+pub struct NodeHydration;
+
+#[async_trait]
+impl Controller for ClaimHydration {
+    fn name(&self) -> &'static str {
+        "nodeclaim.hydration"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(1000, 5000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::REASONABLE
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let due = change.claim().is_some() && label_of(index, &change.key.name, |_, claim| claim).is_some();
+        due.then(|| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let label = label_of(&ctx.index(), &key.name, |_, claim| claim);
+        let Some((_, class_key, class)) = label else { return Ok(Requeue::No) };
+        let api = ctx.cluster_api::<api::NodeClaim>();
+        let body = Patch::Merge(json!({"metadata": { "labels": { class_key: class } }}));
+        let params = PatchParams::default();
+        let patched = ctx.call("label nodeclaim", api.patch(&key.name, &params, &body)).await;
+        if let Some(claim) = gone_is_ok(patched)? {
+            ctx.observe(claim);
+        }
+        Ok(Requeue::No)
+    }
+}
+
+#[async_trait]
+impl Controller for NodeHydration {
+    fn name(&self) -> &'static str {
+        "node.hydration"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(1000, 5000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::REASONABLE
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let claim = claim_of(change, index).filter(|_| change.node().is_some());
+        claim.filter(|claim| label_of(index, &claim.name, node_labels).is_some()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let label = label_of(&ctx.index(), &key.name, node_labels);
+        let Some((Some(node), class_key, class)) = label else { return Ok(Requeue::No) };
+        let api = ctx.cluster_api::<Node>();
+        let body = Patch::Merge(json!({"metadata": { "labels": { class_key: class } }}));
+        let patched = ctx.call("label node", api.patch(&node, &PatchParams::default(), &body)).await;
+        if let Some(node) = gone_is_ok(patched)? {
+            ctx.observe(node);
+        }
+        Ok(Requeue::No)
+    }
+}
+
+/// Which labels are looked at: those of the Node, or those of the claim.
+type Pick = for<'a> fn(Option<&'a Labels>, Option<&'a Labels>) -> Option<&'a Labels>;
+
+/// The labels of a Node that is registered; before that, the registration brings the label.
+fn node_labels<'a>(node: Option<&'a Labels>, _: Option<&'a Labels>) -> Option<&'a Labels> {
+    node.filter(|labels| labels.contains_key(fleetwright_core::model::labels::REGISTERED))
+}
+
+/// The Node's name, and key and value of the class label, where the labels that `pick` picks lack it.
+fn label_of(index: &Index, claim: &str, pick: Pick) -> Option<(Option<String>, String, String)> {
+    let model = index.claim_model(claim)?;
+    let node = index.nodes_of_claim(claim).next();
+    let (key, class) = (model.class.label_key(), &model.class.name);
+    let labels = pick(node.map(|node| &node.labels), Some(&model.labels))?;
+    let name = node.map(|node| node.name.to_string());
+    (labels.get(&*key) != Some(class)).then(|| (name, key, class.to_string()))
+}

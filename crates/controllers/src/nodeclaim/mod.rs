@@ -1,0 +1,15 @@
+//! What is watched over while a NodeClaim lives: age, instance, shape, conditions for disruption, pod events.
+
+mod consistency;
+mod disruption;
+mod expiration;
+mod garbage_collection;
+mod hydration;
+mod pod_events;
+
+pub use consistency::Consistency;
+pub use disruption::Disruption;
+pub use expiration::Expiration;
+pub use garbage_collection::GarbageCollection;
+pub use hydration::{ClaimHydration, NodeHydration};
+pub use pod_events::PodEvents;

@@ -1,0 +1,55 @@
+//! `nodeclaim.podevents`: notes on claims when pods come and go, which consolidateAfter counts from.
+
+use async_trait::async_trait;
+use fleetwright_api as api;
+use fleetwright_core::nodeclaim::pod_events;
+use fleetwright_state::{Change, Index, Key, Object};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok};
+
+/// Stamps `status.lastPodEventTime`.
+pub struct PodEvents;
+
+#[async_trait]
+impl Controller for PodEvents {
+    fn name(&self) -> &'static str {
+        "nodeclaim.podevents"
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let Some(pod) = change.pod() else { return Vec::new() };
+        let model = |object: &Option<Object>| match object {
+            Some(Object::Pod(pod)) => Some(pod.clone()),
+            _ => None,
+        };
+        if !pod_events::matters(model(&change.before).as_deref(), model(&change.after).as_deref()) {
+            return Vec::new();
+        }
+        let claim = pod.node.as_ref().and_then(|node| index.claim_of_node(node));
+        let name = claim.and_then(|claim| claim.metadata.name.clone());
+        name.map(Key::cluster).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = ctx.now();
+        let last = match ctx.index().claim_model(&key.name) {
+            Some(claim) if claim.deleting.is_none() => claim.last_pod_event,
+            _ => return Ok(Requeue::No),
+        };
+        if !pod_events::is_due(last, now) {
+            return Ok(Requeue::No);
+        }
+        let api = ctx.cluster_api::<api::NodeClaim>();
+        // Only this field, so that there is nothing to conflict with.
+        let stamp = now.round(jiff::Unit::Second).unwrap_or(now);
+        let body = Patch::Merge(json!({"status": { "lastPodEventTime": stamp.to_string() }}));
+        let params = PatchParams::default();
+        let patched = ctx.call("note pod event", api.patch_status(&key.name, &params, &body)).await;
+        if let Some(claim) = gone_is_ok(patched)? {
+            ctx.observe(claim);
+        }
+        Ok(Requeue::No)
+    }
+}

@@ -1,0 +1,60 @@
+//! `nodepool.counter`: what the machines of a NodePool are in sum.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_state::{Change, Index, Key, Kind};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::status::{change, managed};
+use crate::{
+    lifecycle::hand::quantities,
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// How often is counted.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Resources that are shown even where there is nothing.
+const BASE: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
+
+/// Keeps `status.resources` and `status.nodes`.
+pub struct Counter;
+
+#[async_trait]
+impl Controller for Counter {
+    fn name(&self) -> &'static str {
+        "nodepool.counter"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        // From then on it comes back by itself: a write for each machine that comes would be one too many.
+        let born = change.kind == Kind::NodePool && change.is_created();
+        born.then(|| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+        let now = ctx.now();
+        let (usage, nodes) = ctx.index().snapshot(now).usage(&key.name);
+        let mut resources = quantities(&usage);
+        resources.insert("nodes".to_owned(), Quantity(nodes.to_string()));
+        for name in BASE {
+            resources.entry(name.to_owned()).or_insert_with(|| Quantity("0".to_owned()));
+        }
+        change(ctx, &pool, |status| {
+            status.nodes = Some(nodes);
+            // A merge keeps what is not named: what the pool has no more of is zero.
+            for name in status.resources.iter().flat_map(|known| known.keys().cloned()).collect::<Vec<_>>() {
+                resources.entry(name).or_insert_with(|| Quantity("0".to_owned()));
+            }
+            status.resources = Some(resources);
+        })
+        .await?;
+        Ok(Requeue::After(INTERVAL))
+    }
+}

@@ -1,0 +1,70 @@
+//! `nodepool.hash`: the drift hash on NodePools, and its migration on NodeClaims.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_api::{self as api, labels as names};
+use fleetwright_core::{model::NodeClaim, nodeclaim::pool_hash};
+use fleetwright_state::{Change, Index, Key, Kind};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::status::managed;
+use crate::{
+    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    settings::Settings,
+};
+
+/// Writes hashes.
+pub struct Hash;
+
+#[async_trait]
+impl Controller for Hash {
+    fn name(&self) -> &'static str {
+        "nodepool.hash"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        (change.kind == Kind::NodePool).then(|| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+        let (model, claims) = {
+            let index = ctx.index();
+            let Some(model) = index.pool_model(&key.name).cloned() else { return Ok(Requeue::No) };
+            let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
+            (model, index.claim_models().filter(of_pool).cloned().collect::<Vec<_>>())
+        };
+        let (hash, version) = (pool.drift_hash(), names::CURRENT_NODEPOOL_HASH_VERSION);
+        let claims: Vec<&NodeClaim> = claims.iter().map(|claim| &**claim).collect();
+        let update = pool_hash::update(&model, &claims, &hash, version);
+        let params = PatchParams::default();
+        for (name, hash) in update.claims {
+            let mut annotations = json!({ names::NODEPOOL_HASH_VERSION: version });
+            if let Some(hash) = hash {
+                annotations[names::NODEPOOL_HASH] = json!(&*hash);
+            }
+            let api = ctx.cluster_api::<api::NodeClaim>();
+            let body = Patch::Merge(json!({"metadata": { "annotations": annotations }}));
+            let patched = ctx.call("write hash of nodeclaim", api.patch(&name, &params, &body)).await;
+            if let Some(claim) = gone_is_ok(patched)? {
+                ctx.observe(claim);
+            }
+        }
+        if update.pool {
+            let api = ctx.cluster_api::<api::NodePool>();
+            let annotations = json!({ names::NODEPOOL_HASH: hash, names::NODEPOOL_HASH_VERSION: version });
+            let body = Patch::Merge(json!({"metadata": { "annotations": annotations }}));
+            let patched = ctx.call("write hash of nodepool", api.patch(&key.name, &params, &body)).await;
+            if let Some(pool) = gone_is_ok(patched)? {
+                ctx.observe(pool);
+            }
+        }
+        Ok(Requeue::No)
+    }
+}

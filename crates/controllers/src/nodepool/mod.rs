@@ -1,0 +1,15 @@
+//! What is kept on NodePools: hash, counts, validation, readiness, registration health.
+
+mod counter;
+mod hash;
+mod readiness;
+mod registration_health;
+mod status;
+mod validation;
+
+pub use counter::Counter;
+pub use hash::Hash;
+pub use readiness::Readiness;
+pub use registration_health::RegistrationHealth;
+pub(crate) use registration_health::{NAME as REGISTRATION_HEALTH, health_of};
+pub use validation::Validation;

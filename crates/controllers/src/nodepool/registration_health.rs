@@ -1,0 +1,81 @@
+//! `nodepool.registrationhealth`: whether nodes of a NodePool join, by the last few that were asked for.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    self as api, ConditionSet, HasConditions, condition::find,
+    labels::condition::NODE_REGISTRATION_HEALTHY as HEALTHY,
+};
+use fleetwright_core::model::ConditionStatus;
+use fleetwright_state::{Change, Index, Key};
+
+use super::status::{change, class_of, managed, pools_of};
+use crate::{
+    lifecycle::Memory,
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// The controller's name.
+pub(crate) const NAME: &str = "nodepool.registrationhealth";
+
+/// Keeps the condition NodeRegistrationHealthy.
+pub struct RegistrationHealth(pub Arc<Memory>);
+
+/// What the condition of a pool says.
+pub(crate) fn health_of(pool: &api::NodePool) -> ConditionStatus {
+    match find(pool.conditions(), HEALTHY) {
+        Some(condition) if condition.is_true() => ConditionStatus::True,
+        Some(condition) if condition.is_false() => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
+    }
+}
+
+#[async_trait]
+impl Controller for RegistrationHealth {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        pools_of(change, index)
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(class) = ctx.index().node_class(&class_of(&pool)).cloned() else { return Ok(Requeue::No) };
+        let uid = pool.metadata.uid.as_deref().unwrap_or_default().into();
+        let seen = pool.status.as_ref().and_then(|status| status.node_class_observed_generation);
+        let generation = pool.metadata.generation.unwrap_or(0);
+        let stored = find(pool.conditions(), HEALTHY);
+        let changed = stored.is_none_or(|stored| stored.observed_generation != generation)
+            || seen != Some(class.generation);
+        // What was learnt is about another pool or class than there is now.
+        if changed && stored.is_some() {
+            self.0.reset_health(&uid);
+        }
+        let health = self.0.registration_health(&uid, health_of(&pool));
+        let now = ctx.now();
+        change(ctx, &pool, |status| {
+            status.node_class_observed_generation = Some(class.generation);
+            let mut conditions =
+                ConditionSet::new(api::NodePool::TYPES, &pool.metadata, &mut status.conditions, now);
+            match health {
+                ConditionStatus::True => conditions.set_true(HEALTHY),
+                ConditionStatus::Unknown => conditions.set_unknown(HEALTHY),
+                ConditionStatus::False => conditions.set_false(
+                    HEALTHY,
+                    "RegistrationFailed",
+                    "nodes of this pool were not launched or did not join; see the events of its NodeClaims",
+                ),
+            };
+        })
+        .await?;
+        Ok(Requeue::No)
+    }
+}

@@ -1,0 +1,189 @@
+//! Watches, queues and workers together, over a real client against the in-memory API server.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request, WatchFault};
+use fleetwright_state::{Change, Index, Key, Kind};
+
+use super::*;
+use crate::{metrics::runtime as families, testing::World};
+
+/// Writes down the pods that it is told of; one of them makes it panic, one makes it fail.
+#[derive(Clone, Default)]
+struct Probe(Arc<Mutex<Vec<String>>>);
+
+impl Probe {
+    fn seen(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Controller for Probe {
+    fn name(&self) -> &'static str {
+        "probe"
+    }
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
+    }
+    fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
+        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+    }
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let there = ctx.index().pod(&key.into()).is_some();
+        self.0.lock().unwrap().push(format!("{}{}", if there { "" } else { "-" }, key.name));
+        match &*key.name {
+            "panics" => panic!("as the test wants it"),
+            "fails" => Err(ReconcileError::Other("as the test wants it".to_owned())),
+            _ => Ok(Requeue::No),
+        }
+    }
+}
+
+/// Misbehaves as a function of the request and of how often it was asked so far.
+struct Script<F>(F, Mutex<u32>);
+
+impl<F: Fn(&Request, u32) -> Fault + Send + Sync> Faults for Script<F> {
+    fn decide(&self, request: &Request) -> Fault {
+        if request.resource != "pods" {
+            return Fault::default();
+        }
+        let mut count = self.1.lock().unwrap();
+        *count += 1;
+        (self.0)(request, *count)
+    }
+}
+
+fn world(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> World {
+    World::with(Some(Arc::new(Script(script, Mutex::new(0)))))
+}
+
+/// Pods come and go every few seconds; however the watch misbehaves, all are heard of.
+async fn hears_of_everything(world: World) {
+    let probe = Probe::default();
+    let _running = world.run(vec![Arc::new(probe.clone())]);
+    for n in 0..10 {
+        world.pending_pod(&format!("p{n}"), "1");
+        world.pass(7).await;
+    }
+    world.server.delete("v1", "Pod", "default", "p3").unwrap();
+    world.pass(90).await;
+    let seen = probe.seen();
+    for n in 0..10 {
+        assert!(seen.contains(&format!("p{n}")), "p{n} in {seen:?}");
+    }
+    assert!(seen.contains(&"-p3".to_owned()), "{seen:?}");
+    assert_eq!(world.ctx.index().pods().count(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_watch() {
+    hears_of_everything(World::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_as_an_event_starts_over() {
+    let expire = |_: &Request, _| Fault {
+        watch: WatchFault { expire_after: Some(2), ..WatchFault::default() },
+        ..Fault::default()
+    };
+    hears_of_everything(world(expire)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_as_a_status_starts_over() {
+    hears_of_everything(world(|request, count| {
+        let gone = request.verb == "watch" && count % 3 == 2;
+        let answer = if gone { Answer::Refuse(ApiError::expired(1, 2)) } else { Answer::Normal };
+        let watch = WatchFault { end_after: Some(2), ..WatchFault::default() };
+        Fault { answer, watch, ..Fault::default() }
+    }))
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_and_repeating_streams_go_on() {
+    let broken = |_: &Request, _| Fault {
+        watch: WatchFault { break_after: Some(3), duplicate_every: 2, ..WatchFault::default() },
+        ..Fault::default()
+    };
+    hears_of_everything(world(broken)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_fail_at_first_are_tried_again() {
+    hears_of_everything(world(|_, count| Fault {
+        answer: if count < 4 { Answer::Drop } else { Answer::Normal },
+        ..Fault::default()
+    }))
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
+    // Lists of pods never end before 30 s; after 100 s the server does not answer for five minutes.
+    let start = tokio::time::Instant::now();
+    let world = world(move |_, _| {
+        let passed = start.elapsed().as_secs();
+        let silent = (100..400).contains(&passed);
+        let before = Duration::from_secs(if silent { 400 - passed } else { 30_u64.saturating_sub(passed) });
+        let watch = WatchFault { end_after: Some(1), ..WatchFault::default() };
+        Fault { before, watch, ..Fault::default() }
+    });
+    let probe = Probe::default();
+    world.pending_pod("early", "1");
+    let _running = world.run(vec![Arc::new(probe.clone())]);
+    world.pass(29).await;
+    assert_eq!(probe.seen(), Vec::<String>::new());
+    world.pass(10).await;
+    assert_eq!(probe.seen(), ["early"]);
+    world.pass(260).await;
+    world.ctx.enqueue("probe", Key::new("default", "early"));
+    world.pass(30).await;
+    assert_eq!(probe.seen(), ["early"], "the last news of pods is too old");
+    assert!(may_act(&world.ctx.index(), world.ctx.now()).is_err());
+    world.pass(150).await;
+    assert_eq!(probe.seen(), ["early", "early"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_and_errors_are_counted_and_tried_again_later_and_later() {
+    let world = World::new();
+    let probe = Probe::default();
+    for name in ["panics", "fails", "fine"] {
+        world.pending_pod(name, "1");
+    }
+    let (trigger, task) = world.run(vec![Arc::new(probe.clone())]);
+    world.pass(10).await;
+    let times = |name: &str| probe.seen().iter().filter(|seen| *seen == name).count();
+    assert_eq!((times("panics"), times("fails"), times("fine")), (4, 4, 1), "at 0, 1, 3 and 7 seconds");
+    assert_eq!(world.ctx.metrics.value(&families::PANICS, &["probe"]), 4.0);
+    assert_eq!(world.ctx.metrics.value(&families::RECONCILE_ERRORS, &["probe"]), 4.0);
+    trigger.fire();
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
+    let world = World::new();
+    for (name, nodes) in [("odd", 10_000_000_000_000_000_000_u64), ("fine", 3)] {
+        world.pool(name, serde_json::json!({}));
+        world
+            .server
+            .apply(serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": {"name": name}, "status": {"nodes": nodes}}))
+            .unwrap();
+    }
+    let _running = world.run(Vec::new());
+    world.pass(5).await;
+    let names: Vec<_> = world.ctx.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
+    assert_eq!(names, ["fine"]);
+    world.server.delete("karpenter.sh/v1", "NodePool", "", "odd").unwrap();
+    world.pool("next", serde_json::json!({}));
+    world.pass(5).await;
+    assert_eq!(world.ctx.index().pools().count(), 2, "the watch goes on");
+}

@@ -1,0 +1,136 @@
+//! `eviction-queue`: pods leave through the Eviction API, which keeps their disruption budgets, with their UID as a
+//! precondition; past the deadline of their node they are deleted.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::model::Pod as Model;
+use fleetwright_state::Key;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, EvictParams};
+
+use crate::{
+    events::{Event, regarding, regarding_pod},
+    lifecycle::{Memory, families, hand::only, memory::Leaving},
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    settings::Settings,
+};
+
+/// The controller's name.
+pub(crate) const NAME: &str = "eviction-queue";
+
+/// Evicts one pod a key.
+pub struct EvictionQueue(pub Arc<Memory>);
+
+/// What became of an eviction.
+enum Outcome {
+    /// The pod goes, or is gone.
+    Leaves,
+    /// A disruption budget does not allow it now; with the server's words.
+    Blocked(String),
+}
+
+#[async_trait]
+impl Controller for EvictionQueue {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(100, 5000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_millis(100), Duration::from_secs(10), 100, 1000)
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(leaving) = self.0.leaving(key) else { return Ok(Requeue::No) };
+        let pod = ctx.index().pod(&key.into()).cloned();
+        let Some(pod) = pod.filter(|pod| still_due(ctx, pod, &leaving)) else {
+            self.0.left(key);
+            return Ok(Requeue::No);
+        };
+        let outcome = match leaving.force {
+            Some(grace) => force(ctx, &pod, grace).await?,
+            None => evict(ctx, &pod).await?,
+        };
+        match outcome {
+            Outcome::Leaves => {
+                self.0.left(key);
+                ctx.metrics.inc(&families::PODS_DRAINED, &[&leaving.reason]);
+                if leaving.force.is_none() {
+                    let message = format!("Evicted pod: {}", leaving.reason);
+                    ctx.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
+                }
+                Ok(Requeue::No)
+            }
+            Outcome::Blocked(why) => {
+                let node = ctx.index().node(&leaving.node).cloned();
+                if let Some(node) = node {
+                    let message = format!("Failed to drain node, evicting pod {}: {why}", pod.id);
+                    ctx.recorder.publish(Event::warning(regarding(&*node), "FailedDraining", message));
+                }
+                Ok(Requeue::Backoff)
+            }
+        }
+    }
+}
+
+/// Whether the pod is the one that was meant, and is to be evicted still. What the index shows now counts, not what it
+/// showed when the drain asked.
+fn still_due(ctx: &Ctx, pod: &Model, leaving: &Leaving) -> bool {
+    let forced = leaving.force.is_some();
+    pod.uid == leaving.uid
+        && !pod.is_terminal()
+        && (forced || (!pod.is_terminating() && pod.protected_until(ctx.now()).is_none()))
+}
+
+async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
+    let api = ctx.namespaced_api::<Pod>(&pod.id.namespace);
+    let params = EvictParams { delete_options: Some(only(&pod.uid)), ..EvictParams::default() };
+    let result = ctx.call("evict pod", api.evict(&pod.id.name, &params)).await;
+    let (code, outcome) = match result {
+        Ok(_) => (201, Ok(Outcome::Leaves)),
+        // Gone, or another pod under its name by now.
+        Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Leaves)),
+        Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Leaves)),
+        Err(error) => match status_of(&error) {
+            Some((429, why)) => (429, Ok(Outcome::Blocked(why))),
+            Some((500, why)) if why.contains("more than one PodDisruptionBudget") => {
+                (500, Ok(Outcome::Blocked(why)))
+            }
+            Some((code, _)) => (code, Err(error)),
+            None => return Err(error),
+        },
+    };
+    ctx.metrics.inc(&families::EVICTION_REQUESTS, &[&code.to_string()]);
+    outcome
+}
+
+async fn force(ctx: &Ctx, pod: &Model, grace: Duration) -> Result<Outcome, ReconcileError> {
+    let api = ctx.namespaced_api::<Pod>(&pod.id.namespace);
+    // Zero would take the pod out of the API while it may still run.
+    let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX).max(1);
+    let params: DeleteParams = only(&pod.uid).grace_period(seconds);
+    let result = ctx.call("delete pod", api.delete(&pod.id.name, &params)).await;
+    match gone_is_ok(result) {
+        Ok(deleted) => {
+            if let Some(pod) = deleted.and_then(|either| either.left()) {
+                ctx.observe(pod);
+            }
+            Ok(Outcome::Leaves)
+        }
+        Err(error) if error.is_conflict() => Ok(Outcome::Leaves),
+        Err(error) => Err(error),
+    }
+}
+
+/// Code and message of the API server's refusal.
+fn status_of(error: &ReconcileError) -> Option<(u16, String)> {
+    let ReconcileError::Kube { source, .. } = error else { return None };
+    match &**source {
+        kube::Error::Api(status) => Some((status.code, status.message.clone())),
+        _ => None,
+    }
+}

@@ -1,0 +1,156 @@
+//! `node.termination`: taint, drain, volumes, instance, finalizer.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::CloudError,
+    model::{NamespacedName, Node, Pod, ProviderId, Str, nodeclaim::ConditionType, volume::VolumeRef},
+    nodeclaim::{InstanceState, Stage, Step, drain, termination},
+};
+use fleetwright_state::{Change, Index, Key};
+
+use crate::{
+    lifecycle::{
+        Memory, families,
+        hand::{Hand, release_node},
+        machine::Machine,
+        requeue,
+    },
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// How often a Node without a claim is looked at.
+const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Ends Nodes that are deleted.
+pub struct NodeTermination(pub Arc<Memory>);
+
+#[async_trait]
+impl Controller for NodeTermination {
+    fn name(&self) -> &'static str {
+        "node.termination"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(100, 5000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_millis(100), Duration::from_secs(10), 10, 100)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let ending = |name: &str| index.node_model(name).is_some_and(|node| node.deleting.is_some());
+        let name: Option<&str> = match (change.node(), change.pod(), change.claim()) {
+            (Some(_), ..) => Some(&change.key.name),
+            (_, Some(pod), _) => pod.node.as_deref(),
+            (.., Some(claim)) => claim.status.as_ref().map(|status| status.node_name.as_str()),
+            _ => None,
+        };
+        name.filter(|name| ending(name)).map(Key::cluster).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let (node, claim) = {
+            let index = ctx.index();
+            let claim = index.claim_of_node(&key.name).and_then(|claim| claim.metadata.name.clone());
+            (index.node_model(&key.name).cloned(), claim)
+        };
+        let Some(node) = node.filter(|node| node.deleting.is_some() && node.has_finalizer) else {
+            return Ok(Requeue::No);
+        };
+        match claim.and_then(|claim| Machine::look(ctx, &claim)) {
+            Some(machine) => self.end(ctx, &node, &machine.only(&node)).await,
+            None => orphan(ctx, &node).await,
+        }
+    }
+}
+
+impl NodeTermination {
+    async fn end(&self, ctx: &Ctx, node: &Node, machine: &Machine) -> Result<Requeue, ReconcileError> {
+        let view = machine.view(ctx.cloud.info());
+        let attachments = attachments(ctx, node, &machine.pods);
+        let mut instance = match (&node.provider_id, node.ready) {
+            (Some(id), false) => state_of(ctx, id).await?,
+            _ => InstanceState::Unknown,
+        };
+        let mut hand = Hand::new(ctx, &self.0, machine);
+        loop {
+            let stage = termination::NodeTermination { node, attachments: &attachments, instance: &instance };
+            let next = stage.next(&view, ctx.now());
+            let drained = |step: &Step| {
+                matches!(step, Step::Condition(change) if change.condition == ConditionType::Drained
+                    && change.reason == ConditionType::Drained.as_str().into())
+            };
+            if next.steps.iter().any(drained) && self.0.first_drained(&machine.claim.uid) {
+                ctx.metrics.inc(&families::NODES_DRAINED, &[machine.pool_name()]);
+            }
+            let done = hand.carry_out(next).await?;
+            match done.instance {
+                // The answer of the cloud decides what comes next, once.
+                Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
+                    instance = answer;
+                }
+                _ => return Ok(requeue(done.again)),
+            }
+        }
+    }
+}
+
+/// A Node whose claim is gone (somebody took its finalizer off): it ends when its instance has.
+async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
+    let class_keys: Vec<String> =
+        ctx.cloud.info().node_classes.iter().map(fleetwright_core::model::NodeClassRef::label_key).collect();
+    let Some(id) =
+        node.provider_id.as_ref().filter(|_| class_keys.iter().any(|key| node.labels.contains_key(&**key)))
+    else {
+        return Ok(Requeue::No);
+    };
+    if state_of(ctx, id).await? != InstanceState::Gone {
+        tracing::warn!(Node = %node.name, provider_id = %id, "node has no nodeclaim, and its instance exists");
+        return Ok(Requeue::After(ORPHAN_INTERVAL));
+    }
+    let raw = ctx.index().node(&node.name).cloned();
+    if let Some(raw) = raw {
+        release_node(ctx, &raw).await?;
+    }
+    Ok(Requeue::No)
+}
+
+/// What the cloud says of an instance, asked now.
+async fn state_of(ctx: &Ctx, id: &ProviderId) -> Result<InstanceState, ReconcileError> {
+    match ctx.cloud.get(id).await {
+        Ok(_) => Ok(InstanceState::Exists),
+        Err(CloudError::NotFound(_)) => Ok(InstanceState::Gone),
+        Err(CloudError::NotOwned { why, .. }) => Ok(InstanceState::NotOwned(why)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Names of the volumes that are to be detached before the instance goes: those of pods that stay are not.
+fn attachments(ctx: &Ctx, node: &Node, pods: &[Arc<Pod>]) -> Vec<Str> {
+    let (index, now) = (ctx.index(), ctx.now());
+    let staying = pods.iter().filter(|pod| !drain::is_drainable(pod, now));
+    let kept: BTreeSet<&str> = staying
+        .flat_map(|pod| pod.spec.volumes.iter().map(move |volume| volume_claim(pod, volume)))
+        .filter_map(|claim| index.volume_name(&claim))
+        .collect();
+    let volume = |attachment: &k8s_openapi::api::storage::v1::VolumeAttachment| {
+        attachment.spec.source.persistent_volume_name.clone()
+    };
+    index
+        .attachments_to(&node.name)
+        .filter(|attachment| volume(attachment).is_some_and(|volume| !kept.contains(volume.as_str())))
+        .filter_map(|attachment| attachment.metadata.name.as_deref().map(Str::from))
+        .collect()
+}
+
+fn volume_claim(pod: &Pod, volume: &VolumeRef) -> NamespacedName {
+    let name = match volume {
+        VolumeRef::Claim(name) => name.clone(),
+        VolumeRef::Ephemeral { volume, .. } => format!("{}-{volume}", pod.id.name).into(),
+    };
+    NamespacedName::new(pod.id.namespace.clone(), name)
+}

@@ -1,0 +1,224 @@
+//! A small world for tests of controllers: the in-memory API server, a cloud that only has a catalogue, and a clock that
+//! follows tokio's paused one.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_api as api;
+use fleetwright_core::{
+    clock::Clock,
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        Termination,
+    },
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId},
+    testing::small_catalog,
+};
+use fleetwright_fake_kube::{Config, Faults, Server};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    runtime::{Controller, Ctx, Offload, Parts, RunError, Trigger, run, shutdown},
+    settings::Settings,
+};
+
+/// Time that follows tokio's, from a fixed moment on.
+pub(crate) struct TokioClock {
+    start: Instant,
+    epoch: Timestamp,
+}
+
+impl TokioClock {
+    /// A clock that starts now.
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), epoch: Timestamp::from_second(1_750_000_000).unwrap() }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        self.epoch + self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// A cloud that has a catalogue and refuses everything else.
+pub(crate) struct CatalogOnly {
+    info: ProviderInfo,
+    pub(crate) catalog: Mutex<Arc<Catalog>>,
+}
+
+#[async_trait]
+impl CloudProvider for CatalogOnly {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+    async fn identify(&self, _cluster_uid: &str) -> Result<Identity, CloudError> {
+        Ok(Identity::Proven)
+    }
+    async fn catalog(&self, _pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        Ok(self.catalog.lock().unwrap().clone())
+    }
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        requests.iter().map(|_| Err(LaunchError::InsufficientCapacity("nothing here".into()))).collect()
+    }
+    async fn terminate(&self, _claim: &NodeClaim, _id: &ProviderId) -> Result<Termination, CloudError> {
+        Ok(Termination::Gone)
+    }
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        Err(CloudError::NotFound(id.as_str().into()))
+    }
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        Ok(Vec::new())
+    }
+    async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        Ok(None)
+    }
+}
+
+/// A cluster with Karpenter's CRDs, a ready KWOKNodeClass and nothing else.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) ctx: Ctx,
+}
+
+impl World {
+    /// A world without faults. Must be made inside a paused runtime.
+    pub(crate) fn new() -> Self {
+        Self::with(None)
+    }
+
+    /// A world whose API server misbehaves.
+    pub(crate) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
+        let clock = Arc::new(TokioClock::new());
+        let of_server = clock.clone();
+        let mut config = Config::new(Arc::new(move || of_server.now()), 7);
+        config.faults = faults;
+        let server = Server::new(config);
+        for crd in api::crds(api::Provider::Fake) {
+            server.apply(serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        server
+            .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
+            .unwrap();
+        let ctx = Self::ctx(&server, clock);
+        Self { server, ctx }
+    }
+
+    fn ctx(server: &Server, clock: Arc<TokioClock>) -> Ctx {
+        let class =
+            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+        let info = ProviderInfo {
+            name: "test".into(),
+            node_classes: vec![class],
+            schema: Arc::default(),
+            repair_policies: Vec::new(),
+            bootstraps_startup_taints: true,
+        };
+        let cloud = CatalogOnly { info, catalog: Mutex::new(small_catalog()) };
+        Ctx::new(Parts {
+            client: kube::Client::new(server.service(), "default"),
+            clock,
+            cloud: Arc::new(cloud),
+            settings: Settings::default(),
+            seed: 1,
+            offload: Offload::Inline,
+            cluster_uid: "cluster-uid".to_owned(),
+        })
+    }
+
+    /// The operator as it is after a restart: same cluster, same time, nothing remembered.
+    pub(crate) fn restart(&mut self) {
+        let mut parts = Self::ctx(&self.server, Arc::new(TokioClock::new()));
+        parts.clock = self.ctx.clock.clone();
+        parts.recorder = crate::events::Recorder::new(parts.clock.clone());
+        // Another process has other names.
+        parts.names = Arc::new(crate::runtime::Names::new(self.ctx.names.next_u64()));
+        self.ctx = parts;
+    }
+
+    /// Starts watches and controllers in the background.
+    pub(crate) fn run(
+        &self,
+        controllers: Vec<Arc<dyn Controller>>,
+    ) -> (Trigger, tokio::task::JoinHandle<Result<(), RunError>>) {
+        let (trigger, stop) = shutdown();
+        (trigger, tokio::spawn(run(self.ctx.clone(), controllers, stop)))
+    }
+
+    /// A NodePool of the KWOKNodeClass, ready.
+    pub(crate) fn pool(&self, name: &str, spec: Value) {
+        let mut pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+            "spec": {"template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "requirements": []}}},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                "lastTransitionTime": "2025-06-15T15:06:40Z"}]}
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            pool["spec"][key] = value.clone();
+        }
+        self.server.apply(pool).unwrap();
+    }
+
+    /// A pod that kube-scheduler could not place.
+    pub(crate) fn pending_pod(&self, name: &str, cpu: &str) {
+        self.server
+            .apply(json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": cpu}}}]},
+                "status": {"phase": "Pending", "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+            }))
+            .unwrap();
+    }
+
+    /// All NodeClaims, with the pods that each was created for.
+    pub(crate) fn claims(&self) -> Vec<(String, Vec<String>)> {
+        let all = self.server.list("karpenter.sh/v1", "NodeClaim", "");
+        let pods = |claim: &Value| {
+            let written =
+                claim["metadata"]["annotations"]["fleetwright.dev/nominated-pods"].as_str().unwrap();
+            let mut pods: Vec<String> =
+                written.split(',').map(|entry| entry.rsplit_once(':').unwrap().0.to_owned()).collect();
+            pods.sort();
+            pods
+        };
+        all.iter()
+            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), pods(claim)))
+            .collect()
+    }
+
+    /// `Kind/name Reason: message` of all events, sorted.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let text = |event: &Arc<Value>| {
+            let about = &event["involvedObject"];
+            format!(
+                "{}/{} {}: {}",
+                about["kind"].as_str().unwrap_or_default(),
+                about["name"].as_str().unwrap_or_default(),
+                event["reason"].as_str().unwrap_or_default(),
+                event["message"].as_str().unwrap_or_default()
+            )
+        };
+        let mut events: Vec<String> = self.server.list("v1", "Event", "").iter().map(text).collect();
+        events.sort();
+        events
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! Further behaviour: policies of topology, ports, labels, what openings say, bad company.
+
+use super::*;
+
+#[test]
+fn few_domains_count_as_an_empty_one() {
+    let mut spread = spread_over(ZONE, 1, "x");
+    spread.min_domains = Some(4);
+    let (_, plan) = plan(Scene::with_default_pool().pending_many(4, &pod("p").app("x").spread(spread)));
+    assert_eq!(plan.unplaced.len(), 1, "three zones, one pod each");
+}
+
+#[test]
+fn match_label_keys_tell_generations_apart() {
+    let mut spread = spread_over(ZONE, 1, "x");
+    spread.match_label_keys = vec!["hash".into()];
+    let old = pod("o").app("x").label("hash", "1");
+    let mut machine = node("n").zone("b").taint("full", TaintEffect::NoSchedule);
+    for at in 0..3 {
+        machine = machine.pod(old.clone().with(|pod| pod.id.name = format!("o{at}").into()).bound("n"));
+    }
+    let new = pod("p").app("x").label("hash", "2").selector(ZONE, "b").spread(spread);
+    let (_, plan) = plan(Scene::with_default_pool().node(machine).pending(new));
+    assert!(plan.unplaced.is_empty());
+}
+
+#[test]
+fn tainted_nodes_are_domains_unless_taints_are_honoured() {
+    let scene = |honor: bool| {
+        let mut spread = spread_over("rack", 1, "x");
+        spread.honor_node_taints = honor;
+        // Rack r2 is out of reach, and empty.
+        Scene::with_default_pool()
+            .node(node("n1").label("rack", "r1").pod(pod("o").app("x").bound("n1")))
+            .node(node("n2").label("rack", "r2").taint("team", TaintEffect::NoSchedule))
+            .pending(pod("p").app("x").spread(spread))
+    };
+    assert_eq!(plan(scene(false)).1.unplaced.len(), 1);
+    check(scene(true), &["n1: p"]);
+}
+
+#[test]
+fn soft_spreads_yield() {
+    let mut spread = spread_over(ZONE, 1, "x");
+    spread.hard = false;
+    let p = pod("p").app("x").selector(ZONE, "a").cpu(100).spread(spread);
+    assert!(plan(Scene::with_default_pool().pending_many(3, &p)).1.unplaced.is_empty());
+}
+
+#[test]
+fn ports_of_daemons_are_taken() {
+    let daemon = pod("ds").daemon().cpu(10).host_port(9100);
+    let (_, plan) = plan(Scene::with_default_pool().daemon(daemon).pending(pod("p").host_port(9100)));
+    assert!(matches!(
+        &plan.unplaced[0].1,
+        Unplaced::NoPoolFits(verdicts) if verdicts[0].eliminated == Eliminated::HostPort(9100)
+    ));
+}
+
+#[test]
+fn custom_labels_of_pods_need_a_pool_that_has_them() {
+    let scene = || Scene::new().pool(pool("default").require("team", Operator::Exists, &[]));
+    let (_, plan) = plan(scene().pending(pod("p").selector("team", "red")));
+    assert_eq!(plan.openings[0].labels.get("team").map(|value| &**value), Some("red"));
+    let (_, refused) = super::plan(Scene::with_default_pool().pending(pod("p").selector("team", "red")));
+    let text = refused.unplaced[0].1.to_string();
+    assert!(text.contains("label \"team\" does not have known values"), "{text}");
+}
+
+#[test]
+fn an_opening_says_what_it_may_become() {
+    let (_, plan) = plan(
+        Scene::new()
+            .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]).taint(
+                "t",
+                "",
+                TaintEffect::NoSchedule,
+            ))
+            .daemon(pod("ds").daemon().cpu(100).memory(0).tolerate("t"))
+            .pending(pod("p").cpu(3000).selector(ZONE, "b").tolerate("t")),
+    );
+    let opening = &plan.openings[0];
+    let names: Vec<&str> = opening.instance_types.iter().map(|t| &*t.name).collect();
+    assert_eq!(names, ["medium", "arm", "memory", "large", "xlarge"], "cheapest first");
+    assert_eq!(opening.requests.cpu(), 3100, "daemons included");
+    let single =
+        |key: &str| opening.requirements.get(key).and_then(|r| r.single()).map(|value| value.to_string());
+    assert_eq!((single(ZONE).as_deref(), single(CAPACITY_TYPE).as_deref()), (Some("b"), Some(ON_DEMAND)));
+    assert_eq!((single(NODEPOOL).as_deref(), single(HOSTNAME)), (Some("default"), None));
+    assert_eq!(opening.taints.len(), 1);
+    assert_eq!(plan.cost.hourly, opening.chosen.price);
+}
+
+#[test]
+fn one_impossible_pod_among_many_harms_nobody() {
+    let scene =
+        Scene::with_default_pool().pending_many(500, &pod("p").cpu(100)).pending(pod("x").cpu(500_000));
+    let (_, plan) = plan(scene);
+    assert_eq!(plan.unplaced.len(), 1);
+    let text = plan.unplaced[0].1.to_string();
+    assert!(
+        text.contains("no instance type has enough resources, of 6 types 6 met the requirements"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_cheaper_packing_never_ignores_weight() {
+    let scene = Scene::new()
+        .pool(pool("dear").weight(10).require(INSTANCE_TYPE, Operator::In, &["xlarge"]).limit_nodes(1))
+        .pool(pool("cheap"));
+    let snapshot = scene.pending_many(4, &pod("p").cpu(3000).memory(100)).build();
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::Iterations(9),
+    };
+    let plan = solve(&snapshot, &request, &Rules::default());
+    assert_eq!(report(&snapshot, &plan), ["+dear xlarge a spot: p-0 p-1 p-2 p-3"]);
+}

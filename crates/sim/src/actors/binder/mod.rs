@@ -1,0 +1,296 @@
+//! The binder: what kube-scheduler does to pods, without preemption.
+//!
+//! A round takes the pending pods by priority and age and puts each on the best node that all filters allow, until
+//! none is left that could go anywhere. Pods that found no place are tried again when something changes that may
+//! help, after a delay that grows from one second to ten. Like kube-scheduler it writes the binding, the volumes of
+//! claims that waited, and the condition `PodScheduled=False` (`Unschedulable`) with its message; nothing else. Pods
+//! of other schedulers are left alone.
+
+mod bind;
+mod decide;
+mod filter;
+mod node;
+mod pod;
+mod score;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod volume;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+pub(crate) use filter::{allowed, tolerates, untolerated};
+pub(crate) use pod::requests;
+pub(crate) use volume::serves;
+
+use super::{
+    actor::{Actor, Again},
+    cache::{Change, Key, Object, Tables},
+    ctx::{CallError, Ctx},
+};
+use node::ClusterView;
+use pod::PodInfo;
+
+/// Delay after the first failed attempt of a pod.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Longest delay between attempts.
+const LAST_DELAY: Duration = Duration::from_secs(10);
+
+/// The binder.
+#[derive(Debug, Default)]
+pub(crate) struct Binder {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Parsed pods by UID, as long as they exist.
+    parsed: BTreeMap<String, Arc<PodInfo>>,
+    /// Bound by this binder, not yet seen as bound: node by UID.
+    assumed: BTreeMap<String, String>,
+    /// Pods that found no place.
+    waiting: BTreeMap<String, Waiting>,
+    /// Counts changes that may help.
+    epoch: u64,
+}
+
+/// A pod that found no place.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    attempts: u32,
+    not_before: Timestamp,
+    /// Nothing has changed since that could help.
+    hopeless: bool,
+}
+
+impl Binder {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Actor for Binder {
+    fn name(&self) -> &'static str {
+        "binder"
+    }
+
+    fn interested(&self, change: &Change, _tables: &Tables) -> Vec<Key> {
+        if !helps(change) {
+            return Vec::new();
+        }
+        // A new pod is its own affair: it opens no place for those that wait.
+        let newcomer =
+            change.old.is_none() && matches!(&change.new, Some(Object::Pod(pod)) if is_pending(pod));
+        if !newcomer {
+            let mut state = self.state();
+            state.epoch = state.epoch.wrapping_add(1);
+            for waiting in state.waiting.values_mut() {
+                waiting.hopeless = false;
+            }
+        }
+        vec![Key::default()]
+    }
+
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, _key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+        Box::pin(self.round(ctx))
+    }
+}
+
+/// Whether a change can give a pending pod a place, or is about one.
+fn helps(change: &Change) -> bool {
+    match (&change.old, &change.new) {
+        (Some(Object::Pod(old)), Some(Object::Pod(new))) => {
+            let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let ended = |pod: &Pod| has_ended(pod);
+            let gated = |pod: &Pod| is_gated(pod);
+            node(old) != node(new)
+                || ended(old) != ended(new)
+                || gated(old) != gated(new)
+                || old.metadata.labels != new.metadata.labels
+                || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
+        }
+        (Some(Object::Node(old)), Some(Object::Node(new))) => {
+            let allocatable = |node: &k8s_openapi::api::core::v1::Node| {
+                node.status.as_ref().and_then(|status| status.allocatable.clone())
+            };
+            old.spec != new.spec
+                || old.metadata.labels != new.metadata.labels
+                || allocatable(old) != allocatable(new)
+        }
+        (_, Some(object)) | (Some(object), None) => matches!(
+            object,
+            Object::Pod(_)
+                | Object::Node(_)
+                | Object::Namespace(_)
+                | Object::PersistentVolume(_)
+                | Object::PersistentVolumeClaim(_)
+                | Object::StorageClass(_)
+                | Object::CSINode(_)
+        ),
+        (None, None) => false,
+    }
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn is_gated(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty())
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Whether a pod is ours to place.
+fn is_pending(pod: &Pod) -> bool {
+    let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+    node_of(pod).is_none()
+        && !has_ended(pod)
+        && !is_gated(pod)
+        && pod.metadata.deletion_timestamp.is_none()
+        && matches!(scheduler, None | Some("" | "default-scheduler"))
+}
+
+/// What a round begins with.
+struct Round {
+    cluster: ClusterView,
+    pending: Vec<Arc<PodInfo>>,
+    /// Changes that are in it.
+    epoch: u64,
+}
+
+impl Binder {
+    async fn round(&self, ctx: &Ctx) -> Result<Again, CallError> {
+        let Round { mut cluster, pending, epoch } = self.begin(ctx);
+        let mut failed: BTreeMap<String, (String, bool)> = BTreeMap::new();
+        let mut broken = None;
+        for pod in pending {
+            let verdict = match failed.get(&pod.signature) {
+                Some((message, _)) => Err(message.clone()),
+                None => decide::decide(&pod, &cluster),
+            };
+            match verdict {
+                Ok(place) => match bind::bind(ctx, &pod, &place, &cluster).await {
+                    Ok(true) => {
+                        if let Some(node) = cluster.nodes.get(place.at) {
+                            self.assume(&pod, &node.name);
+                        }
+                        if !pod.claims.is_empty() {
+                            // Its volumes are known from now on.
+                            let tables = ctx.cache.tables();
+                            cluster.claims.clone_from(&tables.claims);
+                            cluster.volumes.clone_from(&tables.volumes);
+                        }
+                        cluster.assume(place.at, pod);
+                        // Company that just came may be what another pod was missing; resources only got less.
+                        failed.retain(|_, (_, social)| !*social);
+                    }
+                    Ok(false) => {}
+                    Err(error) => broken = Some(error),
+                },
+                Err(message) => {
+                    self.put_off(ctx, &pod, epoch);
+                    bind::refuse(ctx, &pod, &message).await?;
+                    failed.insert(pod.signature.clone(), (message, pod.social));
+                }
+            }
+        }
+        broken.map_or_else(|| Ok(self.next(ctx.clock.now())), Err)
+    }
+
+    /// Takes stock: the cluster, and the pods whose turn it is.
+    fn begin(&self, ctx: &Ctx) -> Round {
+        let now = ctx.clock.now();
+        let tables = ctx.cache.tables();
+        let mut state = self.state();
+        let mut bound = Vec::new();
+        let mut pending: Vec<Arc<PodInfo>> = Vec::new();
+        let mut present = BTreeSet::new();
+        for pod in tables.pods.values().filter(|pod| !has_ended(pod)) {
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let info = state.parse(pod);
+            let node = node_of(pod).map(str::to_owned);
+            if node.is_some() {
+                state.assumed.remove(&uid);
+            }
+            match node.or_else(|| state.assumed.get(&uid).cloned()) {
+                Some(node) => bound.push((node, info)),
+                None if is_pending(pod) && state.is_due(&uid, now) => pending.push(info),
+                None => {}
+            }
+            present.insert(uid);
+        }
+        state.parsed.retain(|uid, _| present.contains(uid));
+        state.assumed.retain(|uid, _| present.contains(uid));
+        state.waiting.retain(|uid, _| present.contains(uid));
+        let created = |pod: &PodInfo| pod.pod.metadata.creation_timestamp.clone();
+        pending.sort_by(|a, b| (b.priority(), created(a), &a.key).cmp(&(a.priority(), created(b), &b.key)));
+        Round { cluster: ClusterView::new(&tables, bound), pending, epoch: state.epoch }
+    }
+
+    fn assume(&self, pod: &PodInfo, node: &str) {
+        let mut state = self.state();
+        state.waiting.remove(&pod.uid);
+        state.assumed.insert(pod.uid.clone(), node.to_owned());
+    }
+
+    /// Lets a pod wait. What changed since `epoch` was not considered and is a reason to try again.
+    fn put_off(&self, ctx: &Ctx, pod: &PodInfo, epoch: u64) {
+        let mut state = self.state();
+        let attempts = state.waiting.get(&pod.uid).map_or(0, |waiting| waiting.attempts);
+        let delay = FIRST_DELAY.saturating_mul(1 << attempts.min(8)).min(LAST_DELAY);
+        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+        let not_before = ctx.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+        let waiting =
+            Waiting { attempts: attempts.saturating_add(1), not_before, hopeless: state.epoch == epoch };
+        state.waiting.insert(pod.uid.clone(), waiting);
+    }
+
+    /// When a pod that has hope is due.
+    fn next(&self, now: Timestamp) -> Again {
+        let state = self.state();
+        let due = state
+            .waiting
+            .values()
+            .filter(|waiting| !waiting.hopeless)
+            .map(|waiting| waiting.not_before)
+            .min();
+        due.map_or(Again::No, |due| Again::After(now.duration_until(due).try_into().unwrap_or_default()))
+    }
+}
+
+impl State {
+    /// A pod, parsed once per change of its labels, gates or claims.
+    fn parse(&mut self, pod: &Arc<Pod>) -> Arc<PodInfo> {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        if let Some(known) = self.parsed.get(&uid) {
+            if Arc::ptr_eq(&known.pod, pod) {
+                return known.clone();
+            }
+            let same = known.pod.metadata.labels == pod.metadata.labels
+                && known.pod.metadata.deletion_timestamp == pod.metadata.deletion_timestamp
+                && known.pod.spec == pod.spec;
+            if same {
+                return known.clone();
+            }
+        }
+        let parsed = Arc::new(PodInfo::new(pod.clone()));
+        self.parsed.insert(uid, parsed.clone());
+        parsed
+    }
+
+    fn is_due(&self, uid: &str, now: Timestamp) -> bool {
+        self.waiting.get(uid).is_none_or(|waiting| !waiting.hopeless && waiting.not_before <= now)
+    }
+}

@@ -1,0 +1,124 @@
+//! The cluster as the binder sees it in one round: nodes with what is left of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_core::model::Resources;
+use k8s_openapi::api::{
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Taint},
+    storage::v1::{CSINode, StorageClass},
+};
+
+use super::pod::{PodInfo, amounts};
+use crate::actors::{
+    cache::{Key, Tables},
+    selector::Labels,
+};
+
+/// A node and what runs on it.
+#[derive(Clone, Debug)]
+pub(super) struct NodeInfo {
+    /// The object.
+    pub(super) node: Arc<Node>,
+    /// Name.
+    pub(super) name: String,
+    /// Labels.
+    pub(super) labels: Labels,
+    /// Taints, with the one that `unschedulable` stands for.
+    pub(super) taints: Vec<Taint>,
+    /// What pods can have.
+    pub(super) allocatable: Resources,
+    /// What its pods ask for.
+    pub(super) requested: Resources,
+    /// Its pods.
+    pub(super) pods: Vec<Arc<PodInfo>>,
+}
+
+impl NodeInfo {
+    fn new(node: &Arc<Node>) -> Self {
+        let spec = node.spec.as_ref();
+        let status = node.status.as_ref();
+        Self {
+            node: node.clone(),
+            name: node.metadata.name.clone().unwrap_or_default(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            allocatable: amounts(status.and_then(|status| status.allocatable.as_ref()), true),
+            requested: Resources::new(),
+            pods: Vec::new(),
+        }
+    }
+
+    /// Puts a pod on it.
+    pub(super) fn add(&mut self, pod: Arc<PodInfo>) {
+        self.requested.add_assign(&pod.requests);
+        self.pods.push(pod);
+    }
+}
+
+/// Everything that a decision of the binder reads.
+#[derive(Debug, Default)]
+pub(super) struct ClusterView {
+    /// Nodes, in order of name.
+    pub(super) nodes: Vec<NodeInfo>,
+    /// Labels of namespaces.
+    pub(super) namespaces: BTreeMap<String, Labels>,
+    /// PersistentVolumeClaims.
+    pub(super) claims: BTreeMap<Key, Arc<PersistentVolumeClaim>>,
+    /// PersistentVolumes.
+    pub(super) volumes: BTreeMap<Key, Arc<PersistentVolume>>,
+    /// StorageClasses.
+    pub(super) classes: BTreeMap<Key, Arc<StorageClass>>,
+    /// Attach limits.
+    pub(super) csi_nodes: BTreeMap<Key, Arc<CSINode>>,
+    /// Whether any pod on a node has required anti-affinity.
+    pub(super) anti_affinity: bool,
+}
+
+impl ClusterView {
+    /// Nodes and what is on them. `bound` holds the pods with the node that each has or is about to have.
+    pub(super) fn new(tables: &Tables, bound: Vec<(String, Arc<PodInfo>)>) -> Self {
+        let mut nodes: BTreeMap<&str, NodeInfo> =
+            tables.nodes.iter().map(|(key, node)| (key.name.as_str(), NodeInfo::new(node))).collect();
+        let mut anti_affinity = false;
+        for (node, pod) in bound {
+            anti_affinity |= !pod.anti_affinity.is_empty();
+            if let Some(node) = nodes.get_mut(node.as_str()) {
+                node.add(pod);
+            }
+        }
+        let labels = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
+            meta.labels.clone().unwrap_or_default()
+        };
+        let namespaces = tables.namespaces.iter();
+        Self {
+            nodes: nodes.into_values().collect(),
+            namespaces: namespaces.map(|(key, space)| (key.name.clone(), labels(&space.metadata))).collect(),
+            claims: tables.claims.clone(),
+            volumes: tables.volumes.clone(),
+            classes: tables.classes.clone(),
+            csi_nodes: tables.csi_nodes.clone(),
+            anti_affinity,
+        }
+    }
+
+    /// Takes note that a pod was put on the node at this place.
+    pub(super) fn assume(&mut self, at: usize, pod: Arc<PodInfo>) {
+        self.anti_affinity |= !pod.anti_affinity.is_empty();
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.add(pod);
+        }
+    }
+
+    /// The domains of a topology key that hold a pod for which `counts` is true.
+    pub(super) fn domains(&self, topology: &str, counts: impl Fn(&PodInfo) -> bool) -> BTreeSet<&str> {
+        self.nodes
+            .iter()
+            .filter_map(|node| Some((node.labels.get(topology)?, node)))
+            .filter(|(_, node)| node.pods.iter().any(|pod| counts(pod)))
+            .map(|(domain, _)| domain.as_str())
+            .collect()
+    }
+}

@@ -1,0 +1,288 @@
+//! What the actors know: every object of the kinds they follow, in order, with the indexes that they need.
+//!
+//! One cache serves all actors, so that each object is decoded once. It is fed by watches ([`super::feed`]) and by the
+//! answers to the actors' own writes, so that nobody acts twice for want of news.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        batch::v1::Job,
+        coordination::v1::Lease,
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        storage::v1::{CSINode, StorageClass},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{Api, Client, Resource};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::queue::Mailbox;
+
+/// Namespace and name; the namespace is empty for cluster-scoped objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Namespace.
+    pub(crate) namespace: String,
+    /// Name.
+    pub(crate) name: String,
+}
+
+impl Key {
+    /// The key of these metadata.
+    pub(crate) fn of(meta: &ObjectMeta) -> Self {
+        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// A key.
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+/// A kind that actors follow.
+pub(crate) trait Kept:
+    Resource<DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + PartialEq
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// Its table.
+    fn table(tables: &Tables) -> &BTreeMap<Key, Arc<Self>>;
+    /// Its table, to change.
+    fn table_mut(tables: &mut Tables) -> &mut BTreeMap<Key, Arc<Self>>;
+    /// The object as one of any kind.
+    fn wrap(object: Arc<Self>) -> Object;
+    /// The API of a namespace, or of the cluster where the kind has none.
+    fn api(client: Client, namespace: &str) -> Api<Self>;
+}
+
+macro_rules! kept {
+    ($($field:ident: $kind:ident $scope:ident),* $(,)?) => {
+        /// All objects by kind, and indexes over pods.
+        #[derive(Debug, Default)]
+        pub(crate) struct Tables {
+            $(pub(crate) $field: BTreeMap<Key, Arc<$kind>>,)*
+            /// Pods by the UID of their controller.
+            by_owner: BTreeMap<String, BTreeSet<Key>>,
+            /// Pods by the node that they are bound to.
+            by_node: BTreeMap<String, BTreeSet<Key>>,
+        }
+
+        /// An object of any kind that actors follow.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Object { $($kind(Arc<$kind>),)* }
+
+        impl Object {
+            /// Its metadata.
+            pub(crate) fn meta(&self) -> &ObjectMeta {
+                match self { $(Self::$kind(object) => &object.metadata,)* }
+            }
+        }
+
+        $(impl Kept for $kind {
+            fn table(tables: &Tables) -> &BTreeMap<Key, Arc<Self>> { &tables.$field }
+            fn table_mut(tables: &mut Tables) -> &mut BTreeMap<Key, Arc<Self>> { &mut tables.$field }
+            fn wrap(object: Arc<Self>) -> Object { Object::$kind(object) }
+            fn api(client: Client, namespace: &str) -> Api<Self> { kept!(@api $scope client namespace) }
+        })*
+
+        /// Follows every kind.
+        pub(crate) fn feeds(ctx: &super::ctx::Ctx) -> Vec<futures::future::BoxFuture<'static, ()>> {
+            vec![$(Box::pin(super::feed::follow::<$kind>(ctx.clone())),)*]
+        }
+        /// How many kinds are followed.
+        pub(crate) const KINDS: usize = [$(stringify!($kind)),*].len();
+    };
+    (@api namespaced $client:ident $namespace:ident) => {
+        if $namespace.is_empty() { Api::all($client) } else { Api::namespaced($client, $namespace) }
+    };
+    (@api cluster $client:ident $namespace:ident) => {{
+        let _ = $namespace;
+        Api::all($client)
+    }};
+}
+
+kept! {
+    namespaces: Namespace cluster,
+    nodes: Node cluster,
+    csi_nodes: CSINode cluster,
+    classes: StorageClass cluster,
+    volumes: PersistentVolume cluster,
+    claims: PersistentVolumeClaim namespaced,
+    leases: Lease namespaced,
+    deployments: Deployment namespaced,
+    replica_sets: ReplicaSet namespaced,
+    stateful_sets: StatefulSet namespaced,
+    daemon_sets: DaemonSet namespaced,
+    jobs: Job namespaced,
+    budgets: PodDisruptionBudget namespaced,
+    pods: Pod namespaced,
+}
+
+/// One object before and after.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Its key.
+    pub(crate) key: Key,
+    /// As it was known before.
+    pub(crate) old: Option<Object>,
+    /// As it is known now; none when it is gone.
+    pub(crate) new: Option<Object>,
+}
+
+impl Change {
+    /// The states on both sides, old first.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Object> {
+        self.old.iter().chain(&self.new)
+    }
+}
+
+impl Tables {
+    /// One object.
+    pub(crate) fn get<K: Kept>(&self, key: &Key) -> Option<Arc<K>> {
+        K::table(self).get(key).cloned()
+    }
+
+    /// Objects of a namespace, in order of name.
+    pub(crate) fn within<'a, K: Kept>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
+        K::table(self)
+            .range(Key::new(namespace, "")..)
+            .take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(_, object)| object)
+    }
+
+    /// Pods that have this controller, in order of key.
+    pub(crate) fn pods_of(&self, uid: &str) -> Vec<Arc<Pod>> {
+        self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.get(key)).collect()
+    }
+
+    /// Pods that are bound to this node, in order of key.
+    pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key)).collect()
+    }
+
+    fn index(&mut self, key: &Key, object: &Object, add: bool) {
+        let Object::Pod(pod) = object else { return };
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty());
+        let owner = controller_of(&pod.metadata).map(|owner| owner.uid.clone());
+        for (index, at) in [(&mut self.by_node, node), (&mut self.by_owner, owner)] {
+            let Some(at) = at else { continue };
+            if add {
+                index.entry(at).or_default().insert(key.clone());
+            } else if let Some(keys) = index.get_mut(&at) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    index.remove(&at);
+                }
+            }
+        }
+    }
+
+    fn put<K: Kept>(&mut self, object: Arc<K>) -> Option<Change> {
+        let key = Key::of(object.meta());
+        let old = self.get::<K>(&key);
+        if let Some(old) = &old {
+            let (known, given) = (version(old.meta()), version(object.meta()));
+            if known >= given {
+                return None;
+            }
+        }
+        let (old, new) = (old.map(K::wrap), K::wrap(object.clone()));
+        if let Some(old) = &old {
+            self.index(&key, old, false);
+        }
+        K::table_mut(self).insert(key.clone(), object);
+        self.index(&key, &new, true);
+        Some(Change { key, old, new: Some(new) })
+    }
+
+    fn remove<K: Kept>(&mut self, key: &Key) -> Option<Change> {
+        let old = K::wrap(K::table_mut(self).remove(key)?);
+        self.index(key, &old, false);
+        Some(Change { key: key.clone(), old: Some(old), new: None })
+    }
+}
+
+/// The owner that controls an object.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Versions are numbers that grow; what is not one is taken as news.
+fn version(meta: &ObjectMeta) -> Option<u64> {
+    meta.resource_version.as_deref().and_then(|text| text.parse().ok())
+}
+
+/// The shared cache.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    tables: Mutex<Tables>,
+    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+}
+
+impl Cache {
+    /// The tables, to read.
+    pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on, changes go to this mailbox too.
+    pub(crate) fn subscribe(&self, mailbox: Arc<Mailbox>) {
+        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).push(mailbox);
+    }
+
+    /// Takes note of an object, unless a newer one is known.
+    pub(crate) fn put<K: Kept>(&self, object: K) -> Arc<K> {
+        let object = Arc::new(object);
+        let mut tables = self.tables();
+        if let Some(change) = tables.put(object.clone()) {
+            self.tell(&change, &tables);
+        }
+        object
+    }
+
+    /// Takes note that an object is gone. An object of another UID under the same name stays.
+    pub(crate) fn remove<K: Kept>(&self, meta: &ObjectMeta) {
+        let key = Key::of(meta);
+        let mut tables = self.tables();
+        let same = tables.get::<K>(&key).is_some_and(|known| known.meta().uid == meta.uid);
+        if let Some(change) = same.then(|| tables.remove::<K>(&key)).flatten() {
+            self.tell(&change, &tables);
+        }
+    }
+
+    /// Replaces all objects of a kind by a complete list.
+    pub(crate) fn reset<K: Kept>(&self, objects: Vec<K>) {
+        let listed: BTreeSet<Key> = objects.iter().map(|object| Key::of(object.meta())).collect();
+        {
+            let mut tables = self.tables();
+            let gone: Vec<Key> =
+                K::table(&tables).keys().filter(|key| !listed.contains(key)).cloned().collect();
+            for key in gone {
+                if let Some(change) = tables.remove::<K>(&key) {
+                    self.tell(&change, &tables);
+                }
+            }
+        }
+        for object in objects {
+            self.put(object);
+        }
+    }
+
+    fn tell(&self, change: &Change, tables: &Tables) {
+        for mailbox in self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            mailbox.deliver(change, tables);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The arithmetic of a rollout: sizes of ReplicaSets within `maxSurge` and `maxUnavailable`, and the status. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::{deployment::Family, portion};
+
+/// How many pods are wanted.
+pub(super) fn wanted(family: &Family) -> i32 {
+    family.spec.replicas.unwrap_or(1).max(0)
+}
+
+fn size(set: &ReplicaSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
+}
+
+fn available(set: &ReplicaSet) -> i32 {
+    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
+}
+
+/// `maxSurge` and `maxUnavailable` as numbers; where both come to zero, one may be unavailable.
+fn bounds(family: &Family) -> (i32, i32) {
+    let rolling = family.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
+    let wanted = wanted(family);
+    let quarter = |up: bool| portion(Some(&quarter_text()), wanted, up, 0);
+    let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref());
+    let unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
+    let surge = portion(surge, wanted, true, quarter(true)).max(0);
+    let unavailable = portion(unavailable, wanted, false, quarter(false)).clamp(0, wanted);
+    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
+}
+
+fn quarter_text() -> k8s_openapi::apimachinery::pkg::util::intstr::IntOrString {
+    k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String("25%".to_owned())
+}
+
+fn total(family: &Family) -> i32 {
+    family.all().map(|set| size(set)).fold(0, i32::saturating_add)
+}
+
+/// How large the new ReplicaSet is born.
+pub(super) fn size_at_birth(family: &Family) -> i32 {
+    let recreate =
+        family.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate");
+    if recreate { wanted(family) } else { size_of_new(family) }
+}
+
+/// How large the new ReplicaSet may be now.
+pub(super) fn size_of_new(family: &Family) -> i32 {
+    let wanted = wanted(family);
+    let own = family.new.as_ref().map_or(0, |set| size(set));
+    if own >= wanted {
+        return wanted;
+    }
+    let (surge, _) = bounds(family);
+    let room = wanted.saturating_add(surge).saturating_sub(total(family)).max(0);
+    own.saturating_add(room.min(wanted.saturating_sub(own)))
+}
+
+/// How large the old ReplicaSets should be now: first those pods go that are not available, then so many others that
+/// enough stay available.
+pub(super) fn sizes_of_old(family: &Family) -> Vec<(Arc<ReplicaSet>, i32)> {
+    let (_, unavailable) = bounds(family);
+    let least = wanted(family).saturating_sub(unavailable);
+    let missing = family.new.as_ref().map_or(0, |set| size(set).saturating_sub(available(set)));
+    let mut room = total(family).saturating_sub(least).saturating_sub(missing).max(0);
+    let mut sizes: Vec<(Arc<ReplicaSet>, i32)> =
+        family.old.iter().map(|set| (set.clone(), size(set))).collect();
+    for (set, size) in &mut sizes {
+        let give = size.saturating_sub(available(set)).clamp(0, room);
+        *size = size.saturating_sub(give);
+        room = room.saturating_sub(give);
+    }
+    let all_available = family.all().map(|set| available(set)).fold(0, i32::saturating_add);
+    let mut spare = all_available.saturating_sub(least).clamp(0, room);
+    for (_, size) in &mut sizes {
+        let give = spare.min(*size);
+        *size = size.saturating_sub(give);
+        spare = spare.saturating_sub(give);
+    }
+    sizes.retain(|(set, new)| size(set) != *new);
+    sizes
+}
+
+/// The status of a Deployment.
+pub(super) fn status(family: &Family, now: Time) -> DeploymentStatus {
+    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| family.all().map(|set| of(set)).fold(0, i32::saturating_add);
+    let replicas = sum(&|set| set.status.as_ref().map_or(0, |status| status.replicas));
+    let ready = sum(&|set| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0));
+    let all_available = sum(&|set| available(set));
+    let updated = family.new.as_ref().and_then(|set| set.status.as_ref()).map_or(0, |status| status.replicas);
+    let missing = total(family).saturating_sub(all_available).max(0);
+    let (wanted, (_, unavailable)) = (wanted(family), bounds(family));
+    let enough = all_available >= wanted.saturating_sub(unavailable);
+    let done = updated == wanted && replicas == wanted && all_available == wanted;
+    let known = family.deployment.status.clone().unwrap_or_default();
+    let name = family.new.as_ref().and_then(|set| set.metadata.name.clone()).unwrap_or_default();
+    let judged = [
+        if enough {
+            ("Available", true, "MinimumReplicasAvailable", "Deployment has minimum availability.".to_owned())
+        } else {
+            let text = "Deployment does not have minimum availability.".to_owned();
+            ("Available", false, "MinimumReplicasUnavailable", text)
+        },
+        if done {
+            let text = format!("ReplicaSet {name:?} has successfully progressed.");
+            ("Progressing", true, "NewReplicaSetAvailable", text)
+        } else {
+            ("Progressing", true, "ReplicaSetUpdated", format!("ReplicaSet {name:?} is progressing."))
+        },
+    ];
+    let before = known.conditions.as_deref().unwrap_or_default();
+    let some = |number: i32| (number != 0).then_some(number);
+    DeploymentStatus {
+        observed_generation: family.deployment.metadata.generation,
+        replicas: Some(replicas),
+        updated_replicas: Some(updated),
+        ready_replicas: Some(ready),
+        available_replicas: Some(all_available),
+        unavailable_replicas: some(missing).or(Some(0)),
+        conditions: Some(judged.into_iter().map(|verdict| condition(before, verdict, &now)).collect()),
+        collision_count: known.collision_count,
+        ..DeploymentStatus::default()
+    }
+}
+
+/// A condition that keeps its times where nothing changed.
+fn condition(
+    before: &[DeploymentCondition],
+    (name, holds, reason, message): (&str, bool, &str, String),
+    now: &Time,
+) -> DeploymentCondition {
+    let status = if holds { "True" } else { "False" };
+    let known = before.iter().find(|condition| condition.type_ == name);
+    let same_status = known.filter(|known| known.status == status);
+    let same = same_status.filter(|known| known.reason.as_deref() == Some(reason));
+    DeploymentCondition {
+        type_: name.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_transition_time: same_status
+            .map_or_else(|| Some(now.clone()), |known| known.last_transition_time.clone()),
+        last_update_time: same.map_or_else(|| Some(now.clone()), |known| known.last_update_time.clone()),
+    }
+}
+
+/// Whether a status is news. Zero and absent are the same.
+pub(super) fn differs(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    let known = deployment.status.clone().unwrap_or_default();
+    let number = |value: Option<i32>| value.unwrap_or(0);
+    known.observed_generation != status.observed_generation
+        || number(known.replicas) != number(status.replicas)
+        || number(known.updated_replicas) != number(status.updated_replicas)
+        || number(known.ready_replicas) != number(status.ready_replicas)
+        || number(known.available_replicas) != number(status.available_replicas)
+        || number(known.unavailable_replicas) != number(status.unavailable_replicas)
+        || known.conditions != status.conditions
+}

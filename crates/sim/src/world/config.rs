@@ -1,0 +1,99 @@
+//! How a world is made, and why it cannot be.
+
+use std::sync::Arc;
+
+use fleetwright_controllers::settings::{Settings, SolveEffort};
+use fleetwright_fake::{Catalogue, CloudConfig, catalogue::realistic, kubelet::KubeletConfig};
+use fleetwright_fake_kube::{Audit, Faults};
+use jiff::Timestamp;
+
+/// Seed of the realistic catalogue's spot prices: everybody sees the same market.
+const MARKET: u64 = 1;
+/// Rounds of improvement per plan: reproducible, and enough for the fleets of a demo.
+const ROUNDS: u32 = 200;
+
+/// How a world is made.
+#[derive(Clone)]
+pub struct WorldConfig {
+    /// Everything that is left to chance follows from it.
+    pub seed: u64,
+    /// The virtual moment of the start.
+    pub origin: Timestamp,
+    /// Virtual seconds per second of tokio's time. 1 under paused time.
+    pub speed: f64,
+    /// What the cloud sells.
+    pub catalogue: Catalogue,
+    /// How the cloud behaves: latencies, capacity, interruptions.
+    pub cloud: CloudConfig,
+    /// How kubelets behave.
+    pub kubelets: KubeletConfig,
+    /// What the controllers are told.
+    pub settings: Settings,
+    /// Whether the controllers run in this world; without them others can be set upon its API server.
+    pub controllers: bool,
+    /// Faults of the API server.
+    pub faults: Option<Arc<dyn Faults>>,
+    /// Sees every request to the API server with its answer's code.
+    pub audit: Option<Audit>,
+    /// Token that clients of [`super::World::listen`] must show.
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for WorldConfig {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("WorldConfig")
+            .field("seed", &self.seed)
+            .field("origin", &self.origin)
+            .field("speed", &self.speed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WorldConfig {
+    /// A world of `seed` that starts at `origin`, in tokio's own time, with the realistic catalogue and a cloud on a
+    /// good day.
+    #[must_use]
+    pub fn new(seed: u64, origin: Timestamp) -> Self {
+        Self {
+            seed,
+            origin,
+            speed: 1.0,
+            catalogue: realistic(MARKET),
+            cloud: CloudConfig { seed, ..CloudConfig::default() },
+            kubelets: KubeletConfig::default(),
+            settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
+            controllers: true,
+            faults: None,
+            audit: None,
+            token: None,
+        }
+    }
+}
+
+/// Why a world cannot be made, or refuses a document.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The speed is out of range.
+    #[error(transparent)]
+    Speed(#[from] crate::clock::BadSpeed),
+    /// The cloud cannot be used.
+    #[error("cloud: {0}")]
+    Cloud(String),
+    /// A document is not YAML, or not an object.
+    #[error("document {index}: {why}")]
+    Document {
+        /// Its place in the text, from 1.
+        index: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The API server refused an object.
+    #[error("{what}: {source}")]
+    Refused {
+        /// Kind and name.
+        what: String,
+        /// The server's answer.
+        source: Box<fleetwright_fake_kube::ApiError>,
+    },
+}
