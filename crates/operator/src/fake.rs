@@ -129,7 +129,9 @@ pub(crate) fn serve_kube(options: &cli::FakeKube) -> anyhow::Result<()> {
     logging::install("info", "stderr", Arc::new(SystemClock))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let world = World::new(WorldConfig::new(options.seed, SystemClock.now())).await?;
+        let mut config = WorldConfig::new(options.seed, SystemClock.now());
+        config.controllers = false;
+        let world = World::new(config).await?;
         let listening =
             world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
         if let Some(path) = &options.kubeconfig {

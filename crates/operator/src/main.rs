@@ -4,6 +4,7 @@ mod cli;
 mod clock;
 mod controller;
 mod crds;
+mod demo;
 mod fake;
 mod http;
 mod kube_client;

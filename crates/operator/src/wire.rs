@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use crate::{
     cli::{self, Invocation, Tool},
-    controller, crds, fake,
+    controller, crds, demo, fake,
 };
 
 /// Does what the command line says. Failures go to standard error, with their causes.
@@ -19,7 +19,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match invocation {
         Invocation::Controller(flags) => controller::run(&flags),
-        Invocation::Tool(Tool::Demo(_)) => Err(anyhow::anyhow!("the demo is not built yet")),
+        Invocation::Tool(Tool::Demo(options)) => demo::run(&options),
         Invocation::Tool(Tool::Crds { cloud }) => crds::print(cloud),
         Invocation::Tool(Tool::FakeCloud(options)) => fake::serve_cloud(&options),
         Invocation::Tool(Tool::FakeKube(options)) => fake::serve_kube(&options),

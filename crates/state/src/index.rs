@@ -20,6 +20,7 @@ use k8s_openapi::api::{
 };
 
 use crate::{
+    answers::Answers,
     change::Change,
     expected,
     intents::{CommandIntent, Intents},
@@ -44,6 +45,7 @@ pub struct Index {
 
     pods: Pods,
     machines: Machines,
+    answers: Answers,
     pools: BTreeMap<PoolName, PoolEntry>,
     catalogs: BTreeMap<PoolName, Arc<Catalog>>,
     daemons: BTreeMap<NamespacedName, Arc<Pod>>,
@@ -57,6 +59,8 @@ pub struct Index {
     node_classes: BTreeMap<NodeClassRef, ClassState>,
     intents: Intents,
 
+    /// Claims or commands changed since the snapshot was taken, and with them who is answered.
+    answers_stale: bool,
     /// Pods, pools and the rest changed since the snapshot was taken; machines keep their own account.
     stale: bool,
     epoch: u64,
@@ -95,6 +99,7 @@ impl Index {
             interner: Interner::default(),
             pods: Pods::default(),
             machines: Machines::default(),
+            answers: Answers::default(),
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
             daemons: BTreeMap::new(),
@@ -107,6 +112,7 @@ impl Index {
             attachments: BTreeMap::new(),
             node_classes: BTreeMap::new(),
             intents: Intents::default(),
+            answers_stale: true,
             stale: true,
             epoch: 0,
             latest: None,
@@ -197,6 +203,7 @@ impl Index {
 
     /// Notes a disruption command: its machines are marked for deletion until [`Self::end_command`].
     pub fn begin_command(&mut self, id: impl Into<Str>, command: CommandIntent) {
+        self.answers_stale = true;
         for claim in self.intents.begin(id.into(), command) {
             self.machines.touch_claim(&claim);
         }
@@ -204,6 +211,7 @@ impl Index {
 
     /// Forgets a disruption command that is done or rolled back.
     pub fn end_command(&mut self, id: &str) {
+        self.answers_stale = true;
         for claim in self.intents.end(id) {
             self.machines.touch_claim(&claim);
         }
@@ -398,8 +406,7 @@ impl Index {
     /// The claim that answers a pod while it is not initialised; `None` where the pod is free to be scheduled.
     #[must_use]
     pub fn answered_by(&self, pod: &PodUid) -> Option<ClaimName> {
-        let mut claims = self.machines.claims.values().filter_map(|entry| entry.model.as_deref());
-        claims.find(|claim| self.answers(claim) && claim.intended_pods.contains(pod)).map(|c| c.name.clone())
+        self.answers.to(pod, &self.intents).cloned()
     }
 }
 

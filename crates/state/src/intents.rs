@@ -21,6 +21,8 @@ pub struct CommandIntent {
 pub struct Intents {
     /// By pod: the Node or NodeClaim that it is expected on, and until when.
     nominations: BTreeMap<PodUid, (Str, Timestamp)>,
+    /// The same by Node or NodeClaim.
+    by_target: BTreeMap<Str, BTreeSet<PodUid>>,
     /// By id of the command.
     commands: BTreeMap<Str, CommandIntent>,
 }
@@ -29,27 +31,37 @@ impl Intents {
     /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before.
     /// Returns the earlier target.
     pub(crate) fn nominate(&mut self, pod: PodUid, target: Str, until: Timestamp) -> Option<Str> {
-        self.nominations.insert(pod, (target, until)).map(|(earlier, _)| earlier)
+        let earlier = self.release(&pod);
+        self.by_target.entry(target.clone()).or_default().insert(pod.clone());
+        self.nominations.insert(pod, (target, until));
+        earlier
     }
 
     /// Releases a pod's nomination. Returns where it was expected.
     pub(crate) fn release(&mut self, pod: &PodUid) -> Option<Str> {
-        self.nominations.remove(pod).map(|(target, _)| target)
+        let (target, _) = self.nominations.remove(pod)?;
+        if let Some(pods) = self.by_target.get_mut(&target) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.by_target.remove(&target);
+            }
+        }
+        Some(target)
     }
 
     /// Drops nominations that have ended, and returns where they were.
     pub(crate) fn expire(&mut self, now: Timestamp) -> BTreeSet<Str> {
-        let ended = |until: &Timestamp| *until <= now;
-        let targets = self.nominations.values().filter(|(_, until)| ended(until));
-        let targets = targets.map(|(target, _)| target.clone()).collect();
-        self.nominations.retain(|_, (_, until)| !ended(until));
-        targets
+        let ended = self.nominations.iter().filter(|(_, (_, until))| *until <= now);
+        let ended: Vec<PodUid> = ended.map(|(pod, _)| pod.clone()).collect();
+        ended.iter().filter_map(|pod| self.release(pod)).collect()
     }
 
     /// The pods that are expected on any of `names`, by UID.
     pub(crate) fn nominations_on(&self, names: &[&str]) -> Vec<Nomination> {
-        let on = self.nominations.iter().filter(|(_, (target, _))| names.contains(&&**target));
-        on.map(|(pod, (_, until))| Nomination { pod: pod.clone(), until: *until }).collect()
+        let pods: BTreeSet<&PodUid> =
+            names.iter().filter_map(|name| self.by_target.get(*name)).flatten().collect();
+        let lease = |pod: &PodUid| Some(Nomination { pod: pod.clone(), until: self.nominations.get(pod)?.1 });
+        pods.into_iter().filter_map(lease).collect()
     }
 
     /// Where a pod is expected, and until when.

@@ -7,6 +7,7 @@
 //! Architecture invariant: no client, no clock, no logging, no randomness. There is no gate for the whole: a NodeClaim
 //! that is not launched yet is capacity on its way, not a reason to wait.
 
+mod answers;
 mod change;
 mod expected;
 mod index;

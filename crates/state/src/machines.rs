@@ -47,6 +47,10 @@ pub(crate) struct Machines {
     nodes_by_provider: BTreeMap<ProviderId, BTreeSet<NodeName>>,
     limits: BTreeMap<Str, Vec<(Str, u32)>>,
     built: BTreeMap<Machine, Arc<StateNode>>,
+    /// The machines by name, and where each stands; remade when one comes, goes or changes its name.
+    sorted: Vec<Arc<StateNode>>,
+    places: BTreeMap<Machine, usize>,
+    unsorted: bool,
     dirty: BTreeSet<Machine>,
 }
 
@@ -181,18 +185,28 @@ impl Machines {
     /// Builds anew what changed.
     pub(crate) fn rebuild(&mut self, parts: &Parts<'_>) {
         for machine in std::mem::take(&mut self.dirty) {
-            match self.build(&machine, parts) {
-                Some(built) => self.built.insert(machine, Arc::new(built)),
-                None => self.built.remove(&machine),
+            let Some(built) = self.build(&machine, parts).map(Arc::new) else {
+                self.unsorted |= self.built.remove(&machine).is_some();
+                continue;
             };
+            let before = self.built.insert(machine.clone(), built.clone());
+            let same_name = before.is_some_and(|before| before.name() == built.name());
+            match self.places.get(&machine).and_then(|at| self.sorted.get_mut(*at)) {
+                Some(place) if same_name && !self.unsorted => *place = built,
+                _ => self.unsorted = true,
+            }
+        }
+        if std::mem::take(&mut self.unsorted) {
+            let mut all: Vec<(&Machine, &Arc<StateNode>)> = self.built.iter().collect();
+            all.sort_by(|a, b| a.1.name().cmp(b.1.name()));
+            self.sorted = all.iter().map(|(_, built)| (*built).clone()).collect();
+            self.places = all.iter().enumerate().map(|(at, (machine, _))| ((*machine).clone(), at)).collect();
         }
     }
 
-    /// All machines by name.
-    pub(crate) fn all(&self) -> Vec<Arc<StateNode>> {
-        let mut all: Vec<Arc<StateNode>> = self.built.values().cloned().collect();
-        all.sort_by(|a, b| a.name().cmp(b.name()));
-        all
+    /// All machines by name, as of the last [`Self::rebuild`].
+    pub(crate) fn all(&self) -> &[Arc<StateNode>] {
+        &self.sorted
     }
 
     fn build(&self, machine: &Machine, parts: &Parts<'_>) -> Option<StateNode> {

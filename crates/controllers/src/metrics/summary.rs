@@ -27,12 +27,7 @@ pub(super) struct SummaryVec {
 impl SummaryVec {
     pub(super) fn new(family: &Family) -> prometheus::Result<Self> {
         let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
-        let desc = Desc::new(
-            family.name.to_owned(),
-            family.help.to_owned(),
-            labels,
-            std::collections::HashMap::new(),
-        )?;
+        let desc = Desc::new(family.name.to_owned(), family.help.to_owned(), labels, Default::default())?;
         Ok(Self { desc, labels: family.labels, sketches: Arc::default() })
     }
 

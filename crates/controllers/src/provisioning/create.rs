@@ -3,7 +3,10 @@
 //! The name is chosen before the call, and a call whose outcome is unknown is repeated under the same name; what cannot be
 //! cleared up at once is cleared up before the next plan is made.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleetwright_api as api;
 use fleetwright_core::{
@@ -90,8 +93,8 @@ fn batches(ctx: &Ctx, openings: &[Opening]) -> Vec<String> {
 #[derive(Default)]
 struct Taken {
     pods: BTreeSet<PodUid>,
-    /// By pool: resources and nodes.
-    pools: std::collections::BTreeMap<Str, (Resources, i64)>,
+    /// By pool: resources and nodes in use at most, with what this pass adds.
+    pools: BTreeMap<Str, (Resources, i64)>,
 }
 
 /// The NodeClaim to write, or what there is instead: everything is looked at again, as it stands now.
@@ -125,21 +128,18 @@ fn prepare(
     for instance_type in &opening.instance_types {
         largest = largest.component_max(&instance_type.capacity);
     }
-    let (mut usage, mut nodes) = index.usage_at_most(&name);
-    let given = taken.pools.entry(name.clone()).or_default();
-    usage.add_assign(&given.0);
-    nodes += given.1;
+    let used = taken.pools.entry(name.clone()).or_insert_with(|| index.usage_at_most(&name));
     // The newest limits count, not those of the snapshot.
     if let Some(model) = index.pool_model(&name) {
-        let with_it = usage.plus(&largest);
-        if let Some((resource, usage, limit)) = model.limits.first_exceeded(&with_it, nodes + 1) {
+        let with_it = used.0.plus(&largest);
+        if let Some((resource, usage, limit)) = model.limits.first_exceeded(&with_it, used.1 + 1) {
             return Err(refuse(format!(
                 "nodepool {name:?} would exceed its limit of {resource}: {usage} of {limit}; raise spec.limits.{resource}"
             )));
         }
     }
-    given.0.add_assign(&largest);
-    given.1 += 1;
+    used.0.add_assign(&largest);
+    used.1 += 1;
     taken.pods.extend(pods.iter().map(|pod| pod.uid.clone()));
     let identity =
         Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
-    model::{Pod, Snapshot},
+    model::{Pod, PodUid, Snapshot},
     scheduling::{self, Effort, Plan, Purpose, Request, Rules},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
@@ -123,7 +123,8 @@ impl Provisioner {
         let snapshot = ctx.index().snapshot(now);
         let pods = eligible::pods(&snapshot, now);
         let invalid = tell::invalid_pods(ctx);
-        self.inbox.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        let known: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
+        self.inbox.retain(|uid| known.contains(uid));
         if pods.is_empty() {
             ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
             ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);

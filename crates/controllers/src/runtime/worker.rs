@@ -1,9 +1,10 @@
 //! Runs one controller: takes due keys from its queue and reconciles them, so many at once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fleetwright_state::Key;
-use tokio::task::{Id, JoinError, JoinSet};
+use futures::FutureExt;
+use tokio::task::JoinSet;
 
 use super::{
     controller::{Controller, ReconcileError, Requeue},
@@ -19,7 +20,13 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How often a passive controller looks whether it may act again.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
-type Done = (Key, Result<Requeue, ReconcileError>, Duration);
+/// How one reconcile ended.
+struct Done {
+    key: Key,
+    /// The outer error is a panic.
+    result: Result<Result<Requeue, ReconcileError>, Box<dyn Any + Send>>,
+    took: Duration,
+}
 
 /// One controller at work.
 pub(super) struct Worker {
@@ -27,13 +34,11 @@ pub(super) struct Worker {
     controller: Arc<dyn Controller>,
     queue: Arc<Queue>,
     running: JoinSet<Done>,
-    /// Which key a task is about, for those that panic. Never iterated.
-    keys: HashMap<Id, Key>,
 }
 
 impl Worker {
     pub(super) fn new(ctx: Ctx, controller: Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
-        Self { ctx, controller, queue, running: JoinSet::new(), keys: HashMap::new() }
+        Self { ctx, controller, queue, running: JoinSet::new() }
     }
 
     /// Works until shutdown, then lets running reconciles end.
@@ -65,7 +70,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
-                Some(done) = self.running.join_next_with_id() => self.finish(done),
+                Some(done) = self.running.join_next() => self.finish(done.ok()),
                 () = self.queue.changed(), if passive.is_none() && self.running.len() < concurrency => {}
                 () = pause => {}
             }
@@ -84,29 +89,27 @@ impl Worker {
 
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
-        let of_task = key.clone();
-        let begun = ctx.now();
-        let handle = self.running.spawn(async move {
-            let result = controller.reconcile(&ctx, &of_task).await;
+        self.running.spawn(async move {
+            let begun = ctx.now();
+            // What a panic may leave half done is what a crash may leave half done: every reconcile begins anew.
+            let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind().await;
             let took = Duration::try_from(ctx.now().duration_since(begun)).unwrap_or_default();
-            (of_task, result, took)
+            Done { key, result, took }
         });
-        self.keys.insert(handle.id(), key);
     }
 
-    fn finish(&mut self, done: Result<(Id, Done), JoinError>) {
+    /// Takes the outcome of a reconcile; `None` where it was cut off.
+    fn finish(&mut self, done: Option<Done>) {
+        let Some(Done { key, result, took }) = done else { return };
         let name = self.controller.name();
         let now = self.ctx.now();
-        let (key, result, took) = match done {
-            Ok((id, done)) => {
-                self.keys.remove(&id);
-                done
-            }
-            Err(error) => {
-                let Some(key) = self.keys.remove(&error.id()) else { return };
+        let result = match result {
+            Ok(result) => result,
+            Err(panic) => {
                 let delay = self.queue.failed(&key, now);
                 self.ctx.metrics.inc(&families::PANICS, &[name]);
-                tracing::error!(controller = name, %key, %error, ?delay, "reconcile panicked");
+                let message = panic_message(&*panic);
+                tracing::error!(controller = name, %key, message, ?delay, "reconcile panicked");
                 return;
             }
         };
@@ -149,8 +152,8 @@ impl Worker {
         loop {
             tokio::select! {
                 biased;
-                done = self.running.join_next_with_id() => match done {
-                    Some(done) => self.finish(done),
+                done = self.running.join_next() => match done {
+                    Some(done) => self.finish(done.ok()),
                     None => return,
                 },
                 () = &mut grace => {
@@ -160,4 +163,10 @@ impl Worker {
             }
         }
     }
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

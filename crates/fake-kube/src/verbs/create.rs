@@ -39,6 +39,10 @@ impl World {
         let name = object::name(&value).to_owned();
         self.stamp(&resource.info.namespaced, &mut value);
         admission::prepare_create(&resource, &mut value);
+        // What is read back from storage has the schema's defaults, those of a status that was dropped just now too.
+        if let Some(custom) = &resource.custom {
+            custom.structural.default(&mut value);
+        }
         admission::admit_create(self, &resource, &mut value)?;
         if admission::has_generation(&resource) {
             object::put(&mut value, &["metadata", "generation"], 1);

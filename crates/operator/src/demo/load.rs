@@ -43,9 +43,12 @@ pub(super) fn apply(world: &World, manifests: &[(String, String)]) -> anyhow::Re
 
 fn of_document(document: &Value) -> anyhow::Result<Vec<Load>> {
     let text = |at: &str| document.pointer(at).and_then(Value::as_str);
-    let Some(script) = document["metadata"]["annotations"][ANNOTATION].as_str() else { return Ok(Vec::new()) };
-    let entry = |entry: &str| {
-        let (after, replicas) = entry.split_once('=').context("it takes TIME=REPLICAS, separated by commas")?;
+    let Some(script) = document["metadata"]["annotations"][ANNOTATION].as_str() else {
+        return Ok(Vec::new());
+    };
+    let entry = |entry: &str| -> anyhow::Result<Load> {
+        let (after, replicas) =
+            entry.split_once('=').context("it takes TIME=REPLICAS, separated by commas")?;
         let after = fleetwright_api::duration::parse(after.trim())?;
         Ok(Load {
             after: Duration::try_from(after)?,
@@ -55,7 +58,10 @@ fn of_document(document: &Value) -> anyhow::Result<Vec<Load>> {
             replicas: replicas.trim().parse()?,
         })
     };
-    script.split(',').map(|part| entry(part).with_context(|| format!("annotation {ANNOTATION}: {part:?}"))).collect()
+    script
+        .split(',')
+        .map(|part| entry(part).with_context(|| format!("annotation {ANNOTATION}: {part:?}")))
+        .collect()
 }
 
 impl Load {
@@ -94,9 +100,7 @@ mod tests {
 
     #[test]
     fn scripts() {
-        let document = |script: &str| {
-            serde_json::json!({"kind": "Deployment", "metadata": {"name": "web", "annotations": {ANNOTATION: script}}})
-        };
+        let document = |script: &str| serde_json::json!({"kind": "Deployment", "metadata": {"name": "web", "annotations": {ANNOTATION: script}}});
         let loads = of_document(&document("2m=40, 12m30s=6")).unwrap();
         let read: Vec<(u64, i32)> = loads.iter().map(|load| (load.after.as_secs(), load.replicas)).collect();
         assert_eq!(read, [(120, 40), (750, 6)]);

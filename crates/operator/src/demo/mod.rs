@@ -54,7 +54,6 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
 }
 
 async fn json(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
-    let wall = std::time::Duration::ZERO;
     let started = SystemWatch::start();
     let world = World::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
     let mut session = Session::new(&world, load::apply(&world, manifests)?);
@@ -62,7 +61,7 @@ async fn json(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
         world.run_for(session::STEP).await;
         session.step(&world).await?;
     }
-    let report = session.report(&world, options.seed, started.elapsed().max(wall));
+    let report = session.report(&world, options.seed, started.elapsed());
     print(&serde_json::to_string_pretty(&report)?);
     Ok(())
 }
@@ -73,9 +72,13 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     let started = SystemWatch::start();
     let origin = SystemClock.now().checked_sub(HEAD_START).context("the wall clock stands before 1970")?;
     let world = World::new(config(options, origin, options.speed)?).await?;
-    let listening = world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
+    let listening =
+        world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
     let kubeconfig = Kubeconfig::write(options, &world.server().kubeconfig(listening.address))?;
-    print(&format!("  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A", kubeconfig.path.display()));
+    print(&format!(
+        "  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A",
+        kubeconfig.path.display()
+    ));
     let mut session = Session::new(&world, load::apply(&world, manifests)?);
     let mut view = View::new(std::io::stdout().is_terminal());
     let played = play(options, &world, &mut session, &mut view).await;
@@ -126,7 +129,9 @@ fn manifests(files: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> {
         let mut paths = vec![path.clone()];
         if path.is_dir() {
             let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
-            let yaml = |path: &PathBuf| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json");
+            let yaml = |path: &PathBuf| {
+                path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json")
+            };
             paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
             paths.retain(yaml);
             paths.sort();
@@ -148,7 +153,8 @@ struct Kubeconfig {
 impl Kubeconfig {
     fn write(options: &Demo, text: &str) -> anyhow::Result<Self> {
         let temporary = options.kubeconfig.is_none();
-        let default = || std::env::temp_dir().join(format!("fleetwright-demo-{}.kubeconfig", std::process::id()));
+        let default =
+            || std::env::temp_dir().join(format!("fleetwright-demo-{}.kubeconfig", std::process::id()));
         let path = options.kubeconfig.clone().unwrap_or_else(default);
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
         Ok(Self { path, temporary })

@@ -89,13 +89,18 @@ impl fmt::Display for Report {
             let parts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} x {name}")).collect();
             if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
         };
-        let removed: Vec<String> = self.nodes_removed.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        let removed: Vec<String> =
+            self.nodes_removed.iter().map(|(why, count)| format!("{count} {why}")).collect();
         writeln!(f, "\nAfter {} virtual minutes ({:.0} s):", self.virtual_seconds / 60, self.wall.seconds)?;
         writeln!(f, "  nodes at the peak   {}", list(&self.nodes.peak))?;
         writeln!(f, "  nodes now           {}", list(&self.nodes.after))?;
         writeln!(f, "  pods                {} running, {} pending", self.pods.running, self.pods.pending)?;
         writeln!(f, "  NodeClaims created  {}", self.node_claims_created)?;
-        writeln!(f, "  nodes removed       {}", if removed.is_empty() { "none".to_owned() } else { removed.join(", ") })?;
+        writeln!(
+            f,
+            "  nodes removed       {}",
+            if removed.is_empty() { "none".to_owned() } else { removed.join(", ") }
+        )?;
         writeln!(
             f,
             "  cost                ${}/h at the peak, ${}/h now: ${}/h saved",

@@ -77,10 +77,16 @@ fn changes(before: &Overview, after: &Overview) -> Vec<String> {
     let mut news = Vec::new();
     for (name, node) in &new {
         let was = old.get(name).map(|node| node.phase);
-        let what = || format!("{} in {}, {}, ${:.4}/h", node.instance_type, node.zone, node.capacity_type, node.price);
+        let what = || {
+            format!("{} in {}, {}, ${:.4}/h", node.instance_type, node.zone, node.capacity_type, node.price)
+        };
         match (was, node.phase) {
-            (None | Some(NodePhase::Starting), NodePhase::Ready) => news.push(format!("node {name} is ready: {}", what())),
-            (Some(NodePhase::Ready), NodePhase::Disrupted) => news.push(format!("node {name} is to go: {}", what())),
+            (None | Some(NodePhase::Starting), NodePhase::Ready) => {
+                news.push(format!("node {name} is ready: {}", what()))
+            }
+            (Some(NodePhase::Ready), NodePhase::Disrupted) => {
+                news.push(format!("node {name} is to go: {}", what()))
+            }
             (Some(NodePhase::Ready | NodePhase::Disrupted), NodePhase::Draining) => {
                 news.push(format!("node {name} is draining {} pods", node.pods));
             }

@@ -88,7 +88,8 @@ fn picture(session: &Session) -> String {
 
 fn row(node: &NodeOverview) -> String {
     let share = |used: i64, of: i64| if of > 0 { (used.max(0).saturating_mul(10) / of).min(10) } else { 0 };
-    let bar = |used, of| -> String { (0..10).map(|at| if at < share(used, of) { '#' } else { '.' }).collect() };
+    let bar =
+        |used, of| -> String { (0..10).map(|at| if at < share(used, of) { '#' } else { '.' }).collect() };
     let phase = match node.phase {
         NodePhase::Starting => "starting".yellow(),
         NodePhase::Ready => "ready".green(),

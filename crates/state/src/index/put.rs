@@ -83,8 +83,11 @@ impl Index {
         let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
         let lowered = claim.as_deref().filter(|_| ours).map(|claim| lower::claim::claim(claim, &self.schema));
         let model = self.accept(Kind::NodeClaim, key, lowered).map(Arc::new);
-        let entry = claim.clone().map(|raw| ClaimEntry { raw, model });
+        let entry = claim.clone().map(|raw| ClaimEntry { raw, model: model.clone() });
         let before = self.machines.put_claim(&key.name.clone().into(), entry);
+        let was = before.as_ref().and_then(|entry| entry.model.as_deref());
+        self.answers.change(was, model.as_deref());
+        self.answers_stale = true;
         (before.map(|entry| Object::NodeClaim(entry.raw)), claim.map(Object::NodeClaim))
     }
 

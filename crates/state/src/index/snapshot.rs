@@ -1,8 +1,8 @@
 //! Snapshots: what changed since the last one is built anew, all else is shared.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, sync::Arc};
 
-use fleetwright_core::model::{NodeClaim, NodePool, PodUid, Snapshot, Str, nodeclaim::ConditionType};
+use fleetwright_core::model::{NodePool, Snapshot};
 use jiff::Timestamp;
 
 use super::Index;
@@ -14,7 +14,9 @@ impl Index {
         for target in self.intents.expire(now) {
             self.machines.touch(&target);
         }
-        if let Some(latest) = self.latest.as_ref().filter(|_| !self.stale && self.machines.is_clean()) {
+        if let Some(latest) =
+            self.latest.as_ref().filter(|_| !self.stale && !self.answers_stale && self.machines.is_clean())
+        {
             if latest.taken_at != now {
                 self.latest = Some(Arc::new(Snapshot { taken_at: now, ..(**latest).clone() }));
             }
@@ -28,14 +30,13 @@ impl Index {
     }
 
     fn refresh(&mut self, now: Timestamp) {
-        let machines_changed = !self.machines.is_clean();
         let parts = Parts { pods: &self.pods, intents: &self.intents, catalogs: &self.catalogs };
         self.machines.rebuild(&parts);
         self.epoch += 1;
-        let unchanged = self.latest.as_ref().filter(|_| !machines_changed);
-        let (nodes, answered) = match unchanged {
-            Some(latest) => (latest.nodes.clone(), latest.answered.clone()),
-            None => (self.machines.all(), self.answered()),
+        let nodes = self.machines.all().to_vec();
+        let answered = match self.latest.as_ref().filter(|_| !self.answers_stale) {
+            Some(latest) => latest.answered.clone(),
+            None => self.answers.all(&self.intents),
         };
         let snapshot = match self.latest.as_ref().filter(|_| !self.stale) {
             Some(latest) => {
@@ -58,7 +59,7 @@ impl Index {
             },
         };
         self.latest = Some(Arc::new(snapshot));
-        self.stale = false;
+        (self.stale, self.answers_stale) = (false, false);
     }
 
     /// Weight descending, then name descending.
@@ -66,24 +67,5 @@ impl Index {
         let mut pools: Vec<_> = self.pools.values().filter_map(|entry| entry.model.clone()).collect();
         pools.sort_by_key(|pool| Reverse((pool.weight, pool.name.clone())));
         pools
-    }
-
-    /// Intended pods of claims that are on their way; of several claims for one pod, the first by name.
-    fn answered(&self) -> BTreeMap<PodUid, Str> {
-        let mut answered = BTreeMap::new();
-        let claims = self.machines.claims.values().filter_map(|entry| entry.model.as_deref());
-        for claim in claims.filter(|claim| self.answers(claim)) {
-            for pod in &claim.intended_pods {
-                answered.entry(pod.clone()).or_insert_with(|| claim.name.as_str().into());
-            }
-        }
-        answered
-    }
-
-    /// Whether a claim is still to become what its pods wait for.
-    pub(super) fn answers(&self, claim: &NodeClaim) -> bool {
-        claim.deleting.is_none()
-            && !claim.is(ConditionType::Initialized)
-            && !self.intents.is_marked(&claim.name)
     }
 }

@@ -59,7 +59,7 @@ struct LostAnswers(std::sync::atomic::AtomicU64);
 impl Faults for LostAnswers {
     fn decide(&self, request: &Asked) -> Fault {
         let create = request.verb == "create" && request.resource == "nodeclaims";
-        let odd = create && self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0;
+        let odd = create && self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2);
         Fault { answer: if odd { Answer::ApplyThenDrop } else { Answer::Normal }, ..Fault::default() }
     }
 }

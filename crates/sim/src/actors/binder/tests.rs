@@ -6,11 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{
-    decide::decide,
-    node::ClusterView,
-    pod::PodInfo,
-};
+use super::{decide::decide, node::ClusterView, pod::PodInfo};
 use crate::actors::cache::{Cache, Kept, Key};
 
 /// A cluster of three nodes in two zones, each with 4 CPUs, 8 GiB and ten pods; `n3` has two CPUs and local disks.
@@ -35,7 +31,9 @@ fn cluster(objects: &[Value]) -> ClusterView {
             "Pod" => put::<Pod>(&cache, pod_with(object)),
             "Namespace" => put::<k8s_openapi::api::core::v1::Namespace>(&cache, object),
             "PersistentVolume" => put::<k8s_openapi::api::core::v1::PersistentVolume>(&cache, object),
-            "PersistentVolumeClaim" => put::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(&cache, named(object)),
+            "PersistentVolumeClaim" => {
+                put::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(&cache, named(object))
+            }
             "StorageClass" => put::<k8s_openapi::api::storage::v1::StorageClass>(&cache, object),
             "CSINode" => put::<k8s_openapi::api::storage::v1::CSINode>(&cache, object),
             other => unreachable!("{other}"),
@@ -87,7 +85,8 @@ fn pod_with(object: Value) -> Value {
 
 /// A pod named `p` with this specification and labels `app=p`.
 fn pod(spec: Value) -> PodInfo {
-    let pod = pod_with(json!({ "metadata": { "name": "p", "labels": { "app": "p", "v": "2" } }, "spec": spec }));
+    let pod =
+        pod_with(json!({ "metadata": { "name": "p", "labels": { "app": "p", "v": "2" } }, "spec": spec }));
     PodInfo::new(Arc::new(serde_json::from_value(pod).unwrap()))
 }
 
@@ -300,7 +299,8 @@ fn an_empty_cluster_says_so() {
 #[test]
 fn alike_pods_have_one_signature() {
     let info = |name: &str, amount: &str| {
-        let pod = pod_with(json!({ "metadata": { "name": name, "labels": { "app": "p" } }, "spec": cpu(amount) }));
+        let pod =
+            pod_with(json!({ "metadata": { "name": name, "labels": { "app": "p" } }, "spec": cpu(amount) }));
         PodInfo::new(Arc::new(serde_json::from_value(pod).unwrap()))
     };
     assert_eq!(info("a", "1").signature, info("b", "1").signature);

@@ -1,0 +1,186 @@
+//! `fleetwright demo`: the whole flow on one machine.
+//!
+//! A world of its own ([`fleetwright_sim::World`]) gets the shipped examples; load comes and goes as their annotations
+//! say; what happens is shown as it happens and summed up at the end. In JSON mode time is virtual and there is no port.
+
+mod load;
+mod report;
+mod session;
+mod view;
+
+use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use fleetwright_sim::{World, WorldConfig, world::virtual_runtime};
+use jiff::Timestamp;
+
+use self::{load::Load, report::Report, session::Session, view::View};
+use crate::{
+    cli::{Demo, Output},
+    clock::SystemClock,
+};
+
+/// The demo ends after this much virtual time at the latest, settled or not.
+const LIMIT: Duration = Duration::from_secs(90 * 60);
+/// How far in the past virtual time starts: it runs faster than the wall clock, and ages that lie in the future look
+/// broken in kubectl.
+const HEAD_START: Duration = Duration::from_secs(24 * 3600);
+/// The start of virtual time where nobody looks at ages.
+const EPOCH: i64 = 1_767_225_600;
+
+/// The shipped examples, in the order in which they are applied.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("nodepool.yaml", include_str!("../../../../examples/nodepool.yaml")),
+    ("daemonset.yaml", include_str!("../../../../examples/daemonset.yaml")),
+    ("web.yaml", include_str!("../../../../examples/web.yaml")),
+    ("api.yaml", include_str!("../../../../examples/api.yaml")),
+    ("cache.yaml", include_str!("../../../../examples/cache.yaml")),
+    ("batch.yaml", include_str!("../../../../examples/batch.yaml")),
+];
+
+/// Runs the demo.
+///
+/// # Errors
+/// Where a manifest or an address cannot be used.
+pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
+    let manifests = manifests(&options.files)?;
+    match options.output {
+        Output::Json => virtual_runtime()?.block_on(json(options, &manifests)),
+        Output::Text => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(text(options, &manifests))
+        }
+    }
+}
+
+async fn json(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
+    let wall = std::time::Duration::ZERO;
+    let started = SystemWatch::start();
+    let world = World::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
+    let mut session = Session::new(&world, load::apply(&world, manifests)?);
+    while !session.is_over(options) {
+        world.run_for(session::STEP).await;
+        session.step(&world).await?;
+    }
+    let report = session.report(&world, options.seed, started.elapsed().max(wall));
+    print(&serde_json::to_string_pretty(&report)?);
+    Ok(())
+}
+
+async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
+    use fleetwright_core::clock::Clock as _;
+    print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process");
+    let started = SystemWatch::start();
+    let origin = SystemClock.now().checked_sub(HEAD_START).context("the wall clock stands before 1970")?;
+    let world = World::new(config(options, origin, options.speed)?).await?;
+    let listening = world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
+    let kubeconfig = Kubeconfig::write(options, &world.server().kubeconfig(listening.address))?;
+    print(&format!("  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A", kubeconfig.path.display()));
+    let mut session = Session::new(&world, load::apply(&world, manifests)?);
+    let mut view = View::new(std::io::stdout().is_terminal());
+    let played = play(options, &world, &mut session, &mut view).await;
+    view.finish();
+    if played? {
+        let report = session.report(&world, options.seed, started.elapsed());
+        print(&report.to_string());
+        if options.serve {
+            print("\nServing until Ctrl-C.");
+            tokio::signal::ctrl_c().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Plays the demo to its end; `false` where Ctrl-C ended it.
+async fn play(options: &Demo, world: &World, session: &mut Session, view: &mut View) -> anyhow::Result<bool> {
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    while !session.is_over(options) {
+        tokio::select! {
+            biased;
+            signal = &mut interrupted => {
+                signal?;
+                return Ok(false);
+            }
+            () = world.run_for(session::STEP) => {}
+        }
+        let news = session.step(world).await?;
+        view.show(session, &news);
+    }
+    Ok(true)
+}
+
+fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<WorldConfig> {
+    let mut config = WorldConfig::new(options.seed, origin);
+    config.speed = speed;
+    config.catalogue = crate::fake::catalogue(options.catalog, options.instance_types.as_deref())?;
+    Ok(config)
+}
+
+/// Manifests by name: the given files, or the shipped examples.
+fn manifests(files: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> {
+    if files.is_empty() {
+        return Ok(EXAMPLES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect());
+    }
+    let mut found = Vec::new();
+    for path in files {
+        let mut paths = vec![path.clone()];
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
+            let yaml = |path: &PathBuf| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json");
+            paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+            paths.retain(yaml);
+            paths.sort();
+        }
+        for path in paths {
+            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            found.push((path.display().to_string(), text));
+        }
+    }
+    Ok(found)
+}
+
+/// The kubeconfig on disk; a temporary one goes with the demo.
+struct Kubeconfig {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Kubeconfig {
+    fn write(options: &Demo, text: &str) -> anyhow::Result<Self> {
+        let temporary = options.kubeconfig.is_none();
+        let default = || std::env::temp_dir().join(format!("fleetwright-demo-{}.kubeconfig", std::process::id()));
+        let path = options.kubeconfig.clone().unwrap_or_else(default);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        Ok(Self { path, temporary })
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        if self.temporary {
+            // Where it cannot be removed, an unreadable address is all that stays behind.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// How long the demo takes by the wall clock, virtual or not.
+struct SystemWatch(Timestamp);
+
+impl SystemWatch {
+    fn start() -> Self {
+        use fleetwright_core::clock::Clock as _;
+        Self(SystemClock.now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        use fleetwright_core::clock::Clock as _;
+        Duration::try_from(SystemClock.now().duration_since(self.0)).unwrap_or_default()
+    }
+}
+
+fn print(text: &str) {
+    use std::io::Write as _;
+    // Nobody to tell when the reader has gone.
+    let _ = writeln!(anstream::stdout(), "{text}");
+}
