@@ -9,7 +9,7 @@ use std::{
 
 use fleetwright_api::duration;
 use fleetwright_core::model::{
-    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Str, TaintEffect, Toleration,
+    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Requirement, Str, TaintEffect, Toleration,
     pod::{DoNotDisrupt, HostPort, Owner, PodSpec},
     taint::TolerationOperator,
     volume::VolumeRef,
@@ -204,17 +204,7 @@ fn pod_spec(
     let required = node_affinity
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
         .map_or(&[][..], |required| &required.node_selector_terms);
-    let preferred = node_affinity
-        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref())
-        .unwrap_or_default();
-    let mut preferred_node_terms = preferred
-        .iter()
-        .map(|term| {
-            let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
-            Ok((term.weight, affinity::node_term(&term.preference, schema, field)?))
-        })
-        .collect::<Result<Vec<_>, Invalid>>()?;
-    preferred_node_terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    let preferred = node_affinity.map(|affinity| preferred_node_terms(affinity, schema)).transpose()?;
     let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     let selector = spec.node_selector.iter().flatten();
     let grace =
@@ -226,7 +216,7 @@ fn pod_spec(
             .iter()
             .map(|term| affinity::node_term(term, schema, field))
             .collect::<Result<_, _>>()?,
-        preferred_node_terms,
+        preferred_node_terms: preferred.unwrap_or_default(),
         tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
         topology_spread: spec
             .topology_spread_constraints
@@ -264,6 +254,21 @@ fn pod_spec(
         scheduler: filled(spec.scheduler_name.as_ref()),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
     })
+}
+
+/// Preferred node affinity, the heaviest first.
+fn preferred_node_terms(
+    affinity: &k8s::NodeAffinity,
+    schema: &LabelSchema,
+) -> Result<Vec<(i32, Vec<Requirement>)>, Invalid> {
+    let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
+    let written =
+        affinity.preferred_during_scheduling_ignored_during_execution.as_deref().unwrap_or_default();
+    let lowered =
+        written.iter().map(|term| Ok((term.weight, affinity::node_term(&term.preference, schema, field)?)));
+    let mut terms = lowered.collect::<Result<Vec<_>, Invalid>>()?;
+    terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    Ok(terms)
 }
 
 fn toleration(toleration: &k8s::Toleration) -> Option<Toleration> {
