@@ -1,6 +1,6 @@
 //! From pending pods to NodeClaims, over a real client: each pod is answered once, whatever goes wrong.
 
-use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked};
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked, WatchFault};
 use serde_json::json;
 
 use crate::testing::World;
@@ -76,11 +76,15 @@ async fn an_answer_that_is_lost_does_not_make_two_claims() {
     assert_eq!(answered(&world), names(5));
 }
 
-/// The API server takes claims but its answers, and every look at them, fail for a while.
+/// The API server takes claims but its answers, and every look at them, fail for a while; watches are late.
 struct Silence(std::sync::Mutex<u32>);
 
 impl Faults for Silence {
     fn decide(&self, request: &Asked) -> Fault {
+        if request.resource == "nodeclaims" && request.verb == "watch" {
+            let watch = WatchFault { lag: std::time::Duration::from_secs(40), ..WatchFault::default() };
+            return Fault { watch, ..Fault::default() };
+        }
         let about = request.resource == "nodeclaims" && matches!(request.verb.as_str(), "create" | "get");
         let mut left = self.0.lock().unwrap();
         if !about || *left == 0 {
