@@ -150,3 +150,29 @@ async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
     world.pass(3).await;
     assert_eq!(answered(&world), names(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
+    use super::create::{self, Created};
+    let world = World::new();
+    world.pool("default", json!({}));
+    for n in 0..2 {
+        world.pending_pod(&format!("p{n}"), "15");
+    }
+    let _running = world.run(vec![std::sync::Arc::new(super::super::CatalogController)]);
+    world.pass(5).await;
+    let snapshot = world.ctx.index().snapshot(world.ctx.now());
+    let plan = super::solve(&world.ctx, snapshot.clone(), snapshot.pending.clone()).await.unwrap();
+    assert_eq!(plan.openings.len(), 2);
+    // While it was made, one of the pods was bound after all.
+    world
+        .server
+        .apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "default"},
+            "spec": {"nodeName": "somewhere"}}))
+        .unwrap();
+    world.pass(1).await;
+    let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
+    assert_eq!(needless(&create::claims(&world.ctx, plan.openings.clone()).await), 1, "one is bound");
+    assert_eq!(needless(&create::claims(&world.ctx, plan.openings).await), 2, "the other is answered");
+    assert_eq!(answered(&world), names(1));
+}
