@@ -198,34 +198,18 @@ fn pod_spec(
     status: Option<&k8s::PodStatus>,
     schema: &LabelSchema,
 ) -> Result<PodSpec, Invalid> {
-    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let pod_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
-    let anti = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let required = node_affinity
-        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
-        .map_or(&[][..], |required| &required.node_selector_terms);
-    let preferred = node_affinity
-        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref())
-        .unwrap_or_default();
-    let mut preferred_node_terms = preferred
-        .iter()
-        .map(|term| {
-            let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
-            Ok((term.weight, affinity::node_term(&term.preference, schema, field)?))
-        })
-        .collect::<Result<Vec<_>, Invalid>>()?;
-    preferred_node_terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let rules = spec.affinity.as_ref();
+    let pod_affinity = rules.and_then(|rules| rules.pod_affinity.as_ref());
+    let anti = rules.and_then(|rules| rules.pod_anti_affinity.as_ref());
+    let (required_node_terms, preferred_node_terms) =
+        affinity::node_terms(rules.and_then(|rules| rules.node_affinity.as_ref()), schema)?;
     let selector = spec.node_selector.iter().flatten();
     let grace =
         spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
     Ok(PodSpec {
         requests: requests::of_spec(spec, status)?,
         node_selector: selector.map(|(key, value)| (text(schema.normalize(key)), text(value))).collect(),
-        required_node_terms: required
-            .iter()
-            .map(|term| affinity::node_term(term, schema, field))
-            .collect::<Result<_, _>>()?,
+        required_node_terms,
         preferred_node_terms,
         tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
         topology_spread: spec
@@ -234,23 +218,17 @@ fn pod_spec(
             .flatten()
             .map(affinity::spread)
             .collect::<Result<_, _>>()?,
-        pod_affinity: pod_affinity
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(affinity::pod_term)
-            .collect::<Result<_, _>>()?,
+        pod_affinity: affinity::pod_terms(
+            pod_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        )?,
         preferred_pod_affinity: affinity::weighted(
             pod_affinity
                 .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
                 .unwrap_or_default(),
         )?,
-        pod_anti_affinity: anti
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(affinity::pod_term)
-            .collect::<Result<_, _>>()?,
+        pod_anti_affinity: affinity::pod_terms(
+            anti.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        )?,
         preferred_pod_anti_affinity: affinity::weighted(
             anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
                 .unwrap_or_default(),
