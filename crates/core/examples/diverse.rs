@@ -4,6 +4,8 @@
 //! cargo run --release -p fleetwright-core --features testing --example diverse
 //! ```
 
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures, so it needs a clock")]
+
 use std::{
     error::Error,
     io::Write,

@@ -44,6 +44,22 @@ const QUIET: Duration = Duration::from_secs(70);
 /// How often [`World::run_until_settled`] looks.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// Kinds that [`World::delete_object`] knows, with their versions.
+const KINDS: [(&str, &str); 12] = [
+    ("Pod", "v1"),
+    ("Node", "v1"),
+    ("Namespace", "v1"),
+    ("PersistentVolumeClaim", "v1"),
+    ("Deployment", "apps/v1"),
+    ("StatefulSet", "apps/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Job", "batch/v1"),
+    ("PodDisruptionBudget", "policy/v1"),
+    ("NodePool", "karpenter.sh/v1"),
+    ("NodeClaim", "karpenter.sh/v1"),
+    ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
+];
+
 /// A running world. Dropping it ends everything in it.
 pub struct World {
     server: Server,
@@ -102,7 +118,7 @@ impl World {
         tasks.spawn(actors::run(
             client.clone(),
             shared.clone(),
-            ActorsConfig { seed: config.seed, zones: zones(&config) },
+            ActorsConfig { seed: config.seed, zones: config.zones() },
         ));
         tasks.spawn(Kubelets::run(
             client.clone(),
@@ -175,12 +191,34 @@ impl World {
                 let why = "an object with apiVersion and kind is expected".to_owned();
                 return Err(WorldError::Document { index: at.saturating_add(1), why });
             }
-            let what = named(&document);
-            let object = apply(&self.server, document, what)?;
-            applied.push(named(&object));
-            self.activity.note(self.clock.now());
+            applied.push(self.apply_object(document)?);
         }
         Ok(applied)
+    }
+
+    /// Creates or replaces an object, and names it.
+    ///
+    /// # Errors
+    /// Where the API server refuses it.
+    pub fn apply_object(&self, object: Value) -> Result<String, WorldError> {
+        self.activity.note(self.clock.now());
+        let what = named(&object);
+        apply(&self.server, object, what).map(|object| named(&object))
+    }
+
+    /// Deletes the object of this name (`Pod default/web-1`, `NodePool default`); absence is fine.
+    ///
+    /// # Errors
+    /// Where the kind is none that scenarios delete, or the API server refuses.
+    pub fn delete_object(&self, name: &str) -> Result<(), WorldError> {
+        self.activity.note(self.clock.now());
+        let unknown =
+            || WorldError::Document { index: 1, why: format!("delete {name:?}: not a kind and a name") };
+        let (kind, rest) = name.split_once(' ').ok_or_else(unknown)?;
+        let version = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, version)| *version);
+        let (namespace, object) = rest.split_once('/').unwrap_or(("", rest));
+        let deleted = self.server.delete(version.ok_or_else(unknown)?, kind, namespace, object);
+        deleted.map_err(|source| WorldError::Refused { what: name.to_owned(), source: Box::new(source) })
     }
 
     /// Lets virtual time pass.
@@ -296,14 +334,6 @@ async fn parts(
         offload: Offload::Inline,
         cluster_uid,
     })
-}
-
-/// The zones in which the cloud sells anything.
-fn zones(config: &WorldConfig) -> Vec<String> {
-    let types = config.catalogue.types.instance_types.iter();
-    let zones = types.flat_map(|sold| sold.offerings.iter().filter_map(|offering| offering.zone()));
-    let zones: std::collections::BTreeSet<String> = zones.map(|zone| zone.to_string()).collect();
-    zones.into_iter().collect()
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {

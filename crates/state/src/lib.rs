@@ -2,7 +2,7 @@
 //!
 //! [`Index`] is a synchronous table of everything that watches deliver. [`Index::apply`] takes in an object, whether
 //! from a watch or from the answer to an own write; [`Index::snapshot`] hands out a view that shares all parts that
-//! did not change. Our own [intents](intents) stand in it beside what the API server shows.
+//! did not change. Our own [intents] stand in it beside what the API server shows.
 //!
 //! Architecture invariant: no client, no clock, no logging, no randomness. There is no gate for the whole: a NodeClaim
 //! that is not launched yet is capacity on its way, not a reason to wait.

@@ -129,16 +129,26 @@ pub(crate) fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
     Ok(ports)
 }
 
-/// The last `count` lines of a log, indented; says so when there is none.
+/// Longer lines of a log are cut where it is shown.
+const LINE_MAX: usize = 400;
+
+/// The last `count` lines of a log, indented and cut; says so when there is none.
 pub(crate) fn tail(log: &Path, count: usize) -> String {
     match std::fs::read(log) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
             let lines: Vec<&str> = text.lines().collect();
             let start = lines.len().saturating_sub(count);
-            lines.get(start..).unwrap_or_default().iter().map(|line| format!("    {line}\n")).collect()
+            lines.get(start..).unwrap_or_default().iter().map(|line| format!("    {}\n", cut(line))).collect()
         }
         Err(error) => format!("    (no log at {}: {error})\n", log.display()),
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_MAX) {
+        Some((end, _)) => format!("{} …", line.get(..end).unwrap_or_default()),
+        None => line.to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::model::Price;
 ///
 /// Contract: every pod of the request gets exactly one verdict; what is placed obeys every rule of Kubernetes and of
 /// the pools; machines that exist come before openings, and pools of higher weight before those of lower weight, for
-/// each pod. [`super::validator`] judges plans by it.
+/// each pod. `scheduling::validator` judges plans by it.
 pub trait Packer {
     /// Name for settings and reports.
     fn name(&self) -> &'static str;

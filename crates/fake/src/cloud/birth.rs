@@ -80,10 +80,9 @@ pub(super) fn machine(
         Vocabulary::Cloud => node_name.clone(),
     };
     let partition = usize::try_from(below(&mut rng, 10)).unwrap_or(0);
-    let price = offering.price;
     for (key, value) in [
         (fleetwright_core::model::labels::HOSTNAME, hostname),
-        (labels::NODE_VIEWER_PRICE, format!("{price:.6}")),
+        (labels::NODE_VIEWER_PRICE, format!("{:.6}", offering.price)),
         (labels::PARTITION, labels::PARTITIONS[partition].to_owned()),
         (labels::FAKE_NODE, labels::FAKE_NODE_VALUE.to_owned()),
     ] {
@@ -118,7 +117,7 @@ pub(super) fn machine(
             attempt: call.attempt,
         },
         offering: Some(choice.clone()),
-        price_nanos: price.nanos(),
+        price_nanos: offering.price.nanos(),
         labels,
         bootstrap,
         capacity: to_quantities(&instance_type.capacity),

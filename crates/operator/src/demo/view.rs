@@ -74,7 +74,7 @@ fn picture(session: &Session) -> String {
             now.pods.pending,
         ),
     ];
-    lines.extend(now.nodes.iter().take(NODES_SHOWN).map(|node| row(node)));
+    lines.extend(now.nodes.iter().take(NODES_SHOWN).map(row));
     if now.nodes.len() > NODES_SHOWN {
         lines.push(format!("  and {} more", now.nodes.len() - NODES_SHOWN));
     }

@@ -15,7 +15,7 @@ use k8s_openapi::{
         coordination::v1::Lease,
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
-        storage::v1::{CSINode, StorageClass},
+        storage::v1::{CSINode, StorageClass, VolumeAttachment},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -120,6 +120,7 @@ kept! {
     classes: StorageClass cluster,
     volumes: PersistentVolume cluster,
     claims: PersistentVolumeClaim namespaced,
+    attachments: VolumeAttachment cluster,
     leases: Lease namespaced,
     deployments: Deployment namespaced,
     replica_sets: ReplicaSet namespaced,

@@ -1,6 +1,14 @@
 //! What actors share, and their calls: bounded in time, and entered in the cache at once.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use fleetwright_core::clock::SharedClock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,7 +17,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
 };
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::cache::{Cache, KINDS, Kept, Key};
 
@@ -27,7 +35,15 @@ pub(crate) struct Ctx {
     pub(crate) cache: Arc<Cache>,
     /// Everything that is left to chance follows from it.
     pub(crate) seed: u64,
-    synced: Arc<watch::Sender<usize>>,
+    synced: Arc<Synced>,
+}
+
+/// How many kinds were listed. Waiters are woken in the order in which they came (those of tokio's watch channel are
+/// not), so that a run can be repeated.
+#[derive(Debug, Default)]
+struct Synced {
+    kinds: AtomicUsize,
+    news: Notify,
 }
 
 /// Why a call failed.
@@ -78,18 +94,26 @@ pub(crate) fn gone_is_ok<T>(result: Result<T, CallError>) -> Result<Option<T>, C
 impl Ctx {
     /// An empty cache over a client.
     pub(crate) fn new(client: Client, clock: SharedClock, seed: u64) -> Self {
-        Self { client, clock, cache: Arc::default(), seed, synced: Arc::new(watch::Sender::new(0)) }
+        Self { client, clock, cache: Arc::default(), seed, synced: Arc::default() }
     }
 
     /// Completes when every kind was listed once.
     pub(crate) async fn synced(&self) {
-        // The sender lives in `self`: waiting cannot fail.
-        drop(self.synced.subscribe().wait_for(|kinds| *kinds >= KINDS).await);
+        loop {
+            let mut news = pin!(self.synced.news.notified());
+            // Enlists before the count is read, so that no news is missed.
+            news.as_mut().enable();
+            if self.synced.kinds.load(Ordering::Acquire) >= KINDS {
+                return;
+            }
+            news.await;
+        }
     }
 
     /// One more kind was listed.
     pub(crate) fn one_more_synced(&self) {
-        self.synced.send_modify(|kinds| *kinds = kinds.saturating_add(1));
+        self.synced.kinds.fetch_add(1, Ordering::AcqRel);
+        self.synced.news.notify_waiters();
     }
 
     /// The time as Kubernetes writes it: whole seconds.

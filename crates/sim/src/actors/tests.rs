@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fleetwright_core::clock::Clock as _;
-use fleetwright_fake_kube::{Config, Server};
+use fleetwright_fake_kube::{Answer, ApiError, Config, Fault, Faults, Request, Server, WatchFault};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -18,8 +18,14 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new() -> Self {
+        Self::with(None)
+    }
+
+    pub(super) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
         let clock = TokioClock::new("2026-01-01T00:00:00Z".parse().unwrap(), 1.0).unwrap();
-        let server = Server::new(Config::new(Arc::new(move || clock.now()), 7));
+        let mut serving = Config::new(Arc::new(move || clock.now()), 7);
+        serving.faults = faults;
+        let server = Server::new(serving);
         let client = Client::new(server.service(), "default");
         let mut tasks = JoinSet::new();
         let config = ActorsConfig { seed: 7, zones: vec!["a".into(), "b".into(), "c".into()] };
@@ -133,6 +139,7 @@ async fn a_deployment_runs_scales_and_rolls() {
     for (name, zone) in [("n1", "a"), ("n2", "b")] {
         cluster.node(name, zone, "4");
     }
+    cluster.wait(1).await;
     cluster.apply(&deployment(4, "one"));
     cluster.wait(10).await;
     assert_eq!(cluster.places(), ["n1", "n1", "n2", "n2"]);
@@ -320,9 +327,12 @@ async fn an_immediate_volume_is_made_in_a_zone_and_pods_follow_it() {
     let node = cluster.get("v1", "Pod", "user")["spec"]["nodeName"].as_str().unwrap().to_owned();
     let of_node = cluster.server.get("v1", "Node", "", &node).unwrap();
     assert_eq!(zone, &of_node["metadata"]["labels"]["topology.kubernetes.io/zone"]);
+    let attached = cluster.server.list("storage.k8s.io/v1", "VolumeAttachment", "");
+    assert_eq!((attached.len(), &attached[0]["spec"]["nodeName"]), (1, &json!(node)));
     cluster.server.delete("v1", "Pod", "default", "user").unwrap();
     cluster.server.delete("v1", "PersistentVolumeClaim", "default", "data").unwrap();
     cluster.wait(20).await;
+    assert!(cluster.server.list("storage.k8s.io/v1", "VolumeAttachment", "").is_empty());
     assert!(cluster.server.list("v1", "PersistentVolume", "").is_empty());
 }
 
@@ -355,4 +365,55 @@ async fn a_silent_node_is_tainted_its_pods_leave_and_a_lost_node_s_pods_are_coll
     cluster.node("n2", "a", "4");
     cluster.wait(60).await;
     assert_eq!(cluster.places(), ["n2"]);
+}
+
+/// Refuses, breaks and delays, by turns; a third of the watches expire.
+#[derive(Default)]
+struct Trouble(std::sync::atomic::AtomicU64);
+
+impl Faults for Trouble {
+    fn decide(&self, request: &Request) -> Fault {
+        let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut fault = Fault { before: Duration::from_millis(turn % 40), ..Fault::default() };
+        if request.verb == "watch" {
+            fault.watch = match turn % 3 {
+                0 => WatchFault { expire_after: Some(5), ..WatchFault::default() },
+                1 => WatchFault { break_after: Some(7), duplicate_every: 2, ..WatchFault::default() },
+                _ => WatchFault {
+                    lag: Duration::from_millis(300),
+                    end_after: Some(9),
+                    ..WatchFault::default()
+                },
+            };
+            return fault;
+        }
+        fault.answer = match turn % 11 {
+            3 => Answer::Drop,
+            5 => Answer::ApplyThenDrop,
+            7 => Answer::Refuse(ApiError::new(503, "ServiceUnavailable", "come back later")),
+            9 => Answer::ApplyThenRefuse(ApiError::new(500, "InternalError", "lost")),
+            _ => Answer::Normal,
+        };
+        fault
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_delays_and_nothing_more() {
+    let cluster = Cluster::with(Some(Arc::new(Trouble::default())));
+    for (name, zone) in [("n1", "a"), ("n2", "b"), ("n3", "c")] {
+        cluster.node(name, zone, "8");
+    }
+    cluster.apply(&deployment(12, "one"));
+    cluster.apply(
+        "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, serviceName: db,
+          selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}},
+          spec: {containers: [{name: c, image: i}]}}}}",
+    );
+    cluster.wait(900).await;
+    let web = cluster.get("apps/v1", "Deployment", "web")["status"].clone();
+    assert_eq!((&web["replicas"], &web["availableReplicas"]), (&json!(12), &json!(12)), "{web:#}");
+    assert_eq!(cluster.get("apps/v1", "StatefulSet", "db")["status"]["readyReplicas"], 3);
+    assert_eq!(cluster.pods().len(), 15);
+    assert!(!cluster.places().contains(&"-".to_owned()), "{:?}", cluster.places());
 }

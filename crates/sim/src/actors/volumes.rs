@@ -3,6 +3,8 @@
 //!
 //! Claims that wait for their first consumer are served by the binder, which uses the same functions.
 
+mod attach;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -28,9 +30,9 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// Marks the class of claims that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The actors of this file.
+/// The actors of this file and folder.
 pub(crate) fn all(zones: Vec<String>) -> Vec<Arc<dyn Actor>> {
-    vec![Arc::new(Claims { zones }), Arc::new(Reclaim)]
+    vec![Arc::new(Claims { zones }), Arc::new(Reclaim), Arc::new(attach::Attachments)]
 }
 
 /// Binds claims.

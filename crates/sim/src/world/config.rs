@@ -71,6 +71,17 @@ impl WorldConfig {
     }
 }
 
+impl WorldConfig {
+    /// The zones in which the cloud sells anything, sorted.
+    #[must_use]
+    pub fn zones(&self) -> Vec<String> {
+        let types = self.catalogue.types.instance_types.iter();
+        let zones = types.flat_map(|sold| sold.offerings.iter().filter_map(|offering| offering.zone()));
+        let zones: std::collections::BTreeSet<String> = zones.map(|zone| zone.to_string()).collect();
+        zones.into_iter().collect()
+    }
+}
+
 /// Why a world cannot be made, or refuses a document.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {

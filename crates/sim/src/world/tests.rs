@@ -28,7 +28,7 @@ fn load_brings_nodes_and_its_end_takes_them_away() {
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": "web", "namespace": "default" }, "spec": { "replicas": 0 },
         });
-        world.server().apply(none).unwrap();
+        world.apply_object(none).unwrap();
         assert!(matches!(world.run_until_settled(Duration::from_secs(3600)).await, Settled::Since(_)));
         let seen = world.observe();
         assert!(seen.nodes.is_empty(), "{seen:#?}");

@@ -80,5 +80,7 @@ fn tail_is_bounded_and_never_fails() {
     let log = folder.path().join("log");
     std::fs::write(&log, b"one\ntwo\n\xff\n").unwrap();
     assert_eq!(tail(&log, 2), "    two\n    \u{fffd}\n");
+    std::fs::write(&log, "ä".repeat(LINE_MAX + 1)).unwrap();
+    assert_eq!(tail(&log, 2), format!("    {} …\n", "ä".repeat(LINE_MAX)));
     assert!(tail(&folder.path().join("none"), 2).contains("no log"));
 }

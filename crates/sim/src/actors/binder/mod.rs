@@ -28,7 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 pub(crate) use filter::{allowed, tolerates, untolerated};
-pub(crate) use pod::requests;
+pub(crate) use pod::{claims, requests};
 pub(crate) use volume::serves;
 
 use super::{

@@ -124,7 +124,7 @@ impl PodInfo {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             requests: requests(spec),
             ports: ports(spec),
-            claims: claims(&pod, spec),
+            claims: claims(&pod),
             social: !near.is_empty() || !apart.is_empty() || !spread.is_empty(),
             affinity: near,
             anti_affinity: apart,
@@ -164,9 +164,10 @@ fn spread(spec: &PodSpec, labels: Option<&Labels>) -> Vec<TopologySpreadConstrai
     constraints
 }
 
-fn claims(pod: &Pod, spec: &PodSpec) -> BTreeSet<String> {
+/// The names of a pod's PersistentVolumeClaims, those of generic ephemeral volumes included.
+pub(crate) fn claims(pod: &Pod) -> BTreeSet<String> {
     let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
-    let volumes = spec.volumes.iter().flatten();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes
         .filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
             (Some(claim), _) => Some(claim.claim_name.clone()),

@@ -96,7 +96,8 @@ impl<'a> Topology<'a> {
         };
         let labelled = self.near.iter().all(|(topology, _)| node.labels.contains_key(*topology));
         let near = self.near.iter().all(|(topology, domains)| within(topology, domains));
-        if !(near || self.first && labelled) {
+        let opens = self.first && labelled;
+        if !(near || opens) {
             return one("node(s) didn't match pod affinity rules");
         }
         if self.apart.iter().any(|(topology, domains)| within(topology, domains)) {

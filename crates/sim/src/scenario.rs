@@ -1,0 +1,239 @@
+//! Scenarios: a document that says what a world holds and what happens to it, played into a report for people.
+//!
+//! ```yaml
+//! about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
+//! pools: [{name: default, zones: [a, b, c]}]
+//! pods: [{name: web, count: 3, cpu: 1, spread: zone}]
+//! steps: [settle, {expect: {nodes: 3, zones: [a, b, c]}}]
+//! ```
+
+mod expand;
+mod play;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use fleetwright_fake::cloud::Fault;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use play::{Report, play};
+
+/// A scenario, as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    /// What it shows, in a sentence or two.
+    pub about: String,
+    /// Everything that is left to chance follows from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How the cloud behaves.
+    #[serde(default)]
+    pub cloud: CloudMood,
+    /// What the cloud sells.
+    #[serde(default)]
+    pub catalogue: CatalogueName,
+    /// NodePools, in short; a node class of the name `default` is there.
+    #[serde(default)]
+    pub pools: Vec<PoolShort>,
+    /// Deployments, in short.
+    #[serde(default)]
+    pub pods: Vec<PodsShort>,
+    /// Objects in full.
+    #[serde(default)]
+    pub apply: Vec<Value>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// How the cloud behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CloudMood {
+    /// Everything at once.
+    Instant,
+    /// Real latencies, capacity for everybody.
+    #[default]
+    Good,
+    /// Pools run dry, spot machines are taken back, calls are throttled.
+    Stormy,
+}
+
+/// What the cloud sells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CatalogueName {
+    /// In the shape of EC2.
+    #[default]
+    Realistic,
+    /// The generic types of Karpenter's kwok provider.
+    Kwok,
+}
+
+/// A NodePool in short.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolShort {
+    /// Name.
+    pub name: String,
+    /// Zones, by the last letter or in full; any where empty.
+    #[serde(default)]
+    pub zones: Vec<String>,
+    /// `spot`, `on-demand`; any where empty.
+    #[serde(default)]
+    pub capacity: Vec<String>,
+    /// Architectures.
+    #[serde(default = "amd64")]
+    pub arch: Vec<String>,
+    /// Instance types; any where empty.
+    #[serde(default)]
+    pub types: Vec<String>,
+    /// Weight.
+    pub weight: Option<i32>,
+    /// `limits`, as in the NodePool.
+    #[serde(default)]
+    pub limits: BTreeMap<String, String>,
+    /// `consolidateAfter`.
+    #[serde(default = "half_minute")]
+    pub consolidate_after: String,
+    /// `consolidationPolicy`.
+    #[serde(default = "underutilized")]
+    pub consolidation_policy: String,
+    /// The `nodes` of its only budget.
+    #[serde(default = "all")]
+    pub budget: String,
+    /// `expireAfter`.
+    #[serde(default = "never")]
+    pub expire_after: String,
+    /// `key=value:Effect`.
+    #[serde(default)]
+    pub taints: Vec<String>,
+}
+
+fn amd64() -> Vec<String> {
+    vec!["amd64".to_owned()]
+}
+fn half_minute() -> String {
+    "30s".to_owned()
+}
+fn underutilized() -> String {
+    "WhenEmptyOrUnderutilized".to_owned()
+}
+fn all() -> String {
+    "100%".to_owned()
+}
+fn never() -> String {
+    "Never".to_owned()
+}
+
+/// A Deployment in short.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodsShort {
+    /// Name, and the value of the label `app`.
+    pub name: String,
+    /// Replicas.
+    #[serde(default = "one_pod")]
+    pub count: u32,
+    /// CPU of each, as a quantity.
+    pub cpu: Option<Value>,
+    /// Memory of each, as a quantity.
+    pub memory: Option<Value>,
+    /// Spread evenly (maxSkew 1, hard) over `zone` or `host`.
+    pub spread: Option<Domain>,
+    /// No two in one `zone` or on one `host`.
+    pub apart: Option<Domain>,
+    /// `nodeSelector`.
+    #[serde(default)]
+    pub selector: BTreeMap<String, String>,
+    /// `key=value:Effect` of taints that are tolerated; a key alone tolerates any value.
+    #[serde(default)]
+    pub tolerates: Vec<String>,
+    /// Annotations of the pods.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    /// `priorityClassName`.
+    pub priority: Option<String>,
+    /// A PodDisruptionBudget with this `maxUnavailable`.
+    pub max_unavailable: Option<Value>,
+}
+
+fn one_pod() -> u32 {
+    1
+}
+
+/// A topology domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Domain {
+    /// `topology.kubernetes.io/zone`.
+    Zone,
+    /// `kubernetes.io/hostname`.
+    Host,
+}
+
+/// One step.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Lets time pass until nothing is left to do, two hours at most; not to settle is a failure.
+    Settle,
+    /// Lets so much time pass: `90s`, `2h30m`.
+    Wait(String),
+    /// Creates or replaces objects.
+    Apply(Vec<Value>),
+    /// Creates Deployments, in short, or replaces them.
+    Pods(Vec<PodsShort>),
+    /// Creates NodePools, in short, or replaces them.
+    Pools(Vec<PoolShort>),
+    /// Sets the replicas of Deployments of the namespace `default`.
+    Scale(BTreeMap<String, u32>),
+    /// Deletes objects: `Pod default/web-1`, `NodePool default`.
+    Delete(Vec<String>),
+    /// Adds faults to the cloud's script.
+    Inject(Vec<Fault>),
+    /// Ends the cloud's faults.
+    Heal,
+    /// Compares.
+    Expect(Expect),
+}
+
+/// What is expected; what is not named is not looked at.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expect {
+    /// Nodes.
+    pub nodes: Option<usize>,
+    /// The zone of each node, by its last letter, sorted.
+    pub zones: Option<Vec<String>>,
+    /// The instance type of each node, sorted.
+    pub types: Option<Vec<String>>,
+    /// The capacity type of each node, sorted.
+    pub capacity: Option<Vec<String>>,
+    /// Pods that run.
+    pub running: Option<usize>,
+    /// Pods without a node.
+    pub pending: Option<usize>,
+    /// NodeClaims created since the start.
+    pub created: Option<u64>,
+    /// NodeClaims removed since the start, by reason; complete.
+    pub removed: Option<BTreeMap<String, u64>>,
+    /// The most that the fleet may cost, in dollars per hour.
+    pub cost_at_most: Option<f64>,
+}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// What is wrong with the text, with line and column.
+    pub fn parse(yaml: &str) -> Result<Self, String> {
+        serde_saphyr::from_str(yaml).map_err(|error| error.to_string())
+    }
+}

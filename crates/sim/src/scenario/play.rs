@@ -1,0 +1,246 @@
+//! Plays a scenario in a world of its own, and writes down what happened.
+
+use std::{fmt::Write as _, time::Duration};
+
+use fleetwright_api::NillableDuration;
+use fleetwright_fake::{CloudConfig, catalogue};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{CatalogueName, CloudMood, Expect, Scenario, Step, expand};
+use crate::{
+    overview::Overview,
+    world::{Settled, World, WorldConfig, WorldError},
+};
+
+/// The most virtual time that settling may take.
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
+/// The moment at which every scenario starts: 2026-01-01T00:00:00Z.
+const START: i64 = 1_767_225_600;
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a report that nobody reads proves nothing"]
+pub struct Report {
+    /// The story, line by line; the same for the same scenario.
+    pub text: String,
+    /// What was expected and did not come true.
+    pub failures: Vec<String>,
+}
+
+struct Stage {
+    world: World,
+    zones: Vec<String>,
+    report: Report,
+}
+
+/// Plays a scenario. Must run on a [`crate::world::virtual_runtime`].
+///
+/// # Errors
+/// Where the world cannot be made, or refuses an object.
+pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
+    let config = config(scenario);
+    let zones = config.zones();
+    let mut stage = Stage { world: World::new(config).await?, zones, report: Report::default() };
+    stage.say(&scenario.about);
+    let mut objects = vec![expand::class()];
+    objects.extend(scenario.pools.iter().map(|pool| expand::pool(pool, &stage.zones)));
+    objects.extend(scenario.pods.iter().flat_map(expand::pods));
+    objects.extend(scenario.apply.iter().cloned());
+    stage.apply(objects)?;
+    for step in &scenario.steps {
+        stage.step(step).await?;
+    }
+    Ok(stage.report)
+}
+
+fn config(scenario: &Scenario) -> WorldConfig {
+    let seed = scenario.seed;
+    let start = Timestamp::from_second(START).unwrap_or_default();
+    let mut config = WorldConfig::new(seed, start);
+    config.cloud = match scenario.cloud {
+        CloudMood::Instant => CloudConfig::instant(seed),
+        CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
+        CloudMood::Stormy => CloudConfig::stormy(seed),
+    };
+    if scenario.catalogue == CatalogueName::Kwok {
+        config.catalogue = catalogue::kwok();
+    }
+    config
+}
+
+impl Stage {
+    fn say(&mut self, line: &str) {
+        self.report.text.push_str(line);
+        self.report.text.push('\n');
+    }
+
+    fn say_when(&mut self, line: &str) {
+        let time = format!("+{}", clock(self.world.elapsed()));
+        self.say(&format!("{time:<9} {line}"));
+    }
+
+    fn apply(&mut self, objects: Vec<Value>) -> Result<(), WorldError> {
+        for object in objects {
+            let name = self.world.apply_object(object)?;
+            self.say_when(&format!("apply {name}"));
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), WorldError> {
+        match step {
+            Step::Settle => self.settle().await,
+            Step::Wait(text) => self.wait(text).await,
+            Step::Apply(objects) => self.apply(objects.clone())?,
+            Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
+            Step::Pools(shorts) => {
+                let pools = shorts.iter().map(|short| expand::pool(short, &self.zones)).collect();
+                self.apply(pools)?;
+            }
+            Step::Scale(sizes) => {
+                let scaled = sizes.iter().map(|(name, size)| {
+                    json!({
+                        "apiVersion": "apps/v1", "kind": "Deployment",
+                        "metadata": { "name": name, "namespace": "default" }, "spec": { "replicas": size },
+                    })
+                });
+                self.apply(scaled.collect())?;
+            }
+            Step::Delete(names) => {
+                for name in names {
+                    self.world.delete_object(name)?;
+                    self.say_when(&format!("delete {name}"));
+                }
+            }
+            Step::Inject(faults) => {
+                for fault in faults {
+                    self.world.cloud().inject(fault.clone());
+                    self.say_when(&format!("inject {}", serde_json::to_string(fault).unwrap_or_default()));
+                }
+            }
+            Step::Heal => {
+                self.world.cloud().heal();
+                self.say_when("heal");
+            }
+            Step::Expect(expect) => self.expect(expect),
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self) {
+        match self.world.run_until_settled(PATIENCE).await {
+            Settled::Since(_) => self.say_when("settled"),
+            Settled::OutOfTime => self.fail("not settled within two hours"),
+        }
+        self.describe();
+    }
+
+    async fn wait(&mut self, text: &str) {
+        let duration = NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok());
+        match duration {
+            Some(duration) => {
+                self.world.run_for(duration).await;
+                self.say_when(&format!("waited {text}"));
+                self.describe();
+            }
+            None => self.fail(&format!("wait: {text:?} is not a duration such as 90s or 2h30m")),
+        }
+    }
+
+    fn fail(&mut self, line: &str) {
+        self.report.failures.push(line.to_owned());
+        self.say_when(&format!("FAILED: {line}"));
+    }
+
+    fn describe(&mut self) {
+        let seen = self.world.observe();
+        let pods = seen.pods;
+        let mut text = String::new();
+        let indent = " ".repeat(10);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{indent}{} nodes at ${:.4}/h, {} pods running, {} pending; NodeClaims created: {}, removed: {}",
+            seen.nodes.len(),
+            seen.hourly.dollars(),
+            pods.running,
+            pods.pending,
+            seen.claims_created,
+            removed(&seen),
+        );
+        for node in &seen.nodes {
+            let _ = writeln!(
+                text,
+                "{indent}- {} {} {} {} {:?}: {} pods, {}m of {}m CPU",
+                node.pool,
+                node.instance_type,
+                node.zone,
+                node.capacity_type,
+                node.phase,
+                node.pods,
+                node.requested.cpu(),
+                node.allocatable.cpu(),
+            );
+        }
+        self.report.text.push_str(&text);
+    }
+
+    fn expect(&mut self, expect: &Expect) {
+        let seen = self.world.observe();
+        let failures = compare(expect, &seen);
+        if failures.is_empty() {
+            self.say_when("as expected");
+        }
+        for failure in failures {
+            self.fail(&failure);
+        }
+    }
+}
+
+fn removed(seen: &Overview) -> String {
+    let parts: Vec<String> = seen.removed.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut check = |what: &str, expected: Option<String>, found: String| {
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            failures.push(format!("{what}: expected {expected}, found {found}"));
+        }
+    };
+    let sorted = |of: &dyn Fn(&crate::overview::NodeOverview) -> String| {
+        let mut all: Vec<String> = seen.nodes.iter().map(of).collect();
+        all.sort();
+        format!("{all:?}")
+    };
+    let given = |list: &Option<Vec<String>>| {
+        list.clone().map(|mut list| {
+            list.sort();
+            format!("{list:?}")
+        })
+    };
+    let letter = |zone: &str| zone.chars().last().map(String::from).unwrap_or_default();
+    check("nodes", expect.nodes.map(|count| count.to_string()), seen.nodes.len().to_string());
+    check("zones", given(&expect.zones), sorted(&|node| letter(&node.zone)));
+    check("types", given(&expect.types), sorted(&|node| node.instance_type.clone()));
+    check("capacity", given(&expect.capacity), sorted(&|node| node.capacity_type.clone()));
+    check("running", expect.running.map(|count| count.to_string()), seen.pods.running.to_string());
+    check("pending", expect.pending.map(|count| count.to_string()), seen.pods.pending.to_string());
+    check("created", expect.created.map(|count| count.to_string()), seen.claims_created.to_string());
+    check("removed", expect.removed.as_ref().map(|map| format!("{map:?}")), format!("{:?}", seen.removed));
+    if let Some(most) = expect.cost_at_most.filter(|most| seen.hourly.dollars() > *most) {
+        failures.push(format!("cost: expected at most ${most}/h, found ${:.4}/h", seen.hourly.dollars()));
+    }
+    failures
+}
+
+/// `1h2m3s`, without what is zero.
+fn clock(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let text: String =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
+}

@@ -1,0 +1,37 @@
+//! The sample of the module, and one that cannot come true.
+
+use super::*;
+use crate::world::virtual_runtime;
+
+fn run(yaml: &str) -> Report {
+    let scenario = Scenario::parse(yaml).unwrap();
+    virtual_runtime().unwrap().block_on(async { play(&scenario).await }).unwrap()
+}
+
+#[test]
+fn the_sample_comes_true() {
+    let report = run("
+about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
+pools: [{name: default, zones: [a, b, c]}]
+pods: [{name: web, count: 3, cpu: 1, spread: zone}]
+steps: [settle, {expect: {nodes: 3, zones: [a, b, c], running: 3}}]
+");
+    assert!(report.failures.is_empty(), "{}", report.text);
+    assert!(report.text.contains("3 nodes at $"), "{}", report.text);
+}
+
+#[test]
+fn what_does_not_come_true_is_told() {
+    let report = run("
+about: Nobody provides.
+pods: [{name: web, count: 2, cpu: 1}]
+steps: [{wait: 2m}, {expect: {running: 2, pending: 2}}]
+");
+    assert_eq!(report.failures, ["running: expected 2, found 0"]);
+}
+
+#[test]
+fn unknown_words_are_refused() {
+    assert!(Scenario::parse("{about: x, steps: [], pool: []}").is_err());
+    assert!(Scenario::parse("{about: x, steps: [dance]}").is_err());
+}
