@@ -8,6 +8,33 @@ use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::apis::meta::v1::Label
 
 use super::{Invalid, text};
 
+/// Node terms: the required ones, of which one must hold, and the preferred ones by weight.
+pub type NodeTerms = (Vec<Vec<Requirement>>, Vec<(i32, Vec<Requirement>)>);
+
+/// The terms of a node affinity; preferred ones heaviest first, of equal weight as written.
+///
+/// # Errors
+/// Where a requirement is not well formed.
+pub fn node_terms(affinity: Option<&k8s::NodeAffinity>, schema: &LabelSchema) -> Result<NodeTerms, Invalid> {
+    let Some(affinity) = affinity else { return Ok((Vec::new(), Vec::new())) };
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let required = required
+        .into_iter()
+        .flat_map(|required| &required.node_selector_terms)
+        .map(|term| node_term(term, schema, field))
+        .collect::<Result<_, _>>()?;
+    let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
+    let mut preferred = affinity
+        .preferred_during_scheduling_ignored_during_execution
+        .iter()
+        .flatten()
+        .map(|term| Ok((term.weight, node_term(&term.preference, schema, field)?)))
+        .collect::<Result<Vec<_>, Invalid>>()?;
+    preferred.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    Ok((required, preferred))
+}
+
 /// A conjunction of requirements; keys are normalised.
 ///
 /// `matchFields` (which only a DaemonSet's pods have in practice) becomes a requirement on a key that no node carries as
@@ -101,6 +128,14 @@ pub fn pod_term(term: &k8s::PodAffinityTerm) -> Result<PodAffinityTerm, Invalid>
         match_label_keys: texts(term.match_label_keys.as_ref()),
         mismatch_label_keys: texts(term.mismatch_label_keys.as_ref()),
     })
+}
+
+/// Terms of pod affinity or anti-affinity.
+///
+/// # Errors
+/// Where a selector is not well formed.
+pub fn pod_terms(terms: Option<&Vec<k8s::PodAffinityTerm>>) -> Result<Vec<PodAffinityTerm>, Invalid> {
+    terms.into_iter().flatten().map(pod_term).collect()
 }
 
 /// Weighted terms, heaviest first; of equal weight as written.

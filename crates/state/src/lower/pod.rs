@@ -9,7 +9,7 @@ use std::{
 
 use fleetwright_api::duration;
 use fleetwright_core::model::{
-    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Requirement, Str, TaintEffect, Toleration,
+    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Str, TaintEffect, Toleration,
     pod::{DoNotDisrupt, HostPort, Owner, PodSpec},
     taint::TolerationOperator,
     volume::VolumeRef,
@@ -198,25 +198,19 @@ fn pod_spec(
     status: Option<&k8s::PodStatus>,
     schema: &LabelSchema,
 ) -> Result<PodSpec, Invalid> {
-    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let pod_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
-    let anti = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let required = node_affinity
-        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
-        .map_or(&[][..], |required| &required.node_selector_terms);
-    let preferred = node_affinity.map(|affinity| preferred_node_terms(affinity, schema)).transpose()?;
-    let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let rules = spec.affinity.as_ref();
+    let pod_affinity = rules.and_then(|rules| rules.pod_affinity.as_ref());
+    let anti = rules.and_then(|rules| rules.pod_anti_affinity.as_ref());
+    let (required_node_terms, preferred_node_terms) =
+        affinity::node_terms(rules.and_then(|rules| rules.node_affinity.as_ref()), schema)?;
     let selector = spec.node_selector.iter().flatten();
     let grace =
         spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
     Ok(PodSpec {
         requests: requests::of_spec(spec, status)?,
         node_selector: selector.map(|(key, value)| (text(schema.normalize(key)), text(value))).collect(),
-        required_node_terms: required
-            .iter()
-            .map(|term| affinity::node_term(term, schema, field))
-            .collect::<Result<_, _>>()?,
-        preferred_node_terms: preferred.unwrap_or_default(),
+        required_node_terms,
+        preferred_node_terms,
         tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
         topology_spread: spec
             .topology_spread_constraints
@@ -224,23 +218,17 @@ fn pod_spec(
             .flatten()
             .map(affinity::spread)
             .collect::<Result<_, _>>()?,
-        pod_affinity: pod_affinity
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(affinity::pod_term)
-            .collect::<Result<_, _>>()?,
+        pod_affinity: affinity::pod_terms(
+            pod_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        )?,
         preferred_pod_affinity: affinity::weighted(
             pod_affinity
                 .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
                 .unwrap_or_default(),
         )?,
-        pod_anti_affinity: anti
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(affinity::pod_term)
-            .collect::<Result<_, _>>()?,
+        pod_anti_affinity: affinity::pod_terms(
+            anti.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        )?,
         preferred_pod_anti_affinity: affinity::weighted(
             anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
                 .unwrap_or_default(),
@@ -254,21 +242,6 @@ fn pod_spec(
         scheduler: filled(spec.scheduler_name.as_ref()),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
     })
-}
-
-/// Preferred node affinity, the heaviest first.
-fn preferred_node_terms(
-    affinity: &k8s::NodeAffinity,
-    schema: &LabelSchema,
-) -> Result<Vec<(i32, Vec<Requirement>)>, Invalid> {
-    let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
-    let written =
-        affinity.preferred_during_scheduling_ignored_during_execution.as_deref().unwrap_or_default();
-    let lowered =
-        written.iter().map(|term| Ok((term.weight, affinity::node_term(&term.preference, schema, field)?)));
-    let mut terms = lowered.collect::<Result<Vec<_>, Invalid>>()?;
-    terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    Ok(terms)
 }
 
 fn toleration(toleration: &k8s::Toleration) -> Option<Toleration> {

@@ -1,6 +1,6 @@
 //! From pending pods to NodeClaims, over a real client: each pod is answered once, whatever goes wrong.
 
-use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked};
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked, WatchFault};
 use serde_json::json;
 
 use crate::testing::World;
@@ -76,11 +76,15 @@ async fn an_answer_that_is_lost_does_not_make_two_claims() {
     assert_eq!(answered(&world), names(5));
 }
 
-/// The API server takes claims but its answers, and every look at them, fail for a while.
+/// The API server takes claims but its answers, and every look at them, fail for a while; watches are late.
 struct Silence(std::sync::Mutex<u32>);
 
 impl Faults for Silence {
     fn decide(&self, request: &Asked) -> Fault {
+        if request.resource == "nodeclaims" && request.verb == "watch" {
+            let watch = WatchFault { lag: std::time::Duration::from_secs(40), ..WatchFault::default() };
+            return Fault { watch, ..Fault::default() };
+        }
         let about = request.resource == "nodeclaims" && matches!(request.verb.as_str(), "create" | "get");
         let mut left = self.0.lock().unwrap();
         if !about || *left == 0 {
@@ -144,5 +148,31 @@ async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
     );
     world.pool("default", json!({}));
     world.pass(3).await;
+    assert_eq!(answered(&world), names(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
+    use super::create::{self, Created};
+    let world = World::new();
+    world.pool("default", json!({}));
+    for n in 0..2 {
+        world.pending_pod(&format!("p{n}"), "15");
+    }
+    let _running = world.run(vec![std::sync::Arc::new(super::super::CatalogController)]);
+    world.pass(5).await;
+    let snapshot = world.ctx.index().snapshot(world.ctx.now());
+    let plan = super::solve(&world.ctx, snapshot.clone(), snapshot.pending.clone()).await.unwrap();
+    assert_eq!(plan.openings.len(), 2);
+    // While it was made, one of the pods was bound after all.
+    world
+        .server
+        .apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "default"},
+            "spec": {"nodeName": "somewhere"}}))
+        .unwrap();
+    world.pass(1).await;
+    let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
+    assert_eq!(needless(&create::claims(&world.ctx, plan.openings.clone()).await), 1, "one is bound");
+    assert_eq!(needless(&create::claims(&world.ctx, plan.openings).await), 2, "the other is answered");
     assert_eq!(answered(&world), names(1));
 }

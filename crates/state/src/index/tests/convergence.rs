@@ -9,7 +9,7 @@ use super::*;
 enum Step {
     Pod { name: u8, node: u8 },
     Claim { name: u8, instance: u8 },
-    Node { name: u8 },
+    Node { name: u8, registered: bool },
     DeletePod { name: u8 },
     DeleteClaim { name: u8 },
     DeleteNode { name: u8 },
@@ -54,7 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (name.clone(), 0..4_u8).prop_map(|(name, node)| Step::Pod { name, node }),
         3 => (name.clone(), 0..4_u8).prop_map(|(name, instance)| Step::Claim { name, instance }),
-        3 => name.clone().prop_map(|name| Step::Node { name }),
+        3 => (name.clone(), any::<bool>()).prop_map(|(name, registered)| Step::Node { name, registered }),
         1 => name.clone().prop_map(|name| Step::DeletePod { name }),
         1 => name.clone().prop_map(|name| Step::DeleteClaim { name }),
         1 => name.prop_map(|name| Step::DeleteNode { name }),
@@ -72,7 +72,13 @@ fn history(steps: &[Step]) -> Vec<News> {
             Step::Claim { name, instance: id } => {
                 News::Claim(claim(&format!("c{name}"), version, &instance(*id), "default/p0:uid-p0"))
             }
-            Step::Node { name } => News::Node(node(&format!("n{name}"), version)),
+            Step::Node { name, registered } => {
+                let mut node = node(&format!("n{name}"), version);
+                // A registered machine goes by the name of its node.
+                let on_it = node.metadata.labels.get_or_insert_default();
+                on_it.insert(labels::REGISTERED.to_owned(), registered.to_string());
+                News::Node(node)
+            }
             Step::DeletePod { name } => News::PodGone(pod(&format!("p{name}"), version, "")),
             Step::DeleteClaim { name } => News::ClaimGone(claim(&format!("c{name}"), version, "", "")),
             Step::DeleteNode { name } => News::NodeGone(node(&format!("n{name}"), version)),
