@@ -2,13 +2,23 @@
 
 use std::sync::Arc;
 
-use fleetwright_api::{self as api, ConditionSet, HasConditions};
+use fleetwright_api::{
+    self as api, ConditionSet, HasConditions,
+    condition::find,
+    labels::condition::{NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED},
+};
 use fleetwright_core::model::NodeClassRef;
 use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+use crate::{
+    events::{Event, regarding},
+    runtime::{Ctx, ReconcileError, gone_is_ok},
+};
+
+/// What a condition that was never written counts as.
+const UNKNOWN: &str = "Unknown";
 
 /// The pool called `name`, where it is ours.
 pub(super) fn managed(ctx: &Ctx, name: &str) -> Option<Arc<api::NodePool>> {
@@ -60,10 +70,31 @@ pub(super) async fn change(
     }));
     let (api, params) = (ctx.cluster_api::<api::NodePool>(), PatchParams::default());
     let patched = ctx.call("write nodepool status", api.patch_status(name, &params, &body)).await;
-    if let Some(pool) = gone_is_ok(patched)? {
-        ctx.observe(pool);
+    if let Some(written) = gone_is_ok(patched)? {
+        tell(ctx, pool, &written);
+        ctx.observe(written);
     }
     Ok(())
+}
+
+/// An event for each condition that changed its status, in the words that Karpenter's users search for.
+fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
+    for type_ in [VALIDATION_SUCCEEDED, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY] {
+        let Some(now) = find(after.conditions(), type_) else { continue };
+        let was = find(before.conditions(), type_).map_or(UNKNOWN, |condition| condition.status.as_str());
+        if was == now.status.as_str() {
+            continue;
+        }
+        let mut text = format!(
+            "Status condition transitioned, Type: {type_}, Status: {was} -> {}, Reason: {}",
+            now.status.as_str(),
+            now.reason
+        );
+        if !now.message.is_empty() {
+            text = format!("{text}, Message: {}", now.message);
+        }
+        ctx.recorder.publish(Event::normal(regarding(after), type_, text));
+    }
 }
 
 /// [`change`] of conditions.
