@@ -100,6 +100,9 @@ pub(crate) struct FakeCloud {
     /// How long a machine takes from launch to joining.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub(crate) boot_latency: std::time::Duration,
+    /// How long a machine takes to end; by default between 8s and 60s, at random.
+    #[arg(long, value_parser = duration)]
+    pub(crate) terminate_latency: Option<std::time::Duration>,
     /// The seed of everything that is left to chance.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

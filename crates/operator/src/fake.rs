@@ -80,11 +80,12 @@ pub(crate) async fn provider(
     Ok(Arc::new(FakeProvider::new(api, classes, clock).await?))
 }
 
+fn exactly(duration: Duration) -> Latency {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Latency::between(millis, millis)
+}
+
 fn config(launch: Duration, boot: Duration, seed: u64) -> CloudConfig {
-    let exactly = |duration: Duration| {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        Latency::between(millis, millis)
-    };
     CloudConfig {
         seed,
         launch_latency: exactly(launch),
@@ -105,7 +106,10 @@ pub(crate) fn serve_cloud(options: &cli::FakeCloud) -> anyhow::Result<()> {
         let client = kube_client::connect(options.kubeconfig.as_deref()).await?;
         let cluster_uid = kube_client::cluster_uid(&client).await?;
         let sold = catalogue(options.catalog, options.instance_types.as_deref())?;
-        let config = config(options.launch_latency, options.boot_latency, options.seed);
+        let mut config = config(options.launch_latency, options.boot_latency, options.seed);
+        if let Some(takes) = options.terminate_latency {
+            config.terminate_latency = exactly(takes);
+        }
         let cloud = Arc::new(Cloud::new(sold, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, &cluster_uid).await?;
         let listener = tokio::net::TcpListener::bind(options.listen)

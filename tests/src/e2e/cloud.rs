@@ -45,6 +45,8 @@ impl Cloud {
             "1s",
             "--launch-latency",
             "100ms",
+            "--terminate-latency",
+            "1s",
         ]);
         let recipe = Recipe {
             name: "fake-cloud",

@@ -38,11 +38,25 @@ pub async fn run(
     if arguments.bless && arguments.tier != Tier::Kube {
         bail!("--bless records what a real API server says: it needs --tier kube");
     }
-    // Ctrl-C drops everything below, and with it every process.
+    // A signal drops everything below, and with it every process.
     tokio::select! {
         result = run_cases(arguments, environment, &chosen, out) => result,
-        signal = tokio::signal::ctrl_c() => { signal?; bail!("interrupted") }
+        signal = interrupted() => { signal?; bail!("interrupted") }
     }
+}
+
+/// Ctrl-C, or SIGTERM as a CI system sends it.
+async fn interrupted() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            result = tokio::signal::ctrl_c() => result,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }
 
 /// The named cases, or all that make sense on `tier`.
