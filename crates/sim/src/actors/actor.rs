@@ -52,7 +52,7 @@ pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) 
     let mut failures: BTreeMap<Key, u32> = BTreeMap::new();
     ctx.synced().await;
     loop {
-        let key = match mailbox.pop(ctx.clock.now()) {
+        let key = match mailbox.pop() {
             Ok(key) => key,
             Err(None) => {
                 mailbox.news().await;
@@ -71,7 +71,7 @@ pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) 
             Ok(again) => {
                 failures.remove(&key);
                 if let Again::After(delay) = again {
-                    mailbox.later(key, ctx.clock.now(), delay);
+                    mailbox.later(key, delay);
                 }
             }
             Err(error) => {
@@ -79,7 +79,7 @@ pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) 
                 let delay = FIRST_RETRY.saturating_mul(1 << (*count).min(16)).min(LAST_RETRY);
                 *count = count.saturating_add(1);
                 tracing::debug!(actor = actor.name(), ?key, %error, ?delay, "tried in vain");
-                mailbox.later(key, ctx.clock.now(), delay);
+                mailbox.later(key, delay);
             }
         }
         // A long queue must not keep the watches from being read.

@@ -287,3 +287,46 @@ impl Cache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Versions and indexes.
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(version: u64, node: &str) -> Pod {
+        let pod = json!({
+            "metadata": { "name": "p", "namespace": "n", "uid": "u", "resourceVersion": version.to_string(),
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Job", "name": "j", "uid": "j", "controller": true }] },
+            "spec": { "containers": [], "nodeName": node },
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn what_is_older_than_what_is_known_is_no_news() {
+        let cache = Cache::default();
+        cache.put(pod(5, "n2"));
+        cache.put(pod(4, ""));
+        cache.put(pod(5, "n1"));
+        assert_eq!(cache.tables().pods_on("n2").len(), 1);
+        cache.put(pod(10, "n1"));
+        let tables = cache.tables();
+        assert_eq!((tables.pods_on("n1").len(), tables.pods_on("n2").len()), (1, 0));
+        assert_eq!(tables.pods_of("j").len(), 1);
+    }
+
+    #[test]
+    fn what_a_list_lacks_is_gone_and_another_of_the_same_name_is_not() {
+        let cache = Cache::default();
+        cache.put(pod(5, "n1"));
+        let mut other = pod(6, "n1").metadata;
+        other.uid = Some("v".to_owned());
+        cache.remove::<Pod>(&other);
+        assert_eq!(cache.tables().pods.len(), 1);
+        cache.reset::<Pod>(Vec::new());
+        let tables = cache.tables();
+        assert!(tables.pods.is_empty() && tables.pods_on("n1").is_empty() && tables.pods_of("j").is_empty());
+    }
+}

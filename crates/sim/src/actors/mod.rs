@@ -47,7 +47,7 @@ pub async fn run(client: Client, clock: SharedClock, config: ActorsConfig) {
     // Dropping the set ends the tasks in it.
     let mut tasks = JoinSet::new();
     for actor in actors {
-        let mailbox = Arc::new(Mailbox::new(actor.clone()));
+        let mailbox = Arc::new(Mailbox::new(actor.clone(), ctx.clock.clone()));
         ctx.cache.subscribe(mailbox.clone());
         tasks.spawn(actor::run(ctx.clone(), actor, mailbox));
     }

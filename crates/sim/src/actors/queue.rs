@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fleetwright_core::clock::SharedClock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
@@ -13,6 +14,10 @@ use super::{
     actor::Actor,
     cache::{Change, Key, Tables},
 };
+
+/// How long changes are gathered before a key is handled. Without it each of a thousand new pods would have its
+/// controller count all thousand.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Keys by when they are due; each once, at the earliest moment asked for.
 #[derive(Debug, Default)]
@@ -49,6 +54,7 @@ impl Queue {
 /// An actor's queue, and the filter through which changes reach it.
 pub(crate) struct Mailbox {
     actor: Arc<dyn Actor>,
+    clock: SharedClock,
     queue: Mutex<Queue>,
     news: Notify,
 }
@@ -61,39 +67,44 @@ impl std::fmt::Debug for Mailbox {
 
 impl Mailbox {
     /// An empty one.
-    pub(crate) fn new(actor: Arc<dyn Actor>) -> Self {
-        Self { actor, queue: Mutex::default(), news: Notify::new() }
+    pub(crate) fn new(actor: Arc<dyn Actor>, clock: SharedClock) -> Self {
+        Self { actor, clock, queue: Mutex::default(), news: Notify::new() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the keys due that a change concerns.
+    /// Makes the keys due that a change concerns: a little later, so that what happens at once is handled at once.
     pub(crate) fn deliver(&self, change: &Change, tables: &Tables) {
         let keys = self.actor.interested(change, tables);
         if keys.is_empty() {
             return;
         }
+        let at = self.after(GATHER);
         let mut queue = self.queue();
         for key in keys {
-            // Due since ever: behind keys of the same kind in the order of names, before everything that waits.
-            queue.push(key, Timestamp::MIN);
+            queue.push(key, at);
         }
         drop(queue);
         self.news.notify_one();
     }
 
     /// Makes a key due later.
-    pub(crate) fn later(&self, key: Key, now: Timestamp, delay: Duration) {
-        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
-        self.queue().push(key, now.checked_add(delay).unwrap_or(Timestamp::MAX));
+    pub(crate) fn later(&self, key: Key, delay: Duration) {
+        let at = self.after(delay);
+        self.queue().push(key, at);
         self.news.notify_one();
     }
 
+    fn after(&self, delay: Duration) -> Timestamp {
+        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+        self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX)
+    }
+
     /// The first key that is due, else how long until one is, if any waits.
-    pub(crate) fn pop(&self, now: Timestamp) -> Result<Key, Option<Duration>> {
-        self.queue().pop(now)
+    pub(crate) fn pop(&self) -> Result<Key, Option<Duration>> {
+        self.queue().pop(self.clock.now())
     }
 
     /// Completes when a key came in since the last call.

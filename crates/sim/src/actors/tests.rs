@@ -235,6 +235,14 @@ async fn a_daemon_runs_on_every_node_that_it_tolerates() {
     );
     cluster.wait(10).await;
     assert_eq!(cluster.places(), ["n1", "n2"]);
+    for pod in cluster.pods() {
+        let terms =
+            &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(
+            terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0], pod["spec"]["nodeName"],
+            "{pod:#}"
+        );
+    }
     let status = cluster.get("apps/v1", "DaemonSet", "agent")["status"].clone();
     assert_eq!(
         (&status["desiredNumberScheduled"], &status["numberAvailable"]),
@@ -298,6 +306,29 @@ async fn a_budget_counts_what_is_healthy_and_evictions_obey_it() {
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 429));
     cluster.wait(20).await;
     api.evict(&name(1), &kube::api::EvictParams::default()).await.unwrap();
+    cluster.wait(20).await;
+
+    // An eviction that was granted counts until it shows, two minutes at most.
+    let allowed = |cluster: &Cluster| {
+        cluster.get("policy/v1", "PodDisruptionBudget", "web")["status"]["disruptionsAllowed"].clone()
+    };
+    assert_eq!(allowed(&cluster), 1);
+    let pod = cluster.pods()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let budget = cluster.get("policy/v1", "PodDisruptionBudget", "web");
+    let now = budget["metadata"]["creationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let now = now + jiff::SignedDuration::from_secs(50);
+    cluster
+        .server
+        .apply(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": { "name": "web", "namespace": "default" },
+            "status": { "disruptedPods": { pod: now.to_string() } },
+        }))
+        .unwrap();
+    cluster.wait(5).await;
+    assert_eq!(allowed(&cluster), 0);
+    cluster.wait(130).await;
+    assert_eq!(allowed(&cluster), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -416,4 +447,30 @@ async fn trouble_delays_and_nothing_more() {
     assert_eq!(cluster.get("apps/v1", "StatefulSet", "db")["status"]["readyReplicas"], 3);
     assert_eq!(cluster.pods().len(), 15);
     assert!(!cluster.places().contains(&"-".to_owned()), "{:?}", cluster.places());
+}
+
+/// Every watch is three seconds late.
+struct Late;
+
+impl Faults for Late {
+    fn decide(&self, request: &Request) -> Fault {
+        let lag = if request.verb == "watch" { Duration::from_secs(3) } else { Duration::ZERO };
+        Fault { watch: WatchFault { lag, ..WatchFault::default() }, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_binder_has_bound_counts_before_it_is_seen() {
+    let cluster = Cluster::with(Some(Arc::new(Late)));
+    cluster.node("n1", "a", "1");
+    cluster.wait(20).await;
+    for name in ["one", "two"] {
+        cluster.apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i,
+              resources: {{requests: {{cpu: '1'}}}}}}]}}}}"
+        ));
+        cluster.wait(1).await;
+    }
+    cluster.wait(30).await;
+    assert_eq!(cluster.places(), ["-", "n1"]);
 }

@@ -52,8 +52,8 @@ pub(crate) struct Binder {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Parsed pods by UID, as long as they exist.
-    parsed: BTreeMap<String, Arc<PodInfo>>,
+    /// Pods as they were seen last, and parsed, by UID, as long as they exist.
+    parsed: BTreeMap<String, (Arc<Pod>, Arc<PodInfo>)>,
     /// Bound by this binder, not yet seen as bound: node by UID.
     assumed: BTreeMap<String, String>,
     /// Pods that found no place.
@@ -274,19 +274,18 @@ impl State {
     /// A pod, parsed once per change of its labels, gates or claims.
     fn parse(&mut self, pod: &Arc<Pod>) -> Arc<PodInfo> {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        if let Some(known) = self.parsed.get(&uid) {
-            if Arc::ptr_eq(&known.pod, pod) {
-                return known.clone();
-            }
-            let same = known.pod.metadata.labels == pod.metadata.labels
-                && known.pod.metadata.deletion_timestamp == pod.metadata.deletion_timestamp
-                && known.pod.spec == pod.spec;
+        if let Some((seen, known)) = self.parsed.get_mut(&uid) {
+            let same = Arc::ptr_eq(seen, pod)
+                || (seen.metadata.labels == pod.metadata.labels
+                    && seen.metadata.deletion_timestamp == pod.metadata.deletion_timestamp
+                    && seen.spec == pod.spec);
             if same {
+                seen.clone_from(pod);
                 return known.clone();
             }
         }
         let parsed = Arc::new(PodInfo::new(pod.clone()));
-        self.parsed.insert(uid, parsed.clone());
+        self.parsed.insert(uid, (pod.clone(), parsed.clone()));
         parsed
     }
 

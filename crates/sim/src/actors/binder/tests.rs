@@ -216,6 +216,8 @@ const HOST: &str = "kubernetes.io/hostname";
 #[case::affinity(&[running("q", "n3", "q", json!({})), cordon("n3")], near("podAffinity", of_app("q", ZONE)), "n2")]
 #[case::affinity_to_nobody(&[], near("podAffinity", of_app("q", ZONE)), "3 node(s) didn't match pod affinity rules.")]
 #[case::affinity_to_itself(&[], near("podAffinity", of_app("p", ZONE)), "n1")]
+#[case::affinity_to_itself_needs_the_label(&[], near("podAffinity", of_app("p", "rack")),
+    "3 node(s) didn't match pod affinity rules.")]
 #[case::other_namespace(&[{ let mut q = running("q", "n2", "q", json!({})); q["metadata"]["namespace"] = json!("far"); q }],
     near("podAffinity", of_app("q", HOST)), "3 node(s) didn't match pod affinity rules.")]
 #[case::namespace_selector(&[{ let mut q = running("q", "n2", "q", json!({})); q["metadata"]["namespace"] = json!("far"); q },
@@ -283,6 +285,8 @@ fn limit(node: &str, count: i32) -> Value {
     volume("w", "a"), running("q", "n1", "q", uses(&["e"])), limit("n1", 1), limit("n2", 0)], "n3")]
 #[case::a_shared_volume_counts_once(&[claim("d", "late", "w"), volume("w", "a"), limit("n1", 1),
     running("q", "n1", "q", uses(&["d"]))], "n1")]
+#[case::a_node_that_is_over_its_limit_takes_pods_that_add_nothing(&[claim("d", "late", "w"), volume("w", "a"),
+    limit("n1", 0), running("q", "n1", "q", uses(&["d"]))], "n1")]
 #[case::one_pod_only(&[{ let mut d = claim("d", "late", "w"); d["spec"]["accessModes"] = json!(["ReadWriteOncePod"]); d },
     volume("w", "a"), running("q", "n1", "q", uses(&["d"]))],
     "3 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode.")]

@@ -135,6 +135,8 @@ mod tests {
         assert_eq!(patience(&[taint("a")], &[]), seconds(0));
         assert_eq!(patience(&[taint("a")], &[toleration("a", None)]), None);
         assert_eq!(patience(&[taint("a")], &[toleration("a", Some(-5))]), seconds(0));
+        let twice = [toleration("a", Some(300)), toleration("a", Some(60)), toleration("a", None)];
+        assert_eq!(patience(&[taint("a")], &twice), seconds(60));
         let both = [toleration("a", Some(300)), toleration("b", Some(60))];
         assert_eq!(patience(&[taint("a"), taint("b")], &both), seconds(60));
         assert_eq!(patience(&[taint("a"), taint("c")], &both), seconds(0));

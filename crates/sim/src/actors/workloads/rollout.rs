@@ -161,3 +161,61 @@ pub(super) fn differs(deployment: &Deployment, status: &DeploymentStatus) -> boo
         || number(known.unavailable_replicas) != number(status.unavailable_replicas)
         || known.conditions != status.conditions
 }
+
+#[cfg(test)]
+mod tests {
+    //! Sizes within bounds, step by step.
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Sizes and available pods of the ReplicaSets, the new one last.
+    fn family(wanted: i32, surge: &str, unavailable: &str, sets: &[(i32, i32)]) -> Family {
+        let deployment: Deployment = serde_json::from_value(json!({
+            "metadata": { "name": "d" },
+            "spec": {
+                "replicas": wanted, "selector": {}, "template": {},
+                "strategy": { "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } },
+            },
+        }))
+        .unwrap();
+        let set = |(at, (size, available)): (usize, &(i32, i32))| -> Arc<ReplicaSet> {
+            let set = json!({
+                "metadata": { "name": at.to_string() },
+                "spec": { "replicas": size, "selector": {} },
+                "status": { "replicas": size, "availableReplicas": available },
+            });
+            Arc::new(serde_json::from_value(set).unwrap())
+        };
+        let mut old: Vec<Arc<ReplicaSet>> = sets.iter().enumerate().map(set).collect();
+        let new = old.pop();
+        let spec = deployment.spec.clone().unwrap();
+        Family { deployment: Arc::new(deployment), spec, new, old }
+    }
+
+    #[rstest]
+    #[case::first_surge(4, "25%", "0%", &[(4, 4), (0, 0)], 1, &[])]
+    #[case::wait_for_the_surge(4, "25%", "0%", &[(4, 4), (1, 0)], 1, &[])]
+    #[case::old_ones_that_are_not_available_stay_while_new_ones_are_not(4, "25%", "0%", &[(4, 3), (1, 0)], 1, &[])]
+    #[case::swap(4, "25%", "0%", &[(4, 4), (1, 1)], 1, &[3])]
+    #[case::next(4, "25%", "0%", &[(3, 3), (1, 1)], 2, &[])]
+    #[case::unavailable_allowed(4, "0%", "50%", &[(4, 4), (0, 0)], 0, &[2])]
+    #[case::broken_old_ones_first(4, "0%", "50%", &[(2, 1), (2, 2), (0, 0)], 0, &[0])]
+    #[case::neither_allowed_means_one_unavailable(4, "0%", "0%", &[(4, 4), (0, 0)], 0, &[3])]
+    #[case::surge_rounds_up(3, "10%", "0%", &[(3, 3), (0, 0)], 1, &[])]
+    #[case::scaled_down(2, "25%", "25%", &[(4, 4)], 2, &[])]
+    fn sizes(
+        #[case] wanted: i32,
+        #[case] surge: &str,
+        #[case] unavailable: &str,
+        #[case] sets: &[(i32, i32)],
+        #[case] new: i32,
+        #[case] old: &[i32],
+    ) {
+        let family = family(wanted, surge, unavailable, sets);
+        assert_eq!(size_of_new(&family), new);
+        let sizes: Vec<i32> = sizes_of_old(&family).into_iter().map(|(_, size)| size).collect();
+        assert_eq!(sizes, old);
+    }
+}
