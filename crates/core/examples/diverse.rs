@@ -37,8 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .collect();
     measure(&mut out, "generic 10000 (kwok)", &scene.build(), &generic)?;
-    what_ifs(&mut out, 2_000, 20)?;
-    what_ifs(&mut out, 10_000, 10)
+    what_ifs(&mut out, 2_000, 20, 3_600)?;
+    what_ifs(&mut out, 2_000, 20, 4_000)?;
+    what_ifs(&mut out, 10_000, 10, 3_600)
 }
 
 fn measure(
@@ -84,8 +85,8 @@ fn measure_packer(
     Ok(())
 }
 
-/// A cluster of `nodes` machines at about 90 % with `per_node` pods each; every machine is thought away in turn.
-fn what_ifs(out: &mut impl Write, nodes: usize, per_node: usize) -> Result<(), Box<dyn Error>> {
+/// A cluster of `nodes` machines of 4 CPUs with `per_node` pods each that take `load` milli-CPUs together; every machine is thought away in turn.
+fn what_ifs(out: &mut impl Write, nodes: usize, per_node: usize, load: i64) -> Result<(), Box<dyn Error>> {
     let mut scene = Scene::new().catalog(kwok_catalog()).pool(pool("default"));
     for at in 0..nodes {
         let name = format!("node-{at:05}");
@@ -93,7 +94,7 @@ fn what_ifs(out: &mut impl Write, nodes: usize, per_node: usize) -> Result<(), B
         let mut machine = node(&name).size("c-4x-amd64-linux", 4, 8).zone(zone).label(HOSTNAME, &name);
         for (index, running) in pod(&format!("p-{at:05}"))
             .app(["x", "y", "z"][at % 3])
-            .cpu(3_600 / i64::try_from(per_node)?)
+            .cpu(load / i64::try_from(per_node)?)
             .memory(64)
             .replicas(per_node)
             .into_iter()

@@ -159,6 +159,12 @@ impl Solver {
     pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> usize {
         let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
         let alone = !pod.spec.volumes.is_empty();
+        if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
+            // Labels may have changed since, on another object of the same name.
+            if self.classes[*class].kind == kind && self.classes[*class].pod.spec == pod.spec {
+                return *class;
+            }
+        }
         let key = (Arc::as_ptr(&pod.spec) as usize, kind);
         if let (false, Some(class)) = (alone, self.class_by_pointer.get(&key)) {
             return *class;
@@ -172,7 +178,9 @@ impl Solver {
         }
         let class = self.classes.len();
         self.compile(pod, kind);
-        if !alone {
+        if alone {
+            self.class_by_pod.insert(pod.uid.clone(), class);
+        } else {
             self.class_by_pointer.insert(key, class);
             self.class_by_content.entry(alike).or_default().push(class);
         }

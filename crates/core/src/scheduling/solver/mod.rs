@@ -34,12 +34,13 @@ use self::{
     compile::{Class, Shape, ShapeKey},
     intern::{Key, Side, Universe, Value},
     nodes::Machine,
+    pass::Scratch,
     pools::{Context, Daemon, Pool, Reservations},
     topology::{GroupKey, GroupKind, NodeFilter, Topology},
 };
 use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{
-    ClaimName, NodeName, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
+    ClaimName, NodeName, PodUid, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
 };
 
 /// A snapshot made ready for scheduling: build once, ask often.
@@ -60,6 +61,8 @@ pub struct Solver {
     any_preference_taint: bool,
     classes: Vec<Class>,
     class_by_pointer: HashMap<(usize, usize), usize>,
+    /// Classes of pods with volumes: each pod is one of its own.
+    class_by_pod: HashMap<PodUid, usize>,
     class_by_content: HashMap<(usize, Resources), Vec<usize>>,
     /// How many levels all classes have together.
     levels: usize,
@@ -70,6 +73,8 @@ pub struct Solver {
     toleration_sets: IndexSet<Vec<Toleration>>,
     domains: HashMap<Key, Arc<[(usize, Value)]>>,
     hostname: Key,
+    /// Allocations of passes, empty between them.
+    scratch: Scratch,
 }
 
 impl Solver {
@@ -122,6 +127,7 @@ impl Solver {
             any_preference_taint: false,
             classes: Vec::new(),
             class_by_pointer: HashMap::new(),
+            class_by_pod: HashMap::new(),
             class_by_content: HashMap::new(),
             levels: 0,
             by_claim: index(&snapshot.nodes, StateNode::claim_name),
@@ -131,6 +137,7 @@ impl Solver {
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),
             hostname,
+            scratch: Scratch::default(),
         };
         this.find_preference_taints();
         this.count_claims_on_domains();

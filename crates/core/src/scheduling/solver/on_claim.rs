@@ -52,7 +52,7 @@ impl Pass {
         let topology = solver.obeys_by_host(demand, host);
         if let Err(nowhere) = topology.and_then(|()| solver.obeys_by_key(demand, self.claims[at].req)) {
             if nowhere.lasting {
-                self.hidden[index].insert(at);
+                self.scratch.hidden[index].insert(at);
             }
             return false;
         }
@@ -63,7 +63,7 @@ impl Pass {
             || !super::nodes::tolerated(&solver.pools[claim.pool].taints, &this.pod, look_past_preferences);
         let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
-            self.rejected[shape].insert(at);
+            self.scratch.rejected[shape].insert(at);
             return false;
         };
         let claim = &self.claims[at];
@@ -82,7 +82,7 @@ impl Pass {
             }
             Err(Blocked { lasting, .. }) => {
                 if lasting {
-                    self.rejected[shape].insert(at);
+                    self.scratch.rejected[shape].insert(at);
                 }
                 false
             }

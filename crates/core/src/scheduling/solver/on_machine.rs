@@ -27,7 +27,7 @@ impl Pass {
         let (this, machine) = (&solver.classes[class], &solver.machines[at]);
         let shape = this.levels[level].shape;
         if !fits_free(&this.requests, &machine.free) {
-            self.full[shape].insert(at);
+            self.scratch.full[shape].insert(at);
             return false;
         }
         if machine.settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {

@@ -46,6 +46,18 @@ impl Strategy {
     }
 }
 
+/// Verdicts that last for a pass. The vectors grow with all that a solver has ever been asked, so that they are kept
+/// and only what a pass has used is cleared.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// By shape: machines without room.
+    pub(super) full: Vec<Bits>,
+    /// By shape: claims that cannot become what it needs.
+    pub(super) rejected: Vec<Bits>,
+    /// By level: claims that topology has closed to it for good.
+    pub(super) hidden: Vec<Bits>,
+}
+
 /// The state of a pass.
 #[derive(Debug)]
 pub(super) struct Pass {
@@ -56,11 +68,7 @@ pub(super) struct Pass {
     pub(super) by_pods: Vec<usize>,
     /// Machines that are thought away.
     pub(super) gone: Bits,
-    /// By shape: machines without room, claims that cannot become what it needs.
-    pub(super) full: Vec<Bits>,
-    pub(super) rejected: Vec<Bits>,
-    /// By level: claims that topology has closed to it for good.
-    pub(super) hidden: Vec<Bits>,
+    pub(super) scratch: Scratch,
     /// Pods by machine, as indices into the request.
     pub(super) placed: BTreeMap<usize, Vec<usize>>,
     /// Changes to machines, to be taken back.
@@ -93,7 +101,7 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
     let mut distinct = classes.clone();
     distinct.sort_unstable();
     distinct.dedup();
-    for class in distinct {
+    for class in distinct.iter().copied() {
         // All groups are known before anything is counted for this pass alone.
         let mut levels = 1;
         while solver.has_level(class, levels) {
@@ -101,11 +109,15 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         }
     }
     let mut pass = Pass::new(solver, request, strategy);
+    pass.scratch = std::mem::take(&mut solver.scratch);
+    pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
+    pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
+    pass.scratch.hidden.resize_with(solver.levels, Bits::default);
     solver.forget(&pass.gone, request);
     let unplaced = pass.place_all(solver, request.pods, &classes);
     pass.widen(solver);
     let plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
-    pass.restore(solver);
+    pass.restore(solver, &distinct);
     plan
 }
 
@@ -185,9 +197,7 @@ impl Pass {
             left: left.collect(),
             claims: Vec::new(),
             by_pods: Vec::new(),
-            full: vec![Bits::default(); solver.shapes.len()],
-            rejected: vec![Bits::default(); solver.shapes.len()],
-            hidden: vec![Bits::default(); solver.levels],
+            scratch: Scratch::default(),
             placed: BTreeMap::new(),
             log: Vec::new(),
             ports: HashMap::new(),
@@ -200,7 +210,13 @@ impl Pass {
         }
     }
 
-    fn restore(mut self, solver: &mut Solver) {
+    fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
+        for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
+            self.scratch.full[level.shape] = Bits::default();
+            self.scratch.rejected[level.shape] = Bits::default();
+            self.scratch.hidden[level.index] = Bits::default();
+        }
+        solver.scratch = self.scratch;
         while let Some((at, free, open)) = self.log.pop() {
             solver.machines[at].free = free;
             solver.machines[at].open = open;
@@ -295,7 +311,7 @@ impl Pass {
         let shape = solver.classes[class].levels[level].shape;
         for position in 0..solver.order.len() {
             let machine = solver.order[position];
-            if !fitting.has(machine) || self.gone.has(machine) || self.full[shape].has(machine) {
+            if !fitting.has(machine) || self.gone.has(machine) || self.scratch.full[shape].has(machine) {
                 continue;
             }
             if self.try_machine(solver, class, level, &demand, machine, pod) {
@@ -321,7 +337,7 @@ impl Pass {
         let Level { shape, index, .. } = solver.classes[class].levels[level];
         let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
         let left = Bits::full(self.claims.len());
-        few.extend(left.without(&self.rejected[shape], &self.hidden[index]).take(FEW));
+        few.extend(left.without(&self.scratch.rejected[shape], &self.scratch.hidden[index]).take(FEW));
         if few.len() < FEW {
             few.sort_by_key(|claim| self.rank(*claim));
             for claim in few {
@@ -336,8 +352,8 @@ impl Pass {
         }
         for position in 0..self.by_pods.len() {
             let claim = self.by_pods[position];
-            if !self.rejected[shape].has(claim)
-                && !self.hidden[index].has(claim)
+            if !self.scratch.rejected[shape].has(claim)
+                && !self.scratch.hidden[index].has(claim)
                 && self.try_claim(solver, class, level, demand, claim)
             {
                 self.join(claim, at, position);
