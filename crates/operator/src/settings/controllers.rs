@@ -21,6 +21,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
         preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
         min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
         ignore_dra_requests: values.bool("IGNORE_DRA_REQUESTS"),
+        default_spread: values.default_spread(),
         disable_observability: values.bool("DISABLE_CLUSTER_STATE_OBSERVABILITY"),
         gates: FeatureGates {
             reserved_capacity: values.gate("ReservedCapacity"),
