@@ -12,6 +12,7 @@ pub mod nodeclaim;
 pub mod nodepool;
 pub mod observability;
 mod patch;
+mod provider;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;

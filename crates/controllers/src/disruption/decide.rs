@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::disruption::{Command, METHODS, propose, validate};
 use fleetwright_state::Key;
 
-use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, orphans, report, rules};
+use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, live, orphans, report, rules};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, may_act},
@@ -69,6 +69,7 @@ impl Disruption {
         }
         report::on_machines(ctx, &command, "ConsolidationCandidate", &command.to_string());
         ctx.clock.sleep(VALIDATION_DELAY).await;
+        live::refresh(ctx, &command.candidates).await?;
         let now = ctx.now();
         if may_act(&ctx.index(), now).is_err() {
             return Ok(None);

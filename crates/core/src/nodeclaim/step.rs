@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::notice::Notice;
-use crate::model::{
-    BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
-    nodeclaim::{ConditionType, NodeClaim},
+use crate::{
+    cloud::InterruptionKind,
+    model::{
+        BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
+        nodeclaim::{ConditionType, NodeClaim},
+    },
 };
 
 /// The answer of a stage.
@@ -184,6 +187,8 @@ pub enum Removal {
     GarbageCollected,
     /// Its Node was deleted by somebody.
     NodeDeleted,
+    /// The cloud announced that it takes the instance back.
+    Interrupted(InterruptionKind),
 }
 
 impl Removal {
@@ -198,6 +203,7 @@ impl Removal {
             Self::Expired => Some("expired"),
             Self::GarbageCollected => Some("garbage_collected"),
             Self::NodeDeleted => None,
+            Self::Interrupted(kind) => Some(kind.as_str()),
         }
     }
 }
