@@ -6,7 +6,8 @@
 //! - `topology`: counters per group and domain, with an undo log.
 //! - `compile`: pods as classes with levels of relaxation.
 //! - `pass`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
-//! - `finish`, `explain`: the result as a [`Plan`].
+//! - `patterns`: pods that topology says nothing about, packed together at the least price.
+//! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
 mod bits;
@@ -14,12 +15,14 @@ mod claim;
 mod compile;
 mod explain;
 mod finish;
+mod floor;
 mod intern;
 mod narrow;
 mod nodes;
 mod on_claim;
 mod on_machine;
 mod pass;
+mod patterns;
 mod pools;
 mod topology;
 
@@ -28,7 +31,6 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use indexmap::IndexSet;
 
-pub(super) use self::pass::Strategy;
 use self::{
     amounts::ResourceIndex,
     compile::{Class, Shape, ShapeKey},
@@ -38,6 +40,7 @@ use self::{
     pools::{Context, Daemon, Pool, Reservations},
     topology::{GroupKey, GroupKind, NodeFilter, Topology},
 };
+pub(super) use self::{pass::Strategy, patterns::Share};
 use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{
     ClaimName, NodeName, PodUid, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
