@@ -1,9 +1,9 @@
 //! The loop that looks for machines that should go.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{Command, METHODS, propose, validate};
+use fleetwright_core::disruption::{Command, METHODS, propose_by, validate_by};
 use fleetwright_state::Key;
 
 use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, orphans, report, rules};
@@ -42,7 +42,14 @@ impl Controller for Disruption {
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
         let rules = rules(&ctx.settings);
         let began = ctx.now();
-        let proposal = ctx.offload(move || propose(&snapshot, &rules, now)).await?;
+        let solvers = Arc::clone(&ctx.solvers);
+        let work = move || {
+            let solver = RefCell::new(solvers.on(&snapshot, &rules.scheduling));
+            let proposal = propose_by(&solver, &rules, now, &METHODS);
+            solvers.keep(solver.into_inner());
+            proposal
+        };
+        let proposal = ctx.offload(work).await?;
         report::proposal(ctx, &proposal);
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
@@ -76,7 +83,14 @@ impl Disruption {
         let snapshot = ctx.index().snapshot(now);
         let rules = rules(&ctx.settings);
         let decided = command.clone();
-        match ctx.offload(move || validate(&decided, &snapshot, &rules, now)).await? {
+        let solvers = Arc::clone(&ctx.solvers);
+        let work = move || {
+            let solver = RefCell::new(solvers.on(&snapshot, &rules.scheduling));
+            let verdict = validate_by(&decided, &solver, &rules, now);
+            solvers.keep(solver.into_inner());
+            verdict
+        };
+        match ctx.offload(work).await? {
             Ok(confirmed) => Ok(Some(confirmed)),
             Err(rejected) => {
                 ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);

@@ -14,6 +14,7 @@ mod names;
 mod queue;
 mod run;
 mod shutdown;
+mod solvers;
 mod watch;
 mod worker;
 
@@ -26,6 +27,7 @@ pub use names::Names;
 pub use queue::{Queue, later};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
+pub use solvers::Solvers;
 
 #[cfg(test)]
 mod tests;

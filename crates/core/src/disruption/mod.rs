@@ -28,9 +28,9 @@ pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError};
 pub use simulation::{Simulation, simulate};
-pub use validation::{Rejected, validate};
+pub use validation::{Rejected, validate, validate_by};
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -168,7 +168,19 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
     let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
-    let context = Context { snapshot, rules, now, solver: &solver };
+    propose_by(&solver, rules, now, methods)
+}
+
+/// [`propose_with`] by a solver that is there already, on its snapshot. The solver is the same afterwards.
+pub fn propose_by(
+    solver: &RefCell<Solver>,
+    rules: &Rules,
+    now: Timestamp,
+    methods: &[&dyn Method],
+) -> Proposal {
+    let snapshot = Arc::clone(solver.borrow().snapshot());
+    let snapshot = &*snapshot;
+    let context = Context { snapshot, rules, now, solver };
     let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
     for (at, method) in methods.iter().enumerate() {
         let (eligible, blocked) = candidates(snapshot, now, method.is_eventual());

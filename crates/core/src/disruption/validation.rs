@@ -1,6 +1,6 @@
 //! Whether a command still holds on a newer snapshot, after the validation delay.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -43,11 +43,25 @@ pub fn validate(
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Command, Rejected> {
+    validate_by(command, &RefCell::new(Solver::new(snapshot, &rules.scheduling)), rules, now)
+}
+
+/// [`validate`] by a solver that is there already, on its snapshot. The solver is the same afterwards.
+///
+/// # Errors
+/// Why it may not be carried out.
+pub fn validate_by(
+    command: &Command,
+    solver: &RefCell<Solver>,
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<Command, Rejected> {
     let Some(method) = METHODS.into_iter().find(|method| method.name() == command.method) else {
         return Err(Rejected::Churn);
     };
-    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
-    let context = Context { snapshot, rules, now, solver: &solver };
+    let snapshot = Arc::clone(solver.borrow().snapshot());
+    let snapshot = &*snapshot;
+    let context = Context { snapshot, rules, now, solver };
     let mut budgets = budget::budgets(snapshot, command.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {
         return surviving(&context, method, command, &mut budgets);

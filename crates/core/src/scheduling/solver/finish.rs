@@ -36,8 +36,9 @@ pub(super) fn plan(
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
     let pod = |at: &usize| Arc::clone(&request.pods[*at]);
     for (node, pods) in &pass.placed {
-        plan.existing.push(Placement { node: *node, pods: pods.iter().map(pod).collect() });
+        plan.existing.push(Placement { node: solver.nodes[*node], pods: pods.iter().map(pod).collect() });
     }
+    plan.existing.sort_by_key(|placement| placement.node);
     let mut known: HashMap<LikeKey, Result<Terms, Eliminated>> = HashMap::new();
     for claim in &pass.claims {
         let like =
@@ -71,7 +72,7 @@ type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]
 
 /// The part of an opening that does not depend on its pods.
 struct Terms {
-    instance_types: Vec<Arc<InstanceType>>,
+    instance_types: Arc<[Arc<InstanceType>]>,
     requirements: Requirements,
     labels: Labels,
     chosen: Chosen,
@@ -136,7 +137,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
             capacity_type: offer.capacity_type.clone(),
             price: cheapest.price,
         },
-        instance_types,
+        instance_types: instance_types.into(),
     })
 }
 
@@ -153,7 +154,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
         requirements: terms.requirements.clone(),
         chosen: terms.chosen.clone(),
         pool: Arc::clone(pool),
-        instance_types: terms.instance_types.clone(),
+        instance_types: Arc::clone(&terms.instance_types),
         requests: solver.resources.resources(&requests),
         pods: claim.pods.iter().map(|at| Arc::clone(&pods[*at])).collect(),
         annotations,

@@ -75,7 +75,7 @@ impl Pass {
         }
         leftover.extend(waiting.into_iter().flatten());
         if !leftover.is_empty() {
-            self.settle_openings(solver);
+            self.relist(solver);
         }
         leftover
     }
@@ -123,16 +123,5 @@ impl Pass {
             }
             count *= 2;
         }
-    }
-
-    /// Makes the openings ready for further pods, one by one.
-    fn settle_openings(&mut self, solver: &Solver) {
-        for claim in &mut self.claims {
-            (claim.envelope, claim.floor) = solver.envelope(claim.pool, &claim.rows);
-        }
-        self.by_pods = (0..self.claims.len()).collect();
-        let mut order = std::mem::take(&mut self.by_pods);
-        order.sort_by_key(|claim| self.rank(*claim));
-        self.by_pods = order;
     }
 }

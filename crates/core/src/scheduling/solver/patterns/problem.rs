@@ -69,11 +69,12 @@ impl Problem {
         content.map(|kind| self.kinds[kind].types[pool]).min().unwrap_or(0)
     }
 
-    /// What a lane can buy, as columns.
-    pub(super) fn columns(&self, lane: usize) -> Columns {
+    /// What a lane can buy, as columns, each dearer by the part of it that cannot be filled, per mille.
+    pub(super) fn columns(&self, lane: usize, filled: &[i64]) -> Columns {
         let mut columns = Columns::new(self.dims);
-        for (_, size) in &self.lanes[lane].sizes {
-            columns.push(Price::from_nanos(size.price), size.room.iter().copied());
+        for ((_, size), filled) in self.lanes[lane].sizes.iter().zip(filled) {
+            let price = size.price.saturating_mul(1000) / (*filled).max(1);
+            columns.push(Price::from_nanos(price), size.room.iter().copied());
         }
         columns
     }

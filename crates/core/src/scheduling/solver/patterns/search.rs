@@ -51,6 +51,9 @@ pub(super) struct Search<'p> {
     weights: Weights,
     /// By dimension: the highest dual of any lane.
     highest: Vec<f64>,
+    /// By lane and size: how much of it could be filled when everything was still there, per mille of its worth. Pods are
+    /// whole, so that a size may be the cheapest per CPU and yet a bad buy.
+    filled: Vec<Vec<i64>>,
     scratch: Scratch,
     dice: Dice,
     /// Sizes by what they could be worth per price; kept between calls.
@@ -73,19 +76,47 @@ impl<'p> Search<'p> {
             problem,
             weights: Weights::new(problem, &vec![vec![0.0; problem.dims]; problem.lanes.len()]),
             highest: Vec::new(),
+            filled: problem.lanes.iter().map(|lane| vec![1000; lane.sizes.len()]).collect(),
             scratch: Scratch::default(),
             dice: Dice(1),
             order: Vec::new(),
         };
         this.weigh(&counts);
+        this.probe(&counts);
+        this.weigh(&counts);
         this
+    }
+
+    /// Fills every size once, to see how much of it can be filled.
+    fn probe(&mut self, counts: &[u32]) {
+        let present = present(counts);
+        let demand = self.problem.demand(counts, None);
+        for lane in 0..self.problem.lanes.len() {
+            for at in 0..self.problem.lanes[lane].sizes.len() {
+                let room = &self.problem.lanes[lane].sizes[at].1.room;
+                let most = self.most(room, &demand);
+                let filled = self.fill(lane, at, &present, counts, Style::Dot);
+                let value = filled.map_or(0.0, |pattern| pattern.value);
+                let (value, most) = (whole(value), whole(most).max(1));
+                self.filled[lane][at] = (value.saturating_mul(1000) / most).clamp(10, 1000);
+            }
+        }
+    }
+
+    /// What can be put into some room at most, by the highest duals.
+    fn most(&self, room: &[i64], demand: &[i64]) -> f64 {
+        let terms = self.highest.iter().zip(room.iter().zip(demand));
+        terms.map(|(dual, (room, demand))| dual * float(*room.min(demand))).sum()
     }
 
     /// Sets the weights by the duals of what remains.
     fn weigh(&mut self, remaining: &[u32]) {
         let lanes = 0..self.problem.lanes.len();
         let duals: Vec<Vec<f64>> = lanes
-            .map(|lane| duals(&self.problem.demand(remaining, Some(lane)), &self.problem.columns(lane)))
+            .map(|lane| {
+                let demand = self.problem.demand(remaining, Some(lane));
+                duals(&demand, &self.problem.columns(lane, &self.filled[lane]))
+            })
             .collect();
         let highest = |dim: usize| duals.iter().map(|lane| lane[dim]).fold(0.0, f64::max);
         self.highest = (0..self.problem.dims).map(highest).collect();
@@ -161,18 +192,21 @@ impl<'p> Search<'p> {
         let demand = problem.demand(remaining, None);
         self.order.clear();
         for (at, (_, size)) in problem.lanes[lane].sizes.iter().enumerate() {
-            let terms = self.highest.iter().zip(size.room.iter().zip(&demand));
-            let most: f64 = terms.map(|(dual, (room, demand))| dual * float(*room.min(demand))).sum();
-            self.order.push((most / float(size.price.max(1)), at));
+            let rate = self.most(&size.room, &demand) / float(size.price.max(1));
+            self.order.push((rate * float(self.filled[lane][at]) / 1000.0, at));
         }
         self.order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let mut best: Option<(f64, Pattern)> = None;
         let mut tried = 0;
         for position in 0..self.order.len() {
-            let (most, at) = self.order[position];
-            let good_enough = best.as_ref().is_some_and(|(rate, _)| most <= *rate || tried >= care.sizes);
-            if good_enough {
+            let at = self.order[position].1;
+            let size = &problem.lanes[lane].sizes[at].1;
+            let most = self.most(&size.room, &demand) / float(size.price.max(1));
+            if best.is_some() && tried >= care.sizes {
                 break;
+            }
+            if best.as_ref().is_some_and(|(rate, _)| most <= *rate) {
+                continue;
             }
             for style in care.styles {
                 let Some(pattern) = self.fill(lane, at, present, remaining, *style) else { continue };
@@ -274,6 +308,12 @@ impl<'p> Search<'p> {
         picks.sort_by(|a, b| overpaid(&bins[*b]).total_cmp(&overpaid(&bins[*a])).then_with(|| a.cmp(b)));
         picks[0]
     }
+}
+
+/// A worth in whole nano-dollars.
+#[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and the figure guides a search")]
+fn whole(worth: f64) -> i64 {
+    worth as i64
 }
 
 /// Kinds of which something remains.
