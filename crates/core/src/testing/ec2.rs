@@ -65,9 +65,11 @@ pub fn ec2_catalog(max_cpus: i64, seed: u64) -> Arc<Catalog> {
     for (generation, largest, prices) in FAMILIES {
         for ((letter, gib_per_cpu), micros) in [("c", 2), ("m", 4), ("r", 8)].into_iter().zip(prices) {
             // Firmware and drivers differ in what they take.
+            // Spot follows the family more than the size.
+            let family = 400 + i64::try_from(numbers.below(250)).unwrap_or(0);
             let kept_per_mille = 70 + i64::try_from(numbers.below(10)).unwrap_or(0);
             for (size, cpus, pods) in SIZES.into_iter().filter(|(_, cpus, _)| *cpus <= largest) {
-                let discount = 350 + i64::try_from(numbers.below(400)).unwrap_or(0);
+                let discount = family - 40 + i64::try_from(numbers.below(80)).unwrap_or(0);
                 let zones: Vec<i64> =
                     (0..3).map(|_| discount - 30 + i64::try_from(numbers.below(60)).unwrap_or(0)).collect();
                 if cpus > max_cpus {

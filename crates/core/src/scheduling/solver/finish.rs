@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{Amounts, get, update},
+    amounts::{Amounts, update},
     bits::Bits,
     claim::Claim,
     intern::{Key, Req, Universe},
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     model::{
-        InstanceType, Labels, Pod, Price, Requirement, Requirements, Str,
+        InstanceType, Labels, Pod, Requirement, Requirements, Str,
         labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED, ZONE},
     },
-    scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced, bound},
+    scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
 
 /// The annotation of a claim whose minValues were lowered.
@@ -64,7 +64,6 @@ pub(super) fn plan(
     }
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
     plan.cost.hourly = plan.openings.iter().map(|opening| opening.chosen.price).sum();
-    plan.cost.lower_bound = lower_bound(solver, pass, request, classes).min(plan.cost.hourly);
     plan
 }
 
@@ -217,42 +216,4 @@ fn labels(solver: &Solver, claim: &Claim) -> Labels {
         }
     }
     labels
-}
-
-/// What the placed pods must cost at least, all of it on openings but what machines have room for.
-fn lower_bound(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[usize]) -> Price {
-    if pass.claims.is_empty() {
-        return Price::ZERO;
-    }
-    let mut demand = Amounts::new();
-    for at in pass.claims.iter().flat_map(|claim| &claim.pods) {
-        update(&mut demand, &solver.classes[classes[*at]].requests, i64::saturating_add);
-    }
-    // Another plan could put other pods onto the machines that there are: what is left there counts as free of charge.
-    let mut distinct: Vec<usize> = (0..request.pods.len()).map(|at| classes[at]).collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let mut usable = Bits::default();
-    for class in distinct {
-        for level in 0..solver.classes[class].levels.len() {
-            for at in solver.fitting(class, level).iter() {
-                usable.insert(at);
-            }
-        }
-    }
-    for at in usable.iter().filter(|at| pass.is_there(*at)) {
-        let free = &solver.machines[at].free;
-        for (slot, amount) in demand.iter_mut().enumerate() {
-            *amount = amount.saturating_sub(get(free, slot).max(0));
-        }
-    }
-    let mut columns = Vec::new();
-    for pool in &solver.pools {
-        for row in &pool.rows {
-            if let Some(price) = row.offers.iter().map(|offer| offer.price).min() {
-                columns.push((price, row.free.as_slice()));
-            }
-        }
-    }
-    bound::lower_bound(&demand, &columns)
 }

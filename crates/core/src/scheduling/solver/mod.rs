@@ -7,7 +7,8 @@
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
 //! - `compile`: pods as classes with levels of relaxation.
 //! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
-//! - `finish`, `explain`: the result as a [`Plan`].
+//! - `patterns`: pods that topology says nothing about, packed together at the least price.
+//! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
 mod bits;
@@ -16,6 +17,7 @@ mod compile;
 mod domains;
 mod explain;
 mod finish;
+mod floor;
 mod follow;
 mod intern;
 mod ladder;
@@ -24,6 +26,7 @@ mod nodes;
 mod on_claim;
 mod on_machine;
 mod pass;
+mod patterns;
 mod pools;
 mod ranks;
 mod topology;
@@ -33,7 +36,6 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use indexmap::IndexSet;
 
-pub(super) use self::pass::Strategy;
 use self::{
     amounts::ResourceIndex,
     bits::Bits,
@@ -45,6 +47,7 @@ use self::{
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
+pub(super) use self::{pass::Strategy, patterns::Share};
 use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels};
 

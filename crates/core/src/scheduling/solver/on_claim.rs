@@ -299,7 +299,7 @@ impl Pass {
     }
 
     /// Charges a new claim with the largest that it may become.
-    fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
+    pub(super) fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
         let (left, nodes) = &mut self.left[pool];
         for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
             let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);

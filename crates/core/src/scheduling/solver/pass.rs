@@ -18,6 +18,7 @@ use super::{
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
     narrow::Demand,
+    patterns::Deferral,
     topology::GroupKind,
 };
 use crate::{
@@ -38,15 +39,22 @@ pub(in crate::scheduling) struct Strategy {
     first_fit: bool,
     /// New openings keep to machines of at most so many milli-CPUs where those suffice.
     size: Option<i64>,
+    /// Pods that topology says nothing about are packed by patterns, once the others have their places.
+    patterns: bool,
 }
 
 impl Strategy {
     /// Fewest pods first, any size.
-    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None };
+    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None, patterns: false };
 
     /// Oldest first, with a preferred size.
     pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size }
+        Self { first_fit: true, size, patterns: false }
+    }
+
+    /// The same, with patterns.
+    pub(in crate::scheduling) const fn patterns(self) -> Self {
+        Self { patterns: true, ..self }
     }
 }
 
@@ -94,6 +102,10 @@ pub(super) struct Pass {
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Pods that wait for patterns.
+    pub(super) deferral: Option<Deferral>,
+    /// Claims that patterns have opened.
+    pub(super) packed: std::ops::Range<usize>,
 }
 
 /// What became of an attempt.
@@ -125,9 +137,20 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
     solver.forget(&pass.gone, request);
-    let unplaced = pass.place_all(solver, request.pods, &classes);
+    pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
+    let waiting = queue(request.pods, solver);
+    let mut unplaced = pass.place_all(solver, request.pods, &classes, waiting);
+    let leftover = pass.pack(solver, &classes, request.effort);
+    if !leftover.is_empty() {
+        let waiting = queue(request.pods, solver).into_iter().filter(|at| leftover.has(*at)).collect();
+        unplaced.extend(pass.place_all(solver, request.pods, &classes, waiting));
+    }
     pass.widen(solver);
-    let plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
+    let mut plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
+    if strategy == Strategy::KARPENTER {
+        plan.cost.lower_bound =
+            super::floor::lower_bound(solver, &pass, request, &classes).min(plan.cost.hourly);
+    }
     pass.restore(solver, &distinct);
     plan
 }
@@ -223,6 +246,8 @@ impl Pass {
             failed: HashMap::new(),
             probes: 0,
             exhausted: false,
+            deferral: None,
+            packed: 0..0,
             gone,
         }
     }
@@ -246,8 +271,8 @@ impl Pass {
         solver: &mut Solver,
         pods: &[Arc<Pod>],
         classes: &[usize],
+        mut waiting: Vec<usize>,
     ) -> Vec<(usize, Outcome)> {
-        let mut waiting = queue(pods, solver);
         let mut done: Vec<(usize, Outcome)> = Vec::new();
         loop {
             let before = waiting.len();
@@ -326,6 +351,9 @@ impl Pass {
         let fitting = solver.fitting(class, level);
         if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, &fitting) {
             self.placed.entry(machine).or_default().push(at);
+            return Outcome::Placed;
+        }
+        if self.deferral.is_some() && self.defer(solver, at, class, level) {
             return Outcome::Placed;
         }
         if self.attempt_claims(solver, at, class, level, &demand) {
@@ -447,6 +475,19 @@ impl Pass {
         self.likes[like].members.insert(at);
     }
 
+    /// Lists the openings anew, after they were changed as a whole.
+    pub(super) fn relist(&mut self, solver: &Solver) {
+        (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
+        for at in 0..self.claims.len() {
+            let claim = &mut self.claims[at];
+            (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
+            let req = claim.req;
+            let rung = self.rung(at);
+            self.ladder.put(at, rung);
+            self.regroup(at, req);
+        }
+    }
+
     /// The rung of an opening: how many pods it has, or the same for all where the oldest comes first.
     pub(super) fn rung(&self, claim: usize) -> usize {
         if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
@@ -464,8 +505,8 @@ impl Pass {
         if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
             return;
         }
-        for claim in &mut self.claims {
-            if !solver.pools[claim.pool].limits.is_empty() {
+        for (at, claim) in self.claims.iter_mut().enumerate() {
+            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
