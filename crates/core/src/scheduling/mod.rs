@@ -34,6 +34,24 @@ pub struct Rules {
     pub default_spread: Vec<TopologySpread>,
     /// How many instance types a claim names at most.
     pub max_instance_types: usize,
+    /// How much choice a claim keeps.
+    pub flexibility: Flexibility,
+}
+
+/// How many instance types a claim that is packed by price must still be able to become, where each of its pods fits on
+/// as many: what is packed tightly is cheap and easily out of stock. A claim names every type that holds its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flexibility {
+    /// Where it may become spot.
+    pub spot: usize,
+    /// Else.
+    pub on_demand: usize,
+}
+
+impl Default for Flexibility {
+    fn default() -> Self {
+        Self { spot: 15, on_demand: 3 }
+    }
 }
 
 impl Default for Rules {
@@ -45,6 +63,7 @@ impl Default for Rules {
             ignore_dra: true,
             default_spread: Vec::new(),
             max_instance_types: 600,
+            flexibility: Flexibility::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
     on_claim::{Blocked, Target},
     pass::Pass,
     pools::agrees,
+    topology::CLAIMS,
 };
 use crate::{
     model::{
@@ -73,7 +74,7 @@ impl Solver {
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
         let target = Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = self.machines.len() + pass.claims.len();
+        let host = CLAIMS + pass.claims.len();
         match pass.fit_target(self, class, &demand, host, req, &target) {
             Err(Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. }) => {
                 Eliminated::MinValues { key: self.universe.name(key).clone(), wanted, found }
