@@ -1,12 +1,14 @@
 //! How a batch becomes openings: a trait with two implementations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     Effort, Plan, Purpose, Request, Solver,
     solver::{Share, Strategy},
 };
-use crate::model::Price;
+use crate::model::{Pod, Price};
 
 /// Turns a request into a plan.
 ///
@@ -105,9 +107,9 @@ fn goes_on(effort: Effort<'_>, tried: usize) -> bool {
 struct Contest {
     reference: Plan,
     /// The weight of each pod's place in the reference.
-    weights: BTreeMap<String, i64>,
+    weights: HashMap<Identity, i64>,
     /// Pods that the reference leaves out.
-    left: BTreeSet<String>,
+    left: HashSet<Identity>,
     best: Option<Plan>,
     /// The strategy of the cheapest plan, whether or not it wins.
     leader: Option<usize>,
@@ -116,15 +118,22 @@ struct Contest {
 
 impl Contest {
     fn new(reference: Plan) -> Self {
-        let left = reference.unplaced.iter().map(|(pod, _)| pod.uid.as_str().to_owned()).collect();
-        Self { weights: weights(&reference), left, reference, best: None, leader: None, cheapest: Price::MAX }
+        let left = reference.unplaced.iter().map(|(pod, _)| Arc::as_ptr(pod)).collect();
+        Self {
+            weights: weights(&reference).collect(),
+            left,
+            reference,
+            best: None,
+            leader: None,
+            cheapest: Price::MAX,
+        }
     }
 
     /// Keeps the plan if it is as good as the reference for every pod, and cheaper than all before.
     fn enter(&mut self, mut plan: Plan, strategy: usize) {
         let sound = !plan.partial
-            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(pod.uid.as_str()))
-            && weights(&plan).iter().all(|(uid, weight)| self.weights.get(uid).is_none_or(|w| weight >= w));
+            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Arc::as_ptr(pod)))
+            && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
         if !sound {
             return;
         }
@@ -147,16 +156,16 @@ impl Contest {
     }
 }
 
+/// Plans for one request share its pods.
+type Identity = *const Pod;
+
 /// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
-fn weights(plan: &Plan) -> BTreeMap<String, i64> {
+fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
     let openings = plan.openings.iter().flat_map(|opening| {
-        opening.pods.iter().map(move |pod| (pod.uid.as_str().to_owned(), i64::from(opening.pool.weight)))
+        opening.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(opening.pool.weight)))
     });
-    let existing = plan
-        .existing
-        .iter()
-        .flat_map(|placement| placement.pods.iter().map(|pod| (pod.uid.as_str().to_owned(), i64::MAX)));
-    openings.chain(existing).collect()
+    let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
+    openings.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
 }
 
 /// Whether no other plan can be better: it costs what any plan must, or it opens one machine for one pod.

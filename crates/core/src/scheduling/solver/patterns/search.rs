@@ -19,6 +19,11 @@ const RUIN: std::ops::Range<usize> = 2..8;
 /// More patterns than this are not searched for: each serves at least one pod, most serve hundreds.
 const MAX_PATTERNS: usize = 100_000;
 
+/// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull, room that daemons
+/// take. It decides between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect
+/// fits leave what is hard to place. A plan's price does not contain it.
+const MACHINE: i64 = 3_000_000;
+
 /// Numbers for choices, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
 struct Dice(u64);
@@ -159,7 +164,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Opens machines for what remains, as long as they cost less than `limit` together; returns what they cost.
+    /// Opens machines for what remains, as long as they cost less than `limit` together; returns what they cost, with
+    /// [`MACHINE`] for each.
     fn pack(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>, care: Care<'_>, limit: i64) -> i64 {
         let mut price = 0_i64;
         let mut budget = MAX_PATTERNS;
@@ -174,7 +180,8 @@ impl<'p> Search<'p> {
                 let times = pattern.content.iter().map(|(kind, count)| remaining[*kind] / count).min();
                 let times = if care.first { (times.unwrap_or(1) * 2 / 3).max(1) } else { 1 };
                 take(remaining, &pattern.content, times);
-                price = price.saturating_add(pattern.price.saturating_mul(i64::from(times)));
+                price = price
+                    .saturating_add(pattern.price.saturating_add(MACHINE).saturating_mul(i64::from(times)));
                 let Pattern { state, content, used, price, .. } = pattern;
                 let bin = Bin { state, content, used, price, base: None };
                 bins.extend(std::iter::repeat_n(bin, usize::try_from(times).unwrap_or(1)));
@@ -192,7 +199,7 @@ impl<'p> Search<'p> {
         let demand = problem.demand(remaining, None);
         self.order.clear();
         for (at, (_, size)) in problem.lanes[lane].sizes.iter().enumerate() {
-            let rate = self.most(&size.room, &demand) / float(size.price.max(1));
+            let rate = self.most(&size.room, &demand) / float(size.price + MACHINE);
             self.order.push((rate * float(self.filled[lane][at]) / 1000.0, at));
         }
         self.order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -201,7 +208,7 @@ impl<'p> Search<'p> {
         for position in 0..self.order.len() {
             let at = self.order[position].1;
             let size = &problem.lanes[lane].sizes[at].1;
-            let most = self.most(&size.room, &demand) / float(size.price.max(1));
+            let most = self.most(&size.room, &demand) / float(size.price + MACHINE);
             if best.is_some() && tried >= care.sizes {
                 break;
             }
@@ -211,7 +218,7 @@ impl<'p> Search<'p> {
             for style in care.styles {
                 let Some(pattern) = self.fill(lane, at, present, remaining, *style) else { continue };
                 tried += 1;
-                let rate = pattern.value / float(pattern.price.max(1));
+                let rate = pattern.value / float(pattern.price + MACHINE);
                 if best.as_ref().is_none_or(|(highest, _)| rate > *highest) {
                     best = Some((rate, pattern));
                 }
@@ -270,7 +277,7 @@ impl<'p> Search<'p> {
         let mut remaining = vec![0; self.problem.kinds.len()];
         let mut before = 0_i64;
         for at in &ruined {
-            before = before.saturating_add(bins[*at].price);
+            before = before.saturating_add(bins[*at].price).saturating_add(MACHINE);
             for (kind, count) in &bins[*at].content {
                 remaining[*kind] += count;
             }
@@ -283,7 +290,7 @@ impl<'p> Search<'p> {
         let care = Care { styles: &styles, sizes: SIZES_LATER, first: false };
         let price = self.pack(&mut remaining, &mut fresh, care, before.saturating_add(1));
         let whole = remaining.iter().all(|count| *count == 0);
-        if !whole || (price, fresh.len()) > (before, ruined.len()) {
+        if !whole || price > before {
             return false;
         }
         ruined.sort_unstable();
