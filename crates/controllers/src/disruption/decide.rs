@@ -1,15 +1,18 @@
 //! The loop that looks for machines that should go.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use fleetwright_core::disruption::{Command, METHODS, Method, method, propose_with, still_allowed, validate};
 use fleetwright_state::Key;
 
-use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, orphans, report, rules};
+use super::{Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, orphans, report, rules};
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue, may_act},
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -23,11 +26,13 @@ fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
 /// Looks, decides, waits, looks again, and starts what still holds.
 pub(super) struct Disruption {
     commands: Arc<Commands>,
+    /// Whether commands of an earlier process were taken over.
+    restored: AtomicBool,
 }
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands }
+        Self { commands, restored: AtomicBool::new(false) }
     }
 }
 
@@ -43,8 +48,11 @@ impl Controller for Disruption {
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
         let now = ctx.now();
-        if may_act(&ctx.index(), now).is_err() {
+        if ctx.may_act().is_err() {
             return Ok(Requeue::After(std::time::Duration::from_secs(1)));
+        }
+        if !self.restored.swap(true, Ordering::Relaxed) {
+            durable::restore(ctx, &self.commands);
         }
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
@@ -93,7 +101,7 @@ impl Disruption {
         simulate: bool,
     ) -> Result<Option<Command>, ReconcileError> {
         let now = ctx.now();
-        if may_act(&ctx.index(), now).is_err() {
+        if ctx.may_act().is_err() {
             return Ok(None);
         }
         let snapshot = ctx.index().snapshot(now);

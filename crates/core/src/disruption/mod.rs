@@ -28,7 +28,7 @@ mod validation;
 
 pub use blocker::{Blocked, Blocker, Unconsolidatable};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
-pub use candidate::{Candidate, candidate, candidates};
+pub use candidate::{Candidate, candidate, candidates, known};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError};
