@@ -85,6 +85,8 @@ pub mod condition {
     pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
     /// NodeClaim: the Node agrees with what was launched.
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+    /// Our condition on NodeClaims: everything lasting that keeps them from being disrupted.
+    pub const DISRUPTION_BLOCKED: &str = "DisruptionBlocked";
     /// NodeClaim: why it is being disrupted.
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
 

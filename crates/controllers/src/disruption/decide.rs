@@ -1,18 +1,21 @@
 //! The loop that looks for machines that should go.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{Command, METHODS, Method, method, propose_with, still_allowed, validate};
+use fleetwright_core::disruption::{
+    Command, METHODS, Method, method, propose_with, standings, still_allowed, validate,
+};
 use fleetwright_state::Key;
+use jiff::Timestamp;
 
-use super::{Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, orphans, report, rules};
+use super::{Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, orphans, report, rules, standing};
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Controller, Ctx, ReconcileError, Requeue, later},
     settings::Settings,
 };
 
@@ -28,11 +31,13 @@ pub(super) struct Disruption {
     commands: Arc<Commands>,
     /// Whether commands of an earlier process were taken over.
     restored: AtomicBool,
+    /// When conditions were last brought up to date.
+    told: Mutex<Option<Timestamp>>,
 }
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands, restored: AtomicBool::new(false) }
+        Self { commands, restored: AtomicBool::new(false), told: Mutex::default() }
     }
 }
 
@@ -59,12 +64,25 @@ impl Controller for Disruption {
         let rules = rules(&ctx.settings);
         let began = ctx.now();
         let methods = methods(&ctx.settings);
-        let proposal = ctx.offload(move || propose_with(&snapshot, &rules, now, &methods)).await?;
+        // After a command not every method was asked; the next quiet pass tells.
+        let tells = self.is_due(now);
+        let decide = move || {
+            let proposal = propose_with(&snapshot, &rules, now, &methods);
+            let all = tells.then(|| standings(&snapshot, &rules, now, &methods, &proposal));
+            (proposal, all.unwrap_or_default())
+        };
+        let (proposal, standings) = ctx.offload(decide).await?;
         report::proposal(ctx, &proposal);
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
             let took = ctx.now().duration_since(began).as_secs_f64();
             ctx.metrics.observe(&figures::EVALUATION, &labels, took);
+        }
+        if proposal.commands.is_empty()
+            && let Err(error) = standing::write(ctx, &standings).await
+        {
+            // What people read must not hold up what is to be done.
+            tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
         let started = self.carry_out(ctx, proposal.commands).await?;
         Ok(if started { Requeue::Now } else { Requeue::After(IDLE) })
@@ -72,6 +90,16 @@ impl Controller for Disruption {
 }
 
 impl Disruption {
+    /// Whether it is time to say on every machine what blocks it; takes note.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = told.is_none_or(|then| later(then, standing::INTERVAL) <= now);
+        if due {
+            *told = Some(now);
+        }
+        due
+    }
+
     /// Starts the commands of a pass that still hold, in order. Returns whether there was any.
     ///
     /// Each is looked at again right before it starts, on what the earlier ones left behind.

@@ -12,7 +12,7 @@ use fleetwright_api::{
 };
 use fleetwright_core::{
     disruption::{Candidate, Command, known, method},
-    model::{ClaimName, DisruptionReason, NodeClaim, Snapshot, Str},
+    model::{ClaimName, DisruptionReason, NodeClaim, Snapshot, Str, labels::REPLACED},
 };
 use fleetwright_state::{Key, intents::CommandIntent};
 use jiff::Timestamp;
@@ -45,9 +45,11 @@ pub(super) fn is_named(claim: &NodeClaim) -> bool {
     claim.annotations.contains_key(DISRUPTION_COMMAND)
 }
 
-/// Says on a replacement which command it is for.
-pub(super) fn name_command(claim: &mut api::NodeClaim, id: &str) {
-    claim.metadata.annotations.get_or_insert_default().insert(REPLACES.to_owned(), id.to_owned());
+/// Says on a replacement which command it is for, and what it comes in the stead of.
+pub(super) fn name_command(claim: &mut api::NodeClaim, id: &str, replaced: &str) {
+    let annotations = claim.metadata.annotations.get_or_insert_default();
+    annotations.insert(REPLACES.to_owned(), id.to_owned());
+    annotations.insert(REPLACED.to_owned(), replaced.to_owned());
 }
 
 /// Says on a machine which command takes it.

@@ -11,6 +11,7 @@ mod figures;
 mod orphans;
 mod queue;
 mod report;
+mod standing;
 #[cfg(test)]
 mod tests;
 
