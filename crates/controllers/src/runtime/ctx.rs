@@ -12,7 +12,15 @@ use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client};
 
-use super::{controller::ReconcileError, hub::Hub, names::Names, solvers::Solvers};
+use super::{
+    controller::ReconcileError,
+    fence::Fenced,
+    gate::{Passive, may_act},
+    hub::Hub,
+    leader::Leadership,
+    names::Names,
+    solvers::Solvers,
+};
 use crate::{
     events::Recorder,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
@@ -75,6 +83,7 @@ pub struct Ctx {
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
     offload: Offload,
+    leadership: Leadership,
 }
 
 impl Ctx {
@@ -105,7 +114,27 @@ impl Ctx {
             index: Arc::new(Mutex::new(index)),
             hub: Arc::default(),
             offload: parts.offload,
+            leadership: Leadership::unopposed(),
         }
+    }
+
+    /// The same, acting only while `leadership` holds. To be called before anything runs.
+    #[must_use]
+    pub fn led_by(mut self, leadership: Leadership) -> Self {
+        self.cloud = Arc::new(Fenced::new(self.cloud, leadership.clone()));
+        self.leadership = leadership;
+        self
+    }
+
+    /// Whether controllers may act now: this process leads, and what they see is fresh.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_act(&self) -> Result<(), Passive> {
+        if !self.leadership.holds() {
+            return Err(Passive::NotLeading);
+        }
+        may_act(&self.index(), self.now())
     }
 
     /// The present moment.
@@ -184,12 +213,16 @@ impl Ctx {
     /// Waits for the answer of the API server, [`CALL_DEADLINE`] at most.
     ///
     /// # Errors
-    /// The server's refusal, sorted; or [`ReconcileError::Deadline`], after which the call may have had its effect.
+    /// The server's refusal, sorted; [`ReconcileError::Deadline`], after which the call may have had its effect; or
+    /// [`ReconcileError::NotLeading`] without a call.
     pub async fn call<T>(
         &self,
         what: &'static str,
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ReconcileError> {
+        if !self.leadership.holds() {
+            return Err(ReconcileError::NotLeading { what });
+        }
         match self.within(CALL_DEADLINE, call).await {
             Some(result) => result.map_err(|error| ReconcileError::from_kube(what, error)),
             None => Err(ReconcileError::Deadline { what, after: CALL_DEADLINE }),

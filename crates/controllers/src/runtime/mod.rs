@@ -7,8 +7,10 @@
 mod client;
 mod controller;
 mod ctx;
+mod fence;
 mod gate;
 mod hub;
+mod leader;
 mod limit;
 mod names;
 mod queue;
@@ -24,6 +26,7 @@ pub(crate) use controller::current_controller;
 pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
 pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
 pub use gate::{MAX_SILENCE, Passive, may_act};
+pub use leader::{Election, LEASE_DURATION, Leadership, Lost, RENEW_DEADLINE, RETRY_PERIOD};
 pub use limit::{Bucket, RateLimit};
 pub use names::Names;
 pub use queue::{Queue, later};

@@ -14,6 +14,7 @@ mod cost;
 mod cron;
 mod drift;
 mod emptiness;
+mod history;
 mod multi_node;
 mod overlay;
 mod pass;
@@ -28,13 +29,14 @@ mod validation;
 
 pub use blocker::{Blocked, Blocker, Unconsolidatable};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
-pub use candidate::{Candidate, candidate, candidates};
+pub use candidate::{Candidate, candidate, candidates, known};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError};
+pub use history::replaced;
 pub use pass::{propose, propose_on, propose_with};
 pub use simulation::{Simulation, simulate};
-pub use standing::{Standing, Survey, standing, survey};
+pub use standing::{Standing, Survey, standing, standings, survey};
 pub use static_pool::{Census, Scaling, opening as static_opening, scale};
 pub use validation::{Rejected, still_allowed, validate, validate_on};
 

@@ -31,6 +31,8 @@ pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 /// Prefix of taints that readiness controllers lift.
 pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
+/// On a NodeClaim that replaced others: what those were, as `instance type/capacity type` joined by commas.
+pub const REPLACED: &str = "fleetwright.dev/replaced";
 /// The availability zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The region.
