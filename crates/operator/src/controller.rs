@@ -9,12 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use fleetwright_controllers::{
     all,
-<<<<<<< HEAD
     runtime::{Ctx, Election, Leadership, Offload, Parts, may_act, shutdown},
-    settings::{FeatureGates, Settings, SolveEffort},
-=======
-    runtime::{Ctx, Offload, Parts, may_act, shutdown},
->>>>>>> main
 };
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
