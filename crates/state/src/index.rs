@@ -201,6 +201,23 @@ impl Index {
         }
     }
 
+    /// Notes that a NodeClaim called `claim` is being written for these pods: until [`Self::written`] they have their
+    /// answer, whoever else looks for one.
+    pub fn writing(&mut self, claim: impl Into<Str>, pods: Vec<PodUid>) {
+        self.intents.writing(claim.into(), pods);
+    }
+
+    /// What was being written under this name stands by now, or will never.
+    pub fn written(&mut self, claim: &str) {
+        self.intents.written(claim);
+    }
+
+    /// Whether a pod has its answer: a claim that is on its way, or that is being written.
+    #[must_use]
+    pub fn has_answer(&self, pod: &PodUid) -> bool {
+        self.intents.is_written_for(pod) || self.answered_by(pod).is_some()
+    }
+
     /// Notes a disruption command: its machines are marked for deletion until [`Self::end_command`].
     pub fn begin_command(&mut self, id: impl Into<Str>, command: CommandIntent) {
         self.answers_stale = true;

@@ -189,3 +189,15 @@ fn replacements_remember_what_they_replace() {
     let (all, _) = candidates(&snapshot, now(), false);
     assert_eq!(replaced(&all), "medium/on-demand,small/spot");
 }
+
+#[test]
+fn a_pod_that_runs_does_not_wait_for_a_machine_that_may_never_come() {
+    // What is left of a command that was rolled back answers the pod still.
+    let stranded = drifted("a", 9).build();
+    let mut snapshot = Scene::with_default_pool().node(stranded).node(node("b").launched().build()).build();
+    let uid = snapshot.nodes[0].pods[0].uid.clone();
+    snapshot.answered.insert(uid, "b".into());
+    let proposal = propose(&snapshot, &Rules::default(), now());
+    assert_eq!(told(&proposal), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "LandsOnUninitialized");
+}
