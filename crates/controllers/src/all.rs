@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    disruption, lifecycle, observability, provisioning,
+    disruption, lifecycle, nodeoverlay, observability, provisioning,
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
 
@@ -12,6 +12,9 @@ use crate::{
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let mut controllers = provisioning::controllers(&ctx.settings);
     controllers.extend(lifecycle::controllers(&ctx.settings));
+    if ctx.settings.gates.node_overlay {
+        controllers.push(Arc::new(nodeoverlay::OverlayStatus));
+    }
     controllers.extend(disruption::controllers());
     controllers.extend(observability::controllers(&ctx.settings));
     controllers

@@ -9,6 +9,7 @@ pub mod events;
 pub mod lifecycle;
 pub mod metrics;
 pub mod nodeclaim;
+pub mod nodeoverlay;
 pub mod nodepool;
 pub mod observability;
 mod patch;

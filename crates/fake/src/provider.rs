@@ -217,7 +217,7 @@ fn without(catalog: &Catalog, dry: &BTreeSet<OfferingKey>) -> Arc<Catalog> {
         }
         Arc::new(changed)
     });
-    Arc::new(Catalog { instance_types: types.collect() })
+    Arc::new(Catalog::new(types.collect()))
 }
 
 /// The choices of a call's claims, worked out once for claims that are alike.

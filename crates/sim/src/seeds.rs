@@ -112,7 +112,7 @@ fn shop(whole: &Catalogue) -> Catalogue {
         known.requirements.allows(ARCH, "amd64") && (2000..=8000).contains(&cpus)
     };
     let types = whole.types.instance_types.iter().filter(small).take(TYPES).map(|known| (**known).clone());
-    Catalogue::new(whole.vocabulary.clone(), types.collect())
+    Catalogue::new(whole.vocabulary, types.collect())
 }
 
 /// Waits until all is at rest, and goes on checking.

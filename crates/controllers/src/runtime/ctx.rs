@@ -82,7 +82,13 @@ impl Ctx {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let info = parts.cloud.info();
-        let index = Index::new(info.schema.clone(), info.node_classes.clone());
+        let mut index = Index::new(info.schema.clone(), info.node_classes.clone());
+        if parts.settings.gates.node_overlay {
+            index.follow(Kind::NodeOverlay);
+        }
+        if !parts.settings.default_spread.is_empty() {
+            Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
+        }
         Self {
             client: parts.client,
             recorder: Recorder::new(parts.clock.clone()),
