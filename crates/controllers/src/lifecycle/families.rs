@@ -8,6 +8,12 @@ pub(crate) const CLAIMS_DISRUPTED: Family = Family::counter(
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of NodeClaims disrupted, by reason, NodePool and capacity type",
 );
+/// NodeClaims that repair replaced.
+pub(crate) const CLAIMS_UNHEALTHY: Family = Family::counter(
+    "karpenter_nodeclaims_unhealthy_disrupted_total",
+    &["condition", "nodepool", "capacity_type", "image_id"],
+    "Number of NodeClaims deleted because a repair policy calls their node broken",
+);
 /// NodeClaims that are gone.
 pub(crate) const CLAIMS_TERMINATED: Family = Family::counter(
     "karpenter_nodeclaims_terminated_total",

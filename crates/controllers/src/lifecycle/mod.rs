@@ -21,6 +21,7 @@ use fleetwright_core::nodeclaim::Next;
 use crate::{
     nodeclaim, nodepool,
     runtime::{Controller, Requeue},
+    settings::Settings,
     termination,
 };
 
@@ -29,9 +30,9 @@ pub use memory::Memory;
 
 /// The controllers of a NodeClaim's life and of its NodePool's status.
 #[must_use]
-pub fn controllers() -> Vec<Arc<dyn Controller>> {
+pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
     let memory = Arc::new(Memory::default());
-    vec![
+    let mut controllers: Vec<Arc<dyn Controller>> = vec![
         Arc::new(Lifecycle(memory.clone())),
         Arc::new(termination::NodeTermination(memory.clone())),
         Arc::new(termination::EvictionQueue(memory.clone())),
@@ -46,8 +47,16 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
         Arc::new(nodepool::Counter),
         Arc::new(nodepool::Validation),
         Arc::new(nodepool::Readiness),
-        Arc::new(nodepool::RegistrationHealth(memory)),
-    ]
+        Arc::new(nodepool::RegistrationHealth(memory.clone())),
+    ];
+    if settings.gates.static_capacity {
+        controllers.push(Arc::new(nodepool::StaticProvisioning));
+        controllers.push(Arc::new(nodepool::StaticDeprovisioning));
+    }
+    if settings.gates.node_repair {
+        controllers.push(Arc::new(nodeclaim::Repair::new(memory)));
+    }
+    controllers
 }
 
 /// When a key is due again by what a stage says.

@@ -6,6 +6,7 @@ mod expiration;
 mod garbage_collection;
 mod hydration;
 mod pod_events;
+mod repair;
 
 pub use consistency::Consistency;
 pub use disruption::Disruption;
@@ -13,3 +14,4 @@ pub use expiration::Expiration;
 pub use garbage_collection::GarbageCollection;
 pub use hydration::{ClaimHydration, NodeHydration};
 pub use pod_events::PodEvents;
+pub use repair::Repair;

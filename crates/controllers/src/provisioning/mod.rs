@@ -7,7 +7,7 @@
 pub mod batch;
 pub mod catalog;
 mod create;
-mod eligible;
+pub mod eligible;
 pub mod provisioner;
 mod tell;
 pub mod trigger;

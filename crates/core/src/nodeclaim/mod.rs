@@ -19,6 +19,7 @@ mod notice;
 pub mod pod_events;
 pub mod pool_hash;
 pub mod registration;
+pub mod repair;
 mod step;
 pub mod termination;
 mod view;

@@ -182,6 +182,8 @@ pub enum Removal {
     Expired,
     /// Its instance is gone.
     GarbageCollected,
+    /// A repair policy calls its node broken.
+    Unhealthy,
     /// Its Node was deleted by somebody.
     NodeDeleted,
 }
@@ -197,6 +199,7 @@ impl Removal {
             Self::RegistrationTimeout => Some("registration_timeout"),
             Self::Expired => Some("expired"),
             Self::GarbageCollected => Some("garbage_collected"),
+            Self::Unhealthy => Some("unhealthy"),
             Self::NodeDeleted => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Flags and environment variables, read once: a flag wins over its variable, which wins over the default.
 
+mod controllers;
 pub(crate) mod scheduler_config;
 pub(crate) mod table;
 #[cfg(test)]
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fleetwright_core::model::TopologySpread;
 
 use self::table::{GATES, Kind, SETTINGS, Setting};
+pub(crate) use controllers::controllers;
 
 /// The settings as text, each checked against its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,15 @@ impl std::fmt::Display for SettingError {
 }
 
 impl std::error::Error for SettingError {}
+
+/// The settings of this process.
+///
+/// # Errors
+/// As [`Values::resolve`].
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn from_environment(flags: &BTreeMap<String, String>) -> Result<Values, SettingError> {
+    Values::resolve(flags, |name| std::env::var(name).ok())
+}
 
 impl Values {
     /// Resolves every setting from flags (by name without dashes) and variables.

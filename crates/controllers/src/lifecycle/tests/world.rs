@@ -245,7 +245,7 @@ impl World {
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
-        tokio::spawn(runtime::run(self.ctx.clone(), controllers(), stop));
+        tokio::spawn(runtime::run(self.ctx.clone(), controllers(&self.ctx.settings), stop));
         self._stop = Some(trigger);
         self
     }
