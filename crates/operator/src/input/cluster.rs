@@ -16,7 +16,7 @@ use super::{Item, Source};
 const PAGE: u32 = 500;
 
 /// Group, version, kind and plural of what is read; what refers to others comes last.
-const KINDS: [(&str, &str, &str, &str); 17] = [
+const KINDS: [(&str, &str, &str, &str); 21] = [
     ("", "v1", "Namespace", "namespaces"),
     ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
     ("", "v1", "PersistentVolume", "persistentvolumes"),
@@ -24,6 +24,10 @@ const KINDS: [(&str, &str, &str, &str); 17] = [
     ("storage.k8s.io", "v1", "CSINode", "csinodes"),
     ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
     ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    ("", "v1", "Service", "services"),
+    ("", "v1", "ReplicationController", "replicationcontrollers"),
+    ("apps", "v1", "ReplicaSet", "replicasets"),
+    ("apps", "v1", "StatefulSet", "statefulsets"),
     ("apps", "v1", "DaemonSet", "daemonsets"),
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),

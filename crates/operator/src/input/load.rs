@@ -6,11 +6,14 @@ use std::{
 };
 
 use fleetwright_api::{self as api, KwokNodeClass};
+use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
-use fleetwright_state::{ClassState, Index, Key, Kind, Tracked, validate};
+use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, validate};
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
@@ -21,6 +24,18 @@ use super::{
     Item, Source,
     prepare::{self, Schemas},
 };
+
+/// Kinds that live in a namespace.
+const NAMESPACED: [&str; 8] = [
+    "Pod",
+    "DaemonSet",
+    "ReplicaSet",
+    "StatefulSet",
+    "ReplicationController",
+    "Service",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+];
 
 /// A cluster as the index has it, and what there is to say about the input.
 pub(crate) struct Loaded {
@@ -39,6 +54,8 @@ pub(crate) struct Loaded {
 pub(crate) struct Offer {
     pub(crate) schema: Arc<LabelSchema>,
     pub(crate) catalog: Arc<Catalog>,
+    /// Which optional parts are on.
+    pub(crate) gates: FeatureGates,
 }
 
 /// Reads `items` into an index.
@@ -61,6 +78,7 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         seen: BTreeSet::new(),
         skipped: BTreeMap::new(),
         pools: Vec::new(),
+        gates: offer.gates,
     };
     for item in items {
         loader.item(item);
@@ -101,6 +119,7 @@ struct Loader {
     skipped: BTreeMap<String, (usize, String)>,
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
+    gates: FeatureGates,
 }
 
 impl Loader {
@@ -124,8 +143,7 @@ impl Loader {
             }
         }
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let namespaced =
-            matches!(&*kind, "Pod" | "DaemonSet" | "PersistentVolumeClaim" | "PodDisruptionBudget");
+        let namespaced = NAMESPACED.contains(&&*kind);
         if name.is_empty() {
             return self.note(source, format_args!("{kind}: metadata.name is missing: give it a name"));
         }
@@ -163,13 +181,24 @@ impl Loader {
                 }
                 self.apply::<PersistentVolumeClaim>(value, source);
             }
+            ("", "Service") => self.apply::<Service>(value, source),
+            ("", "ReplicationController") => self.apply::<ReplicationController>(value, source),
             ("apps", "DaemonSet") => self.apply::<DaemonSet>(value, source),
+            ("apps", "ReplicaSet") => self.apply::<ReplicaSet>(value, source),
+            ("apps", "StatefulSet") => self.apply::<StatefulSet>(value, source),
             ("policy", "PodDisruptionBudget") => self.apply::<PodDisruptionBudget>(value, source),
             ("storage.k8s.io", "StorageClass") => self.apply::<StorageClass>(value, source),
             ("storage.k8s.io", "CSINode") => self.apply::<CSINode>(value, source),
             ("storage.k8s.io", "VolumeAttachment") => self.apply::<VolumeAttachment>(value, source),
             ("karpenter.sh", "NodePool") => self.pool(value, source.clone()),
             ("karpenter.sh", "NodeClaim") => self.custom::<api::NodeClaim>(value, source),
+            ("karpenter.sh", "NodeOverlay") if self.gates.node_overlay => {
+                self.custom::<api::NodeOverlay>(value, source);
+            }
+            ("karpenter.sh", "NodeOverlay") => {
+                let fix = "NodeOverlay is not read: set the feature gate NodeOverlay=true";
+                self.note(source, fix);
+            }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
             _ => return false,
         }
@@ -291,6 +320,14 @@ impl Loader {
             self.loaded.index.apply(pool);
             self.tell_invalid(Kind::NodePool, key, &source);
             self.loaded.index.set_catalog(&name.into(), Some(offer.catalog.clone()));
+        }
+        for (name, state) in self.loaded.index.overlay_states() {
+            let why = match state {
+                OverlayState::Applied(_) => continue,
+                OverlayState::Invalid(why) => format!("is invalid and left out: {why}"),
+                OverlayState::Conflict(with) => format!("conflicts with {with} and is left out"),
+            };
+            self.note("NodeOverlay", format_args!("{name} {why}"));
         }
         for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
             self.note(place, format_args!("{kind}: not read by any decision, {count} skipped"));

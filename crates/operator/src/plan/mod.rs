@@ -71,7 +71,8 @@ pub(crate) fn items(paths: &[std::path::PathBuf]) -> anyhow::Result<Vec<Item>> {
 pub(crate) fn offer(values: &Values) -> anyhow::Result<(Offer, Vec<String>)> {
     let (catalogue, skipped) = fake::catalogue_of(values)?;
     let notes = skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect();
-    Ok((Offer { schema: catalogue.schema, catalog: catalogue.types }, notes))
+    let gates = settings::controllers(values).gates;
+    Ok((Offer { schema: catalogue.schema, catalog: catalogue.types, gates }, notes))
 }
 
 fn plan(
