@@ -11,7 +11,7 @@ use crate::{
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let mut controllers = provisioning::controllers(&ctx.settings);
-    controllers.extend(lifecycle::controllers(&ctx.settings));
+    controllers.extend(lifecycle::controllers(&ctx.settings, ctx.cloud.steps()));
     if ctx.settings.gates.node_overlay {
         controllers.push(Arc::new(nodeoverlay::OverlayStatus));
     }

@@ -13,6 +13,7 @@ pub mod nodeoverlay;
 pub mod nodepool;
 pub mod observability;
 mod patch;
+mod provider;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;

@@ -75,6 +75,9 @@ impl CloudProvider for CatalogOnly {
     async fn terminate(&self, _claim: &NodeClaim, _id: &ProviderId) -> Result<Termination, CloudError> {
         Ok(Termination::Gone)
     }
+    async fn terminate_orphan(&self, _id: &ProviderId) -> Result<Termination, CloudError> {
+        Ok(Termination::Gone)
+    }
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
         Err(CloudError::NotFound(id.as_str().into()))
     }

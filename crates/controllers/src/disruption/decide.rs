@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::disruption::{Command, METHODS, Method, method, propose_with, still_allowed, validate};
 use fleetwright_state::Key;
 
-use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, orphans, report, rules};
+use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, live, orphans, report, rules};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, may_act},
@@ -74,6 +74,9 @@ impl Disruption {
                 report::on_machines(ctx, command, "ConsolidationCandidate", &command.to_string());
             }
             ctx.clock.sleep(VALIDATION_DELAY).await;
+            for command in &commands {
+                live::refresh(ctx, &command.candidates).await?;
+            }
         }
         let mut started = false;
         for command in commands {

@@ -11,6 +11,7 @@ pub mod eligible;
 pub mod provisioner;
 mod tell;
 pub mod trigger;
+mod zones;
 
 pub use catalog::CatalogController;
 pub(crate) use create::{replacement, write_replacement};

@@ -24,7 +24,7 @@ use super::{
     watch::follow,
     worker::Worker,
 };
-use crate::metrics::cluster as families;
+use crate::metrics::{cluster as families, runtime::BUILD_INFO};
 
 /// Why the controllers ended although nobody asked them to.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,7 @@ pub async fn run(
     if !ctx.hub().open(routes) {
         return Err(RunError::AlreadyRunning);
     }
+    ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", std::env::consts::ARCH, ""], 1.0);
     let mut tasks = JoinSet::new();
     for watch in watches(&ctx, &stop) {
         tasks.spawn(watch);

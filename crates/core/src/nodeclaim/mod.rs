@@ -16,6 +16,7 @@ pub mod initialization;
 pub mod launch;
 pub mod liveness;
 mod notice;
+pub mod orphans;
 pub mod pod_events;
 pub mod pool_hash;
 pub mod registration;

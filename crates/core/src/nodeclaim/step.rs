@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::notice::Notice;
-use crate::model::{
-    BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
-    nodeclaim::{ConditionType, NodeClaim},
+use crate::{
+    cloud::InterruptionKind,
+    model::{
+        BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
+        nodeclaim::{ConditionType, NodeClaim},
+    },
 };
 
 /// The answer of a stage.
@@ -186,6 +189,8 @@ pub enum Removal {
     Unhealthy,
     /// Its Node was deleted by somebody.
     NodeDeleted,
+    /// The cloud announced that it takes the instance back.
+    Interrupted(InterruptionKind),
 }
 
 impl Removal {
@@ -201,6 +206,7 @@ impl Removal {
             Self::GarbageCollected => Some("garbage_collected"),
             Self::Unhealthy => Some("unhealthy"),
             Self::NodeDeleted => None,
+            Self::Interrupted(kind) => Some(kind.as_str()),
         }
     }
 }
