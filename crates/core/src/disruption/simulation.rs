@@ -55,7 +55,10 @@ fn uninitialized(snapshot: &Snapshot, plan: &Plan, leaving: &BTreeSet<&PodUid>) 
     let on_unready =
         plan.existing.iter().filter(|placement| !snapshot.nodes[placement.node].is_initialized());
     let hit = on_unready.clone().find(|placement| {
-        let settled = |pod: &Arc<Pod>| leaving.contains(&pod.uid) || snapshot.answered.contains_key(&pod.uid);
+        // Nobody waits for the room of a buffer.
+        let settled = |pod: &Arc<Pod>| {
+            pod.is_virtual || leaving.contains(&pod.uid) || snapshot.answered.contains_key(&pod.uid)
+        };
         placement.pods.iter().any(|pod| !settled(pod))
     })?;
     let node = &snapshot.nodes[hit.node];

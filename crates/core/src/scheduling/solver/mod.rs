@@ -4,7 +4,7 @@
 //! - `intern`, `amounts`, `bits`: labels, requirements and resources as small integers.
 //! - `pools`, `nodes`: what there is to buy, and what there is.
 //! - `topology`: counters per group and domain, with an undo log.
-//! - `compile`, `defaults`: pods as classes with levels of relaxation.
+//! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `pass`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `finish`, `explain`: the result as a [`Plan`].
 
@@ -12,6 +12,7 @@ mod amounts;
 mod bits;
 mod claim;
 mod compile;
+mod contradiction;
 mod defaults;
 mod explain;
 mod finish;
