@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{Command, METHODS, Method, method, propose_with, still_allowed, validate};
+use fleetwright_core::disruption::{
+    Bench, Command, METHODS, Method, method, propose_on, still_allowed, validate_on,
+};
 use fleetwright_state::Key;
 
 use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, live, orphans, report, rules};
@@ -51,7 +53,14 @@ impl Controller for Disruption {
         let rules = rules(&ctx.settings);
         let began = ctx.now();
         let methods = methods(&ctx.settings);
-        let proposal = ctx.offload(move || propose_with(&snapshot, &rules, now, &methods)).await?;
+        let solvers = Arc::clone(&ctx.solvers);
+        let work = move || {
+            let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
+            let proposal = propose_on(&bench, &rules, now, &methods);
+            solvers.keep(bench.into_solver());
+            proposal
+        };
+        let proposal = ctx.offload(work).await?;
         report::proposal(ctx, &proposal);
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
@@ -102,9 +111,15 @@ impl Disruption {
         let snapshot = ctx.index().snapshot(now);
         let rules = rules(&ctx.settings);
         let decided = command.clone();
-        let judge = move || match simulate {
-            true => validate(&decided, &snapshot, &rules, now),
-            false => still_allowed(&decided, &snapshot, &rules, now).map(|()| decided),
+        let solvers = Arc::clone(&ctx.solvers);
+        let judge = move || {
+            if !simulate {
+                return still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
+            }
+            let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
+            let verdict = validate_on(&decided, &bench, &rules, now);
+            solvers.keep(bench.into_solver());
+            verdict
         };
         match ctx.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),

@@ -119,7 +119,7 @@ fn prepare(
         return Err(refuse(format!("nodepool {name:?} is gone")));
     };
     let mut largest = Resources::new();
-    for instance_type in &opening.instance_types {
+    for instance_type in opening.instance_types.iter() {
         largest = largest.component_max(&instance_type.capacity);
     }
     let used = taken.pools.entry(name.clone()).or_insert_with(|| index.usage_at_most(&name));

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{self, Effort, Plan, Purpose, Request, Rules, Unplaced},
+    scheduling::{Effort, Plan, Purpose, Request, Solver, Unplaced},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -246,14 +246,19 @@ async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Resul
         SolveEffort::Time(time) if ctx.is_threaded() => Some(later(ctx.now(), time)),
         SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,
     };
-    let clock = ctx.clock.clone();
-    ctx.offload(move || solve_now(&snapshot, &pods, &rules, effort, deadline, &clock)).await
+    let (clock, solvers) = (ctx.clock.clone(), Arc::clone(&ctx.solvers));
+    let work = move || {
+        let mut solver = solvers.on(&snapshot, &rules);
+        let plan = solve_now(&mut solver, &pods, effort, deadline, &clock);
+        solvers.keep(solver);
+        plan
+    };
+    ctx.offload(work).await
 }
 
 fn solve_now(
-    snapshot: &Snapshot,
+    solver: &mut Solver,
     pods: &[Arc<Pod>],
-    rules: &Rules,
     effort: SolveEffort,
     deadline: Option<Timestamp>,
     clock: &SharedClock,
@@ -265,7 +270,7 @@ fn solve_now(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
-    scheduling::solve(snapshot, &request, rules)
+    solver.solve(&request)
 }
 
 fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client};
 
-use super::{controller::ReconcileError, hub::Hub, names::Names};
+use super::{controller::ReconcileError, hub::Hub, names::Names, solvers::Solvers};
 use crate::{
     events::Recorder,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
@@ -70,6 +70,8 @@ pub struct Ctx {
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
     pub cluster_uid: Arc<str>,
+    /// Solvers between their uses.
+    pub solvers: Arc<Solvers>,
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
     offload: Offload,
@@ -102,6 +104,7 @@ impl Ctx {
             pod_times: Arc::default(),
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
+            solvers: Arc::default(),
             index: Arc::new(Mutex::new(index)),
             hub: Arc::default(),
             offload: parts.offload,

@@ -14,6 +14,7 @@ mod names;
 mod queue;
 mod run;
 mod shutdown;
+mod solvers;
 mod unreadable;
 mod watch;
 mod worker;
@@ -28,6 +29,7 @@ pub use names::Names;
 pub use queue::{Queue, later};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
+pub use solvers::Solvers;
 pub(crate) use unreadable::{INVALID_POOL, UNREADABLE};
 
 #[cfg(test)]

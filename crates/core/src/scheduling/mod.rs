@@ -38,6 +38,24 @@ pub struct Rules {
     pub max_probes: u64,
     /// How many instance types a claim names at most.
     pub max_instance_types: usize,
+    /// How much choice a claim keeps.
+    pub flexibility: Flexibility,
+}
+
+/// How many instance types a claim that is packed by price must still be able to become, where each of its pods fits on
+/// as many: what is packed tightly is cheap and easily out of stock. A claim names every type that holds its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flexibility {
+    /// Where it may become spot.
+    pub spot: usize,
+    /// Else.
+    pub on_demand: usize,
+}
+
+impl Default for Flexibility {
+    fn default() -> Self {
+        Self { spot: 15, on_demand: 3 }
+    }
 }
 
 impl Default for Rules {
@@ -50,6 +68,7 @@ impl Default for Rules {
             default_spread: Vec::new(),
             max_probes: 300_000_000,
             max_instance_types: 600,
+            flexibility: Flexibility::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     model::{
         LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
-        TaintEffect, TopologySpread, VolumeState, labels,
+        TopologySpread, VolumeState, labels,
         pod::SelectorTerm,
         requirements::Requirements,
         volume::{VolumeRef, default_class},
@@ -63,8 +63,6 @@ pub(super) struct Level {
     pub(super) look_past_preferences: bool,
     /// Index of what decides which machines and pools fit at all.
     pub(super) shape: usize,
-    /// Counts the levels of all classes.
-    pub(super) index: usize,
 }
 
 /// A topology group that a pod obeys.
@@ -78,8 +76,10 @@ pub(super) struct Owned {
 /// What decides, topology and room aside, where a pod can be: verdicts on it last.
 #[derive(Debug)]
 pub(super) struct Shape {
+    /// A class and a level that has it.
+    pub(super) of: (usize, usize),
     /// The hostname that is asked for.
-    host: Option<Set>,
+    pub(super) host: Option<Set>,
     /// Machines whose taints and requirements agree.
     pub(super) machines: Option<Fitting>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
@@ -237,7 +237,7 @@ impl Solver {
                 rest.give_up();
             }
             let pod = Arc::clone(&self.classes[class].pod);
-            if !rest.step(&pod, self.any_preference_taint) {
+            if !rest.step(&pod, self.preference_taints > 0) {
                 return false;
             }
             let level = self.level(class, &rest);
@@ -296,10 +296,9 @@ impl Solver {
             look_past_preferences: relaxed.look_past_preferences,
             class: special.then_some(class),
         };
-        let shape = self.shape(key);
-        self.levels += 1;
+        let of = (class, self.classes[class].levels.len());
+        let shape = self.shape(key, of);
         Level {
-            index: self.levels - 1,
             req,
             any_host: host.is_none_or(|set| set.allows_unnamed()),
             strict,
@@ -309,37 +308,24 @@ impl Solver {
         }
     }
 
-    fn shape(&mut self, key: ShapeKey) -> usize {
+    fn shape(&mut self, key: ShapeKey, of: (usize, usize)) -> usize {
         if let Some(at) = self.shape_ids.get(&key) {
             return *at;
         }
         let at = self.shapes.len();
-        let shape = Shape { host: key.host.clone(), machines: None, pools: vec![None; self.pools.len()] };
-        self.shapes.push(shape);
+        let pools = vec![None; self.pools.len()];
+        self.shapes.push(Shape { of, host: key.host.clone(), machines: None, pools });
         self.shape_ids.insert(key, at);
         at
     }
 
     /// Machines that fit a level whatever happens in a pass.
     pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
-        let Level { req, shape, look_past_preferences, .. } = self.classes[class].levels[level];
+        let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].machines {
             return Arc::clone(known);
         }
-        let pod = Arc::clone(&self.classes[class].pod);
-        let hostname = self.universe.key(labels::HOSTNAME);
-        let host = self.shapes[shape].host.clone();
-        let mut fitting = super::bits::Bits::default();
-        for (at, machine) in self.machines.iter().enumerate() {
-            let named = host.as_ref().is_none_or(|set| self.universe.has(hostname, set, machine.host));
-            if named
-                && machine.usable
-                && machine.tolerated(&pod, look_past_preferences)
-                && machine.satisfies(&mut self.universe, req)
-            {
-                fitting.insert(at);
-            }
-        }
+        let fitting = (0..self.machines.len()).filter(|at| self.machine_fits(class, level, *at)).collect();
         let fitting = Arc::new(fitting);
         self.shapes[shape].machines = Some(Arc::clone(&fitting));
         fitting
@@ -525,14 +511,6 @@ impl Solver {
         let group = &self.topology.groups[group].is;
         let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives != [ANY]);
         if honored { self.universe.get(level.strict, group.key) } else { None }
-    }
-
-    /// Whether any taint anywhere merely prefers to keep pods away.
-    pub(super) fn find_preference_taints(&mut self) {
-        let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
-        let of_machines = self.machines.iter().flat_map(|machine| machine.taints.iter());
-        self.any_preference_taint =
-            of_pools.chain(of_machines).any(|taint| taint.effect == TaintEffect::PreferNoSchedule);
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     on_claim::{Blocked, Target},
     pass::Pass,
     pools::{Row, agrees},
+    topology::CLAIMS,
 };
 use crate::{
     model::{
@@ -127,8 +128,10 @@ impl Solver {
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
         let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = self.machines.len() + pass.claims.len();
-        pass.fit_target(self, class, &demand, host, req, &target).map(|fit| fit.rows)
+        let host = CLAIMS + pass.claims.len();
+        let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
+        // What lost nothing has all that there were.
+        Ok(fit.rows.unwrap_or_else(|| rows.clone()))
     }
 
     /// The host that is asked for: no new node has its name.

@@ -185,7 +185,7 @@ fn check_opening(
         found.push(format!("{}: requests {} are less than {demand}", host.name, opening.requests));
     }
     let mut cheapest = None;
-    for instance_type in named {
+    for instance_type in named.iter() {
         let bought: Vec<&Offering> = instance_type
             .offerings
             .iter()
