@@ -1,5 +1,6 @@
 //! The index itself: what comes in, and what can be looked up.
 
+mod buffers;
 mod overlays;
 mod put;
 mod snapshot;
@@ -13,7 +14,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::model::{
     Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Resources, Snapshot, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
+    PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -21,8 +22,8 @@ use k8s_openapi::api::{
     storage::v1::{StorageClass, VolumeAttachment},
 };
 
-pub use self::overlays::OverlayState;
-use self::overlays::Overlays;
+pub use self::{buffers::BufferOutcome, overlays::OverlayState};
+use self::{buffers::Buffers, overlays::Overlays};
 use crate::{
     answers::Answers,
     change::Change,
@@ -56,12 +57,15 @@ pub struct Index {
     /// Instance types as decisions see them, NodeOverlays applied.
     catalogs: BTreeMap<PoolName, Arc<Catalog>>,
     overlays: Overlays,
+    buffers: Buffers,
     daemons: BTreeMap<NamespacedName, Arc<Pod>>,
     namespaces: Arc<BTreeMap<Str, Labels>>,
     pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     claims: BTreeMap<NamespacedName, Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<Str, Arc<PersistentVolume>>,
     storage_classes: BTreeMap<Str, Arc<StorageClass>>,
+    deferred: Arc<BTreeSet<PodUid>>,
+    class_models: Arc<StorageClasses>,
     volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
     workloads: Arc<Workloads>,
     attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
@@ -113,12 +117,15 @@ impl Index {
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
             overlays: Overlays::default(),
+            buffers: Buffers::default(),
             daemons: BTreeMap::new(),
             namespaces: Arc::default(),
             pdbs: BTreeMap::new(),
             claims: BTreeMap::new(),
             volumes: BTreeMap::new(),
             storage_classes: BTreeMap::new(),
+            deferred: Arc::default(),
+            class_models: Arc::default(),
             volume_claims: Arc::default(),
             workloads: Arc::default(),
             attachments: BTreeMap::new(),
@@ -215,6 +222,14 @@ impl Index {
         self.machines.touch(&target);
         if let Some(earlier) = self.intents.nominate(pod, target, until) {
             self.machines.touch(&earlier);
+        }
+    }
+
+    /// Notes the pods that a scheduling pass did not reach, in place of those of the pass before.
+    pub fn defer(&mut self, pods: BTreeSet<PodUid>) {
+        if *self.deferred != pods {
+            self.deferred = Arc::new(pods);
+            self.stale = true;
         }
     }
 

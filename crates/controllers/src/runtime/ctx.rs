@@ -95,6 +95,9 @@ impl Ctx {
         if parts.settings.gates.node_overlay {
             index.follow(Kind::NodeOverlay);
         }
+        if parts.settings.gates.capacity_buffer {
+            index.follow(Kind::CapacityBuffer);
+        }
         if !parts.settings.default_spread.is_empty() {
             Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
         }

@@ -64,7 +64,10 @@ fn uninitialized(
 ) -> Option<Unconsolidatable> {
     let on_unready =
         plan.existing.iter().filter(|placement| !snapshot.nodes[placement.node].is_initialized());
-    let hit = on_unready.clone().find(|placement| placement.pods.iter().any(|pod| !settled(&pod.uid)))?;
+    let hit = on_unready
+        .clone()
+        // Nobody waits for the room of a buffer.
+        .find(|placement| placement.pods.iter().any(|pod| !pod.is_virtual && !settled(&pod.uid)))?;
     let node = &snapshot.nodes[hit.node];
     let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
     let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();

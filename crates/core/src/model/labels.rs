@@ -106,6 +106,20 @@ impl LabelSchema {
         self.normalized.get(key).map_or(key, |new| &**new)
     }
 
+    /// Why users may not write `key` themselves, in Karpenter's words; `None` where they may.
+    #[must_use]
+    pub fn restriction(&self, key: &str) -> Option<String> {
+        self.is_restricted(key).then(|| {
+            let list = |set: &BTreeSet<Str>| set.iter().map(|item| &**item).collect::<Vec<_>>().join(" ");
+            format!(
+                "label {key} is restricted; specify a well known label: [{}], or a custom label that does not use a \
+                 restricted domain: [{}]",
+                list(&self.well_known),
+                list(&self.restricted_domains)
+            )
+        })
+    }
+
     /// Whether users may not write `key` themselves: a restricted label, or a key of a restricted domain (or one of
     /// its subdomains) that is not well known.
     #[must_use]

@@ -12,7 +12,7 @@ pub mod validator;
 
 pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
-pub use reason::{Eliminated, PoolVerdict, Unplaced};
+pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};
 pub use solver::Solver;
 
 use std::sync::Arc;
@@ -32,6 +32,10 @@ pub struct Rules {
     pub ignore_dra: bool,
     /// Spread constraints of pods that have none (`SCHEDULER_CONFIG`); without selectors, which follow from the pod.
     pub default_spread: Vec<TopologySpread>,
+    /// Bound on the placements that are examined for one request, some seconds of work by default. Pods that are not
+    /// reached within it are told so, and come first in the next pass ([`Snapshot::deferred`]), the oldest first: large
+    /// pods without a place cannot starve the old and the small.
+    pub max_probes: u64,
     /// How many instance types a claim names at most.
     pub max_instance_types: usize,
     /// How much choice a claim keeps.
@@ -62,6 +66,7 @@ impl Default for Rules {
             reserved_capacity: true,
             ignore_dra: true,
             default_spread: Vec::new(),
+            max_probes: 300_000_000,
             max_instance_types: 600,
             flexibility: Flexibility::default(),
         }

@@ -7,14 +7,18 @@ use smallvec::SmallVec;
 use super::{
     Solver,
     amounts::Amounts,
+    contradiction::{self, NOWHERE},
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
     topology::{GroupKey, GroupKind, Namespaces, NodeFilter},
 };
 use crate::{
     model::{
-        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, Str, TopologySpread,
-        VolumeState, labels, pod::SelectorTerm, requirements::Requirements, volume::VolumeRef,
+        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
+        TopologySpread, VolumeState, labels,
+        pod::SelectorTerm,
+        requirements::Requirements,
+        volume::{VolumeRef, default_class},
     },
     scheduling::{PreferencePolicy, Unplaced},
 };
@@ -23,6 +27,9 @@ use crate::{
 const MAX_LEVELS: usize = 64;
 /// More alternatives of where volumes can be are not looked at.
 const MAX_ALTERNATIVES: usize = 64;
+
+/// Alternatives of where a volume can be, and driver and handle of what is attached.
+type Places = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
 
 /// Pods that scheduling cannot tell apart.
 #[derive(Debug)]
@@ -243,16 +250,15 @@ impl Solver {
     fn level(&mut self, class: usize, relaxed: &Relaxation) -> Level {
         let pod = Arc::clone(&self.classes[class].pod);
         let spec = &pod.spec;
-        let selector: Vec<Requirement> = spec
-            .node_selector
-            .iter()
-            .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
-            .collect();
+        let selector = contradiction::selector(&pod);
         let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
         let strict: Vec<_> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
         let strict = self.universe.conjunction(strict);
-        let preferred: Vec<_> = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice()).to_vec();
-        let preferred: Vec<_> = preferred.iter().map(|r| self.universe.set(r)).collect();
+        let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
+        let all = selector.iter().chain(term).chain(preferred);
+        let nowhere = contradiction::first(self.universe.schema(), all).map(|_| NOWHERE);
+        let nowhere = nowhere.map(Requirement::exists);
+        let preferred: Vec<_> = preferred.iter().chain(&nowhere).map(|r| self.universe.set(r)).collect();
         let preferred = self.universe.conjunction(preferred);
         let whole =
             self.universe.sets(strict).iter().chain(self.universe.sets(preferred).iter()).cloned().collect();
@@ -352,9 +358,14 @@ impl Solver {
             let amount = name.quantity(pod.requests().get(&name));
             return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
         }
-        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+        if !pod.spec.resource_claims.is_empty() {
+            let why = if self.rules.ignore_dra {
+                "which are ignored (IGNORE_DRA_REQUESTS)"
+            } else {
+                "whose devices cannot be allocated by this version"
+            };
             return invalid(format!(
-                "pod uses resource claims ({}), which are ignored: set IGNORE_DRA_REQUESTS=false",
+                "pod uses resource claims ({}), {why}: ask for the devices as extended resources",
                 pod.spec.resource_claims.join(", ")
             ));
         }
@@ -365,43 +376,69 @@ impl Solver {
         {
             return invalid(format!("pod refuses nodes of a NodePool ({} DoesNotExist)", labels::NODEPOOL));
         }
-        for volume in &pod.spec.volumes {
-            let claim = self.volume_claim(pod, volume);
-            match (claim.map(|claim| &claim.state), volume) {
-                (Some(VolumeState::UnboundImmediate), _) => {
-                    return Some(Unplaced::Waiting(
-                        format!("persistentvolumeclaim {} to be bound", volume_name(pod, volume)).into(),
-                    ));
-                }
-                (Some(VolumeState::Broken(why)), _) => return Some(Unplaced::Invalid(why.clone())),
-                (None, VolumeRef::Claim(_)) => {
-                    let name = volume_name(pod, volume);
-                    return invalid(format!("persistentvolumeclaim {name} not found: create it"));
-                }
-                _ => {}
-            }
+        if let Some(why) = contradiction::of_pod(self.universe.schema(), pod) {
+            return invalid(why);
         }
-        None
+        pod.spec.volumes.iter().find_map(|volume| self.volume_refusal(pod, volume))
     }
 
-    fn volume_claim(&self, pod: &Pod, volume: &VolumeRef) -> Option<&crate::model::VolumeClaim> {
-        self.snapshot.volumes.get(&volume_name(pod, volume))
+    /// Why a volume keeps its pod from being scheduled.
+    fn volume_refusal(&self, pod: &Pod, volume: &VolumeRef) -> Option<Unplaced> {
+        let id = volume_name(pod, volume);
+        let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
+        let waits = || Some(Unplaced::Waiting(format!("persistentvolumeclaim {id} to be bound").into()));
+        match (self.snapshot.volumes.get(&id).map(|claim| &claim.state), volume) {
+            (Some(VolumeState::UnboundImmediate), _) => waits(),
+            (Some(VolumeState::Broken(why)), _) => Some(Unplaced::Invalid(why.clone())),
+            (Some(_), _) => None,
+            (None, VolumeRef::Claim(_)) => {
+                invalid(format!("persistentvolumeclaim {id} not found: create it"))
+            }
+            (None, VolumeRef::Ephemeral { storage_class, .. }) => {
+                match (self.class_of_volume(volume), storage_class) {
+                    (Some(class), _) if class.immediate => waits(),
+                    (Some(_), _) => None,
+                    (None, Some(name)) => invalid(format!(
+                        "storageclass {name} of ephemeral volume {id} does not exist: create it"
+                    )),
+                    (None, None) => invalid(format!(
+                        "ephemeral volume {id} names no storage class, and none is the default: name one"
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The StorageClass that the claim of an ephemeral volume will have.
+    fn class_of_volume(&self, volume: &VolumeRef) -> Option<&StorageClass> {
+        match volume {
+            VolumeRef::Claim(_) => None,
+            VolumeRef::Ephemeral { storage_class: Some(name), .. } => self.snapshot.storage_classes.get(name),
+            VolumeRef::Ephemeral { storage_class: None, .. } => default_class(&self.snapshot.storage_classes),
+        }
+    }
+
+    /// Where a volume can be, and as what it is attached: by its claim or, where that does not exist yet, by its class.
+    fn places(&self, pod: &Pod, volume: &VolumeRef) -> Option<Places> {
+        let id = volume_name(pod, volume);
+        if let Some(claim) = self.snapshot.volumes.get(&id) {
+            let attached = claim.driver.clone().map(|driver| (driver, claim.handle.clone()));
+            return Some((claim.topology.clone(), attached));
+        }
+        let class = self.class_of_volume(volume)?;
+        Some((class.topology.clone(), Some((class.driver.clone(), id.to_string().into()))))
     }
 
     /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
     fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
         let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
-        let claims = Arc::clone(&self.snapshot.volumes);
         for volume in &pod.spec.volumes {
-            let Some(claim) = claims.get(&volume_name(pod, volume)) else { continue };
-            if let Some(driver) = &claim.driver {
-                attachments.push((driver.clone(), claim.handle.clone()));
-            }
-            if claim.topology.is_empty() {
+            let Some((topology, attached)) = self.places(pod, volume) else { continue };
+            attachments.extend(attached);
+            if topology.is_empty() {
                 continue;
             }
-            let terms: Vec<Req> = claim
-                .topology
+            let terms: Vec<Req> = topology
                 .iter()
                 .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
                 .collect();

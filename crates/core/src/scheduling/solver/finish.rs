@@ -52,7 +52,7 @@ pub(super) fn plan(
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
                 let verdict =
-                    Unplaced::NoPoolFits(vec![PoolVerdict { pool, eliminated: eliminated.clone() }]);
+                    Unplaced::NoPoolFits([PoolVerdict { pool, eliminated: eliminated.clone() }].into());
                 plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
             }
         }
@@ -61,7 +61,7 @@ pub(super) fn plan(
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
-            _ if pass.exhausted && solver.classes[classes[at]].refused.is_none() => Unplaced::NotReached,
+            Outcome::NotReached => Unplaced::NotReached,
             _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
         };
         plan.unplaced.push((pod(&at), verdict));
@@ -180,7 +180,13 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
 /// What the instance must be, with the types, zones and capacity types that are left, and minValues as they stand.
 fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
     let mut all = solver.universe.requirements(claim.req);
-    all.remove(HOSTNAME);
+    // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
+    let schema = solver.universe.schema();
+    let restricted: Vec<Str> =
+        all.iter().map(Requirement::key).filter(|key| schema.is_restricted(key)).cloned().collect();
+    for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
+        all.remove(key);
+    }
     let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
         // Thousands of offerings, a handful of values.
         let mut found: SmallVec<[&Str; 4]> = SmallVec::new();

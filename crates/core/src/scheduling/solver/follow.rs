@@ -80,7 +80,9 @@ impl Solver {
                 pool.model = Arc::clone(model);
             }
         }
-        if !Arc::ptr_eq(&before.volumes, &snapshot.volumes) {
+        let same_volumes = Arc::ptr_eq(&before.volumes, &snapshot.volumes)
+            && same(&before.storage_classes, &snapshot.storage_classes);
+        if !same_volumes {
             self.class_by_pod.clear();
         }
         self.move_machines(&before, snapshot);

@@ -5,7 +5,7 @@
 //! - `pools`, `ranks`, `nodes`: what there is to buy, and what there is.
 //! - `follow`: a newer snapshot.
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
-//! - `compile`, `defaults`: pods as classes with levels of relaxation.
+//! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
@@ -14,6 +14,7 @@ mod amounts;
 mod bits;
 mod claim;
 mod compile;
+mod contradiction;
 mod defaults;
 mod domains;
 mod explain;

@@ -103,7 +103,7 @@ impl Machine {
             host,
             taints: taints.into(),
             free: resources.amounts(&state.allocatable()),
-            capacity: resources.amounts(&state.capacity()),
+            capacity: resources.amounts(&state.charge()),
             open,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),

@@ -144,7 +144,7 @@ impl Solver {
 
     /// Volumes that are attached to a machine for its pods.
     fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
-        let mut attached = Vec::new();
+        let mut attached = self.machines[at].state.attached.clone();
         for pod in &self.machines[at].state.pods {
             for volume in &pod.spec.volumes {
                 let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));

@@ -26,9 +26,6 @@ use crate::{
     scheduling::{Plan, Purpose, Request},
 };
 
-/// Bound on the placements that are examined for one request: some seconds of work.
-const MAX_PROBES: u64 = 300_000_000;
-
 /// So few machines are sorted rather than searched for in the order of all.
 const FEW: usize = 64;
 
@@ -115,6 +112,8 @@ pub(super) enum Outcome {
     Placed,
     /// It has none, as things stand.
     Failed,
+    /// The bound on the work was reached first.
+    NotReached,
     /// Reserved capacity is taken: neither relaxation nor another pool may help.
     Reserved,
 }
@@ -155,7 +154,7 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
     plan
 }
 
-/// CPU descending, memory descending, creation, UID.
+/// Real pods first; CPU descending, memory descending, creation, UID.
 fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
     let mut queue: Vec<usize> = (0..pods.len()).collect();
     queue.sort_by(|a, b| {
@@ -163,7 +162,14 @@ fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
         let size = |pod: &Pod| (pod.requests().cpu(), pod.requests().memory());
         // Pods that a claim answers come first: nobody takes their place.
         let free = |pod: &Pod| !solver.snapshot.answered.contains_key(&pod.uid);
+        // Whom the last pass did not reach has waited long enough.
+        let new = |pod: &Pod| !solver.snapshot.deferred.contains(&pod.uid);
+        let age = |pod: &Pod| (!new(pod)).then_some(pod.created);
+        // Capacity buffers get what pods of the cluster leave.
         (free(a).cmp(&free(b)))
+            .then_with(|| new(a).cmp(&new(b)))
+            .then_with(|| age(a).cmp(&age(b)))
+            .then_with(|| a.is_virtual.cmp(&b.is_virtual))
             .then_with(|| size(b).cmp(&size(a)))
             .then_with(|| a.created.cmp(&b.created))
             .then_with(|| a.uid.cmp(&b.uid))
@@ -281,7 +287,7 @@ impl Pass {
                 match self.attempt(solver, at, &pods[at], classes[at]) {
                     Outcome::Placed => {}
                     Outcome::Failed => failed.push(at),
-                    Outcome::Reserved => done.push((at, Outcome::Reserved)),
+                    outcome => done.push((at, outcome)),
                 }
             }
             // Another round can only help where topology may have changed its mind.
@@ -319,9 +325,9 @@ impl Pass {
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
                 continue;
             }
-            if self.probes >= MAX_PROBES {
+            if self.probes > solver.rules.max_probes {
                 self.exhausted = true;
-                return Outcome::Failed;
+                return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
                 Outcome::Failed => {}

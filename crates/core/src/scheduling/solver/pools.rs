@@ -68,6 +68,13 @@ pub(super) struct Row {
     pub(super) ports: Vec<HostPort>,
 }
 
+impl Row {
+    /// Whether it is one of an instance type.
+    pub(super) fn is_of(&self, instance_type: &InstanceType) -> bool {
+        self.instance_type.name == instance_type.name
+    }
+}
+
 /// An offering that can be bought now.
 #[derive(Debug)]
 pub(super) struct Offer {
