@@ -1,12 +1,12 @@
 //! How a batch becomes openings: a trait with two implementations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Effort, Plan, Purpose, Request, Solver,
     solver::{Share, Strategy},
 };
-use crate::model::Price;
+use crate::model::{Pod, Price};
 
 /// Turns a request into a plan.
 ///
@@ -105,7 +105,7 @@ fn goes_on(effort: Effort<'_>, tried: usize) -> bool {
 struct Contest {
     reference: Plan,
     /// The weight of each pod's place in the reference.
-    weights: BTreeMap<String, i64>,
+    weights: Vec<(usize, i64)>,
     /// Pods that the reference leaves out.
     left: BTreeSet<String>,
     best: Option<Plan>,
@@ -124,7 +124,7 @@ impl Contest {
     fn enter(&mut self, mut plan: Plan, strategy: usize) {
         let sound = !plan.partial
             && plan.unplaced.iter().all(|(pod, _)| self.left.contains(pod.uid.as_str()))
-            && weights(&plan).iter().all(|(uid, weight)| self.weights.get(uid).is_none_or(|w| weight >= w));
+            && are_kept(&self.weights, &weights(&plan));
         if !sound {
             return;
         }
@@ -147,16 +147,29 @@ impl Contest {
     }
 }
 
-/// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
-fn weights(plan: &Plan) -> BTreeMap<String, i64> {
+/// The weight of the pool that each pod's opening is of, by the pod's address in the request; a machine that exists is
+/// better than any.
+fn weights(plan: &Plan) -> Vec<(usize, i64)> {
+    let address = |pod: &Arc<Pod>| Arc::as_ptr(pod) as usize;
     let openings = plan.openings.iter().flat_map(|opening| {
-        opening.pods.iter().map(move |pod| (pod.uid.as_str().to_owned(), i64::from(opening.pool.weight)))
+        opening.pods.iter().map(move |pod| (address(pod), i64::from(opening.pool.weight)))
     });
     let existing = plan
         .existing
         .iter()
-        .flat_map(|placement| placement.pods.iter().map(|pod| (pod.uid.as_str().to_owned(), i64::MAX)));
-    openings.chain(existing).collect()
+        .flat_map(|placement| placement.pods.iter().map(move |pod| (address(pod), i64::MAX)));
+    let mut weights: Vec<(usize, i64)> = openings.chain(existing).collect();
+    weights.sort_unstable();
+    weights
+}
+
+/// Whether every pod that both plans place has at least as good a place in the second.
+fn are_kept(before: &[(usize, i64)], after: &[(usize, i64)]) -> bool {
+    let mut rest = before.iter().peekable();
+    after.iter().all(|(pod, weight)| {
+        while rest.next_if(|(known, _)| known < pod).is_some() {}
+        rest.next_if(|(known, _)| known == pod).is_none_or(|(_, needed)| weight >= needed)
+    })
 }
 
 /// Whether no other plan can be better: it costs what any plan must, or it opens one machine for one pod.
