@@ -3,8 +3,8 @@
 //! ```text
 //! cargo xtask bench [-o table|json] [--only TEXT]
 //! ```
-//! Inputs come from seeds, which the output names. Times are the fastest of several runs, as noise only adds; a quantile
-//! is one over many different questions. `--once NAME` and `--idle NAME` do the work of one row, or only make its input:
+//! Inputs come from seeds, which the output names. Times are processor time of the one thread that works, the least of
+//! several runs, as noise only adds; a quantile is one over many different questions. `--once NAME` and `--idle NAME` do the work of one row, or only make its input:
 //! the difference is what a counter of instructions outside is asked for.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures, so it needs a clock")]

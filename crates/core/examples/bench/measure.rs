@@ -4,9 +4,10 @@ use std::{
     alloc::System,
     fs,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use cpu_time::ThreadTime;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -15,6 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// What some work took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
+    /// Of the processor: what else runs on the machine counts as little as can be.
     pub(crate) time: Duration,
     /// Calls of the allocator, growing included.
     pub(crate) allocations: usize,
@@ -23,7 +25,7 @@ pub(crate) struct Cost {
 /// Does some work and says what it took. What it returns is freed by the caller, outside the measurement.
 pub(crate) fn cost<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let region = Region::new(ALLOCATOR);
-    let begin = Instant::now();
+    let begin = ThreadTime::now();
     let result = work();
     let time = begin.elapsed();
     let change = region.change();

@@ -40,12 +40,15 @@ pub use standing::{Standing, Survey, standing, standings, survey};
 pub use static_pool::{Census, Scaling, opening as static_opening, scale};
 pub use validation::{Rejected, still_allowed, validate, validate_on};
 
-use std::cell::{OnceCell, RefCell};
+use std::{
+    cell::{OnceCell, RefCell},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
 use crate::{
-    model::{DisruptionReason, PoolName, Snapshot},
+    model::{DisruptionReason, Pod, PoolName, Snapshot},
     scheduling::{self, Solver},
 };
 
@@ -105,8 +108,17 @@ impl<'a> Bench<'a> {
 
     /// Solves one request.
     pub fn solve(&self, request: &scheduling::Request<'_>) -> scheduling::Plan {
-        let prepare = || RefCell::new(Solver::new(self.snapshot, self.rules));
-        self.solver.get_or_init(prepare).borrow_mut().solve(request)
+        self.prepared().borrow_mut().solve(request)
+    }
+
+    /// Pods of machines that go away already: they need a place whatever else happens.
+    #[must_use]
+    pub fn leaving(&self) -> Vec<Arc<Pod>> {
+        self.prepared().borrow().leaving()
+    }
+
+    fn prepared(&self) -> &RefCell<Solver> {
+        self.solver.get_or_init(|| RefCell::new(Solver::new(self.snapshot, self.rules)))
     }
 }
 

@@ -25,7 +25,7 @@ const PODS_NAMED: usize = 5;
 pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation {
     let snapshot = context.snapshot;
     let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
-    let leaving = leaving(snapshot);
+    let leaving = context.solver.leaving();
     let moved = candidates.iter().flat_map(|candidate| candidate.pods.iter());
     let pods: Vec<Arc<Pod>> = snapshot.pending.iter().chain(moved).chain(&leaving).cloned().collect();
     let request =
@@ -42,12 +42,6 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
         uninitialized(snapshot, &plan, &settled)
     });
     Simulation { plan, problem }
-}
-
-/// Pods of machines that are going away, which need a place whatever is decided.
-fn leaving(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
-    let machines = snapshot.nodes.iter().filter(|node| node.is_deleting());
-    machines.flat_map(|node| node.pods.iter()).filter(|pod| pod.is_reschedulable()).cloned().collect()
 }
 
 fn unscheduled(plan: &Plan, tolerated: &BTreeSet<&PodUid>) -> Option<Unconsolidatable> {

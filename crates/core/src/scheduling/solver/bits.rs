@@ -21,6 +21,15 @@ impl Bits {
         Self { words }
     }
 
+    /// Makes this `0..len`, in the memory that it has.
+    pub(super) fn fill(&mut self, len: usize) {
+        self.words.clear();
+        self.words.resize(len / 64, u64::MAX);
+        if !len.is_multiple_of(64) {
+            self.words.push((1 << (len % 64)) - 1);
+        }
+    }
+
     /// Whether `at` is in the set.
     pub(super) fn has(&self, at: usize) -> bool {
         self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)

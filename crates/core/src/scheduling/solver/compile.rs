@@ -1,6 +1,6 @@
 //! Pods compiled into classes: what a pod asks for, at each level of relaxation.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use super::{
     contradiction::{self, NOWHERE},
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
-    topology::{GroupKey, GroupKind, Namespaces, NodeFilter},
+    topology::{Alternatives, GroupKey, GroupKind, Namespaces, NodeFilter},
 };
 use crate::{
     model::{
@@ -41,13 +41,20 @@ pub(super) struct Class {
     /// What is left to relax; `None` once all levels are there.
     rest: Option<Relaxation>,
     /// Alternatives of where its volumes can be; without volumes the one that allows everything.
-    pub(super) alternatives: Vec<Req>,
+    pub(super) alternatives: Alternatives,
     /// Driver and handle of each volume that is attached.
     pub(super) attachments: Vec<(Str, Str)>,
     /// Groups of its required anti-affinity.
     pub(super) keeps_away: Vec<usize>,
     /// Why it is not scheduled at all.
     pub(super) refused: Option<Unplaced>,
+}
+
+impl Class {
+    /// Whether neither ports nor volumes matter on a machine that does not exist yet.
+    pub(super) fn wants_room_only(&self) -> bool {
+        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty()
+    }
 }
 
 /// What a class asks for at one level of relaxation.
@@ -80,7 +87,7 @@ pub(super) struct Shape {
     pub(super) of: (usize, usize),
     /// The hostname that is asked for.
     pub(super) host: Option<Set>,
-    /// Machines whose taints and requirements agree.
+    /// Machines whose taints and requirements agree, and that have room before anything is placed.
     pub(super) machines: Option<Fitting>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
     pub(super) pools: Vec<Option<Option<Req>>>,
@@ -319,7 +326,7 @@ impl Solver {
         at
     }
 
-    /// Machines that fit a level whatever happens in a pass.
+    /// Machines that fit a level before anything is placed: no other will.
     pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
         let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].machines {
@@ -430,8 +437,8 @@ impl Solver {
     }
 
     /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
-    fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
-        let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
+    fn volumes(&mut self, pod: &Pod) -> (Alternatives, Vec<(Str, Str)>) {
+        let (mut alternatives, mut attachments): (Alternatives, _) = (smallvec::smallvec![ANY], Vec::new());
         for volume in &pod.spec.volumes {
             let Some((topology, attached)) = self.places(pod, volume) else { continue };
             attachments.extend(attached);
@@ -442,7 +449,7 @@ impl Solver {
                 .iter()
                 .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
                 .collect();
-            let mut crossed = Vec::new();
+            let mut crossed = Alternatives::new();
             for (known, term) in alternatives.iter().flat_map(|a| terms.iter().map(move |t| (*a, *t))) {
                 if let Some(both) = self.universe.meet(known, term, Side::Plain)
                     && crossed.len() < MAX_ALTERNATIVES
@@ -462,7 +469,7 @@ impl Solver {
         let alternatives = if spread.honor_node_affinity {
             super::pools::required_alternatives(pod, &mut self.universe)
         } else {
-            vec![ANY]
+            smallvec::smallvec![ANY]
         };
         let key = GroupKey {
             kind: GroupKind::Spread {
@@ -470,7 +477,7 @@ impl Solver {
                 min_domains: i64::from(spread.min_domains.unwrap_or(0)),
             },
             key: self.universe.key(&spread.key),
-            namespaces: Namespaces::Named([pod.id.namespace.clone()].into()),
+            namespaces: Namespaces::One(pod.id.namespace.clone()),
             selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
             filter: Some(NodeFilter {
                 alternatives,
@@ -486,10 +493,10 @@ impl Solver {
             Some(selector) => {
                 let mut names = self.snapshot.namespaces_matching(selector);
                 names.extend(term.namespaces.iter().cloned());
-                Namespaces::Named(names)
+                names.into()
             }
-            None if term.namespaces.is_empty() => Namespaces::Named([pod.id.namespace.clone()].into()),
-            None => Namespaces::Named(term.namespaces.iter().cloned().collect()),
+            None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
+            None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
         };
         let key = GroupKey {
             kind,
@@ -509,7 +516,7 @@ impl Solver {
     /// The values of a key that a level's pods may use when they spread.
     pub(super) fn spread_domains(&self, level: &Level, group: usize) -> Option<&Set> {
         let group = &self.topology.groups[group].is;
-        let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives != [ANY]);
+        let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives[..] != [ANY]);
         if honored { self.universe.get(level.strict, group.key) } else { None }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{
@@ -11,6 +12,9 @@ use super::{
     topology::{GroupKey, GroupKind, NodeFilter},
 };
 use crate::model::{Taint, taint::first_untolerated};
+
+/// Machines by the value of some label.
+pub(super) type ByValue = HashMap<Value, Bits>;
 
 impl Solver {
     /// The group that `key` describes, with the pods that run counted.
@@ -24,19 +28,60 @@ impl Solver {
         let of_pools =
             if by_host { Bits::default() } else { self.offered(key.key, key.filter.as_ref()).collect() };
         let group = self.topology.add(key, by_host, domains, of_pools);
-        for at in 0..self.machines.len() {
-            self.count_kinds_for(group, at);
-        }
+        self.count_everywhere(group);
         group
     }
 
-    /// Counts the pods of a machine that a group selects.
-    pub(super) fn count_kinds_for(&mut self, group: usize, at: usize) {
-        let selected = |kind: &&(usize, u32)| self.topology.kinds[kind.0].groups.contains(&group);
-        let selected: u32 = self.machines[at].kinds.iter().filter(selected).map(|(_, count)| *count).sum();
-        if selected > 0 && self.counts_on(group, at) {
+    /// Counts the pods of all machines that a group selects.
+    pub(super) fn count_everywhere(&mut self, group: usize) {
+        for kind in 0..self.topology.kinds.len() {
+            if !self.topology.kinds[kind].groups.contains(&group) {
+                continue;
+            }
+            for position in 0..self.topology.kinds[kind].machines.len() {
+                let at = self.topology.kinds[kind].machines[position];
+                self.count_kind_for(group, kind, at);
+            }
+        }
+    }
+
+    /// Counts the pods of one kind on a machine for a group that selects them.
+    fn count_kind_for(&mut self, group: usize, kind: usize, at: usize) {
+        let counted = self.machines[at].kinds.iter().find(|(known, _)| *known == kind);
+        let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
+        if self.counts_on(group, at) {
             for domain in self.machine_domains(group, at) {
-                self.topology.count_base(group, domain, false, i64::from(selected));
+                self.topology.count_base(group, domain, false, count);
+            }
+        }
+    }
+
+    /// Usable machines by each value of a key that they have for certain.
+    pub(super) fn machines_by(&mut self, key: Key) -> &ByValue {
+        if !self.by_value.contains_key(&key) {
+            let mut found = ByValue::new();
+            for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| machine.usable) {
+                if let Some(value) = machine.domain(&self.universe, key, machine.choice) {
+                    found.entry(value).or_default().insert(at);
+                }
+            }
+            self.by_value.insert(key, found);
+        }
+        &self.by_value[&key]
+    }
+
+    /// Notes that a usable machine has come or is leaving.
+    pub(super) fn note_values(&mut self, at: usize, is_in: bool) {
+        let machine = &self.machines[at];
+        if !machine.usable {
+            return;
+        }
+        for (key, by_value) in &mut self.by_value {
+            let Some(value) = machine.domain(&self.universe, *key, machine.choice) else { continue };
+            let members = by_value.entry(value).or_default();
+            members.set(at, is_in);
+            if !is_in && members.is_empty() {
+                by_value.remove(&value);
             }
         }
     }
@@ -90,9 +135,14 @@ impl Solver {
     pub(super) fn registered_domains(&mut self, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
         let offered: Vec<usize> = self.offered(key, filter).collect();
         let mut found: Vec<Value> = offered.into_iter().map(super::intern::id).collect();
-        for machine in self.machines.iter().filter(|machine| machine.usable) {
+        if filter.is_none_or(NodeFilter::counts_all) {
+            found.extend(self.machines_by(key).keys());
+        }
+        let filtered = filter.filter(|filter| !filter.counts_all());
+        let machines = self.machines.iter().filter(|machine| filtered.is_some() && machine.usable);
+        for machine in machines {
             let Some(value) = machine.domain(&self.universe, key, machine.open) else { continue };
-            let counted = filter.is_none_or(|filter| {
+            let counted = filtered.is_none_or(|filter| {
                 filter.alternatives.iter().any(|req| machine.satisfies(&mut self.universe, *req))
                     && tolerates(filter, &machine.taints)
             });

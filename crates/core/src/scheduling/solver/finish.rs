@@ -22,6 +22,8 @@ use crate::{
     scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
 
+/// So many kinds of claims are remembered with what they become.
+const MAX_MEMO: usize = 2_000;
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 /// The annotation of a claim that a NodeOverlay priced.
@@ -43,11 +45,19 @@ pub(super) fn plan(
         plan.existing.push(Placement { node: solver.nodes[*node], pods: pods.iter().map(pod).collect() });
     }
     plan.existing.sort_by_key(|placement| placement.node);
-    let mut known: HashMap<LikeKey, Result<Terms, Eliminated>> = HashMap::new();
     for claim in &pass.claims {
         let like =
             (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
-        match known.entry(like).or_insert_with(|| terms(solver, claim)) {
+        let known = solver.terms.get(&like).cloned();
+        let terms = known.unwrap_or_else(|| {
+            let terms = Arc::new(terms(solver, claim));
+            if solver.terms.len() >= MAX_MEMO {
+                solver.terms.clear();
+            }
+            solver.terms.insert(like, Arc::clone(&terms));
+            terms
+        });
+        match &*terms {
             Ok(terms) => plan.openings.push(opening(solver, claim, terms, request.pods)),
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
@@ -72,10 +82,11 @@ pub(super) fn plan(
 }
 
 /// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
-type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]>);
+pub(super) type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]>);
 
 /// The part of an opening that does not depend on its pods.
-struct Terms {
+#[derive(Debug)]
+pub(super) struct Terms {
     instance_types: Arc<[Arc<InstanceType>]>,
     requirements: Requirements,
     labels: Labels,

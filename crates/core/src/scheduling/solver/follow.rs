@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::{
     Solver,
-    amounts::get,
+    amounts::{fits_free, get},
     bits::Bits,
     nodes::{Building, Machine, tolerated},
     pools::Pool,
@@ -68,13 +68,15 @@ enum Step {
 
 impl Solver {
     /// Brings the solver to a newer (or any other) snapshot, at the cost of what has changed since its own. It answers
-    /// as one that is built on that snapshot.
-    pub fn update(&mut self, snapshot: &Arc<Snapshot>) {
+    /// as one that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs
+    /// as much as it has machines, which the caller may want to do later.
+    pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
         if !self.can_follow(snapshot) {
-            *self = Self::on(Arc::clone(snapshot), &self.rules);
-            return;
+            let fresh = Self::on(Arc::clone(snapshot), &self.rules);
+            return std::mem::replace(self, fresh).snapshot;
         }
         let before = std::mem::replace(&mut self.snapshot, Arc::clone(snapshot));
+        self.asked = super::Asked::default();
         for pool in &mut self.pools {
             if let Some(model) = snapshot.pool(&pool.model.name) {
                 pool.model = Arc::clone(model);
@@ -86,6 +88,15 @@ impl Solver {
             self.class_by_pod.clear();
         }
         self.move_machines(&before, snapshot);
+        before
+    }
+
+    /// Pods of machines that are going away, which need a place whatever is decided, by machine.
+    pub(crate) fn leaving(&self) -> Vec<Arc<Pod>> {
+        let mut nodes: Vec<usize> = self.deleting.iter().map(|at| self.nodes[at]).collect();
+        nodes.sort_unstable();
+        let pods = nodes.into_iter().flat_map(|node| self.snapshot.nodes[node].pods.iter());
+        pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
     }
 
     /// The rules that requests are answered by.
@@ -250,6 +261,10 @@ impl Solver {
         }
         self.preference_taints += usize::from(machine.prefers_to_be_left());
         self.deleting.set(at, machine.deleting);
+        self.open.set(at, machine.open.is_some());
+        for (kind, _) in &machine.kinds {
+            self.topology.kinds[*kind].machines.push(at);
+        }
     }
 
     /// Counts the pods of a machine that came.
@@ -257,12 +272,14 @@ impl Solver {
         self.enter(at);
         self.count_selected(at, 1);
         self.count_owners(at);
+        self.note_values(at, true);
         self.note_domains(at, dirty);
     }
 
     /// Takes a machine out of all counts, as it was put in.
     fn leave(&mut self, at: usize, dirty: &mut Bits) {
         self.note_domains(at, dirty);
+        self.note_values(at, false);
         self.count_selected(at, -1);
         for position in 0..self.machines[at].keeps_away.len() {
             let group = self.machines[at].keeps_away[position];
@@ -279,6 +296,12 @@ impl Solver {
         }
         if let Some(name) = machine.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
             self.by_node.remove(name);
+        }
+        for (kind, _) in &machine.kinds {
+            let machines = &mut self.topology.kinds[*kind].machines;
+            if let Some(place) = machines.iter().position(|machine| *machine == at) {
+                machines.swap_remove(place);
+            }
         }
         machine.vacate();
         self.deleting.remove(at);
@@ -342,8 +365,8 @@ impl Solver {
             }
             self.topology.groups[group].set_domains(domains);
             self.topology.groups[group].forget_counts();
+            self.count_everywhere(group);
             for at in 0..self.machines.len() {
-                self.count_kinds_for(group, at);
                 let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
                 for _ in 0..owners {
                     self.count_owner(group, at, 1);
@@ -410,10 +433,10 @@ impl Solver {
         self.pools.iter().zip(usage.iter()).map(|(pool, usage)| usage.left(pool)).collect()
     }
 
-    /// Whether a machine fits a level whatever happens in a pass.
+    /// Whether a machine can take a pod of a level, topology aside, before anything is placed.
     pub(super) fn machine_fits(&mut self, class: usize, level: usize, at: usize) -> bool {
         let machine = &self.machines[at];
-        if !machine.usable {
+        if !machine.usable || !fits_free(&self.classes[class].requests, &machine.spare) {
             return false;
         }
         let pod = &self.classes[class].pod;
@@ -421,7 +444,7 @@ impl Solver {
         let host = self.shapes[level.shape].host.as_ref();
         host.is_none_or(|set| self.universe.has(self.hostname, set, machine.host))
             && tolerated(&machine.taints, pod, level.look_past_preferences)
-            && machine.satisfies(&mut self.universe, level.req)
+            && machine.could_satisfy(&mut self.universe, level.req)
     }
 }
 

@@ -200,10 +200,10 @@ impl Universe {
     }
 
     fn intern(&mut self, sets: Vec<(Key, Set)>) -> Req {
-        let sets: Sets = sets.into();
-        if let Some(req) = self.ids.get(&sets) {
+        if let Some(req) = self.ids.get(sets.as_slice()) {
             return *req;
         }
+        let sets: Sets = sets.into();
         let req = id(self.sets.len());
         self.sets.push(Arc::clone(&sets));
         self.ids.insert(sets, req);

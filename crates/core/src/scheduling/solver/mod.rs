@@ -42,15 +42,17 @@ use self::{
     amounts::ResourceIndex,
     bits::Bits,
     compile::{Class, Shape, ShapeKey},
+    domains::ByValue,
+    finish::{LikeKey, Terms},
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
     nodes::Machine,
-    pass::Scratch,
+    pass::{Asked, Scratch},
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
 pub(super) use self::{pass::Strategy, patterns::Share};
-use super::{LeastCost, Packer, Plan, Request, Rules};
+use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
 
 /// A snapshot made ready for scheduling: build once, ask often, [`update`](Self::update) as the cluster changes.
@@ -83,6 +85,8 @@ pub struct Solver {
     in_order: bool,
     /// Slots of machines that are going away.
     deleting: Bits,
+    /// Slots of machines whose labels are an open choice.
+    open: Bits,
     topology: Topology,
     /// How many machines and pools have a taint that merely prefers to keep pods away.
     preference_taints: usize,
@@ -98,7 +102,14 @@ pub struct Solver {
     shapes: Vec<Shape>,
     shape_ids: HashMap<ShapeKey, usize>,
     toleration_sets: IndexSet<Vec<Toleration>>,
+    /// Values of keys that pools can create.
     domains: HashMap<Key, Arc<[(usize, Value)]>>,
+    /// Usable machines by values of keys.
+    by_value: HashMap<Key, ByValue>,
+    /// What claims of one kind become.
+    terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
+    /// The last large request.
+    asked: Asked,
     hostname: Key,
     /// Allocations of passes, empty between them.
     scratch: Scratch,
@@ -151,6 +162,7 @@ impl Solver {
             places: Vec::new(),
             in_order: true,
             deleting: Bits::default(),
+            open: Bits::default(),
             topology: Topology::default(),
             preference_taints: 0,
             classes: Vec::new(),
@@ -164,6 +176,9 @@ impl Solver {
             shape_ids: HashMap::new(),
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),
+            by_value: HashMap::new(),
+            terms: HashMap::new(),
+            asked: Asked::default(),
             hostname,
             scratch: Scratch::default(),
             built: Size::default(),

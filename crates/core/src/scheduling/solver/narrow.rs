@@ -6,7 +6,7 @@ use super::{
     Solver,
     bits::Bits,
     compile::Owned,
-    intern::{Key, Req, Set, Side, Value},
+    intern::{ANY, Key, Req, Set, Side, Value},
     topology::GroupKind,
 };
 
@@ -46,7 +46,48 @@ struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nowhere(pub(super) usize);
 
+impl Demand {
+    /// Whether topology has no say.
+    pub(super) fn is_free(&self) -> bool {
+        self.groups.is_empty() && self.inverse.is_empty()
+    }
+}
+
 impl Solver {
+    /// Whether nothing but room, labels and taints matters to a class before it is relaxed, and it to no other.
+    pub(super) fn is_unbound(&self, class: usize) -> bool {
+        let this = &self.classes[class];
+        this.refused.is_none()
+            && this.levels[0].groups.is_empty()
+            && this.keeps_away.is_empty()
+            && this.alternatives[..] == [ANY]
+            && this.attachments.is_empty()
+            && this.pod.spec.host_ports.is_empty()
+            && self.reservations.names.is_empty()
+    }
+
+    /// The machines of `fitting` that topology leaves to a pod; all that say yes are among them. `None` is all.
+    pub(super) fn machines_left(&mut self, demand: &Demand, fitting: &Bits) -> Option<Bits> {
+        if demand.is_free() || fitting.is_empty() {
+            return None;
+        }
+        let mut left = fitting.clone();
+        for (owned, _) in &demand.groups {
+            let group = &self.topology.groups[owned.group];
+            group.keep_machines(&mut left, owned.selects_itself, demand.bootstraps);
+        }
+        for group in &demand.inverse {
+            self.topology.groups[*group].keep_unclaimed_machines(&mut left);
+        }
+        for choice in demand.choices.iter().filter(|choice| !choice.only_away) {
+            let mut within = self.open.clone();
+            let machines = self.machines_by(choice.key);
+            choice.domains.iter().filter_map(|value| machines.get(value)).for_each(|of| within.unite(of));
+            left.intersect(&within);
+        }
+        Some(left)
+    }
+
     /// The topology that a class obeys at a level.
     pub(super) fn demand(&self, class: usize, level: usize) -> Demand {
         let level = &self.classes[class].levels[level];

@@ -29,9 +29,13 @@ pub(super) struct Machine {
     pub(super) taints: Arc<[Taint]>,
     /// What is left for pods once the daemons that are to come are there.
     pub(super) free: Amounts,
+    /// The same before any pass.
+    pub(super) spare: Amounts,
     pub(super) capacity: Amounts,
-    /// What it may become, where it is not launched: a choice that is still open.
+    /// What it may become, where it is not launched: a choice that is still open, and that the pods of a pass narrow.
     pub(super) open: Option<Req>,
+    /// The same before any pass: verdicts that outlive a pass rest on this.
+    pub(super) choice: Option<Req>,
     /// Whether it takes pods at all: not one that is going away.
     pub(super) usable: bool,
     pub(super) deleting: bool,
@@ -103,8 +107,10 @@ impl Machine {
             host,
             taints: taints.into(),
             free: resources.amounts(&state.allocatable()),
+            spare: Amounts::new(),
             capacity: resources.amounts(&state.charge()),
             open,
+            choice: open,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),
             initialized: state.is_initialized(),
@@ -117,6 +123,7 @@ impl Machine {
         this.size_by_types(universe, pools);
         update(&mut this.free, &resources.amounts(&state.requested), i64::saturating_sub);
         this.reserve_daemons(universe, resources, daemons);
+        this.spare = this.free.clone();
         this
     }
 
@@ -167,11 +174,20 @@ impl Machine {
 
     /// Whether the machine can be what `req` asks for, the hostname included.
     pub(super) fn satisfies(&self, universe: &mut Universe, req: Req) -> bool {
+        self.satisfies_as(self.open, universe, req)
+    }
+
+    /// Whether it could before any pass.
+    pub(super) fn could_satisfy(&self, universe: &mut Universe, req: Req) -> bool {
+        self.satisfies_as(self.choice, universe, req)
+    }
+
+    fn satisfies_as(&self, open: Option<Req>, universe: &mut Universe, req: Req) -> bool {
         if req == ANY {
             return true;
         }
         let hostname = universe.key(labels::HOSTNAME);
-        if let Some(open) = self.open {
+        if let Some(open) = open {
             let rest = without(universe, req, hostname);
             return self.is_named(universe, hostname, req)
                 && universe.meet(open, rest, Side::Claim).is_some();

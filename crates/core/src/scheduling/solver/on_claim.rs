@@ -57,6 +57,16 @@ impl Pass {
             self.scratch.rejected[shape].insert(at);
             return false;
         };
+        if met == claim.req
+            && demand.is_free()
+            && this.wants_room_only()
+            && solver.reservations.names.is_empty()
+            && fits(&claim.used, &this.requests, &claim.floor)
+        {
+            // Nothing is lost: the claim stays what it is.
+            self.take_plain(solver, class, at);
+            return true;
+        }
         let claim = &self.claims[at];
         let target = Target {
             pool: claim.pool,
@@ -155,9 +165,22 @@ impl Pass {
         claim.min_values = fit.min_values;
         claim.relaxed |= fit.relaxed;
         claim.reserved = fit.reserved;
-        let kind = this.kind;
-        self.regroup(at, before);
-        self.settle(solver, at, before);
+        if before != fit.req || claim.kinds.is_empty() {
+            self.regroup(at, before);
+            self.settle(solver, at, before);
+        }
+        self.count_pod(solver, class, at);
+    }
+
+    /// Takes a pod that changes nothing of a claim but the room that is left.
+    fn take_plain(&mut self, solver: &mut Solver, class: usize, at: usize) {
+        update(&mut self.claims[at].used, &solver.classes[class].requests, i64::saturating_add);
+        self.count_pod(solver, class, at);
+    }
+
+    /// Counts a pod of a class on a claim.
+    fn count_pod(&mut self, solver: &mut Solver, class: usize, at: usize) {
+        let kind = solver.classes[class].kind;
         for position in 0..solver.topology.kinds[kind].groups.len() {
             let group = solver.topology.kinds[kind].groups[position];
             self.count_claim(solver, group, at, false, 1);

@@ -2,6 +2,7 @@
 //! next level of relaxation.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -38,15 +39,24 @@ pub(in crate::scheduling) struct Strategy {
     size: Option<i64>,
     /// Pods that topology says nothing about are packed by patterns, once the others have their places.
     patterns: bool,
+    /// Whether pods of one class that come one after the other are placed together.
+    runs: bool,
 }
 
 impl Strategy {
     /// Fewest pods first, any size.
-    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None, patterns: false };
+    pub(in crate::scheduling) const KARPENTER: Self =
+        Self { first_fit: false, size: None, patterns: false, runs: true };
 
     /// Oldest first, with a preferred size.
     pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size, patterns: false }
+        Self { first_fit: true, size, patterns: false, runs: true }
+    }
+
+    /// The same, each pod on its own: the reference for pods that are placed together.
+    #[cfg(test)]
+    pub(in crate::scheduling) const fn one_by_one(self) -> Self {
+        Self { runs: false, ..self }
     }
 
     /// The same, with patterns.
@@ -65,6 +75,18 @@ pub(super) struct Scratch {
     pub(super) rejected: Vec<Bits>,
 }
 
+/// A request: what its pods are, and their order. Passes over one request share it.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Empty for small requests, which are not kept.
+    pods: Vec<Arc<Pod>>,
+    classes: Vec<usize>,
+    queue: Vec<usize>,
+}
+
+/// Requests of fewer pods are not kept.
+const MANY: usize = 64;
+
 /// Openings of one pool with the same requirements.
 #[derive(Debug)]
 struct Like {
@@ -81,6 +103,8 @@ pub(super) struct Pass {
     pub(super) claims: Vec<Claim>,
     /// Openings in the order in which they are tried.
     pub(super) ladder: Ladder,
+    /// Allocation of the set of openings that are left for a pod.
+    candidates: Bits,
     likes: Vec<Like>,
     like_ids: HashMap<(usize, Req), usize>,
     /// Machines that are thought away.
@@ -120,8 +144,9 @@ pub(super) enum Outcome {
 
 /// Schedules a request and leaves the solver as it was.
 pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy) -> Plan {
-    let classes: Vec<usize> = request.pods.iter().map(|pod| solver.class_of(pod)).collect();
-    let mut distinct = classes.clone();
+    let asked = solver.ask(request.pods);
+    let classes = &asked.classes[..];
+    let mut distinct = asked.classes.clone();
     distinct.sort_unstable();
     distinct.dedup();
     for class in distinct.iter().copied() {
@@ -137,47 +162,60 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
     solver.forget(&pass.gone, request);
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
-    let waiting = queue(request.pods, solver);
-    let mut unplaced = pass.place_all(solver, request.pods, &classes, waiting);
-    let leftover = pass.pack(solver, &classes, request.effort);
+    let mut unplaced = pass.place_all(solver, request.pods, classes, asked.queue.clone());
+    let leftover = pass.pack(solver, classes, request.effort);
     if !leftover.is_empty() {
-        let waiting = queue(request.pods, solver).into_iter().filter(|at| leftover.has(*at)).collect();
-        unplaced.extend(pass.place_all(solver, request.pods, &classes, waiting));
+        let waiting = asked.queue.iter().copied().filter(|at| leftover.has(*at)).collect();
+        unplaced.extend(pass.place_all(solver, request.pods, classes, waiting));
     }
     pass.widen(solver);
-    let mut plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
-    if strategy == Strategy::KARPENTER {
+    let mut plan = super::finish::plan(solver, &pass, request, classes, unplaced);
+    // What a disruption would cost at least nobody asks.
+    if !strategy.first_fit && request.purpose == Purpose::Provisioning {
         plan.cost.lower_bound =
-            super::floor::lower_bound(solver, &pass, request, &classes).min(plan.cost.hourly);
+            super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
     pass.restore(solver, &distinct);
+    solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
     plan
 }
 
 /// Real pods first; CPU descending, memory descending, creation, UID.
 fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
-    let mut queue: Vec<usize> = (0..pods.len()).collect();
-    queue.sort_by(|a, b| {
-        let (a, b) = (&pods[*a], &pods[*b]);
-        let size = |pod: &Pod| (pod.requests().cpu(), pod.requests().memory());
-        // Pods that a claim answers come first: nobody takes their place.
-        let free = |pod: &Pod| !solver.snapshot.answered.contains_key(&pod.uid);
-        // Whom the last pass did not reach has waited long enough.
-        let new = |pod: &Pod| !solver.snapshot.deferred.contains(&pod.uid);
-        let age = |pod: &Pod| (!new(pod)).then_some(pod.created);
-        // Capacity buffers get what pods of the cluster leave.
-        (free(a).cmp(&free(b)))
-            .then_with(|| new(a).cmp(&new(b)))
-            .then_with(|| age(a).cmp(&age(b)))
-            .then_with(|| a.is_virtual.cmp(&b.is_virtual))
-            .then_with(|| size(b).cmp(&size(a)))
-            .then_with(|| a.created.cmp(&b.created))
-            .then_with(|| a.uid.cmp(&b.uid))
-    });
-    queue
+    let answered = &solver.snapshot.answered;
+    let mut queue: Vec<_> = pods
+        .iter()
+        .enumerate()
+        .map(|(at, pod)| {
+            let size = (pod.requests().cpu(), pod.requests().memory());
+            // Pods that a claim answers come first: nobody takes their place.
+            let free = answered.is_empty() || !answered.contains_key(&pod.uid);
+            // Whom the last pass did not reach has waited long enough.
+            let new = !solver.snapshot.deferred.contains(&pod.uid);
+            let age = (!new).then_some(pod.created);
+            // Capacity buffers get what pods of the cluster leave.
+            (free, new, age, pod.is_virtual, Reverse(size), pod.created, &*pod.uid, at)
+        })
+        .collect();
+    queue.sort_unstable();
+    queue.into_iter().map(|(.., at)| at).collect()
 }
 
 impl Solver {
+    /// The classes of some pods and their order; known where the last request was the same.
+    fn ask(&mut self, pods: &[Arc<Pod>]) -> Asked {
+        let asked = std::mem::take(&mut self.asked);
+        let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
+        if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
+            return asked;
+        }
+        Asked {
+            pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() },
+            classes: pods.iter().map(|pod| self.class_of(pod)).collect(),
+            queue: queue(pods, self),
+        }
+    }
+
     /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
     fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
         for at in gone.iter() {
@@ -241,6 +279,7 @@ impl Pass {
             left: solver.limits_left(&gone),
             claims: Vec::new(),
             ladder: Ladder::default(),
+            candidates: Bits::default(),
             likes: Vec::new(),
             like_ids: HashMap::new(),
             scratch: Scratch::default(),
@@ -283,11 +322,18 @@ impl Pass {
         loop {
             let before = waiting.len();
             let mut failed = Vec::new();
-            for at in waiting {
-                match self.attempt(solver, at, &pods[at], classes[at]) {
-                    Outcome::Placed => {}
-                    Outcome::Failed => failed.push(at),
-                    outcome => done.push((at, outcome)),
+            let mut rest = &waiting[..];
+            while let Some(class) = rest.first().map(|at| classes[*at]) {
+                let (run, others) =
+                    rest.split_at(rest.iter().take_while(|at| classes[**at] == class).count());
+                rest = others;
+                let placed = if run.len() > 1 { self.attempt_run(solver, pods, class, run) } else { 0 };
+                for at in run[placed..].iter().copied() {
+                    match self.attempt(solver, at, &pods[at], class) {
+                        Outcome::Placed => {}
+                        Outcome::Failed => failed.push(at),
+                        outcome => done.push((at, outcome)),
+                    }
                 }
             }
             // Another round can only help where topology may have changed its mind.
@@ -355,17 +401,60 @@ impl Pass {
     ) -> Outcome {
         let demand = solver.demand(class, level);
         let fitting = solver.fitting(class, level);
-        if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, &fitting) {
+        let left = solver.machines_left(&demand, &fitting);
+        let fitting = left.as_ref().unwrap_or(&fitting);
+        if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, fitting) {
             self.placed.entry(machine).or_default().push(at);
             return Outcome::Placed;
         }
-        if self.deferral.is_some() && self.defer(solver, at, class, level) {
+        if self.deferral.is_some() && self.defer(solver, &[at], class, level) {
             return Outcome::Placed;
         }
         if self.attempt_claims(solver, at, class, level, &demand) {
             return Outcome::Placed;
         }
         self.try_new(solver, at, class, level, &demand)
+    }
+
+    /// Places pods of one class as [`Self::attempt`] would one after the other, as long as that is plain: no topology, no
+    /// port, volume or reservation, no relaxation. Returns how many.
+    fn attempt_run(&mut self, solver: &mut Solver, pods: &[Arc<Pod>], class: usize, run: &[usize]) -> usize {
+        let alike = |at: &usize| {
+            let pod = &pods[*at];
+            let answered = &solver.snapshot.answered;
+            pod.node.is_none() && (answered.is_empty() || !answered.contains_key(&pod.uid))
+        };
+        let plain = self.strategy.runs && solver.is_unbound(class) && run.iter().all(alike);
+        if !plain || self.failed.contains_key(&(class, 0)) {
+            return 0;
+        }
+        let demand = solver.demand(class, 0);
+        if !demand.is_free() {
+            return 0;
+        }
+        let fitting = solver.fitting(class, 0);
+        let mut placed = 0;
+        while placed < run.len() {
+            let at = run[placed];
+            let machine = self.attempt_machines(solver, &pods[at], class, 0, &demand, &fitting);
+            let Some(machine) = machine else { break };
+            self.placed.entry(machine).or_default().push(at);
+            placed += 1;
+        }
+        if placed < run.len() && self.deferral.is_some() && self.defer(solver, &run[placed..], class, 0) {
+            return run.len();
+        }
+        let mut left = self.candidates(solver, class, 0, &demand);
+        while placed < run.len() && self.probes < solver.rules.max_probes {
+            if !self.join_first(solver, run[placed], class, 0, &demand, &mut left) {
+                if self.try_new(solver, run[placed], class, 0, &demand) != Outcome::Placed {
+                    break;
+                }
+                left.insert(self.claims.len() - 1);
+            }
+            placed += 1;
+        }
+        placed
     }
 
     /// Tries the machines that fit, in order.
@@ -427,8 +516,23 @@ impl Pass {
         demand: &Demand,
     ) -> bool {
         let mut left = self.candidates(solver, class, level, demand);
+        let joined = self.join_first(solver, at, class, level, demand, &mut left);
+        self.candidates = left;
+        joined
+    }
+
+    /// Puts a pod on the first of some openings that takes it; those that do not are taken out.
+    fn join_first(
+        &mut self,
+        solver: &mut Solver,
+        at: usize,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        left: &mut Bits,
+    ) -> bool {
         let mut cursor = Cursor::default();
-        while let Some(claim) = self.ladder.next(&left, &mut cursor) {
+        while let Some(claim) = self.ladder.next(left, &mut cursor) {
             let rung = self.rung(claim);
             if self.try_claim(solver, class, level, demand, claim) {
                 self.claims[claim].pods.push(at);
@@ -446,7 +550,8 @@ impl Pass {
         if !any_host {
             return Bits::default();
         }
-        let mut left = Bits::full(self.claims.len());
+        let mut left = std::mem::take(&mut self.candidates);
+        left.fill(self.claims.len());
         left.subtract(&self.scratch.rejected[shape]);
         solver.keep_by_host(demand, &mut left);
         for like in &self.likes {

@@ -9,6 +9,7 @@ use super::{
     bits::Bits,
     intern::{ANY, Key, Req, Side, Universe},
     ranks::Ranks,
+    topology::Alternatives,
 };
 use crate::model::{
     Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
@@ -125,7 +126,7 @@ pub(super) struct Daemon {
     pub(super) pod: Arc<Pod>,
     pub(super) requests: Amounts,
     /// One of these must hold.
-    pub(super) alternatives: Vec<Req>,
+    pub(super) alternatives: Alternatives,
 }
 
 impl Daemon {
@@ -149,7 +150,7 @@ impl Daemon {
 }
 
 /// nodeSelector and each of the required terms in turn: what a pod demands of a node, as alternatives.
-pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Vec<Req> {
+pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Alternatives {
     let selector: Vec<Requirement> = pod
         .spec
         .node_selector
@@ -161,7 +162,7 @@ pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Vec<R
         universe.conjunction(sets)
     };
     if pod.spec.required_node_terms.is_empty() {
-        return vec![with(&[])];
+        return smallvec::smallvec![with(&[])];
     }
     pod.spec.required_node_terms.iter().map(|term| with(term)).collect()
 }

@@ -10,6 +10,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use super::{
     bits::Bits,
@@ -52,15 +53,29 @@ impl GroupKind {
 pub(super) enum Namespaces {
     /// All of them.
     All,
-    /// These.
+    /// One: the pod's own, mostly.
+    One(Str),
+    /// These; never one.
     Named(BTreeSet<Str>),
 }
+
+impl From<BTreeSet<Str>> for Namespaces {
+    fn from(names: BTreeSet<Str>) -> Self {
+        match names.first() {
+            Some(only) if names.len() == 1 => Self::One(Arc::clone(only)),
+            _ => Self::Named(names),
+        }
+    }
+}
+
+/// Requirement sets of which one must hold.
+pub(super) type Alternatives = SmallVec<[Req; 1]>;
 
 /// Which nodes count for a spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeFilter {
     /// One of these must hold; empty where node affinity is ignored.
-    pub(super) alternatives: Vec<Req>,
+    pub(super) alternatives: Alternatives,
     /// The pod's tolerations, where node taints are honoured.
     pub(super) tolerations: Option<Vec<Toleration>>,
 }
@@ -68,7 +83,7 @@ pub(super) struct NodeFilter {
 impl NodeFilter {
     /// Whether pods on every node count.
     pub(super) fn counts_all(&self) -> bool {
-        self.alternatives == [ANY] && self.tolerations.is_none()
+        self.alternatives[..] == [ANY] && self.tolerations.is_none()
     }
 }
 
@@ -155,6 +170,8 @@ pub(super) struct Kind {
     pub(super) labels: Arc<Labels>,
     /// Groups that select it.
     pub(super) groups: Vec<usize>,
+    /// Machines with such pods, in no order.
+    pub(super) machines: Vec<usize>,
 }
 
 /// All groups and kinds of a solver.
@@ -164,7 +181,8 @@ pub(super) struct Topology {
     ids: HashMap<GroupKey, usize>,
     pub(super) kinds: Vec<Kind>,
     by_content: HashMap<(Str, Arc<Labels>), usize>,
-    by_pointer: HashMap<(Str, usize), usize>,
+    /// The first kind with labels at an address.
+    by_pointer: HashMap<usize, usize>,
     log: Vec<Change>,
     /// Counts changes, so that a verdict can say what it saw.
     pub(super) version: u64,
@@ -184,6 +202,7 @@ impl GroupKey {
     fn selects(&self, namespace: &Str, labels: &Labels) -> bool {
         let named = match &self.namespaces {
             Namespaces::All => true,
+            Namespaces::One(name) => name == namespace,
             Namespaces::Named(names) => names.contains(namespace),
         };
         named && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
@@ -254,6 +273,28 @@ impl Group {
         }
     }
 
+    /// Takes the machines out that the group, by hostname, closes to a pod: as [`Self::keep_allowed`] does with openings.
+    pub(super) fn keep_machines(&self, machines: &mut Bits, selects_itself: bool, bootstraps: bool) {
+        if !self.by_host || (self.is.kind == GroupKind::Affinity && bootstraps) {
+            return;
+        }
+        let counted = self.selected.machines.keys().copied();
+        if self.is.kind == GroupKind::Affinity {
+            let mut near = Bits::default();
+            counted.filter(|at| machines.has(*at)).for_each(|at| near.insert(at));
+            *machines = near;
+            return;
+        }
+        counted
+            .filter(|at| !self.allows(*at, selects_itself, 0, bootstraps))
+            .for_each(|at| machines.remove(at));
+    }
+
+    /// Takes the machines out whose pods demand to be away from the selected ones.
+    pub(super) fn keep_unclaimed_machines(&self, machines: &mut Bits) {
+        self.owners.machines.keys().for_each(|at| machines.remove(*at));
+    }
+
     /// Takes the openings out of `claims` whose pods demand to be away from the selected ones.
     pub(super) fn keep_unclaimed(&self, claims: &mut Bits) {
         if self.by_host {
@@ -319,9 +360,10 @@ impl Group {
 impl Topology {
     /// The kind of pods of `namespace` with `labels`.
     pub(super) fn kind(&mut self, namespace: &Str, labels: &Arc<Labels>) -> usize {
-        let pointer = (namespace.clone(), Arc::as_ptr(labels) as usize);
-        if let Some(kind) = self.by_pointer.get(&pointer) {
-            return *kind;
+        let pointer = Arc::as_ptr(labels) as usize;
+        let known = self.by_pointer.get(&pointer).copied();
+        if let Some(kind) = known.filter(|kind| self.kinds[*kind].namespace == *namespace) {
+            return kind;
         }
         let content = (namespace.clone(), Arc::clone(labels));
         if let Some(kind) = self.by_content.get(&content) {
@@ -331,9 +373,14 @@ impl Topology {
             self.groups.iter().enumerate().filter(|(_, group)| group.is.selects(namespace, labels));
         let groups = matching.map(|(at, _)| at).collect();
         let kind = self.kinds.len();
-        self.kinds.push(Kind { namespace: namespace.clone(), labels: Arc::clone(labels), groups });
+        self.kinds.push(Kind {
+            namespace: namespace.clone(),
+            labels: Arc::clone(labels),
+            groups,
+            machines: Vec::new(),
+        });
         // The kind keeps the labels alive, so that the address stays theirs.
-        self.by_pointer.insert(pointer, kind);
+        self.by_pointer.entry(pointer).or_insert(kind);
         self.by_content.insert(content, kind);
         kind
     }

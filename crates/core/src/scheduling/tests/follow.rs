@@ -64,33 +64,74 @@ fn agree(snapshot: &Snapshot, request: &Request<'_>, solver: &mut Solver) -> Res
     Ok(())
 }
 
+fn follow(seed: u64) -> Result<(), TestCaseError> {
+    let mut numbers = Numbers::new(seed);
+    let mut snapshot = random_scene(seed);
+    let mut solver = Solver::new(&snapshot, &Rules::default());
+    for step in 0..6 {
+        let pending = snapshot.pending.clone();
+        let request = Request {
+            pods: &pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::Iterations(2),
+        };
+        agree(&snapshot, &request, &mut solver)?;
+        for at in 0..snapshot.nodes.len() {
+            let pods: Vec<_> =
+                snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+            let (without, purpose) = ([at], Purpose::Simulation);
+            let what_if = Request { pods: &pods, without: &without, purpose, ..request.clone() };
+            agree(&snapshot, &what_if, &mut solver)?;
+        }
+        edit(&mut snapshot, step, &mut numbers);
+        snapshot.epoch += 1;
+        snapshot.taken_at += jiff::SignedDuration::from_secs(20);
+        solver.update(&Arc::new(snapshot.clone()));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn an_updated_solver_answers_as_a_new_one(seed in any::<u64>()) {
-        let mut numbers = Numbers::new(seed);
+        follow(seed)?;
+    }
+}
+
+/// The plan of a pass, to the letter.
+fn passes(snapshot: &Snapshot, strategy: solver::Strategy) -> (Vec<String>, Cost) {
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    let plan = Solver::new(snapshot, &Rules::default()).pass(&request, strategy);
+    (text(snapshot, &plan), plan.cost)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pods_that_are_placed_together_get_the_places_that_each_would_get(seed in any::<u64>()) {
         let mut snapshot = random_scene(seed);
-        let mut solver = Solver::new(&snapshot, &Rules::default());
-        for step in 0..6 {
-            let pending = snapshot.pending.clone();
-            let request = Request {
-                pods: &pending,
-                without: &[],
-                purpose: Purpose::Provisioning,
-                effort: Effort::Iterations(2),
-            };
-            agree(&snapshot, &request, &mut solver)?;
-            for at in 0..snapshot.nodes.len() {
-                let pods: Vec<_> =
-                    snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
-                let (without, purpose) = ([at], Purpose::Simulation);
-                agree(&snapshot, &Request { pods: &pods, without: &without, purpose, ..request.clone() }, &mut solver)?;
-            }
-            edit(&mut snapshot, step, &mut numbers);
-            snapshot.epoch += 1;
-            snapshot.taken_at += jiff::SignedDuration::from_secs(20);
-            solver.update(&Arc::new(snapshot.clone()));
+        let mut numbers = Numbers::new(seed ^ 1);
+        for shape in 0..numbers.below(6) {
+            let cpu = [100, 300, 700, 1100][numbers.below(4)];
+            let template = pod(&format!("many{shape}")).app(["x", "none"][numbers.below(2)]).cpu(cpu).memory(200);
+            snapshot.pending.extend(template.replicas(numbers.below(60)));
+        }
+        if numbers.below(3) == 0 {
+            let answer = snapshot.nodes.first().and_then(|node| node.claim_name()).map(|name| name.as_str().into());
+            let pod = snapshot.pending.last().map(|pod| pod.uid.clone());
+            snapshot.answered.extend(pod.zip(answer));
+        }
+        for strategy in [solver::Strategy::KARPENTER, solver::Strategy::first_fit(Some(8_000)), solver::Strategy::first_fit(None).patterns()] {
+            prop_assert_eq!(passes(&snapshot, strategy), passes(&snapshot, strategy.one_by_one()));
         }
     }
 }

@@ -103,7 +103,7 @@ impl Solver {
         !selected
             && this.levels[level].groups.is_empty()
             && this.keeps_away.is_empty()
-            && this.alternatives == [ANY]
+            && this.alternatives[..] == [ANY]
             && this.pod.spec.volumes.is_empty()
             && this.pod.spec.host_ports.is_empty()
             && self.reservations.names.is_empty()
@@ -111,8 +111,8 @@ impl Solver {
 }
 
 impl Pass {
-    /// Lets a pod wait, where it may.
-    pub(super) fn defer(&mut self, solver: &mut Solver, at: usize, class: usize, level: usize) -> bool {
+    /// Lets pods of one class wait, where they may.
+    pub(super) fn defer(&mut self, solver: &mut Solver, pods: &[usize], class: usize, level: usize) -> bool {
         let Some(mut deferral) = self.deferral.take() else { return false };
         let known = deferral.wishes.get(&(class, level)).cloned();
         let wish = known.unwrap_or_else(|| {
@@ -123,7 +123,7 @@ impl Pass {
         let waits = wish.is_some();
         if let Some(wish) = wish {
             let key = (wish, solver.classes[class].requests.clone());
-            deferral.waiting.entry(key).or_default().push(at);
+            deferral.waiting.entry(key).or_default().extend(pods);
         }
         self.deferral = Some(deferral);
         waits
