@@ -1,6 +1,8 @@
 //! How a batch becomes openings: a trait with two implementations.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     Effort, Plan, Purpose, Request, Solver,
@@ -41,13 +43,15 @@ impl Packer for Compatible {
 /// Pods that topology says nothing about are packed by patterns (`solver::patterns`), and improved as long as the effort
 /// lasts. The others are packed one by one into the oldest opening that takes them, with a preference for machines up to
 /// a size, which keeps them off the largest sizes of a catalogue: few families have those, and their price per CPU is
-/// higher. A claim still names every type that holds its pods. Since more machines have a price of their own (API
-/// objects, addresses, images to pull), a plan with more of them has to save at least one percent.
+/// higher. A claim still names every type that holds its pods. A plan with more machines than the reference has to save
+/// what they weigh ([`MACHINE`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What a plan with more machines saves at least, of the reference's price.
-const MIN_SAVING_PERCENT: i64 = 1;
+/// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
+/// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
+/// is hard to place. A plan's price does not contain it.
+pub(super) const MACHINE: i64 = 3_000_000;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [
@@ -74,8 +78,11 @@ impl Packer for LeastCost {
         let first = Request { effort: Effort::First, ..request.clone() };
         let share = solver.share(request);
         if share == Share::All {
-            // Topology has no say: patterns are all that matters.
-            contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+            // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
+            contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
+            if goes_on(request.effort, 1) {
+                contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+            }
             return contest.decide();
         }
         for (tried, strategy) in VARIANTS.into_iter().enumerate() {
@@ -105,9 +112,9 @@ fn goes_on(effort: Effort<'_>, tried: usize) -> bool {
 struct Contest {
     reference: Plan,
     /// The weight of each pod's place in the reference.
-    weights: Vec<(usize, i64)>,
+    weights: HashMap<Identity, i64>,
     /// Pods that the reference leaves out.
-    left: BTreeSet<String>,
+    left: HashSet<Identity>,
     best: Option<Plan>,
     /// The strategy of the cheapest plan, whether or not it wins.
     leader: Option<usize>,
@@ -116,15 +123,22 @@ struct Contest {
 
 impl Contest {
     fn new(reference: Plan) -> Self {
-        let left = reference.unplaced.iter().map(|(pod, _)| pod.uid.as_str().to_owned()).collect();
-        Self { weights: weights(&reference), left, reference, best: None, leader: None, cheapest: Price::MAX }
+        let left = reference.unplaced.iter().map(|(pod, _)| Arc::as_ptr(pod)).collect();
+        Self {
+            weights: weights(&reference).collect(),
+            left,
+            reference,
+            best: None,
+            leader: None,
+            cheapest: Price::MAX,
+        }
     }
 
     /// Keeps the plan if it is as good as the reference for every pod, and cheaper than all before.
     fn enter(&mut self, mut plan: Plan, strategy: usize) {
         let sound = !plan.partial
-            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(pod.uid.as_str()))
-            && are_kept(&self.weights, &weights(&plan));
+            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Arc::as_ptr(pod)))
+            && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
         if !sound {
             return;
         }
@@ -133,10 +147,9 @@ impl Contest {
             (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
         }
         let reference = &self.reference;
-        let bar = Price::from_nanos(reference.cost.hourly.nanos() / 100 * (100 - MIN_SAVING_PERCENT));
-        let pays = plan.cost.hourly < bar
-            || (plan.openings.len() <= reference.openings.len() && key(&plan) < key(reference));
+        let pays = plan.cost.hourly <= reference.cost.hourly && weighed(&plan) < weighed(reference);
         if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
+            // The bound is the same for all plans that place the same pods; another that placed more would cost more.
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
             self.best = Some(plan);
         }
@@ -147,29 +160,22 @@ impl Contest {
     }
 }
 
-/// The weight of the pool that each pod's opening is of, by the pod's address in the request; a machine that exists is
-/// better than any.
-fn weights(plan: &Plan) -> Vec<(usize, i64)> {
-    let address = |pod: &Arc<Pod>| Arc::as_ptr(pod) as usize;
-    let openings = plan.openings.iter().flat_map(|opening| {
-        opening.pods.iter().map(move |pod| (address(pod), i64::from(opening.pool.weight)))
-    });
-    let existing = plan
-        .existing
-        .iter()
-        .flat_map(|placement| placement.pods.iter().map(move |pod| (address(pod), i64::MAX)));
-    let mut weights: Vec<(usize, i64)> = openings.chain(existing).collect();
-    weights.sort_unstable();
-    weights
+/// The price of a plan with the weight of its machines.
+fn weighed(plan: &Plan) -> Price {
+    let machines = i64::try_from(plan.openings.len()).unwrap_or(i64::MAX);
+    plan.cost.hourly + Price::from_nanos(MACHINE).times(machines)
 }
 
-/// Whether every pod that both plans place has at least as good a place in the second.
-fn are_kept(before: &[(usize, i64)], after: &[(usize, i64)]) -> bool {
-    let mut rest = before.iter().peekable();
-    after.iter().all(|(pod, weight)| {
-        while rest.next_if(|(known, _)| known < pod).is_some() {}
-        rest.next_if(|(known, _)| known == pod).is_none_or(|(_, needed)| weight >= needed)
-    })
+/// Plans for one request share its pods.
+type Identity = *const Pod;
+
+/// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
+fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
+    let openings = plan.openings.iter().flat_map(|opening| {
+        opening.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(opening.pool.weight)))
+    });
+    let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
+    openings.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
 }
 
 /// Whether no other plan can be better: it costs what any plan must, or it opens one machine for one pod.

@@ -2,6 +2,7 @@
 
 mod follow;
 mod more;
+mod packing;
 mod random;
 
 use std::sync::Arc;

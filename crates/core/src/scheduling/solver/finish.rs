@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::{
@@ -112,21 +112,24 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     // Cheapest first, each type once, as many as a claim may name.
     let mut rows = Bits::default();
     let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();
-    let mut named = BTreeSet::new();
+    let mut seen: HashSet<*const InstanceType> = HashSet::new();
     for buy in buys.iter() {
         if rows.has(buy.row) {
             continue;
         }
         let instance_type = &solver.row(claim.pool, buy.row).instance_type;
-        if !named.contains(&instance_type.name) {
-            if named.len() == solver.rules.max_instance_types.max(1) {
+        if !seen.contains(&Arc::as_ptr(instance_type)) {
+            if seen.len() == solver.rules.max_instance_types.max(1) {
                 continue;
             }
-            named.insert(instance_type.name.clone());
+            seen.insert(Arc::as_ptr(instance_type));
             instance_types.push(Arc::clone(instance_type));
         }
         rows.insert(buy.row);
     }
+    // Rows are in the order of names: the set is built without sorting.
+    let named: BTreeSet<Str> =
+        rows.iter().map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
         let found = solver.distinct(claim.pool, rows.iter(), *key);
         if found < *wanted {
@@ -184,10 +187,15 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
     let mut all = solver.universe.requirements(claim.req);
     all.remove(HOSTNAME);
     let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
-        left.iter()
-            .map(|buy| value(&solver.row(claim.pool, buy.row).offers[buy.offer]).clone())
-            .filter(|text| !text.is_empty())
-            .collect()
+        // Thousands of offerings, a handful of values.
+        let mut found: SmallVec<[&Str; 4]> = SmallVec::new();
+        for buy in left {
+            let text = value(&solver.row(claim.pool, buy.row).offers[buy.offer]);
+            if !text.is_empty() && !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found.into_iter().cloned().collect()
     };
     let capacity_types = of(|offer| &offer.capacity_type);
     let zones = of(|offer| &offer.zone);

@@ -9,7 +9,7 @@ use super::{
     fill::{Pattern, STYLES, Scratch, Style, Vessel, Weights},
     problem::{Bin, Problem, float},
 };
-use crate::scheduling::bound::duals;
+use crate::scheduling::{bound::duals, packer::MACHINE};
 
 /// So many sizes are filled to find the best pattern of the first packing, and of an improvement.
 const SIZES_FIRST: usize = 12;
@@ -159,7 +159,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Opens machines for what remains, as long as they cost less than `limit` together; returns what they cost.
+    /// Opens machines for what remains, as long as they cost less than `limit` together; returns what they cost, with
+    /// [`MACHINE`] for each.
     fn pack(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>, care: Care<'_>, limit: i64) -> i64 {
         let mut price = 0_i64;
         let mut budget = MAX_PATTERNS;
@@ -174,7 +175,8 @@ impl<'p> Search<'p> {
                 let times = pattern.content.iter().map(|(kind, count)| remaining[*kind] / count).min();
                 let times = if care.first { (times.unwrap_or(1) * 2 / 3).max(1) } else { 1 };
                 take(remaining, &pattern.content, times);
-                price = price.saturating_add(pattern.price.saturating_mul(i64::from(times)));
+                price = price
+                    .saturating_add(pattern.price.saturating_add(MACHINE).saturating_mul(i64::from(times)));
                 let Pattern { state, content, used, price, .. } = pattern;
                 let bin = Bin { state, content, used, price, base: None };
                 bins.extend(std::iter::repeat_n(bin, usize::try_from(times).unwrap_or(1)));
@@ -192,7 +194,7 @@ impl<'p> Search<'p> {
         let demand = problem.demand(remaining, None);
         self.order.clear();
         for (at, (_, size)) in problem.lanes[lane].sizes.iter().enumerate() {
-            let rate = self.most(&size.room, &demand) / float(size.price.max(1));
+            let rate = self.most(&size.room, &demand) / float(size.price + MACHINE);
             self.order.push((rate * float(self.filled[lane][at]) / 1000.0, at));
         }
         self.order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -201,7 +203,7 @@ impl<'p> Search<'p> {
         for position in 0..self.order.len() {
             let at = self.order[position].1;
             let size = &problem.lanes[lane].sizes[at].1;
-            let most = self.most(&size.room, &demand) / float(size.price.max(1));
+            let most = self.most(&size.room, &demand) / float(size.price + MACHINE);
             if best.is_some() && tried >= care.sizes {
                 break;
             }
@@ -211,7 +213,7 @@ impl<'p> Search<'p> {
             for style in care.styles {
                 let Some(pattern) = self.fill(lane, at, present, remaining, *style) else { continue };
                 tried += 1;
-                let rate = pattern.value / float(pattern.price.max(1));
+                let rate = pattern.value / float(pattern.price + MACHINE);
                 if best.as_ref().is_none_or(|(highest, _)| rate > *highest) {
                     best = Some((rate, pattern));
                 }
@@ -252,7 +254,8 @@ impl<'p> Search<'p> {
         None
     }
 
-    /// Takes some machines apart and packs their pods anew; keeps what costs less, or as much with fewer machines.
+    /// Takes some machines apart and packs their pods anew; keeps what costs no more, with and without the weight of
+    /// machines. Returns whether it costs less.
     pub(super) fn improve(&mut self, bins: &mut Vec<Bin>) -> bool {
         let first = bins.iter().position(|bin| bin.base.is_none()).unwrap_or(bins.len());
         let movable = bins.len() - first;
@@ -270,7 +273,7 @@ impl<'p> Search<'p> {
         let mut remaining = vec![0; self.problem.kinds.len()];
         let mut before = 0_i64;
         for at in &ruined {
-            before = before.saturating_add(bins[*at].price);
+            before = before.saturating_add(bins[*at].price).saturating_add(MACHINE);
             for (kind, count) in &bins[*at].content {
                 remaining[*kind] += count;
             }
@@ -283,7 +286,9 @@ impl<'p> Search<'p> {
         let care = Care { styles: &styles, sizes: SIZES_LATER, first: false };
         let price = self.pack(&mut remaining, &mut fresh, care, before.saturating_add(1));
         let whole = remaining.iter().all(|count| *count == 0);
-        if !whole || (price, fresh.len()) > (before, ruined.len()) {
+        let machines = |count: usize| MACHINE.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
+        let saved = (before - machines(ruined.len())) - (price - machines(fresh.len()));
+        if !whole || price > before || saved < 0 {
             return false;
         }
         ruined.sort_unstable();
@@ -291,7 +296,7 @@ impl<'p> Search<'p> {
             bins.swap_remove(at);
         }
         bins.extend(fresh);
-        price < before
+        saved > 0
     }
 
     /// One of the machines that are paid too much for: the worst of three, or any.

@@ -21,7 +21,7 @@ pub(super) struct Column {
 /// What a claim must still be able to become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// So many instance types, where that many hold each of its pods.
+    /// So many instance types, or half of those that hold each of its pods.
     pub(super) types: usize,
     /// By key: so many distinct values.
     pub(super) min_values: Vec<u32>,
@@ -100,9 +100,10 @@ impl Table {
         names.len()
     }
 
-    /// How many types a claim with `used` has to keep: as many as the policy says, or all that hold it.
+    /// How many types a claim with `used` has to keep: as many as the policy says, but of a choice that is small from the
+    /// start no more than half, since all of it would allow the smallest machines alone.
     pub(super) fn wanted(&self, used: &[i64]) -> usize {
-        self.types(&self.holding(used)).min(self.choice.types)
+        self.types(&self.holding(used)).div_ceil(2).min(self.choice.types)
     }
 
     /// What a claim with `used` costs where `types` instance types must hold it; `None` where too few do.
@@ -174,7 +175,7 @@ impl Table {
             for b in &second {
                 let mut set = wide.clone();
                 self.narrow(&mut set, 1, *b);
-                let Some(size) = self.size(set, types) else { break };
+                let Some(size) = self.size(set, types, *a, *b) else { break };
                 // Dearer than the size before: that one was the largest at its price.
                 if let Some(last) = last.take().filter(|last| last.price < size.price) {
                     found.push(last);
@@ -209,21 +210,18 @@ impl Table {
         if levels.is_empty() { vec![0] } else { levels }
     }
 
-    /// What so many types of a set have at least, dimension by dimension.
-    fn size(&self, mut set: Set, types: usize) -> Option<Size> {
+    /// The size that types of a set can be filled to: the first two dimensions as given, the others as the cheapest of
+    /// the types that are needed have them.
+    fn size(&self, mut set: Set, types: usize, first: i64, second: i64) -> Option<Size> {
         if self.types(&set) < types.max(1) || !self.keeps_values(&set) {
             return None;
         }
-        let mut room = Vec::with_capacity(self.dims.len());
-        for dim in 0..self.dims.len() {
+        let mut room = vec![first, second];
+        room.truncate(self.dims.len());
+        for dim in room.len()..self.dims.len() {
             let amounts = members(set.iter().copied()).map(|at| self.columns[at].free[dim]);
-            if dim < 2 || self.twins || !self.choice.min_values.is_empty() {
-                room.push(amounts.min()?);
-                continue;
-            }
-            let mut amounts: Vec<i64> = amounts.collect();
-            amounts.sort_unstable_by_key(|amount| Reverse(*amount));
-            let amount = *amounts.get(types.max(1) - 1)?;
+            let all = self.twins || !self.choice.min_values.is_empty();
+            let amount = if all { amounts.min() } else { amounts.take(types.max(1)).min() }?;
             self.narrow(&mut set, dim, amount);
             room.push(amount);
         }
