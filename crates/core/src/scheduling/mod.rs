@@ -42,8 +42,9 @@ pub struct Rules {
     pub flexibility: Flexibility,
 }
 
-/// How many instance types a claim that is packed by price must still be able to become, where each of its pods fits on
-/// as many: what is packed tightly is cheap and easily out of stock. A claim names every type that holds its pods.
+/// How many instance types a claim that is packed by price must still be able to become: what is packed tightly is cheap
+/// and easily out of stock. Where fewer than twice as many hold one of its pods alone, half of those are enough. A claim
+/// names every type that holds its pods, up to [`Rules::max_instance_types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flexibility {
     /// Where it may become spot.

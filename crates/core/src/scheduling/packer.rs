@@ -43,13 +43,15 @@ impl Packer for Compatible {
 /// Pods that topology says nothing about are packed by patterns (`solver::patterns`), and improved as long as the effort
 /// lasts. The others are packed one by one into the oldest opening that takes them, with a preference for machines up to
 /// a size, which keeps them off the largest sizes of a catalogue: few families have those, and their price per CPU is
-/// higher. A claim still names every type that holds its pods. Since more machines have a price of their own (API
-/// objects, addresses, images to pull), a plan with more of them has to save at least one percent.
+/// higher. A claim still names every type that holds its pods. A plan with more machines than the reference has to save
+/// what they weigh ([`MACHINE`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What a plan with more machines saves at least, of the reference's price.
-const MIN_SAVING_PERCENT: i64 = 1;
+/// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
+/// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
+/// is hard to place. A plan's price does not contain it.
+pub(super) const MACHINE: i64 = 3_000_000;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [
@@ -76,8 +78,11 @@ impl Packer for LeastCost {
         let first = Request { effort: Effort::First, ..request.clone() };
         let share = solver.share(request);
         if share == Share::All {
-            // Topology has no say: patterns are all that matters.
-            contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+            // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
+            contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
+            if goes_on(request.effort, 1) {
+                contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+            }
             return contest.decide();
         }
         for (tried, strategy) in VARIANTS.into_iter().enumerate() {
@@ -142,10 +147,9 @@ impl Contest {
             (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
         }
         let reference = &self.reference;
-        let bar = Price::from_nanos(reference.cost.hourly.nanos() / 100 * (100 - MIN_SAVING_PERCENT));
-        let pays = plan.cost.hourly < bar
-            || (plan.openings.len() <= reference.openings.len() && key(&plan) < key(reference));
+        let pays = plan.cost.hourly <= reference.cost.hourly && weighed(&plan) < weighed(reference);
         if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
+            // The bound is the same for all plans that place the same pods; another that placed more would cost more.
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
             self.best = Some(plan);
         }
@@ -154,6 +158,12 @@ impl Contest {
     fn decide(self) -> Plan {
         self.best.unwrap_or(self.reference)
     }
+}
+
+/// The price of a plan with the weight of its machines.
+fn weighed(plan: &Plan) -> Price {
+    let machines = i64::try_from(plan.openings.len()).unwrap_or(i64::MAX);
+    plan.cost.hourly + Price::from_nanos(MACHINE).times(machines)
 }
 
 /// Plans for one request share its pods.

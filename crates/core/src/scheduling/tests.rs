@@ -3,6 +3,7 @@
 mod bad;
 mod follow;
 mod more;
+mod packing;
 mod random;
 
 use std::sync::Arc;

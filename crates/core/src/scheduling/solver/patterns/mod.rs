@@ -32,8 +32,9 @@ use crate::scheduling::{Effort, Request};
 
 /// Pools of one weight beyond these are not looked at for one pod.
 const MAX_HOMES: usize = 16;
-/// Rounds without a saving after which the search ends.
-const MAX_BARREN: u32 = 20_000;
+/// Rounds without a saving after which the search ends: so many per machine, and at most.
+const BARREN_PER_MACHINE: usize = 500;
+const MAX_BARREN: usize = 20_000;
 
 /// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -167,9 +168,10 @@ impl Pass {
         let Built { problem, states, pods, mut leftover, claims } = self.build(solver, deferral.waiting);
         let mut search = Search::new(&problem);
         let (mut bins, _) = search.first();
+        let most = MAX_BARREN.min(BARREN_PER_MACHINE * bins.len());
         let (mut round, mut barren) = (0, 0);
         loop {
-            let go_on = barren < MAX_BARREN
+            let go_on = barren < most
                 && match effort {
                     Effort::First => false,
                     Effort::Iterations(rounds) => round < rounds,

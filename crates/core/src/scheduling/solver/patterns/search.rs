@@ -9,7 +9,7 @@ use super::{
     fill::{Pattern, STYLES, Scratch, Style, Vessel, Weights},
     problem::{Bin, Problem, float},
 };
-use crate::scheduling::bound::duals;
+use crate::scheduling::{bound::duals, packer::MACHINE};
 
 /// So many sizes are filled to find the best pattern of the first packing, and of an improvement.
 const SIZES_FIRST: usize = 12;
@@ -18,11 +18,6 @@ const SIZES_LATER: usize = 6;
 const RUIN: std::ops::Range<usize> = 2..8;
 /// More patterns than this are not searched for: each serves at least one pod, most serve hundreds.
 const MAX_PATTERNS: usize = 100_000;
-
-/// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull, room that daemons
-/// take. It decides between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect
-/// fits leave what is hard to place. A plan's price does not contain it.
-const MACHINE: i64 = 3_000_000;
 
 /// Numbers for choices, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -259,7 +254,8 @@ impl<'p> Search<'p> {
         None
     }
 
-    /// Takes some machines apart and packs their pods anew; keeps what costs less, or as much with fewer machines.
+    /// Takes some machines apart and packs their pods anew; keeps what costs no more, with and without the weight of
+    /// machines. Returns whether it costs less.
     pub(super) fn improve(&mut self, bins: &mut Vec<Bin>) -> bool {
         let first = bins.iter().position(|bin| bin.base.is_none()).unwrap_or(bins.len());
         let movable = bins.len() - first;
@@ -290,7 +286,9 @@ impl<'p> Search<'p> {
         let care = Care { styles: &styles, sizes: SIZES_LATER, first: false };
         let price = self.pack(&mut remaining, &mut fresh, care, before.saturating_add(1));
         let whole = remaining.iter().all(|count| *count == 0);
-        if !whole || price > before {
+        let machines = |count: usize| MACHINE.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
+        let saved = (before - machines(ruined.len())) - (price - machines(fresh.len()));
+        if !whole || price > before || saved < 0 {
             return false;
         }
         ruined.sort_unstable();
@@ -298,7 +296,7 @@ impl<'p> Search<'p> {
             bins.swap_remove(at);
         }
         bins.extend(fresh);
-        price < before
+        saved > 0
     }
 
     /// One of the machines that are paid too much for: the worst of three, or any.

@@ -21,7 +21,7 @@ pub(super) struct Column {
 /// What a claim must still be able to become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// So many instance types, where that many hold each of its pods.
+    /// So many instance types, or half of those that hold each of its pods.
     pub(super) types: usize,
     /// By key: so many distinct values.
     pub(super) min_values: Vec<u32>,
@@ -100,9 +100,10 @@ impl Table {
         names.len()
     }
 
-    /// How many types a claim with `used` has to keep: as many as the policy says, or all that hold it.
+    /// How many types a claim with `used` has to keep: as many as the policy says, but of a choice that is small from the
+    /// start no more than half, since all of it would allow the smallest machines alone.
     pub(super) fn wanted(&self, used: &[i64]) -> usize {
-        self.types(&self.holding(used)).min(self.choice.types)
+        self.types(&self.holding(used)).div_ceil(2).min(self.choice.types)
     }
 
     /// What a claim with `used` costs where `types` instance types must hold it; `None` where too few do.

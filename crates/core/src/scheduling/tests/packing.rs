@@ -1,0 +1,197 @@
+//! Packing by price: what it must never do, and what it keeps while it saves.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::scheduling::validator::violations;
+
+fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
+    Request { pods: &snapshot.pending, without: &[], purpose: Purpose::Provisioning, effort }
+}
+
+/// The plan after so many rounds, beside the reference; both are valid.
+fn both(snapshot: &Snapshot, rules: &Rules, rounds: u32) -> (Plan, Plan) {
+    let request = request(snapshot, Effort::Iterations(rounds));
+    let mut solver = Solver::new(snapshot, rules);
+    let reference = Compatible.pack(&mut solver, &request);
+    let plan = LeastCost.pack(&mut solver, &request);
+    for plan in [&reference, &plan] {
+        assert_eq!(violations(snapshot, &request, rules, plan), Vec::<String>::new());
+    }
+    (reference, plan)
+}
+
+/// Forty types of 8 CPUs and 32 to 45 GiB, and one of 64 CPUs whose CPUs cost twice as much.
+fn forty_and_one() -> Arc<crate::model::Catalog> {
+    let mut types: Vec<_> = (0..40)
+        .map(|at| instance_type(&format!("t{at:02}"), 8, 32 + at / 3).offer("a", SPOT, 400 + at))
+        .map(TypeBuilder::build)
+        .collect();
+    types.push(instance_type("huge", 64, 512).offer("a", SPOT, 6400).build());
+    Arc::new(crate::model::Catalog::new(types))
+}
+
+#[test]
+fn what_may_become_spot_keeps_its_choice() {
+    // Eight pods fill a machine's CPUs, and only nine of the small types have memory for eight.
+    let p = pod("p").cpu(1000).memory(5376);
+    let scene = Scene::new().catalog(forty_and_one()).pool(pool("default")).pending_many(21, &p);
+    let snapshot = scene.build();
+    let least = |plan: &Plan| plan.openings.iter().map(|o| o.instance_types.len()).min().unwrap_or(0);
+    let (reference, plan) = both(&snapshot, &Rules::default(), 50);
+    assert!(plan.cost.hourly < reference.cost.hourly, "{} {}", plan.cost.hourly, reference.cost.hourly);
+    assert_eq!((plan.openings.len(), least(&plan) >= 15), (3, true), "{:?}", report(&snapshot, &plan));
+    assert!(plan.openings.iter().all(|opening| opening.pods.len() == 7));
+    let tight = Rules { flexibility: Flexibility { spot: 1, on_demand: 1 }, ..Rules::default() };
+    let (_, plan) = both(&snapshot, &tight, 50);
+    assert!(least(&plan) < 15, "without the policy nothing keeps them");
+}
+
+#[test]
+fn a_pod_for_the_largest_machine_and_many_small_ones() {
+    let snapshot = Scene::with_default_pool()
+        .pending(pod("giant").cpu(15_500).memory(1024))
+        .pending_many(90, &pod("p").cpu(900).memory(1500))
+        .build();
+    let (reference, plan) = both(&snapshot, &Rules::default(), 100);
+    assert!(plan.unplaced.is_empty() && plan.cost.hourly <= reference.cost.hourly);
+}
+
+#[test]
+fn without_types_everyone_hears_so_from_both() {
+    let snapshot = Scene::with_default_pool().without_catalog("default").pending_many(3, &pod("p")).build();
+    let (reference, plan) = both(&snapshot, &Rules::default(), 10);
+    assert_eq!((reference.unplaced.len(), plan.unplaced.len()), (3, 3));
+}
+
+#[test]
+fn a_pool_of_higher_weight_is_filled_to_its_limit_first() {
+    let scene = |limit: fn(PoolBuilder) -> PoolBuilder| {
+        Scene::new()
+            .pool(limit(pool("dear").weight(10).require(INSTANCE_TYPE, Operator::In, &["xlarge"])))
+            .pool(pool("cheap"))
+            .pending_many(60, &pod("p").cpu(700).memory(1200))
+            .build()
+    };
+    let limits: [fn(PoolBuilder) -> PoolBuilder; 2] =
+        [|pool| pool.limit_nodes(2), |pool| pool.limit("cpu", 33_000)];
+    for limit in limits {
+        let snapshot = scene(limit);
+        let (reference, plan) = both(&snapshot, &Rules::default(), 100);
+        let dear = |plan: &Plan| {
+            let of = plan.openings.iter().filter(|opening| opening.pool.weight == 10);
+            of.map(|opening| opening.pods.len()).sum::<usize>()
+        };
+        assert!(plan.unplaced.is_empty() && dear(&plan) >= dear(&reference));
+        assert!(dear(&plan) >= 40, "{:?}", report(&snapshot, &plan));
+    }
+}
+
+#[test]
+fn min_values_hold_when_the_list_is_cut() {
+    let few = Rules { max_instance_types: 3, ..Rules::default() };
+    let snapshot = Scene::new()
+        .pool(pool("default").require(ARCH, Operator::Exists, &[]).min_values(ARCH, 2))
+        .pending_many(40, &pod("p").cpu(600).memory(900))
+        .build();
+    for rules in [few, Rules::default()] {
+        let (_, plan) = both(&snapshot, &rules, 100);
+        for opening in &plan.openings {
+            let arches: std::collections::BTreeSet<_> =
+                opening.instance_types.iter().flat_map(|t| t.requirements.get(ARCH)).collect();
+            assert_eq!(arches.len(), 2, "{:?}", report(&snapshot, &plan));
+        }
+    }
+}
+
+#[test]
+fn daemons_of_some_types_are_left_room_there() {
+    let daemon = pod("ds").daemon().cpu(1500).require(INSTANCE_TYPE, Operator::In, &["xlarge", "large"]);
+    let snapshot =
+        Scene::with_default_pool().daemon(daemon).pending_many(50, &pod("p").cpu(500).memory(500)).build();
+    let (reference, plan) = both(&snapshot, &Rules::default(), 200);
+    assert!(plan.cost.hourly < reference.cost.hourly, "{:?}", report(&snapshot, &plan));
+}
+
+#[test]
+fn the_gap_is_small_where_only_size_matters() {
+    for (capacity_type, wide) in [(ON_DEMAND, false), (SPOT, false), (ON_DEMAND, true)] {
+        let mut snapshot = Scene::new()
+            .catalog(ec2_catalog(64, 3))
+            .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]))
+            .daemon(pod("ds").daemon().cpu(150).memory(300))
+            .build();
+        snapshot.pending = shaped_pods(1_500, wide, 4);
+        let (_, plan) = both(&snapshot, &Rules::default(), 600);
+        let gap = plan.cost.hourly.dollars() / plan.cost.lower_bound.dollars() - 1.0;
+        assert!(gap < 0.05, "{capacity_type}, wide: {wide}: {gap}");
+        assert!(plan.cost.lower_bound <= plan.cost.hourly);
+    }
+}
+
+fn random_scene(seed: u64) -> Snapshot {
+    let mut numbers = Numbers::new(seed);
+    let mut default = pool("default");
+    if numbers.below(4) == 0 {
+        default = default.min_values(INSTANCE_TYPE, 2);
+    }
+    if numbers.below(3) == 0 {
+        default = default.require(CAPACITY_TYPE, Operator::In, &[[ON_DEMAND, SPOT][numbers.below(2)]]);
+    }
+    let mut scene = Scene::new().pool(default);
+    if numbers.below(2) == 0 {
+        let mut other = pool("other").weight([0, 7][numbers.below(2)]);
+        match numbers.below(4) {
+            0 => other = other.limit("cpu", 9_000),
+            1 => other = other.limit_nodes(2),
+            2 => other = other.taint("team", "", TaintEffect::NoSchedule),
+            _ => {}
+        }
+        scene = scene.pool(other);
+    }
+    if numbers.below(2) == 0 {
+        scene = scene.daemon(pod("ds").daemon().cpu(150).selector(ARCH, "amd64"));
+    }
+    if numbers.below(3) == 0 {
+        scene = scene.node(node("n").zone("a"));
+    }
+    for shape in 0..numbers.below(5) + 1 {
+        let mut template = pod(&format!("p{shape}"))
+            .cpu([150, 400, 1100, 3000][numbers.below(4)])
+            .memory([100, 700, 3000][numbers.below(3)]);
+        match numbers.below(8) {
+            0 => template = template.selector(ZONE, ["a", "b"][numbers.below(2)]),
+            1 => template = template.selector(ARCH, "arm64"),
+            2 => template = template.tolerate("team"),
+            3 => template = template.prefer(1, CAPACITY_TYPE, Operator::In, &[ON_DEMAND]),
+            4 => template = template.app("x").spread(spread_over(ZONE, 1, "x")),
+            5 => template = template.app("y").anti_affinity(affinity_to(HOSTNAME, "y")),
+            _ => {}
+        }
+        scene = scene.pending_many(numbers.below(30) + 1, &template);
+    }
+    scene.build()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_dearer_never_worse_always_valid(seed in any::<u64>(), rounds in 0..60_u32) {
+        let snapshot = random_scene(seed);
+        let rules = Rules::default();
+        let (reference, plan) = both(&snapshot, &rules, rounds);
+        prop_assert!(plan.cost.hourly <= reference.cost.hourly);
+        let left: Vec<&str> = reference.unplaced.iter().map(|(pod, _)| &*pod.uid).collect();
+        prop_assert!(plan.unplaced.iter().all(|(pod, _)| left.contains(&&*pod.uid)));
+        prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
+        // The bound holds for either plan, whichever it was worked out from.
+        if plan.unplaced.len() == reference.unplaced.len() {
+            prop_assert!(reference.cost.lower_bound <= plan.cost.hourly);
+        }
+        let again = solve(&snapshot, &request(&snapshot, Effort::Iterations(rounds)), &rules);
+        prop_assert_eq!(report(&snapshot, &plan), report(&snapshot, &again));
+        let first = solve(&snapshot, &request(&snapshot, Effort::First), &rules);
+        prop_assert!(plan.cost.hourly <= first.cost.hourly);
+    }
+}
