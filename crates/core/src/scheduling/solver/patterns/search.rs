@@ -14,10 +14,16 @@ use crate::scheduling::{bound::duals, packer::MACHINE};
 /// So many sizes are filled to find the best pattern of the first packing, and of an improvement.
 const SIZES_FIRST: usize = 12;
 const SIZES_LATER: usize = 6;
-/// Machines that one improvement takes.
+/// Machines that one improvement takes; every fourth takes many, which may become few large ones.
 const RUIN: std::ops::Range<usize> = 2..8;
+const RUIN_MANY: std::ops::Range<usize> = 8..25;
 /// More patterns than this are not searched for: each serves at least one pod, most serve hundreds.
 const MAX_PATTERNS: usize = 100_000;
+
+/// What a machine weighs, in nano-dollars per hour, where patterns are compared: more than [`MACHINE`], since small machines
+/// are filled by perfect fits that leave what is hard to place, and since the improvement splits machines more easily than
+/// it joins them.
+const LURE: i64 = 4 * MACHINE;
 
 /// Numbers for choices, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -194,7 +200,7 @@ impl<'p> Search<'p> {
         let demand = problem.demand(remaining, None);
         self.order.clear();
         for (at, (_, size)) in problem.lanes[lane].sizes.iter().enumerate() {
-            let rate = self.most(&size.room, &demand) / float(size.price + MACHINE);
+            let rate = self.most(&size.room, &demand) / float(size.price + LURE);
             self.order.push((rate * float(self.filled[lane][at]) / 1000.0, at));
         }
         self.order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -203,7 +209,7 @@ impl<'p> Search<'p> {
         for position in 0..self.order.len() {
             let at = self.order[position].1;
             let size = &problem.lanes[lane].sizes[at].1;
-            let most = self.most(&size.room, &demand) / float(size.price + MACHINE);
+            let most = self.most(&size.room, &demand) / float(size.price + LURE);
             if best.is_some() && tried >= care.sizes {
                 break;
             }
@@ -213,7 +219,7 @@ impl<'p> Search<'p> {
             for style in care.styles {
                 let Some(pattern) = self.fill(lane, at, present, remaining, *style) else { continue };
                 tried += 1;
-                let rate = pattern.value / float(pattern.price + MACHINE);
+                let rate = pattern.value / float(pattern.price + LURE);
                 if best.as_ref().is_none_or(|(highest, _)| rate > *highest) {
                     best = Some((rate, pattern));
                 }
@@ -262,7 +268,8 @@ impl<'p> Search<'p> {
         if movable < 2 {
             return false;
         }
-        let wanted = (RUIN.start + self.dice.below(RUIN.len())).min(movable);
+        let range = if self.dice.below(4) == 0 { RUIN_MANY } else { RUIN };
+        let wanted = (range.start + self.dice.below(range.len())).min(movable);
         let mut ruined: Vec<usize> = Vec::with_capacity(wanted);
         for _ in 0..wanted {
             let pick = self.pick(bins, first);
