@@ -65,9 +65,9 @@ pub enum Eliminated {
         kind: &'static str,
         /// The topology key.
         key: Str,
-        /// Whether no pod at all counts.
+        /// Whether there is no pod at all that an affinity names.
         unused: bool,
-        /// Pods that count by domain, for keys other than the hostname.
+        /// Pods that count by domain, where pods are to be spread or together, for keys other than the hostname.
         counts: Vec<(Str, u32)>,
     },
     /// No instance type is left.

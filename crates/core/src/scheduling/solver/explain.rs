@@ -14,7 +14,7 @@ use super::{
     on_claim::{Blocked, Target},
     pass::Pass,
     pools::{Row, agrees},
-    topology::CLAIMS,
+    topology::{CLAIMS, GroupKind},
 };
 use crate::{
     model::{
@@ -205,8 +205,12 @@ impl Solver {
         Eliminated::Topology {
             kind: group.is.kind.as_str(),
             key: self.universe.name(group.is.key).clone(),
-            unused: group.is_unused(),
-            counts: group.domains.iter().map(count).collect(),
+            unused: group.is.kind == GroupKind::Affinity && group.is_unused(),
+            // Of several that keep a pod away, any may be the last: what it counts says little.
+            counts: match group.is.kind {
+                GroupKind::Anti => Vec::new(),
+                GroupKind::Spread { .. } | GroupKind::Affinity => group.domains.iter().map(count).collect(),
+            },
         }
     }
 

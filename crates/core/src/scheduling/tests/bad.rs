@@ -166,7 +166,7 @@ fn pods_that_wait_for_each_other_hear_so() {
         crowded = crowded.node(node(&format!("n-{zone}")).zone(zone).pod(resident));
     }
     let why = reason(crowded);
-    assert!(why.contains("(counts = a:1 b:1 c:1): every domain has a pod that it avoids"), "{why}");
+    assert!(why.contains("key=topology.kubernetes.io/zone: every domain has a pod that it avoids"), "{why}");
 }
 
 #[test]
