@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::cloud_fault;
 use crate::world::{World, WorldError};
@@ -88,11 +88,9 @@ impl Script {
             "batch" => "3",
             _ => "300m",
         };
-        let guard: Value = if app == "web" && self.guarded {
-            json!({"karpenter.sh/do-not-disrupt": "true"})
-        } else {
-            json!({})
-        };
+        // Said in so many words: what is not named keeps its value.
+        let guard = if app == "web" && self.guarded { "true" } else { "false" };
+        let guard = json!({"karpenter.sh/do-not-disrupt": guard});
         let labels = json!({"app": app});
         world.apply_object(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app, "namespace": "default"},
