@@ -161,8 +161,11 @@ pub fn parse(body: &str) -> Result<Notice, Unreadable> {
     if body.len() > LENGTH_MAX {
         return Err(Unreadable::NotAnEvent(format!("{} bytes are too many", body.len())));
     }
-    let event: Envelope =
-        serde_json::from_str(body).map_err(|error| Unreadable::NotAnEvent(error.to_string()))?;
+    let not_an_event = |error: serde_json::Error| Unreadable::NotAnEvent(error.to_string());
+    // A map, so that a list is not taken for the fields in their order.
+    let fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(body).map_err(not_an_event)?;
+    let event: Envelope = serde_json::from_value(fields.into()).map_err(not_an_event)?;
     let nothing = |sent: &str| Notice { kind: Kind::NoOp, instances: Vec::new(), sent: sent.to_owned() };
     if event.version != "0" {
         return Ok(nothing(&event.time));

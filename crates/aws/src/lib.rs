@@ -19,7 +19,7 @@ pub mod provider;
 pub mod schema;
 pub mod settings;
 pub mod tags;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod unavailable;
 pub mod userdata;

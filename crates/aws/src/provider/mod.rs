@@ -410,3 +410,6 @@ impl CloudProvider for AwsProvider {
         Ok(found.and_then(told))
     }
 }
+
+#[cfg(test)]
+mod tests;

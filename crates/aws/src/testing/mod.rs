@@ -1,4 +1,4 @@
-//! A region in memory that behaves, behind [`AwsApi`]: instances are born, age and end, tokens are honoured, capacity runs out,
+//! A region in memory that behaves, behind [`crate::calls::AwsApi`]: instances are born, age and end, tokens are honoured, capacity runs out,
 //! tags are demanded as Karpenter's IAM policy demands them, and answers get lost where a test says so.
 
 mod api;
