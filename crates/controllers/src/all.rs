@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    disruption, lifecycle, observability, provisioning,
+    disruption, lifecycle, nodeoverlay, observability, provisioning,
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
 
@@ -11,7 +11,10 @@ use crate::{
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let mut controllers = provisioning::controllers(&ctx.settings);
-    controllers.extend(lifecycle::controllers());
+    controllers.extend(lifecycle::controllers(&ctx.settings, ctx.cloud.steps()));
+    if ctx.settings.gates.node_overlay {
+        controllers.push(Arc::new(nodeoverlay::OverlayStatus));
+    }
     controllers.extend(disruption::controllers());
     controllers.extend(observability::controllers(&ctx.settings));
     controllers

@@ -1,5 +1,9 @@
 //! Gauges of what there is: nodes, pools, and how current our view of them is.
 
+mod offerings;
+mod pods;
+mod status;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -19,7 +23,14 @@ pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
     if settings.disable_observability {
         return Vec::new();
     }
-    vec![Arc::new(NodeMetrics), Arc::new(PoolMetrics)]
+    let mut all: Vec<Arc<dyn Controller>> = vec![
+        Arc::new(NodeMetrics),
+        Arc::new(PoolMetrics),
+        Arc::new(pods::PodMetrics::default()),
+        Arc::new(offerings::OfferingMetrics::default()),
+    ];
+    all.extend(status::controllers());
+    all
 }
 
 /// The series of a gauge: label values and value.
@@ -55,12 +66,23 @@ impl Controller for NodeMetrics {
 type Amounts = fn(&StateNode) -> Resources;
 
 /// What is shown of each node.
-const PER_NODE: [(&Family, Amounts); 4] = [
+const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_ALLOCATABLE, StateNode::allocatable),
     (&families::NODES_POD_REQUESTS, |node| node.requested.minus(&node.requested_by_daemons)),
     (&families::NODES_DAEMON_REQUESTS, |node| node.requested_by_daemons.clone()),
+    (&families::NODES_POD_LIMITS, |node| limits(node, false)),
+    (&families::NODES_DAEMON_LIMITS, |node| limits(node, true)),
     (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
 ];
+
+/// Limits of a node's daemons, or of its other pods.
+fn limits(node: &StateNode, daemons: bool) -> Resources {
+    let mut sum = Resources::new();
+    for pod in node.pods.iter().filter(|pod| pod.is_daemon() == daemons) {
+        sum.add_assign(&pod.spec.limits);
+    }
+    sum
+}
 
 fn of_node(node: &StateNode, amounts: &Resources) -> Series {
     let label = |key: &str| node.label(key).unwrap_or_default().to_owned();
@@ -118,8 +140,9 @@ impl Controller for PoolMetrics {
 
     async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
         let snapshot = ctx.index().snapshot(ctx.now());
-        let (mut limits, mut usages) = (Series::new(), Series::new());
+        let (mut limits, mut usages, mut costs) = (Series::new(), Series::new(), Series::new());
         for pool in &snapshot.pools {
+            costs.push((vec![pool.name.to_string()], cost(&snapshot, &pool.name)));
             let add = |to: &mut Series, name: &ResourceName, amount: i64| {
                 to.push((vec![snake(name), pool.name.to_string()], value(name, amount)));
             };
@@ -138,8 +161,24 @@ impl Controller for PoolMetrics {
         }
         ctx.metrics.replace(&families::POOL_LIMIT, limits);
         ctx.metrics.replace(&families::POOL_USAGE, usages);
+        ctx.metrics.replace(&families::POOL_COST, costs);
         Ok(Requeue::After(Duration::from_secs(10)))
     }
+}
+
+/// What the launched machines of a pool cost, in dollars per hour; those whose price is not known cost nothing.
+fn cost(snapshot: &Snapshot, pool: &str) -> f64 {
+    let Some(catalog) = snapshot.catalog(pool) else { return 0.0 };
+    let of_pool = snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool));
+    let price = |node: &StateNode| {
+        let of = |key| node.label(key).unwrap_or_default();
+        catalog.price(of(labels::INSTANCE_TYPE), of(labels::ZONE), of(labels::CAPACITY_TYPE))
+    };
+    of_pool
+        .filter(|node| node.is_launched())
+        .filter_map(|node| price(node))
+        .map(|price| price.dollars())
+        .sum()
 }
 
 /// `ephemeral-storage` is `ephemeral_storage`.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy, Rules};
+use fleetwright_core::{
+    model::TopologySpread,
+    scheduling::{MinValuesPolicy, PreferencePolicy, Rules},
+};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +22,8 @@ pub struct Settings {
     pub min_values_policy: MinValuesPolicy,
     /// `IGNORE_DRA_REQUESTS`.
     pub ignore_dra_requests: bool,
+    /// `SCHEDULER_CONFIG`: spread constraints of pods that have none.
+    pub default_spread: Vec<TopologySpread>,
     /// `DISABLE_CLUSTER_STATE_OBSERVABILITY`: leaves out metrics by object.
     pub disable_observability: bool,
     /// `FEATURE_GATES`.
@@ -75,6 +80,7 @@ impl Default for Settings {
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
             ignore_dra_requests: true,
+            default_spread: Vec::new(),
             disable_observability: false,
             gates: FeatureGates::default(),
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
@@ -105,6 +111,7 @@ impl Settings {
             min_values: self.min_values_policy,
             reserved_capacity: self.gates.reserved_capacity,
             ignore_dra: self.ignore_dra_requests,
+            default_spread: self.default_spread.clone(),
             ..Rules::default()
         }
     }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::{
     runtime::{Controller, Ctx, Offload, Parts, RunError, Trigger, run, shutdown},
-    settings::Settings,
+    settings::{FeatureGates, Settings},
 };
 
 /// Time that follows tokio's, from a fixed moment on.
@@ -75,6 +75,9 @@ impl CloudProvider for CatalogOnly {
     async fn terminate(&self, _claim: &NodeClaim, _id: &ProviderId) -> Result<Termination, CloudError> {
         Ok(Termination::Gone)
     }
+    async fn terminate_orphan(&self, _id: &ProviderId) -> Result<Termination, CloudError> {
+        Ok(Termination::Gone)
+    }
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
         Err(CloudError::NotFound(id.as_str().into()))
     }
@@ -100,6 +103,17 @@ impl World {
 
     /// A world whose API server misbehaves.
     pub(crate) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
+        Self::of(faults, Settings::default())
+    }
+
+    /// A world with other feature gates.
+    pub(crate) fn gated(change: impl FnOnce(&mut FeatureGates)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings.gates);
+        Self::of(None, settings)
+    }
+
+    fn of(faults: Option<Arc<dyn Faults>>, settings: Settings) -> Self {
         let clock = Arc::new(TokioClock::new());
         let of_server = clock.clone();
         let mut config = Config::new(Arc::new(move || of_server.now()), 7);
@@ -111,11 +125,11 @@ impl World {
         server
             .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
             .unwrap();
-        let ctx = Self::ctx(&server, clock);
+        let ctx = Self::ctx(&server, clock, settings);
         Self { server, ctx }
     }
 
-    fn ctx(server: &Server, clock: Arc<TokioClock>) -> Ctx {
+    fn ctx(server: &Server, clock: Arc<TokioClock>, settings: Settings) -> Ctx {
         let class =
             NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
         let info = ProviderInfo {
@@ -130,7 +144,7 @@ impl World {
             client: kube::Client::new(server.service(), "default"),
             clock,
             cloud: Arc::new(cloud),
-            settings: Settings::default(),
+            settings,
             seed: 1,
             offload: Offload::Inline,
             cluster_uid: "cluster-uid".to_owned(),
@@ -139,7 +153,7 @@ impl World {
 
     /// The operator as it is after a restart: same cluster, same time, nothing remembered.
     pub(crate) fn restart(&mut self) {
-        let mut parts = Self::ctx(&self.server, Arc::new(TokioClock::new()));
+        let mut parts = Self::ctx(&self.server, Arc::new(TokioClock::new()), (*self.ctx.settings).clone());
         parts.clock = self.ctx.clock.clone();
         parts.recorder = crate::events::Recorder::new(parts.clock.clone());
         // Another process has other names.

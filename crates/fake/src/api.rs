@@ -169,6 +169,28 @@ pub struct Defects {
     pub late_taint: Option<(WireTaint, u64)>,
 }
 
+/// What spot capacity costs now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpotPrices {
+    /// Prices per hour in nano-dollars; offerings that are not named cost what the catalogue says.
+    pub prices: Vec<(OfferingKey, i64)>,
+    /// For how long they stand, in milliseconds; absent means for ever.
+    pub stand_for_ms: Option<u64>,
+}
+
+/// The announcement that a machine is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TakeBack {
+    /// The machine.
+    pub id: String,
+    /// What it was bought as.
+    pub offering: Option<OfferingKey>,
+    /// When it ends.
+    pub at: Timestamp,
+}
+
 /// A call to end a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -240,4 +262,8 @@ pub trait CloudApi: Send + Sync + 'static {
     async fn get(&self, id: &str) -> Result<Machine, ApiError>;
     /// The machines that carry `cluster_uid` and are not gone, by id; new ones may stay invisible for a moment.
     async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError>;
+    /// What spot capacity costs now.
+    async fn spot_prices(&self) -> Result<SpotPrices, ApiError>;
+    /// The machines that carry `cluster_uid` and are announced to be taken back, by id, until they end.
+    async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError>;
 }

@@ -17,6 +17,7 @@ pub mod kubelet;
 pub mod labels;
 pub mod provider;
 pub mod quantities;
+mod steps;
 
 pub(crate) use dice::dice;
 

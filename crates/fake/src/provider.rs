@@ -11,11 +11,10 @@ use fleetwright_core::{
     clock::SharedClock,
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        RepairPolicy, Termination,
+        ProviderStep, RepairPolicy, Termination,
     },
     model::{
-        Catalog, NodeClaim, NodeClassRef, NodePool, Offering, Price, ProviderId, Requirements, Resources,
-        Str,
+        Catalog, NodeClaim, NodeClassRef, NodePool, Price, ProviderId, Requirements, Resources, Str,
         labels::{NODEPOOL, UNREGISTERED_TAINT},
     },
 };
@@ -30,6 +29,7 @@ use crate::{
     classes::{ClassState, NodeClasses},
     labels,
     quantities::{from_quantities, to_wire},
+    steps::{Notices, Pricing},
 };
 
 /// For how long an offering that had nothing left is shown as unavailable, as Karpenter remembers it.
@@ -41,21 +41,63 @@ const CLASSES_UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The provider of the fake cloud.
 pub struct FakeProvider {
-    api: Arc<dyn CloudApi>,
-    clock: SharedClock,
+    shared: Shared,
     catalogue: Catalogue,
     classes: NodeClasses,
     info: ProviderInfo,
-    cluster_uid: OnceLock<Str>,
-    shown: Mutex<Shown>,
+    notices: Arc<Notices>,
 }
 
-/// The catalogue as it is shown: without what recently ran dry.
+/// What the provider and its steps share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) api: Arc<dyn CloudApi>,
+    clock: SharedClock,
+    cluster_uid: Arc<OnceLock<Str>>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// The catalogue as it is shown: at the prices of the moment, without what recently ran dry.
 struct Shown {
     catalog: Arc<Catalog>,
     unavailable: BTreeMap<OfferingKey, Timestamp>,
     /// What `catalog` shows as unavailable.
     reflected: BTreeSet<OfferingKey>,
+    /// Prices that differ from the catalogue's.
+    prices: BTreeMap<OfferingKey, Price>,
+    /// Whether `catalog` shows other prices.
+    repriced: bool,
+}
+
+impl Shared {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The UID of the cluster that was identified.
+    pub(crate) fn uid(&self) -> Result<Str, CloudError> {
+        let unknown =
+            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
+        self.cluster_uid.get().cloned().ok_or_else(unknown)
+    }
+
+    /// Takes in what spot capacity costs from now on.
+    pub(crate) fn set_prices(&self, prices: Vec<(OfferingKey, i64)>) {
+        let prices: BTreeMap<OfferingKey, Price> =
+            prices.into_iter().map(|(key, nanos)| (key, Price::from_nanos(nanos))).collect();
+        let mut shown = self.shown();
+        if shown.prices != prices {
+            shown.prices = prices;
+            shown.repriced = true;
+        }
+    }
+
+    /// Shows offerings as unavailable for a while.
+    pub(crate) fn mark_unavailable(&self, exhausted: Vec<OfferingKey>) {
+        let span = SignedDuration::try_from(UNAVAILABLE_FOR).unwrap_or(SignedDuration::ZERO);
+        let until = self.clock.now().checked_add(span).unwrap_or(Timestamp::MAX);
+        self.shown().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
+    }
 }
 
 impl FakeProvider {
@@ -89,9 +131,12 @@ impl FakeProvider {
             catalog: catalogue.types.clone(),
             unavailable: BTreeMap::new(),
             reflected: BTreeSet::new(),
+            prices: BTreeMap::new(),
+            repriced: false,
         };
-        let cluster_uid = OnceLock::new();
-        Ok(Self { api, clock, catalogue, classes, info, cluster_uid, shown: Mutex::new(shown) })
+        let shared = Shared { api, clock, cluster_uid: Arc::default(), shown: Arc::new(Mutex::new(shown)) };
+        let notices = Arc::new(Notices { shared: shared.clone(), heard: Mutex::default() });
+        Ok(Self { shared, catalogue, classes, info, notices })
     }
 
     /// The node classes that launches look at, for whoever watches them.
@@ -100,32 +145,17 @@ impl FakeProvider {
         &self.classes
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn uid(&self) -> Result<Str, CloudError> {
-        let unknown =
-            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
-        self.cluster_uid.get().cloned().ok_or_else(unknown)
-    }
-
     /// The catalogue without what recently ran dry; the same `Arc` while nothing changes.
     fn available(&self) -> Arc<Catalog> {
-        let now = self.clock.now();
-        let mut shown = self.shown();
+        let now = self.shared.clock.now();
+        let mut shown = self.shared.shown();
         shown.unavailable.retain(|_, until| *until > now);
-        if !shown.unavailable.keys().eq(shown.reflected.iter()) {
+        if shown.repriced || !shown.unavailable.keys().eq(shown.reflected.iter()) {
             shown.reflected = shown.unavailable.keys().cloned().collect();
-            shown.catalog = without(&self.catalogue.types, &shown.reflected);
+            shown.repriced = false;
+            shown.catalog = changed(&self.catalogue.types, &shown.reflected, &shown.prices);
         }
         shown.catalog.clone()
-    }
-
-    fn mark_unavailable(&self, exhausted: Vec<OfferingKey>) {
-        let span = SignedDuration::try_from(UNAVAILABLE_FOR).unwrap_or(SignedDuration::ZERO);
-        let until = self.clock.now().checked_add(span).unwrap_or(Timestamp::MAX);
-        self.shown().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
     }
 
     /// Why nothing may be launched for a claim by its class, else how long its node stays away.
@@ -172,6 +202,16 @@ impl FakeProvider {
         Ok((item, otherwise))
     }
 
+    async fn end(&self, id: &ProviderId, named_by_claim: bool) -> Result<Termination, CloudError> {
+        let call =
+            Terminate { cluster_uid: self.shared.uid()?.to_string(), id: id.to_string(), named_by_claim };
+        match self.shared.api.terminate(&call).await {
+            Ok(Lifecycle::Gone) => Ok(Termination::Gone),
+            Ok(_) => Ok(Termination::Accepted),
+            Err(error) => Err(cloud_error(error)),
+        }
+    }
+
     /// Sends a call and puts its answers where they belong.
     async fn send(
         &self,
@@ -179,9 +219,9 @@ impl FakeProvider {
         asked: Vec<(usize, LaunchError)>,
         results: &mut [Option<Result<Instance, LaunchError>>],
     ) {
-        match self.api.launch(&call).await {
+        match self.shared.api.launch(&call).await {
             Ok(reply) => {
-                self.mark_unavailable(reply.exhausted);
+                self.shared.mark_unavailable(reply.exhausted);
                 for (((at, otherwise), outcome), item) in
                     asked.into_iter().zip(reply.outcomes).zip(&call.items)
                 {
@@ -202,22 +242,26 @@ impl FakeProvider {
     }
 }
 
-/// The catalogue with some offerings shown as unavailable; types that lose none are shared.
-fn without(catalog: &Catalog, dry: &BTreeSet<OfferingKey>) -> Arc<Catalog> {
+/// The catalogue with some offerings shown as unavailable and some at other prices; types of which nothing changes are
+/// shared.
+fn changed(
+    catalog: &Catalog,
+    dry: &BTreeSet<OfferingKey>,
+    prices: &BTreeMap<OfferingKey, Price>,
+) -> Arc<Catalog> {
     let types = catalog.instance_types.iter().map(|instance_type| {
-        let is_dry = |offering: &Offering| {
-            OfferingKey::of(instance_type, offering).is_some_and(|key| dry.contains(&key))
-        };
-        if !instance_type.offerings.iter().any(is_dry) {
-            return instance_type.clone();
-        }
         let mut changed = (**instance_type).clone();
+        let mut differs = false;
         for offering in &mut changed.offerings {
-            offering.available &= !is_dry(offering);
+            let Some(key) = OfferingKey::of(instance_type, offering) else { continue };
+            let price = prices.get(&key).copied().unwrap_or(offering.price);
+            let available = offering.available && !dry.contains(&key);
+            differs |= (price, available) != (offering.price, offering.available);
+            (offering.price, offering.available) = (price, available);
         }
-        Arc::new(changed)
+        if differs { Arc::new(changed) } else { instance_type.clone() }
     });
-    Arc::new(Catalog { instance_types: types.collect() })
+    Arc::new(Catalog::new(types.collect()))
 }
 
 /// The choices of a call's claims, worked out once for claims that are alike.
@@ -303,7 +347,7 @@ fn instance(machine: &Machine) -> Result<Instance, String> {
     })
 }
 
-fn cloud_error(error: ApiError) -> CloudError {
+pub(crate) fn cloud_error(error: ApiError) -> CloudError {
     match error {
         ApiError::NotFound { id } => CloudError::NotFound(id.into()),
         ApiError::NotOwned { id, why } => CloudError::NotOwned { id: id.into(), why: why.into() },
@@ -345,7 +389,7 @@ impl CloudProvider for FakeProvider {
             let message = "is empty: give the UID of the kube-system namespace".into();
             return Err(CloudError::Invalid { field: "cluster UID".into(), message });
         }
-        let known = self.cluster_uid.get_or_init(|| cluster_uid.into());
+        let known = self.shared.cluster_uid.get_or_init(|| cluster_uid.into());
         if **known == *cluster_uid {
             return Ok(Identity::Proven);
         }
@@ -358,7 +402,7 @@ impl CloudProvider for FakeProvider {
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let Some(first) = requests.first() else { return Vec::new() };
-        let uid = match self.uid() {
+        let uid = match self.shared.uid() {
             Ok(uid) => uid,
             Err(error) => {
                 let error = LaunchError::Failed {
@@ -397,25 +441,20 @@ impl CloudProvider for FakeProvider {
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        let call = Terminate {
-            cluster_uid: self.uid()?.to_string(),
-            id: id.to_string(),
-            named_by_claim: claim.provider_id.as_ref() == Some(id),
-        };
-        match self.api.terminate(&call).await {
-            Ok(Lifecycle::Gone) => Ok(Termination::Gone),
-            Ok(_) => Ok(Termination::Accepted),
-            Err(error) => Err(cloud_error(error)),
-        }
+        self.end(id, claim.provider_id.as_ref() == Some(id)).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.end(id, false).await
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        let machine = self.api.get(id).await.map_err(cloud_error)?;
+        let machine = self.shared.api.get(id).await.map_err(cloud_error)?;
         instance(&machine).map_err(|message| CloudError::Unavailable(message.into()))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        let machines = self.api.list(&self.uid()?).await.map_err(cloud_error)?;
+        let machines = self.shared.api.list(&self.shared.uid()?).await.map_err(cloud_error)?;
         let read: Result<Vec<Instance>, String> = machines.iter().map(instance).collect();
         read.map_err(|message| CloudError::Unavailable(message.into()))
     }
@@ -423,6 +462,10 @@ impl CloudProvider for FakeProvider {
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         // A KWOKNodeClass says nothing that a running machine could differ from.
         Ok(None)
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        vec![Arc::new(Pricing(self.shared.clone())), self.notices.clone()]
     }
 }
 

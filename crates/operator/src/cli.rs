@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use clap::{Arg, Command, Parser, Subcommand, ValueEnum};
+use fleetwright_controllers::settings::SolveEffort;
 
 use crate::settings::table::{Kind, SETTINGS};
 
@@ -11,8 +12,8 @@ use crate::settings::table::{Kind, SETTINGS};
 pub(crate) enum Invocation {
     /// Run the controller with these flags, by name without dashes.
     Controller(BTreeMap<String, String>),
-    /// Run a tool.
-    Tool(Tool),
+    /// Run a tool; one that decides as the controller would, with these of the controller's flags.
+    Tool(Tool, BTreeMap<String, String>),
 }
 
 /// A node autoscaler for Kubernetes that speaks Karpenter's API. Without a subcommand it is the controller:
@@ -29,6 +30,8 @@ struct Tools {
 pub(crate) enum Tool {
     /// Shows the whole flow on this machine: no cluster, no Docker, no cloud account.
     Demo(Demo),
+    /// Shows what would be launched for the pods that wait, by the controller's own code, and does nothing.
+    Plan(PlanOptions),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
         /// Whose label rules and node class to include.
@@ -77,6 +80,44 @@ pub(crate) struct Demo {
     /// Where the kubeconfig is written; by default a file in the temporary directory, removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// Options of `plan`. The controller's settings count here too.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PlanOptions {
+    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// How pods become nodes.
+    #[arg(long, value_enum, default_value_t = PackerName::LeastCost)]
+    pub(crate) packer: PackerName,
+    /// How long to improve the first plan: a time such as 500ms, or rounds such as 2000it, which are reproducible.
+    #[arg(long, default_value = "500ms", value_parser = budget)]
+    pub(crate) budget: SolveEffort,
+    /// How the plan is printed.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    pub(crate) output: TableOrJson,
+    /// The seed of generated names.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// How pods become nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PackerName {
+    /// The cheapest plan that can be found in time.
+    LeastCost,
+    /// Karpenter's placement order.
+    Compatible,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableOrJson {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
 }
 
 /// Options of `fake-cloud`.
@@ -154,6 +195,17 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
     std::time::Duration::try_from(parsed).map_err(|_| "it must not be negative".to_owned())
 }
 
+/// `500ms`, or `2000it`.
+fn budget(text: &str) -> Result<SolveEffort, String> {
+    match text.strip_suffix("it") {
+        Some(rounds) => rounds
+            .parse()
+            .map(SolveEffort::Iterations)
+            .map_err(|_| "it takes a number such as 2000it".to_owned()),
+        None => duration(text).map(SolveEffort::Time),
+    }
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "it takes a number such as 60".to_owned())?;
     if speed.is_finite() && (0.01..=10_000.0).contains(&speed) {
@@ -169,17 +221,43 @@ fn positive(text: &str) -> Result<f64, String> {
 /// clap's, which prints itself; help and version come this way too.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let tools = <Tools as clap::CommandFactory>::command();
+    let mut tools = <Tools as clap::CommandFactory>::command();
+    for tool in DECISIONS {
+        tools = tools.mut_subcommand(tool, |tool| with_settings(tool, true));
+    }
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
-        return Tools::try_parse_from(args).map(|tools| Invocation::Tool(tools.tool));
+        let matches = tools.try_get_matches_from(args)?;
+        let tool = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?.tool;
+        let decision = matches.subcommand().filter(|(name, _)| DECISIONS.contains(name));
+        let flags = decision.map(|(_, matches)| flags(matches)).unwrap_or_default();
+        return Ok(Invocation::Tool(tool, flags));
     }
     let matches = controller_command(tools).try_get_matches_from(args.into_iter().map(double_dash))?;
-    let flags = SETTINGS.iter().filter_map(|setting| {
+    Ok(Invocation::Controller(flags(&matches)))
+}
+
+/// Tools that decide as the controller would: its settings are theirs.
+const DECISIONS: [&str; 1] = ["plan"];
+
+/// Settings that matter to a decision; the others are accepted there and not shown.
+const DECISIVE: [&str; 7] = [
+    "PREFERENCE_POLICY",
+    "MIN_VALUES_POLICY",
+    "IGNORE_DRA_REQUESTS",
+    "FEATURE_GATES",
+    "SCHEDULER_CONFIG",
+    "INSTANCE_TYPES_FILE_PATH",
+    "CATALOG",
+];
+
+/// The settings that were given as flags.
+fn flags(matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+    let given = SETTINGS.iter().filter_map(|setting| {
         let value = matches.get_one::<String>(&setting.flag())?;
         Some((setting.flag(), value.clone()))
     });
-    Ok(Invocation::Controller(flags.collect()))
+    given.collect()
 }
 
 /// The controller's own command: a flag for each setting; the tools are listed in its help.
@@ -192,6 +270,11 @@ fn controller_command(tools: Command) -> Command {
     let about = tools.get_about().cloned().unwrap_or_default();
     let command =
         Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
+    with_settings(command, false)
+}
+
+/// A command with a flag for each setting; where only `decisive` ones are of interest, the others are hidden.
+fn with_settings(command: Command, decisive: bool) -> Command {
     SETTINGS.iter().fold(command, |command, setting| {
         let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
         if setting.kind == Kind::Bool {
@@ -207,6 +290,7 @@ fn controller_command(tools: Command) -> Command {
         }
         let default =
             if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
+        let arg = arg.hide(decisive && !DECISIVE.contains(&setting.env));
         command.arg(arg.help(format!("{} [env {}{default}]", setting.help, setting.env)))
     })
 }
@@ -228,7 +312,7 @@ mod tests {
         let args = ["fleetwright"].iter().chain(args).map(OsString::from);
         match parse(args).unwrap() {
             Invocation::Controller(flags) => flags,
-            Invocation::Tool(tool) => panic!("{tool:?}"),
+            Invocation::Tool(tool, _) => panic!("{tool:?}"),
         }
     }
 
@@ -257,7 +341,7 @@ mod tests {
     fn tools_and_errors() {
         assert!(matches!(
             parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)),
-            Ok(Invocation::Tool(Tool::Demo(_)))
+            Ok(Invocation::Tool(Tool::Demo(_), _))
         ));
         for bad in
             [&["demo", "--speed", "0"][..], &["nonsense"], &["--no-such-flag"], &["demo", "--for", "5"]]

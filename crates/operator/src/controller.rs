@@ -10,16 +10,18 @@ use anyhow::{Context as _, bail};
 use fleetwright_controllers::{
     all,
     runtime::{Ctx, Offload, Parts, may_act, shutdown},
-    settings::{FeatureGates, Settings, SolveEffort},
 };
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
     cloud::{CloudProvider, Identity},
-    scheduling::{MinValuesPolicy, PreferencePolicy},
 };
 use kube::Client;
 
-use crate::{clock::SystemClock, fake, http, kube_client, logging, settings::Values};
+use crate::{
+    clock::SystemClock,
+    fake, http, kube_client, logging,
+    settings::{self, Values},
+};
 
 /// How long the cluster is waited for before the process gives up and is started again.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -32,9 +34,8 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Where a setting, a port, the cloud or the cluster cannot be used.
-#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub(crate) fn run(flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
-    let values = Values::resolve(flags, |name| std::env::var(name).ok())?;
+    let values = settings::from_environment(flags)?;
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
     for warning in &values.warnings {
@@ -107,7 +108,7 @@ fn context(
         client,
         clock,
         cloud,
-        settings: settings(values),
+        settings: settings::controllers(values),
         seed,
         offload: Offload::Thread,
         cluster_uid,
@@ -149,32 +150,6 @@ fn check_cloud(name: &str) -> anyhow::Result<()> {
         "fake" => Ok(()),
         "" => bail!("--cloud is not set (env CLOUD): this build has {COMPILED_IN}"),
         other => bail!("--cloud {other}: this build has {COMPILED_IN}"),
-    }
-}
-
-fn settings(values: &Values) -> Settings {
-    let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
-    let best_effort = values.text("MIN_VALUES_POLICY") == "BestEffort";
-    Settings {
-        cpu_requests: u32::try_from(values.integer("CPU_REQUESTS"))
-            .ok()
-            .filter(|cpus| *cpus > 0)
-            .unwrap_or(1000),
-        batch_max: values.duration("BATCH_MAX_DURATION"),
-        batch_idle: values.duration("BATCH_IDLE_DURATION"),
-        preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
-        min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
-        ignore_dra_requests: values.bool("IGNORE_DRA_REQUESTS"),
-        disable_observability: values.bool("DISABLE_CLUSTER_STATE_OBSERVABILITY"),
-        gates: FeatureGates {
-            reserved_capacity: values.gate("ReservedCapacity"),
-            node_repair: values.gate("NodeRepair"),
-            spot_to_spot: values.gate("SpotToSpotConsolidation"),
-            node_overlay: values.gate("NodeOverlay"),
-            static_capacity: values.gate("StaticCapacity"),
-            capacity_buffer: values.gate("CapacityBuffer"),
-        },
-        solve_effort: SolveEffort::Time(Duration::from_millis(500)),
     }
 }
 

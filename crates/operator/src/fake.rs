@@ -1,18 +1,14 @@
 //! The fake cloud and the embedded API server as this binary runs them: inside the controller, or as processes of their
 //! own.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses, Vocabulary,
     api::CloudApi,
-    catalogue::{kwok, load, realistic},
+    catalogue::{Skipped, kwok, load, realistic},
     http::{HttpCloud, serve},
     kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
 };
@@ -29,18 +25,39 @@ const MARKET: u64 = 1;
 /// # Errors
 /// Where the file cannot be read or holds no usable type.
 pub(crate) fn catalogue(built_in: cli::Catalog, file: Option<&Path>) -> anyhow::Result<Catalogue> {
+    let (catalogue, skipped) = read_catalogue(built_in, file)?;
+    log_skipped(&skipped);
+    Ok(catalogue)
+}
+
+fn log_skipped(skipped: &[Skipped]) {
+    for skipped in skipped {
+        tracing::error!(error = %skipped, "instance type is left out");
+    }
+}
+
+fn read_catalogue(built_in: cli::Catalog, file: Option<&Path>) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
     let Some(path) = file else {
-        return Ok(match built_in {
+        let catalogue = match built_in {
             cli::Catalog::Kwok => kwok(),
             cli::Catalog::Realistic => realistic(MARKET),
-        });
+        };
+        return Ok((catalogue, Vec::new()));
     };
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let loaded = load(&text, Vocabulary::Kwok).with_context(|| path.display().to_string())?;
-    for skipped in &loaded.skipped {
-        tracing::error!(file = %path.display(), error = %skipped, "instance type is left out");
-    }
-    Ok(loaded.catalogue)
+    Ok((loaded.catalogue, loaded.skipped))
+}
+
+/// The instance types that the settings name, and those of their file that are broken.
+///
+/// # Errors
+/// Where the file cannot be read or holds no usable type.
+pub(crate) fn catalogue_of(values: &Values) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
+    let built_in =
+        if values.text("CATALOG") == "realistic" { cli::Catalog::Realistic } else { cli::Catalog::Kwok };
+    let file = Some(values.text("INSTANCE_TYPES_FILE_PATH")).filter(|path| !path.is_empty()).map(Path::new);
+    read_catalogue(built_in, file)
 }
 
 /// The provider of the fake cloud that the settings name: at a URL, or embedded with its kubelets.
@@ -55,12 +72,10 @@ pub(crate) async fn provider(
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let url = values.text("FAKE_CLOUD");
     let api: Arc<dyn CloudApi> = if url.is_empty() {
-        let built_in =
-            if values.text("CATALOG") == "realistic" { cli::Catalog::Realistic } else { cli::Catalog::Kwok };
-        let file =
-            Some(values.text("INSTANCE_TYPES_FILE_PATH")).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let (catalogue, skipped) = catalogue_of(values)?;
+        log_skipped(&skipped);
         let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
-        let cloud = Arc::new(Cloud::new(catalogue(built_in, file.as_deref())?, config, clock.clone()));
+        let cloud = Arc::new(Cloud::new(catalogue, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, cluster_uid).await?;
         tracing::info!(machines = adopted, "embedded fake cloud adopted what the cluster knows of");
         let kubelets = Kubelets::run(

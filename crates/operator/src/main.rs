@@ -7,8 +7,10 @@ mod crds;
 mod demo;
 mod fake;
 mod http;
+mod input;
 mod kube_client;
 mod logging;
+mod plan;
 mod settings;
 mod wire;
 

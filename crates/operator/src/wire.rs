@@ -1,10 +1,10 @@
 //! From the command line to the part that does it.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{collections::BTreeMap, ffi::OsString, process::ExitCode};
 
 use crate::{
     cli::{self, Invocation, Tool},
-    controller, crds, demo, fake,
+    controller, crds, demo, fake, plan, settings,
 };
 
 /// Does what the command line says. Failures go to standard error, with their causes.
@@ -19,10 +19,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match invocation {
         Invocation::Controller(flags) => controller::run(&flags),
-        Invocation::Tool(Tool::Demo(options)) => demo::run(&options),
-        Invocation::Tool(Tool::Crds { cloud }) => crds::print(cloud),
-        Invocation::Tool(Tool::FakeCloud(options)) => fake::serve_cloud(&options),
-        Invocation::Tool(Tool::FakeKube(options)) => fake::serve_kube(&options),
+        Invocation::Tool(tool, flags) => run(&tool, &flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -31,5 +28,15 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = writeln!(anstream::stderr(), "fleetwright: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    match tool {
+        Tool::Demo(options) => demo::run(options),
+        Tool::Plan(options) => plan::run(options, &settings::from_environment(flags)?),
+        Tool::Crds { cloud } => crds::print(*cloud),
+        Tool::FakeCloud(options) => fake::serve_cloud(options),
+        Tool::FakeKube(options) => fake::serve_kube(options),
     }
 }

@@ -200,6 +200,8 @@ pub enum Step {
     Inject(Vec<Fault>),
     /// Ends the cloud's faults.
     Heal,
+    /// Announces of so many spot machines, the first by id, that the cloud takes them back.
+    Interrupt(usize),
     /// Compares.
     Expect(Expect),
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleetwright_core::model::{Catalog, InstanceType, NodeClaim, Resources, labels};
+use fleetwright_core::model::{Catalog, InstanceType, NodeClaim, ResourceName, Resources, labels};
 
 /// The instance types that a claim allows and that hold what it asks for.
 fn candidates<'a>(
@@ -18,10 +18,11 @@ fn candidates<'a>(
 }
 
 /// The claim with capacity and allocatable where its status has none: the smallest amount of each resource among its
-/// candidates. It is room that may be planned with, whichever type the cloud chooses.
+/// candidates. It is room that may be planned with, whichever type the cloud chooses. What a NodeOverlay promises, the
+/// cloud does not know of, and its answer is completed too.
 pub(crate) fn filled(claim: Arc<NodeClaim>, catalog: Option<&Catalog>) -> Arc<NodeClaim> {
     if !claim.capacity.is_zero() && !claim.allocatable.is_zero() {
-        return claim;
+        return catalog.and_then(|catalog| overlaid(&claim, catalog)).map_or(claim, Arc::new);
     }
     let Some(catalog) = catalog else { return claim };
     let least = candidates(&claim, catalog)
@@ -36,6 +37,19 @@ pub(crate) fn filled(claim: Arc<NodeClaim>, catalog: Option<&Catalog>) -> Arc<No
         expected.allocatable = allocatable;
     }
     Arc::new(expected)
+}
+
+/// The claim of a type whose capacity a NodeOverlay extends, with the resources that the cloud did not name.
+fn overlaid(claim: &NodeClaim, catalog: &Catalog) -> Option<NodeClaim> {
+    let name = claim.labels.get(labels::INSTANCE_TYPE).filter(|name| catalog.overlaid.contains(*name))?;
+    let promised = &catalog.get(name)?.capacity;
+    let missing = |of: &Resources| {
+        let extended =
+            promised.extended().iter().filter(|(name, _)| of.get(&ResourceName::Other(name.clone())) == 0);
+        extended.fold(of.clone(), |all, (name, amount)| all.with(ResourceName::Other(name.clone()), *amount))
+    };
+    let (capacity, allocatable) = (missing(&claim.capacity), missing(&claim.allocatable));
+    Some(NodeClaim { capacity, allocatable, ..claim.clone() })
 }
 
 /// The most that the machine of a claim can have: its capacity or, while that is unknown, the largest amount of each

@@ -1,7 +1,9 @@
 //! The index itself: what comes in, and what can be looked up.
 
+mod overlays;
 mod put;
 mod snapshot;
+mod workloads;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +13,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::model::{
     Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Resources, Snapshot, Str, VolumeClaim, nodeclaim::ConditionType,
+    PoolName, Resources, Snapshot, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -19,6 +21,8 @@ use k8s_openapi::api::{
     storage::v1::{StorageClass, VolumeAttachment},
 };
 
+pub use self::overlays::OverlayState;
+use self::overlays::Overlays;
 use crate::{
     answers::Answers,
     change::Change,
@@ -39,6 +43,8 @@ pub struct Index {
     /// Groups and kinds of node classes that are ours.
     classes: Vec<NodeClassRef>,
     ledgers: BTreeMap<Kind, Ledger>,
+    /// Kinds that are followed beside those that always are.
+    followed: BTreeSet<Kind>,
     progress: BTreeMap<Kind, Timestamp>,
     invalid: BTreeMap<(Kind, Key), Invalid>,
     interner: Interner,
@@ -47,7 +53,9 @@ pub struct Index {
     machines: Machines,
     answers: Answers,
     pools: BTreeMap<PoolName, PoolEntry>,
+    /// Instance types as decisions see them, NodeOverlays applied.
     catalogs: BTreeMap<PoolName, Arc<Catalog>>,
+    overlays: Overlays,
     daemons: BTreeMap<NamespacedName, Arc<Pod>>,
     namespaces: Arc<BTreeMap<Str, Labels>>,
     pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
@@ -55,6 +63,7 @@ pub struct Index {
     volumes: BTreeMap<Str, Arc<PersistentVolume>>,
     storage_classes: BTreeMap<Str, Arc<StorageClass>>,
     volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
+    workloads: Arc<Workloads>,
     attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
     node_classes: BTreeMap<NodeClassRef, ClassState>,
     intents: Intents,
@@ -94,6 +103,7 @@ impl Index {
             schema,
             classes,
             ledgers: BTreeMap::new(),
+            followed: BTreeSet::new(),
             progress: BTreeMap::new(),
             invalid: BTreeMap::new(),
             interner: Interner::default(),
@@ -102,6 +112,7 @@ impl Index {
             answers: Answers::default(),
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
+            overlays: Overlays::default(),
             daemons: BTreeMap::new(),
             namespaces: Arc::default(),
             pdbs: BTreeMap::new(),
@@ -109,6 +120,7 @@ impl Index {
             volumes: BTreeMap::new(),
             storage_classes: BTreeMap::new(),
             volume_claims: Arc::default(),
+            workloads: Arc::default(),
             attachments: BTreeMap::new(),
             node_classes: BTreeMap::new(),
             intents: Intents::default(),
@@ -165,8 +177,8 @@ impl Index {
         *last = now.max(*last);
     }
 
-    /// Sets the instance types of a pool; `None` forgets them.
-    pub fn set_catalog(&mut self, pool: &PoolName, catalog: Option<Arc<Catalog>>) {
+    /// Puts in the instance types that decisions see; `None` forgets them.
+    fn put_catalog(&mut self, pool: &PoolName, catalog: Option<Arc<Catalog>>) {
         let same = |a: &Option<Arc<Catalog>>, b: Option<&Arc<Catalog>>| match (a, b) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, None) => true,
@@ -175,12 +187,24 @@ impl Index {
         if same(&catalog, self.catalogs.get(pool)) {
             return;
         }
-        match catalog {
+        let after = catalog.clone();
+        let before = match catalog {
             Some(catalog) => self.catalogs.insert(pool.clone(), catalog),
             None => self.catalogs.remove(pool),
         };
-        self.machines.touch_pool(pool);
+        let overlaid = [before, after].into_iter().flatten().flat_map(|catalog| catalog.overlaid.clone());
+        self.machines.touch_pool(pool, &overlaid.collect());
         self.stale = true;
+    }
+
+    /// Follows another kind beside those of [`Kind::ALL`]: decisions wait for its first list too.
+    pub fn follow(&mut self, kind: Kind) {
+        self.followed.insert(kind);
+    }
+
+    /// All kinds that are followed.
+    pub fn followed(&self) -> impl Iterator<Item = Kind> + '_ {
+        Kind::ALL.into_iter().chain(self.followed.iter().copied())
     }
 
     // === Intents ===

@@ -33,10 +33,20 @@ pub enum Kind {
     Node,
     /// `v1` Pod.
     Pod,
+    /// `karpenter.sh/v1alpha1` NodeOverlay. Followed only where the settings say so, as are all below.
+    NodeOverlay,
+    /// `v1` Service.
+    Service,
+    /// `v1` ReplicationController.
+    ReplicationController,
+    /// `apps/v1` ReplicaSet.
+    ReplicaSet,
+    /// `apps/v1` StatefulSet.
+    StatefulSet,
 }
 
 impl Kind {
-    /// Every kind, in the order in which lists are best begun: what others refer to comes first.
+    /// Every kind that is always followed, in the order in which lists are best begun: what others refer to comes first.
     pub const ALL: [Self; 13] = [
         Self::Namespace,
         Self::StorageClass,
@@ -52,6 +62,10 @@ impl Kind {
         Self::Node,
         Self::Pod,
     ];
+
+    /// The kinds that default spread constraints depend on.
+    pub const SELECTING: [Self; 4] =
+        [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
 
     /// The kind's name for logs and metrics.
     #[must_use]
@@ -70,6 +84,11 @@ impl Kind {
             Self::NodeClaim => "NodeClaim",
             Self::Node => "Node",
             Self::Pod => "Pod",
+            Self::NodeOverlay => "NodeOverlay",
+            Self::Service => "Service",
+            Self::ReplicationController => "ReplicationController",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
         }
     }
 }

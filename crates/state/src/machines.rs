@@ -148,14 +148,16 @@ impl Machines {
         self.touch_claim(name);
     }
 
-    /// Notes that the catalogue of a pool changed, which claims without figures of their own are reckoned by.
-    pub(crate) fn touch_pool(&mut self, pool: &PoolName) {
-        let of_pool = self.claims.iter().filter(|(_, entry)| {
-            entry
-                .model
-                .as_ref()
-                .is_some_and(|claim| claim.pool.as_ref() == Some(pool) && claim.capacity.is_zero())
-        });
+    /// Notes that the catalogue of a pool changed, which claims without figures of their own are reckoned by, and
+    /// those of types that `overlaid` is about.
+    pub(crate) fn touch_pool(&mut self, pool: &PoolName, overlaid: &BTreeSet<Str>) {
+        let reckoned = |claim: &NodeClaim| {
+            let by_overlay =
+                || claim.labels.get(labels::INSTANCE_TYPE).is_some_and(|name| overlaid.contains(name));
+            claim.pool.as_ref() == Some(pool) && (claim.capacity.is_zero() || by_overlay())
+        };
+        let of_pool =
+            self.claims.iter().filter(|(_, entry)| entry.model.as_ref().is_some_and(|claim| reckoned(claim)));
         self.dirty.extend(of_pool.map(|(name, _)| Machine::Claim(name.clone())));
     }
 

@@ -81,6 +81,21 @@ pub fn intended_pods(pods: &[Arc<Pod>]) -> String {
     entries.join(",")
 }
 
+/// A number for each opening: those that are launched alike, and so share a launch batch, have the same.
+#[must_use]
+pub fn shapes(openings: &[Opening]) -> Vec<usize> {
+    let mut known: Vec<&Opening> = Vec::new();
+    let mut shapes = Vec::with_capacity(openings.len());
+    for opening in openings {
+        let at = known.iter().position(|shape| same_launch(shape, opening)).unwrap_or_else(|| {
+            known.push(opening);
+            known.len() - 1
+        });
+        shapes.push(at);
+    }
+    shapes
+}
+
 /// Whether two openings are launched alike: claims of one launch shape share a batch.
 #[must_use]
 pub fn same_launch(a: &Opening, b: &Opening) -> bool {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use fleetwright_api as api;
 use k8s_openapi::{
     api::{
-        apps::v1::DaemonSet,
-        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+        core::v1::{
+            Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+        },
         policy::v1::PodDisruptionBudget,
         storage::v1::{CSINode, StorageClass, VolumeAttachment},
     },
@@ -79,4 +81,9 @@ tracked! {
     api::NodeClaim => NodeClaim, put_claim;
     Node => Node, put_node;
     Pod => Pod, put_pod;
+    api::NodeOverlay => NodeOverlay, put_overlay;
+    Service => Service, put_service;
+    ReplicationController => ReplicationController, put_replication_controller;
+    ReplicaSet => ReplicaSet, put_replica_set;
+    StatefulSet => StatefulSet, put_stateful_set;
 }

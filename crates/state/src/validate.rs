@@ -71,6 +71,34 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<(), Problems> 
     problems.into_result()
 }
 
+/// Checks a NodeOverlay.
+///
+/// # Errors
+/// All problems that were found.
+pub fn overlay(overlay: &api::NodeOverlay, schema: &LabelSchema) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let spec = &overlay.spec;
+    for wanted in &spec.requirements {
+        requirement(&lower::overlay::as_requirement(wanted), schema, &mut problems);
+    }
+    if spec.price.is_some() && spec.price_adjustment.is_some() {
+        problems.add("cannot set both 'price' and 'priceAdjustment': choose one");
+    }
+    for name in spec.capacity.iter().flatten().map(|(name, _)| name) {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage" | "pods") {
+            problems.add(format!("invalid capacity {name}: only extended resources can be overlaid"));
+        } else if let Some(why) = not_qualified(name) {
+            problems.add(format!("invalid capacity {name}, {why}"));
+        }
+    }
+    if problems.is_empty()
+        && let Err(invalid) = lower::overlay::overlay(overlay, schema)
+    {
+        problems.add(invalid.to_string());
+    }
+    problems.into_result()
+}
+
 /// Checks one requirement, of a NodePool, a NodeOverlay or a pod.
 ///
 /// # Errors

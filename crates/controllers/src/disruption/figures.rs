@@ -3,55 +3,61 @@
 use crate::metrics::Family;
 
 /// Decisions that were carried out.
-pub(super) const DECISIONS: Family = Family::counter(
+pub(crate) const DECISIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_decisions_total",
     &["decision", "reason", "consolidation_type"],
     "Number of disruption decisions carried out",
 );
+/// The same, for each pool that a decision touches.
+pub(crate) const DECISIONS_BY_POOL: Family = Family::counter(
+    "karpenter_voluntary_disruption_decisions_by_nodepool_total",
+    &["decision", "reason", "consolidation_type", "nodepool"],
+    "Number of disruption decisions carried out, by each NodePool that they touch",
+);
 /// How long deciding takes.
-pub(super) const EVALUATION: Family = Family::durations(
+pub(crate) const EVALUATION: Family = Family::durations(
     "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
     &["reason", "consolidation_type"],
     "Duration of one evaluation of a disruption method",
 );
 /// Machines that a method could take.
-pub(super) const ELIGIBLE: Family = Family::gauge(
+pub(crate) const ELIGIBLE: Family = Family::gauge(
     "karpenter_voluntary_disruption_eligible_nodes",
     &["reason"],
     "Number of nodes eligible for disruption",
 );
 /// Decisions that did not hold until they could be carried out.
-pub(super) const FAILED_VALIDATIONS: Family = Family::counter(
+pub(crate) const FAILED_VALIDATIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     &["consolidation_type"],
     "Number of decisions that did not hold through the validation delay",
 );
 /// Commands that were begun and rolled back.
-pub(super) const QUEUE_FAILURES: Family = Family::counter(
+pub(crate) const QUEUE_FAILURES: Family = Family::counter(
     "karpenter_voluntary_disruption_queue_failures_total",
     &["decision", "reason", "consolidation_type"],
     "Number of disruption commands that were begun and rolled back",
 );
 /// What budgets allow.
-pub(super) const ALLOWED: Family = Family::gauge(
+pub(crate) const ALLOWED: Family = Family::gauge(
     "karpenter_nodepools_allowed_disruptions",
     &["nodepool", "reason"],
     "Number of nodes of a NodePool that its budgets allow to be disrupted at once",
 );
 /// What takes up the budgets.
-pub(super) const CONSUMING: Family = Family::gauge(
+pub(crate) const CONSUMING: Family = Family::gauge(
     "karpenter_nodepools_nodes_consuming_budgets",
     &["nodepool", "reason"],
     "Number of nodes of a NodePool that count against its budgets",
 );
 /// NodeClaims that were disrupted.
-pub(super) const DISRUPTED: Family = Family::counter(
+pub(crate) const DISRUPTED: Family = Family::counter(
     "karpenter_nodeclaims_disrupted_total",
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of NodeClaims disrupted",
 );
 /// Pods that had to move.
-pub(super) const PODS_DISRUPTED: Family = Family::counter(
+pub(crate) const PODS_DISRUPTED: Family = Family::counter(
     "karpenter_pods_disruption_initiated_total",
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of pods on NodeClaims that were disrupted",

@@ -6,7 +6,8 @@
 
 mod decide;
 mod execute;
-mod figures;
+pub(crate) mod figures;
+mod live;
 mod orphans;
 mod queue;
 mod report;

@@ -10,7 +10,7 @@ use fleetwright_core::{
 use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{DeleteParams, Preconditions};
 
-use super::{Commands, Running, execute, report};
+use super::{Commands, Running, execute, live, report};
 use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok, may_act};
 
 /// Karpenter's name of the controller.
@@ -80,8 +80,13 @@ impl Controller for Queue {
                 Ok(Requeue::No)
             }
             Step::Remove => {
-                remove(ctx, &running).await?;
-                Ok(Requeue::After(POLL))
+                live::refresh(ctx, &running.command.candidates).await?;
+                // Asked again with what was read; anything but the same answer is for the next round.
+                if matches!(self.step(ctx, &running), Step::Remove) {
+                    remove(ctx, &running).await?;
+                    return Ok(Requeue::After(POLL));
+                }
+                Ok(Requeue::Now)
             }
         }
     }

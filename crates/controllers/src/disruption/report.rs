@@ -68,6 +68,14 @@ pub(super) fn on_machines(ctx: &Ctx, command: &Command, reason: &'static str, te
 pub(super) fn carried_out(ctx: &Ctx, command: &Command) {
     let reason = reason_label(command.reason);
     ctx.metrics.inc(&figures::DECISIONS, &[command.decision().as_str(), reason, command.consolidation_type]);
+    let mut pools: Vec<&str> =
+        command.candidates.iter().map(|candidate| candidate.pool.name.as_str()).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    for pool in pools {
+        let labels = [command.decision().as_str(), reason, command.consolidation_type, pool];
+        ctx.metrics.inc(&figures::DECISIONS_BY_POOL, &labels);
+    }
     let mode = if command.eventual { "eventual" } else { "graceful" };
     for candidate in &command.candidates {
         let capacity_type =

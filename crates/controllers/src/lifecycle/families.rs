@@ -8,6 +8,12 @@ pub(crate) const CLAIMS_DISRUPTED: Family = Family::counter(
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of NodeClaims disrupted, by reason, NodePool and capacity type",
 );
+/// NodeClaims that repair replaced.
+pub(crate) const CLAIMS_UNHEALTHY: Family = Family::counter(
+    "karpenter_nodeclaims_unhealthy_disrupted_total",
+    &["condition", "nodepool", "capacity_type", "image_id"],
+    "Number of NodeClaims deleted because a repair policy calls their node broken",
+);
 /// NodeClaims that are gone.
 pub(crate) const CLAIMS_TERMINATED: Family = Family::counter(
     "karpenter_nodeclaims_terminated_total",
@@ -82,9 +88,21 @@ pub(crate) const EVICTION_REQUESTS: Family = Family::counter(
 /// Pods that were evicted.
 pub(crate) const PODS_DRAINED: Family =
     Family::counter("karpenter_pods_drained_total", &["reason"], "Number of pods drained, by reason");
+/// Announcements of the cloud that were acted on.
+pub(crate) const INTERRUPTIONS: Family = Family::counter(
+    "karpenter_interruption_received_messages_total",
+    &["message_type"],
+    "Number of interruptions that the cloud announced of instances of this cluster, by type",
+);
+/// Instances without a claim that were ended.
+pub(crate) const ORPHANS_ENDED: Family = Family::counter(
+    "fleetwright_garbage_collection_orphans_total",
+    &[],
+    "Number of instances that were ended because no NodeClaim accounts for them",
+);
 /// Claims that the collection holds back.
 pub(crate) const COLLECTION_HELD: Family = Family::gauge(
     "fleetwright_garbage_collection_held_count",
     &["why"],
-    "NodeClaims whose instance seems to be gone and that are not deleted yet: outage or brake",
+    "What garbage collection holds back: NodeClaims by outage or brake, instances without a claim by orphan-brake",
 );

@@ -16,22 +16,23 @@ mod tests;
 
 use std::sync::Arc;
 
-use fleetwright_core::nodeclaim::Next;
+use fleetwright_core::{cloud::ProviderStep, nodeclaim::Next};
 
 use crate::{
-    nodeclaim, nodepool,
+    nodeclaim, nodepool, provider,
     runtime::{Controller, Requeue},
+    settings::Settings,
     termination,
 };
 
 pub use controller::Lifecycle;
 pub use memory::Memory;
 
-/// The controllers of a NodeClaim's life and of its NodePool's status.
+/// The controllers of a NodeClaim's life and of its NodePool's status, and the loops that the provider hands out.
 #[must_use]
-pub fn controllers() -> Vec<Arc<dyn Controller>> {
+pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Vec<Arc<dyn Controller>> {
     let memory = Arc::new(Memory::default());
-    vec![
+    let mut all: Vec<Arc<dyn Controller>> = vec![
         Arc::new(Lifecycle(memory.clone())),
         Arc::new(termination::NodeTermination(memory.clone())),
         Arc::new(termination::EvictionQueue(memory.clone())),
@@ -40,14 +41,24 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
         Arc::new(nodeclaim::Consistency(memory.clone())),
         Arc::new(nodeclaim::Disruption(memory.clone())),
         Arc::new(nodeclaim::PodEvents),
+        Arc::new(nodeclaim::Validation),
         Arc::new(nodeclaim::ClaimHydration),
         Arc::new(nodeclaim::NodeHydration),
         Arc::new(nodepool::Hash),
         Arc::new(nodepool::Counter),
         Arc::new(nodepool::Validation),
         Arc::new(nodepool::Readiness),
-        Arc::new(nodepool::RegistrationHealth(memory)),
-    ]
+        Arc::new(nodepool::RegistrationHealth(memory.clone())),
+    ];
+    if settings.gates.static_capacity {
+        all.push(Arc::new(nodepool::StaticProvisioning));
+        all.push(Arc::new(nodepool::StaticDeprovisioning));
+    }
+    if settings.gates.node_repair {
+        all.push(Arc::new(nodeclaim::Repair::new(memory.clone())));
+    }
+    all.extend(provider::controllers(&memory, steps));
+    all
 }
 
 /// When a key is due again by what a stage says.

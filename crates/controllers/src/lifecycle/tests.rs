@@ -266,6 +266,36 @@ async fn a_claim_whose_instance_is_gone_is_collected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_instance_without_a_claim_is_ended() {
+    let world = World::new().run();
+    world.grown("a", "node-a", json!({})).await;
+    let add = |name: &str, claim: &str, uid: &str| {
+        let mut orphan = instance(name, claim, "batch", 1);
+        orphan.cluster_uid = Some(uid.into());
+        world.cloud.sky().instances.insert(orphan.provider_id.clone(), orphan);
+    };
+    add("left-over", "gone", "cluster");
+    add("left-double", "a", "cluster");
+    add("of-others", "gone", "another cluster");
+    world.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-left"},
+        "spec": {"providerID": "test:///left-over"}}));
+    world.sleep(240).await;
+    assert_eq!(world.cloud.sky().instances.len(), 4, "not before it has been without for long enough");
+    world.sleep(400).await;
+    let left = |world: &World| {
+        let sky = world.cloud.sky();
+        sky.instances
+            .values()
+            .filter(|known| !known.terminating)
+            .map(|known| known.provider_id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(&world), ["test:///i-1", "test:///of-others"]);
+    assert!(world.get("v1", "Node", "node-left").is_none());
+    assert!(world.get("v1", "Node", "node-a").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_join_is_given_up() {
     let world = World::new().run();
     world.claim("a", json!({}));

@@ -27,6 +27,18 @@ pub const NODES_POD_REQUESTS: Family = Family::gauge(
     NODE_LABELS,
     "Resources requested by the pods of nodes that are no daemons",
 );
+/// What pods may take at most.
+pub const NODES_POD_LIMITS: Family = Family::gauge(
+    "karpenter_nodes_total_pod_limits",
+    NODE_LABELS,
+    "Resource limits of the pods of nodes that are no daemons",
+);
+/// What daemons may take at most.
+pub const NODES_DAEMON_LIMITS: Family = Family::gauge(
+    "karpenter_nodes_total_daemon_limits",
+    NODE_LABELS,
+    "Resource limits of the daemon pods of nodes",
+);
 /// What daemons ask for.
 pub const NODES_DAEMON_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_requests",
@@ -74,4 +86,34 @@ pub const POOL_USAGE: Family = Family::gauge(
     "karpenter_nodepools_usage",
     &["resource_type", "nodepool"],
     "Resources of the nodes of NodePools, by resource",
+);
+/// What pools cost.
+pub const POOL_COST: Family = Family::gauge(
+    "karpenter_nodepools_cost_total",
+    &["nodepool"],
+    "Price of the nodes of NodePools, in dollars per hour",
+);
+/// What an offering costs.
+pub const OFFERING_PRICE: Family = Family::gauge(
+    "karpenter_cloudprovider_instance_type_offering_price_estimate",
+    &["instance_type", "capacity_type", "zone"],
+    "Price of an instance type in dollars per hour, by capacity type and zone",
+);
+/// Whether an offering can be launched.
+pub const OFFERING_AVAILABLE: Family = Family::gauge(
+    "karpenter_cloudprovider_instance_type_offering_available",
+    &["instance_type", "capacity_type", "zone"],
+    "1 if an instance type can be launched as far as is known, else 0, by capacity type and zone",
+);
+/// CPUs of an instance type.
+pub const TYPE_CPU: Family = Family::gauge(
+    "karpenter_cloudprovider_instance_type_cpu_cores",
+    &["instance_type"],
+    "CPU cores of an instance type",
+);
+/// Memory of an instance type.
+pub const TYPE_MEMORY: Family = Family::gauge(
+    "karpenter_cloudprovider_instance_type_memory_bytes",
+    &["instance_type"],
+    "Memory of an instance type in bytes",
 );

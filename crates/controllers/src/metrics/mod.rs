@@ -3,10 +3,17 @@
 //! A family appears in the output once it has a series. A wrong number of label values is a defect that tests show; in
 //! production it is logged and the figure is lost, nothing else.
 
+pub mod cloud;
 pub mod cluster;
+pub mod pod_times;
+pub mod pods;
+pub mod requests;
 pub mod runtime;
 pub mod scheduling;
+pub mod status;
 mod summary;
+#[cfg(test)]
+mod table;
 
 use std::{
     collections::BTreeMap,

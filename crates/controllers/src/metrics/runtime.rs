@@ -37,3 +37,40 @@ pub const WATCH_ERRORS: Family = Family::counter(
     &["kind"],
     "Lists and watches of the API server that failed, by kind of object",
 );
+/// Keys that are due.
+pub const QUEUE_DEPTH: Family =
+    Family::gauge("workqueue_depth", &["name", "controller"], "Number of keys that are due");
+/// Keys that became due.
+pub const QUEUE_ADDS: Family =
+    Family::counter("workqueue_adds_total", &["name", "controller"], "Number of times that keys became due");
+/// Keys that come again after a failure.
+pub const QUEUE_RETRIES: Family = Family::counter(
+    "workqueue_retries_total",
+    &["name", "controller"],
+    "Number of times that keys were put off after a failure",
+);
+/// How long reconciles take, as the queue sees it.
+pub const QUEUE_WORK: Family = Family::histogram(
+    "workqueue_work_duration_seconds",
+    &["name", "controller"],
+    &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
+    "How long the work on a key takes",
+);
+/// Reconciles under way.
+pub const ACTIVE: Family = Family::gauge(
+    "controller_runtime_active_workers",
+    &["controller"],
+    "Number of reconciliations under way per controller",
+);
+/// How many there may be.
+pub const MAX_CONCURRENT: Family = Family::gauge(
+    "controller_runtime_max_concurrent_reconciles",
+    &["controller"],
+    "Number of reconciliations that may be under way at once per controller",
+);
+/// What runs.
+pub const BUILD_INFO: Family = Family::gauge(
+    "karpenter_build_info",
+    &["version", "goversion", "goarch", "commit"],
+    "Always 1; the labels say what runs",
+);

@@ -44,3 +44,9 @@ pub const DECISION_DURATION: Family = Family::durations(
     &[],
     "Time from when a pod was first seen to its first scheduling decision",
 );
+/// Pods of the last pass by where they may go.
+pub const ZONE_PODS: Family = Family::gauge(
+    "karpenter_scheduler_pending_pods_by_effective_zone_count",
+    &["controller", "zone"],
+    "Number of pods of the last pass by the zone that they are bound to: its name, flexible (several), none",
+);

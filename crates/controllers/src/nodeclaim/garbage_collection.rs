@@ -1,4 +1,5 @@
-//! `nodeclaim.garbagecollection`: deletes claims whose instance is gone, with proof and a brake.
+//! `nodeclaim.garbagecollection`: deletes claims whose instance is gone, and ends instances whose claim is gone, with proof
+//! and a brake.
 
 use std::{
     collections::BTreeSet,
@@ -16,6 +17,7 @@ use fleetwright_core::{
 };
 use fleetwright_state::Key;
 
+use super::orphans::Collector;
 use crate::{
     lifecycle::{Memory, families, hand::Hand, machine::Machine},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
@@ -25,13 +27,14 @@ use crate::{
 pub struct GarbageCollection {
     memory: Arc<Memory>,
     collection: Mutex<Collection>,
+    orphans: Collector,
 }
 
 impl GarbageCollection {
     /// Has seen nothing missing yet.
     #[must_use]
     pub fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, collection: Mutex::default() }
+        Self { memory, collection: Mutex::default(), orphans: Collector::default() }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Collection) -> T) -> T {
@@ -86,7 +89,8 @@ impl Controller for GarbageCollection {
     }
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let listed = ctx.cloud.list().await?.into_iter().map(|instance| instance.provider_id).collect();
+        let instances = ctx.cloud.list().await?;
+        let listed = instances.iter().map(|instance| instance.provider_id.clone()).collect();
         let findings = self.survey(ctx, &listed);
         let outage = findings.outage.map_or(0, |(missing, _)| missing);
         for (why, held) in [("outage", outage), ("brake", findings.braked)] {
@@ -106,6 +110,7 @@ impl Controller for GarbageCollection {
                 tracing::warn!(NodeClaim = %name, %error, "cannot verify that the instance is gone");
             }
         }
-        Ok(Requeue::After(findings.again))
+        let again = self.orphans.collect(ctx, &instances).await?;
+        Ok(Requeue::After(again.map_or(findings.again, |again| again.min(findings.again))))
     }
 }

@@ -5,7 +5,10 @@ mod disruption;
 mod expiration;
 mod garbage_collection;
 mod hydration;
+mod orphans;
 mod pod_events;
+mod repair;
+mod validation;
 
 pub use consistency::Consistency;
 pub use disruption::Disruption;
@@ -13,3 +16,5 @@ pub use expiration::Expiration;
 pub use garbage_collection::GarbageCollection;
 pub use hydration::{ClaimHydration, NodeHydration};
 pub use pod_events::PodEvents;
+pub use repair::Repair;
+pub use validation::Validation;

@@ -4,6 +4,7 @@ mod counter;
 mod hash;
 mod readiness;
 mod registration_health;
+mod replicas;
 mod status;
 mod validation;
 
@@ -12,4 +13,5 @@ pub use hash::Hash;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
 pub(crate) use registration_health::{NAME as REGISTRATION_HEALTH, health_of};
+pub use replicas::{StaticDeprovisioning, StaticProvisioning};
 pub use validation::Validation;

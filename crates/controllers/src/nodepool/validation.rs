@@ -7,12 +7,9 @@ use fleetwright_state::{Change, Index, Key, Kind, validate};
 use super::status::{change_conditions, managed};
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Controller, Ctx, INVALID_POOL, ReconcileError, Requeue},
     settings::Settings,
 };
-
-/// The reason of a validation that failed.
-const FAILED: &str = "NodePoolValidationFailed";
 
 /// Validates NodePools.
 pub struct Validation;
@@ -40,12 +37,13 @@ impl Controller for Validation {
             unreadable.or_else(invalid)
         };
         if let Some(problem) = &problem {
-            ctx.recorder.publish(Event::warning(regarding(&*pool), FAILED, problem.clone()));
+            tracing::error!(NodePool = %key, problem, "nodepool is not valid and is not used");
+            ctx.recorder.publish(Event::warning(regarding(&*pool), INVALID_POOL, problem.clone()));
         }
         change_conditions(ctx, &pool, |conditions| {
             match &problem {
                 None => conditions.set_true(VALIDATION_SUCCEEDED),
-                Some(problem) => conditions.set_false(VALIDATION_SUCCEEDED, FAILED, problem),
+                Some(problem) => conditions.set_false(VALIDATION_SUCCEEDED, INVALID_POOL, problem),
             };
         })
         .await?;

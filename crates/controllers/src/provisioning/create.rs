@@ -80,16 +80,7 @@ pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
 /// A batch id for each opening: those that are launched alike share one.
 fn batches(ctx: &Ctx, openings: &[Opening]) -> Vec<String> {
     let plan = ctx.names.suffix(10);
-    let mut shapes: Vec<&Opening> = Vec::new();
-    let mut ids = Vec::with_capacity(openings.len());
-    for opening in openings {
-        let at = shapes.iter().position(|shape| raise::same_launch(shape, opening)).unwrap_or_else(|| {
-            shapes.push(opening);
-            shapes.len() - 1
-        });
-        ids.push(format!("{plan}-{at}"));
-    }
-    ids
+    raise::shapes(openings).into_iter().map(|shape| format!("{plan}-{shape}")).collect()
 }
 
 /// What this pass has given out so far.

@@ -6,7 +6,8 @@ use fleetwright_core::model::{Operator, Pod, Snapshot, labels};
 use jiff::Timestamp;
 
 /// Pods that need a place at `now`, those that wait first, each group by namespace and name.
-pub(super) fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
+#[must_use]
+pub fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     let waiting = snapshot.pending.iter().filter(|pod| !opted_out(pod));
     let going = snapshot.nodes.iter().filter(|node| node.is_deleting());
     let displaced = going.flat_map(|node| &node.pods).filter(|pod| is_displaced(pod, snapshot, now));

@@ -7,10 +7,11 @@
 pub mod batch;
 pub mod catalog;
 mod create;
-mod eligible;
+pub mod eligible;
 pub mod provisioner;
 mod tell;
 pub mod trigger;
+mod zones;
 
 pub use catalog::CatalogController;
 pub(crate) use create::{replacement, write_replacement};

@@ -20,6 +20,7 @@ use super::{
     create::{self, Created},
     eligible, tell,
     trigger::Inbox,
+    zones,
 };
 use crate::{
     metrics::scheduling as families,
@@ -128,11 +129,15 @@ impl Provisioner {
         if pods.is_empty() {
             ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
             ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
+            ctx.metrics.replace(&families::ZONE_PODS, []);
             return Ok(false);
         }
-        let plan = solve(ctx, snapshot.clone(), pods.clone()).await?;
+        ctx.metrics.replace(&families::ZONE_PODS, zones::series(&snapshot, &pods, NAME));
+        let id = snapshot.epoch.to_string();
+        let plan = measured(ctx, &id, pods.len(), solve(ctx, snapshot.clone(), pods.clone())).await?;
         let decided = ctx.now();
         for pod in &pods {
+            ctx.pod_times.decided(&pod.uid, decided);
             if let Some(waited) = self.inbox.decided(&pod.uid, decided) {
                 ctx.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
             }
@@ -183,14 +188,41 @@ impl Provisioner {
 }
 
 fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
+    let now = ctx.now();
     let mut index = ctx.index();
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        ctx.pod_times.placed(&pod.uid, now);
         // It may have been bound or deleted while the plan was made.
         let waits = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
         if waits {
             index.nominate(pod.uid.clone(), target, until);
         }
     }
+}
+
+/// How often the figures of a pass at hand are brought up to date.
+const SHOW: Duration = Duration::from_secs(1);
+
+/// Awaits a pass, and shows while it lasts how many pods it is about and for how long.
+async fn measured<T>(ctx: &Ctx, id: &str, pods: usize, pass: impl Future<Output = T>) -> T {
+    let labels = [NAME, id];
+    let began = ctx.now();
+    ctx.metrics.set(&families::QUEUE_DEPTH, &labels, count(pods));
+    ctx.metrics.set(&families::UNFINISHED_WORK, &labels, 0.0);
+    let mut pass = std::pin::pin!(pass);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut pass => break answer,
+            () = ctx.clock.sleep(SHOW) => {
+                let worked = ctx.now().duration_since(began).as_secs_f64();
+                ctx.metrics.set(&families::UNFINISHED_WORK, &labels, worked);
+            }
+        }
+    };
+    ctx.metrics.remove(&families::QUEUE_DEPTH, &labels);
+    ctx.metrics.remove(&families::UNFINISHED_WORK, &labels);
+    answer
 }
 
 /// Asks the core, where that does not hold up the loops.

@@ -101,6 +101,7 @@ impl Controller for PodTrigger {
         let pod = ctx.index().pod(&NamespacedName::from(key)).cloned();
         let Some(pod) = pod.filter(|pod| pod.is_provisionable()) else { return Ok(Requeue::No) };
         self.0.see(&pod.uid, ctx.now());
+        ctx.pod_times.seen(&pod.uid, ctx.now());
         ctx.enqueue(provisioner::NAME, Key::singleton());
         Ok(Requeue::After(AGAIN))
     }

@@ -13,7 +13,11 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client};
 
 use super::{controller::ReconcileError, hub::Hub, names::Names};
-use crate::{events::Recorder, metrics::Metrics, settings::Settings};
+use crate::{
+    events::Recorder,
+    metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
+    settings::Settings,
+};
 
 /// How long a call to the API server may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -60,6 +64,8 @@ pub struct Ctx {
     pub recorder: Recorder,
     /// Figures for machines.
     pub metrics: Arc<Metrics>,
+    /// When scheduling first saw, decided about and placed pods.
+    pub pod_times: Arc<PodTimes>,
     /// Generated names.
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
@@ -74,14 +80,23 @@ impl Ctx {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let info = parts.cloud.info();
-        let index = Index::new(info.schema.clone(), info.node_classes.clone());
+        let mut index = Index::new(info.schema.clone(), info.node_classes.clone());
+        if parts.settings.gates.node_overlay {
+            index.follow(Kind::NodeOverlay);
+        }
+        if !parts.settings.default_spread.is_empty() {
+            Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
+        }
+        let (metrics, clock) = (Arc::new(Metrics::default()), parts.clock.clone());
+        let cloud = Metered { cloud: parts.cloud, metrics: metrics.clone(), clock: clock.clone() };
         Self {
-            client: parts.client,
+            client: requests::metered(parts.client, metrics.clone(), clock),
             recorder: Recorder::new(parts.clock.clone()),
             clock: parts.clock,
-            cloud: parts.cloud,
+            cloud: Arc::new(cloud),
             settings: Arc::new(parts.settings),
-            metrics: Arc::default(),
+            metrics,
+            pod_times: Arc::default(),
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
             index: Arc::new(Mutex::new(index)),

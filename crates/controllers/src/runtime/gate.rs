@@ -27,7 +27,7 @@ pub enum Passive {
 /// # Errors
 /// The reason.
 pub fn may_act(index: &Index, now: Timestamp) -> Result<(), Passive> {
-    for kind in Kind::ALL {
+    for kind in index.followed() {
         let Some(last) = index.last_progress(kind) else { return Err(Passive::NotListed(kind)) };
         if Duration::try_from(now.duration_since(last)).is_ok_and(|silence| silence > MAX_SILENCE) {
             return Err(Passive::Silent(kind));

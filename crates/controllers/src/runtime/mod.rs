@@ -14,10 +14,12 @@ mod names;
 mod queue;
 mod run;
 mod shutdown;
+mod unreadable;
 mod watch;
 mod worker;
 
 pub use client::client;
+pub(crate) use controller::current_controller;
 pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
 pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
 pub use gate::{MAX_SILENCE, Passive, may_act};
@@ -26,6 +28,7 @@ pub use names::Names;
 pub use queue::{Queue, later};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
+pub(crate) use unreadable::{INVALID_POOL, UNREADABLE};
 
 #[cfg(test)]
 mod tests;

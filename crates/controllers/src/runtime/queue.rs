@@ -36,6 +36,8 @@ struct State {
     failures: BTreeMap<Key, u32>,
     bucket: Bucket,
     sequence: u64,
+    /// How many times keys became due since that was last told.
+    added: usize,
 }
 
 impl Queue {
@@ -51,6 +53,7 @@ impl Queue {
             failures: BTreeMap::new(),
             bucket: Bucket::new(limit.per_second, limit.burst),
             sequence: 0,
+            added: 0,
         };
         Self { state: Mutex::new(state), limit, changed: Notify::new() }
     }
@@ -109,6 +112,11 @@ impl Queue {
         self.lock().ready.len()
     }
 
+    /// How many times keys became due since this was last asked.
+    pub fn take_added(&self) -> usize {
+        std::mem::take(&mut self.lock().added)
+    }
+
     /// Completes when something was added. A change before the call counts too.
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -125,6 +133,7 @@ impl State {
             self.later.remove(&at);
         }
         if self.is_ready.insert(key.clone()) {
+            self.added = self.added.saturating_add(1);
             self.ready.push_back(key);
         }
     }

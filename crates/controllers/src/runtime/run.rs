@@ -3,9 +3,12 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use fleetwright_api as api;
+use fleetwright_state::Kind;
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
@@ -21,7 +24,7 @@ use super::{
     watch::follow,
     worker::Worker,
 };
-use crate::metrics::cluster as families;
+use crate::metrics::{cluster as families, runtime::BUILD_INFO};
 
 /// Why the controllers ended although nobody asked them to.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +37,8 @@ pub enum RunError {
     LoopEnded(String),
 }
 
+/// Starts the watch of a kind.
+type Watch = fn(&Ctx, &Shutdown) -> Task;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs `controllers` until shutdown.
@@ -52,6 +57,7 @@ pub async fn run(
     if !ctx.hub().open(routes) {
         return Err(RunError::AlreadyRunning);
     }
+    ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", std::env::consts::ARCH, ""], 1.0);
     let mut tasks = JoinSet::new();
     for watch in watches(&ctx, &stop) {
         tasks.spawn(watch);
@@ -79,24 +85,29 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     fn of<K: super::watch::Watchable>(ctx: &Ctx, stop: &Shutdown) -> Task {
         Box::pin(follow::<K>(ctx.clone(), stop.clone()))
     }
-    [
-        of::<Namespace>,
-        of::<StorageClass>,
-        of::<PersistentVolume>,
-        of::<PersistentVolumeClaim>,
-        of::<CSINode>,
-        of::<VolumeAttachment>,
-        of::<PodDisruptionBudget>,
-        of::<DaemonSet>,
-        of::<api::KwokNodeClass>,
-        of::<api::NodePool>,
-        of::<api::NodeClaim>,
-        of::<Node>,
-        of::<Pod>,
-    ]
-    .into_iter()
-    .map(|watch| watch(ctx, stop))
-    .collect()
+    let followed: Vec<Kind> = ctx.index().followed().collect();
+    let all: [(Kind, Watch); _] = [
+        (Kind::Namespace, of::<Namespace>),
+        (Kind::StorageClass, of::<StorageClass>),
+        (Kind::PersistentVolume, of::<PersistentVolume>),
+        (Kind::PersistentVolumeClaim, of::<PersistentVolumeClaim>),
+        (Kind::CsiNode, of::<CSINode>),
+        (Kind::VolumeAttachment, of::<VolumeAttachment>),
+        (Kind::PodDisruptionBudget, of::<PodDisruptionBudget>),
+        (Kind::DaemonSet, of::<DaemonSet>),
+        (Kind::NodeClass, of::<api::KwokNodeClass>),
+        (Kind::NodePool, of::<api::NodePool>),
+        (Kind::NodeClaim, of::<api::NodeClaim>),
+        (Kind::Node, of::<Node>),
+        (Kind::Pod, of::<Pod>),
+        (Kind::NodeOverlay, of::<api::NodeOverlay>),
+        (Kind::Service, of::<Service>),
+        (Kind::ReplicationController, of::<ReplicationController>),
+        (Kind::ReplicaSet, of::<ReplicaSet>),
+        (Kind::StatefulSet, of::<StatefulSet>),
+    ];
+    let watched = all.into_iter().filter(|(kind, _)| followed.contains(kind));
+    watched.map(|(_, watch)| watch(ctx, stop)).collect()
 }
 
 /// Shows whether what controllers see is current, also while they are passive because it is not.

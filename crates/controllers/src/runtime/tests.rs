@@ -185,6 +185,21 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
     world.pass(5).await;
     let names: Vec<_> = world.ctx.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
     assert_eq!(names, ["fine"]);
+    world.pass(5).await;
+    let odd = world.server.list("karpenter.sh/v1", "NodePool", "");
+    let odd = odd.iter().find(|pool| pool["metadata"]["name"] == "odd").unwrap();
+    let conditions = odd["status"]["conditions"].as_array().unwrap();
+    let condition = conditions.iter().find(|condition| condition["type"] == "ValidationSucceeded").unwrap();
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&"False".into(), &"NodePoolValidationFailed".into())
+    );
+    let events = world.events();
+    let told: Vec<_> = events
+        .iter()
+        .filter(|event| event.starts_with("NodePool/odd NodePoolValidationFailed: cannot be read: "))
+        .collect();
+    assert_eq!(told.len(), 1, "{events:?}");
     world.server.delete("karpenter.sh/v1", "NodePool", "", "odd").unwrap();
     world.pool("next", serde_json::json!({}));
     world.pass(5).await;

@@ -137,13 +137,10 @@ async fn list_one_by_one<K: Watchable>(
         ctx.within(LIST_DEADLINE, api.list(params)).await.ok_or(ListError::Deadline(LIST_DEADLINE))??;
     let mut items = Vec::with_capacity(page.items.len());
     for object in page.items {
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let namespace = object.metadata.namespace.clone().unwrap_or_default();
+        let raw = object.clone();
         match object.try_parse::<K>() {
             Ok(object) => items.push(object),
-            Err(error) => {
-                tracing::error!(kind = %K::KIND, namespace, name, %error, "object cannot be read and is ignored");
-            }
+            Err(error) => super::unreadable::tell(ctx, K::KIND, &resource, &raw, &error.to_string()).await,
         }
     }
     Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })

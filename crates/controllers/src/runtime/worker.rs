@@ -7,7 +7,7 @@ use futures::FutureExt;
 use tokio::task::JoinSet;
 
 use super::{
-    controller::{Controller, ReconcileError, Requeue},
+    controller::{CURRENT, Controller, ReconcileError, Requeue},
     ctx::Ctx,
     gate,
     queue::{Queue, later},
@@ -47,6 +47,7 @@ impl Worker {
             self.queue.add(Key::singleton());
         }
         let concurrency = self.controller.concurrency(&self.ctx.settings).max(1);
+        self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
         let mut told = None;
         loop {
             let now = self.ctx.now();
@@ -59,6 +60,7 @@ impl Worker {
                 let Some(key) = self.queue.next(now) else { break };
                 self.start(key);
             }
+            self.show();
             let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
             let clock = self.ctx.clock.clone();
             let pause = async move {
@@ -78,6 +80,17 @@ impl Worker {
         self.wind_up().await;
     }
 
+    /// Shows how much there is to do.
+    fn show(&self) {
+        let (name, metrics) = (self.controller.name(), &self.ctx.metrics);
+        metrics.set(&families::ACTIVE, &[name], figure(self.running.len()));
+        metrics.set(&families::QUEUE_DEPTH, &[name, name], figure(self.queue.depth()));
+        let added = self.queue.take_added();
+        if added > 0 {
+            metrics.add(&families::QUEUE_ADDS, &[name, name], figure(added));
+        }
+    }
+
     /// How long until a key ripens; `None` where only an event can bring work.
     fn until_next(&self, concurrency: usize) -> Option<Duration> {
         if self.running.len() >= concurrency {
@@ -92,7 +105,8 @@ impl Worker {
         self.running.spawn(async move {
             let begun = ctx.now();
             // What a panic may leave half done is what a crash may leave half done: every reconcile begins anew.
-            let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind().await;
+            let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
+            let result = CURRENT.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.now().duration_since(begun)).unwrap_or_default();
             Done { key, result, took }
         });
@@ -108,6 +122,7 @@ impl Worker {
             Err(panic) => {
                 let delay = self.queue.failed(&key, now);
                 self.ctx.metrics.inc(&families::PANICS, &[name]);
+                self.ctx.metrics.inc(&families::QUEUE_RETRIES, &[name, name]);
                 let message = panic_message(&*panic);
                 tracing::error!(controller = name, %key, message, ?delay, "reconcile panicked");
                 return;
@@ -121,6 +136,10 @@ impl Worker {
         };
         self.ctx.metrics.inc(&families::RECONCILES, &[name, label]);
         self.ctx.metrics.observe(&families::RECONCILE_TIME, &[name], took.as_secs_f64());
+        self.ctx.metrics.observe(&families::QUEUE_WORK, &[name, name], took.as_secs_f64());
+        if matches!(result, Ok(Requeue::Backoff) | Err(_)) {
+            self.ctx.metrics.inc(&families::QUEUE_RETRIES, &[name, name]);
+        }
         match result {
             Ok(Requeue::Backoff) => {
                 self.queue.failed(&key, now);
@@ -163,6 +182,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn figure(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// What a panic said.

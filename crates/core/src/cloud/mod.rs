@@ -129,6 +129,10 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Ends an instance. Idempotent until [`Termination::Gone`]. Refuses what this cluster does not own.
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError>;
 
+    /// Ends an instance that no NodeClaim accounts for any more. Idempotent until [`Termination::Gone`]. Refuses
+    /// whatever does not carry the UID of this cluster: without a claim there is no other proof.
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError>;
+
     /// One instance, read afresh. [`CloudError::NotFound`] once it is gone.
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError>;
 
@@ -148,8 +152,71 @@ pub trait CloudProvider: Send + Sync + 'static {
 #[async_trait]
 pub trait ProviderStep: Send + Sync + 'static {
     /// Name for metrics and logs, as Karpenter calls the controller.
-    fn name(&self) -> &str;
+    fn name(&self) -> &'static str;
 
-    /// Does one round and says when the next is due.
-    async fn run(&self, now: jiff::Timestamp) -> Result<Duration, CloudError>;
+    /// Does one round. What it reports is reported again until it has been acted on: a report may be lost.
+    async fn run(&self, now: jiff::Timestamp) -> Result<Round, CloudError>;
+}
+
+/// What one round of a provider's step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// When the next is due.
+    pub again: Duration,
+    /// Instances that the cloud is about to take back or break: their NodeClaims are to go at once.
+    pub interruptions: Vec<Interruption>,
+}
+
+/// An announcement about an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interruption {
+    /// The instance.
+    pub id: ProviderId,
+    /// What is announced.
+    pub kind: InterruptionKind,
+}
+
+/// What the cloud announces about an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InterruptionKind {
+    /// Spot capacity is taken back.
+    Spot,
+    /// Maintenance is due.
+    ScheduledChange,
+    /// Somebody stops it.
+    Stopped,
+    /// Somebody ends it.
+    Terminated,
+    /// The capacity reservation that it runs in is taken back.
+    CapacityReservation,
+}
+
+impl InterruptionKind {
+    /// The reason as metrics write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Spot => "spot_interrupted",
+            Self::ScheduledChange => "scheduled_change",
+            Self::Stopped => "instance_stopped",
+            Self::Terminated => "instance_terminated",
+            Self::CapacityReservation => "capacity_reservation_interrupted",
+        }
+    }
+
+    /// Reason and message of Karpenter's event.
+    #[must_use]
+    pub fn event(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Spot => ("SpotInterrupted", "Spot interruption warning was triggered"),
+            Self::ScheduledChange => {
+                ("InstanceUnhealthy", "An unhealthy warning was triggered for the instance")
+            }
+            Self::Stopped => ("InstanceStopping", "Instance is stopping"),
+            Self::Terminated => ("InstanceTerminating", "Instance is terminating"),
+            Self::CapacityReservation => {
+                ("CapacityReservationInterrupted", "Capacity reservation interruption warning was triggered")
+            }
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Why a machine stays: typed, with owner and end; rendered here for events, conditions and reports alike.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::model::{NamespacedName, PodUid, Price, StateNode, Str};
+use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str};
 
 /// A machine that may not be disrupted now.
 #[derive(Clone, Debug)]
@@ -28,8 +28,15 @@ pub enum Blocker {
     NotInitialized,
     /// It goes away anyway.
     Deleting,
-    /// A pod is expected on it until then.
-    Nominated(PodUid, Timestamp),
+    /// A pod is expected on it.
+    Nominated {
+        /// The pod.
+        pod: PodUid,
+        /// Its name, where the pod is known.
+        name: Option<NamespacedName>,
+        /// When the lease ends.
+        until: Timestamp,
+    },
     /// The Node says do-not-disrupt.
     DoNotDisruptNode,
     /// A label that decisions need is missing.
@@ -42,6 +49,32 @@ pub enum Blocker {
     Pdb(NamespacedName),
     /// The eviction API refuses pods under several budgets.
     SeveralPdbs(Vec<NamespacedName>),
+    /// A pod came or went too short a time ago.
+    ConsolidateAfter {
+        /// How long nothing may happen.
+        after: Duration,
+        /// When that is over.
+        until: Timestamp,
+        /// The time left.
+        left: Duration,
+        /// The pod that it is counted from, where it is still there.
+        pod: Option<NamespacedName>,
+    },
+    /// consolidateAfter is over, and the condition does not say so yet.
+    NotConsolidatable,
+    /// The budgets of its pool leave no room.
+    Budget {
+        /// The pool.
+        pool: Str,
+        /// For which reason.
+        reason: DisruptionReason,
+        /// How many may be disrupted at once.
+        allowed: i64,
+        /// How many are.
+        disrupting: i64,
+    },
+    /// Consolidation looked at it and left it.
+    Unconsolidatable(Unconsolidatable),
 }
 
 impl Blocker {
@@ -49,7 +82,7 @@ impl Blocker {
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Nominated(_, until) => Some(*until),
+            Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
             Self::DoNotDisruptPod(_, until) => *until,
             _ => None,
         }
@@ -59,10 +92,16 @@ impl Blocker {
     #[must_use]
     pub fn owner(&self) -> Option<String> {
         match self {
-            Self::Nominated(pod, _) => Some(format!("pod uid {pod}")),
-            Self::DoNotDisruptPod(pod, _) => Some(format!("pod/{pod}")),
+            Self::Nominated { name: Some(pod), .. }
+            | Self::DoNotDisruptPod(pod, _)
+            | Self::ConsolidateAfter { pod: Some(pod), .. } => Some(format!("pod/{pod}")),
+            Self::Nominated { pod, .. } => Some(format!("pod uid {pod}")),
             Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
-            Self::NoPool(pool) => Some(format!("nodepool/{pool}")),
+            Self::SeveralPdbs(pdbs) => pdbs.first().map(|pdb| format!("poddisruptionbudget/{pdb}")),
+            Self::NoPool(pool) | Self::Budget { pool, .. } => Some(format!("nodepool/{pool}")),
+            Self::Unconsolidatable(
+                Unconsolidatable::Disabled(pool) | Unconsolidatable::PolicyWhenEmpty(pool),
+            ) => Some(format!("nodepool/{pool}")),
             _ => None,
         }
     }
@@ -76,12 +115,16 @@ impl Blocker {
             Self::NoNode => "NoNode",
             Self::NotInitialized => "NotInitialized",
             Self::Deleting => "Deleting",
-            Self::Nominated(..) => "Nominated",
+            Self::Nominated { .. } => "Nominated",
             Self::DoNotDisruptNode => "DoNotDisruptNode",
             Self::MissingLabel(_) => "MissingLabel",
             Self::NoPool(_) => "NoPool",
             Self::DoNotDisruptPod(..) => "DoNotDisruptPod",
             Self::Pdb(_) | Self::SeveralPdbs(_) => "PodDisruptionBudget",
+            Self::ConsolidateAfter { .. } => "ConsolidateAfter",
+            Self::NotConsolidatable => "NotConsolidatable",
+            Self::Budget { .. } => "Budget",
+            Self::Unconsolidatable(why) => why.kind(),
         }
     }
 }
@@ -94,7 +137,7 @@ impl fmt::Display for Blocker {
             Self::NoNode => f.write_str("nodeclaim does not have an associated node"),
             Self::NotInitialized => f.write_str("node isn't initialized"),
             Self::Deleting => f.write_str("node is deleting or marked for deletion"),
-            Self::Nominated(..) => f.write_str("node is nominated for a pending pod"),
+            Self::Nominated { .. } => f.write_str("node is nominated for a pending pod"),
             Self::DoNotDisruptNode => {
                 f.write_str("disruption is blocked through the \"karpenter.sh/do-not-disrupt\" annotation")
             }
@@ -112,6 +155,20 @@ impl fmt::Display for Blocker {
                     names.join(" ")
                 )
             }
+            Self::ConsolidateAfter { after, left, pod, .. } => {
+                write!(f, "consolidateAfter of {after:?} is not over, {}s left", left.as_secs())?;
+                match pod {
+                    Some(pod) => write!(f, " since pod {pod} came"),
+                    None => Ok(()),
+                }
+            }
+            Self::NotConsolidatable => f.write_str("condition Consolidatable is not True yet"),
+            Self::Budget { pool, reason, allowed, disrupting } => write!(
+                f,
+                "budgets of nodepool {pool} allow {allowed} disruption(s) for reason {reason}, and {disrupting} \
+                 node(s) count against them"
+            ),
+            Self::Unconsolidatable(why) => why.fmt(f),
         }
     }
 }
@@ -150,6 +207,28 @@ pub enum Unconsolidatable {
     SpotToSpotFlexibility(usize),
     /// The saving does not outweigh the disruption.
     Unbalanced,
+}
+
+impl Unconsolidatable {
+    /// A word for metrics and JSON.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::InstanceTypeNotFound(_) => "InstanceTypeNotFound",
+            Self::MissingLabel(_) => "MissingLabel",
+            Self::Disabled(_) => "ConsolidationDisabled",
+            Self::PolicyWhenEmpty(_) => "ConsolidationPolicy",
+            Self::HoldsBuffer(_) => "BufferPods",
+            Self::PodsWouldNotSchedule(..) => "PodsWouldNotSchedule",
+            Self::LandsOnUninitialized(_) => "LandsOnUninitialized",
+            Self::NeedsSeveral(_) => "NeedsSeveral",
+            Self::NotCheaper { .. } => "NotCheaper",
+            Self::MinValues(_) => "MinValues",
+            Self::SpotToSpotDisabled => "SpotToSpotDisabled",
+            Self::SpotToSpotFlexibility(_) => "SpotToSpotFlexibility",
+            Self::Unbalanced => "Unbalanced",
+        }
+    }
 }
 
 impl fmt::Display for Unconsolidatable {

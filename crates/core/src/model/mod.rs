@@ -17,6 +17,7 @@ pub mod resources;
 pub mod snapshot;
 pub mod taint;
 pub mod volume;
+pub mod workloads;
 
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
 pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
@@ -34,3 +35,4 @@ pub use resources::{ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use taint::{Taint, TaintEffect, Toleration};
 pub use volume::{VolumeClaim, VolumeState};
+pub use workloads::Workloads;

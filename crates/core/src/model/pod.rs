@@ -39,6 +39,10 @@ pub struct Pod {
     pub phase: PodPhase,
     /// Whether its `Ready` condition is True.
     pub ready: bool,
+    /// Since when it is, where it is.
+    pub ready_since: Option<Timestamp>,
+    /// When it was bound to its node (`PodScheduled` became True).
+    pub bound_since: Option<Timestamp>,
     /// Whether kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
     /// `status.nominatedNodeName`: kube-scheduler is making room for it there.
@@ -58,6 +62,8 @@ pub struct Pod {
 pub struct PodSpec {
     /// Effective requests, with `pods: 1`: containers, init containers, sidecars, overhead, pod level, in-place resizes.
     pub requests: Resources,
+    /// Effective limits of containers, init containers and sidecars: shown, never decided by.
+    pub limits: Resources,
     /// `nodeSelector`.
     pub node_selector: Vec<(Str, Str)>,
     /// Terms of the required node affinity: one of them must hold, each a conjunction.

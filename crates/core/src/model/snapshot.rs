@@ -17,6 +17,7 @@ use super::{
     pool::NodePool,
     resources::Resources,
     volume::VolumeClaim,
+    workloads::Workloads,
 };
 
 /// An immutable view of the cluster. Cloning shares all parts.
@@ -47,6 +48,8 @@ pub struct Snapshot {
     pub pdbs: Vec<Arc<PodDisruptionBudget>>,
     /// Volume claims by namespace and name.
     pub volumes: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
+    /// What selects pods, for default spread constraints; empty where there are none.
+    pub workloads: Arc<Workloads>,
     /// Intended pods of claims that are not initialised: pod to name of the claim that answers it.
     pub answered: BTreeMap<PodUid, Str>,
 }
@@ -68,6 +71,7 @@ impl Snapshot {
             namespaces: Arc::default(),
             pdbs: Vec::new(),
             volumes: Arc::default(),
+            workloads: Arc::default(),
             answered: BTreeMap::new(),
         }
     }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::notice::Notice;
-use crate::model::{
-    BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
-    nodeclaim::{ConditionType, NodeClaim},
+use crate::{
+    cloud::InterruptionKind,
+    model::{
+        BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
+        nodeclaim::{ConditionType, NodeClaim},
+    },
 };
 
 /// The answer of a stage.
@@ -182,8 +185,12 @@ pub enum Removal {
     Expired,
     /// Its instance is gone.
     GarbageCollected,
+    /// A repair policy calls its node broken.
+    Unhealthy,
     /// Its Node was deleted by somebody.
     NodeDeleted,
+    /// The cloud announced that it takes the instance back.
+    Interrupted(InterruptionKind),
 }
 
 impl Removal {
@@ -197,7 +204,9 @@ impl Removal {
             Self::RegistrationTimeout => Some("registration_timeout"),
             Self::Expired => Some("expired"),
             Self::GarbageCollected => Some("garbage_collected"),
+            Self::Unhealthy => Some("unhealthy"),
             Self::NodeDeleted => None,
+            Self::Interrupted(kind) => Some(kind.as_str()),
         }
     }
 }

@@ -17,7 +17,7 @@ pub use solver::Solver;
 
 use std::sync::Arc;
 
-use crate::model::{Pod, Snapshot};
+use crate::model::{Pod, Snapshot, TopologySpread};
 
 /// What of the settings scheduling reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Rules {
     pub reserved_capacity: bool,
     /// Whether pods with resource claims are left alone (`IGNORE_DRA_REQUESTS`).
     pub ignore_dra: bool,
+    /// Spread constraints of pods that have none (`SCHEDULER_CONFIG`); without selectors, which follow from the pod.
+    pub default_spread: Vec<TopologySpread>,
     /// How many instance types a claim names at most.
     pub max_instance_types: usize,
 }
@@ -41,6 +43,7 @@ impl Default for Rules {
             min_values: MinValuesPolicy::Strict,
             reserved_capacity: true,
             ignore_dra: true,
+            default_spread: Vec::new(),
             max_instance_types: 600,
         }
     }

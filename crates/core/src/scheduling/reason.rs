@@ -81,6 +81,40 @@ pub enum Eliminated {
     HostPort(u16),
 }
 
+impl Unplaced {
+    /// The reason as one word.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoPools => "NoNodePools",
+            Self::NoPoolFits(_) => "NoNodePoolFits",
+            Self::Invalid(_) => "Invalid",
+            Self::Waiting(_) => "Waiting",
+            Self::ReservedCapacityTaken => "ReservedCapacityTaken",
+            Self::NotReached => "NotReached",
+        }
+    }
+}
+
+impl Eliminated {
+    /// The constraint as one word.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoInstanceTypes => "NoInstanceTypes",
+            Self::Taint(_) => "Taint",
+            Self::Requirements(_) => "Requirements",
+            Self::Limit { .. } => "Limit",
+            Self::Topology { .. } => "Topology",
+            Self::InstanceTypes { allowed: 0, .. } => "InstanceTypeRequirements",
+            Self::InstanceTypes { large_enough: 0, .. } => "Resources",
+            Self::InstanceTypes { .. } => "Offering",
+            Self::MinValues { .. } => "MinValues",
+            Self::HostPort(_) => "HostPort",
+        }
+    }
+}
+
 /// Karpenter's words where it has some, then the nearest fix.
 impl fmt::Display for Unplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

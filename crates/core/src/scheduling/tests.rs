@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    model::{Operator, PodAffinityTerm, Resources, TaintEffect, VolumeState, labels::*},
+    model::{Operator, PodAffinityTerm, Resources, TaintEffect, TopologySpread, VolumeState, labels::*},
     testing::*,
 };
 

@@ -55,7 +55,7 @@ pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, pla
     let hosts = hosts(snapshot, request, plan);
     for host in &hosts {
         placement::check(snapshot, rules, host, &mut found);
-        topology::check(snapshot, host, &hosts, &mut found);
+        topology::check(snapshot, rules, host, &hosts, &mut found);
     }
     limits(snapshot, request, plan, &mut found);
     found

@@ -37,6 +37,8 @@ pub fn pod(name: &str) -> PodBuilder {
         node: None,
         phase: PodPhase::Pending,
         ready: false,
+        ready_since: None,
+        bound_since: None,
         unschedulable: true,
         nominated_node: None,
         owner: Some(owner),

@@ -28,6 +28,8 @@ pub struct CloudConfig {
     pub interruptions_per_1000_hours: u32,
     /// How long before a machine is taken back the cloud says so, in milliseconds.
     pub interruption_notice_ms: u64,
+    /// How long a spot price stands, in milliseconds; zero where prices never move.
+    pub spot_step_ms: u64,
     /// Calls that change something; absent means unlimited.
     pub mutating_calls: Option<Rate>,
     /// Calls that read; absent means unlimited.
@@ -60,6 +62,7 @@ impl Default for CloudConfig {
             spot_pool: None,
             interruptions_per_1000_hours: 0,
             interruption_notice_ms: 120_000,
+            spot_step_ms: 300_000,
             mutating_calls: None,
             reading_calls: None,
             max_machines: 20_000,
@@ -79,6 +82,7 @@ impl CloudConfig {
             boot_latency: at_once,
             terminate_latency: at_once,
             consistency: at_once,
+            spot_step_ms: 0,
             ..Self::default()
         }
     }

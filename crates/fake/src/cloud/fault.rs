@@ -20,6 +20,8 @@ pub enum Op {
     Get,
     /// List.
     List,
+    /// Prices and announcements.
+    Watch,
 }
 
 /// Which occasions a fault takes: after `skip` of them, the next `times`.

@@ -9,6 +9,7 @@ mod birth;
 mod bucket;
 mod config;
 mod fault;
+mod market;
 mod world;
 
 use std::{
@@ -26,10 +27,11 @@ pub use config::{CloudConfig, Rate};
 pub use fault::{Fault, Occasion, Op};
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
     catalogue::Catalogue,
     dice,
 };
+use market::Market;
 use world::World;
 
 /// A fake cloud. Cheap to share behind an [`Arc`].
@@ -114,6 +116,10 @@ impl Cloud {
         &self.config
     }
 
+    fn market(&self) -> Market {
+        Market { seed: self.config.seed, step_ms: self.config.spot_step_ms }
+    }
+
     /// What it sells.
     #[must_use]
     pub fn sells(&self) -> &Catalogue {
@@ -165,6 +171,15 @@ impl Cloud {
     }
 }
 
+/// Without an owner nothing is told: machines of nobody are machines of everybody.
+fn named(cluster_uid: &str) -> Result<(), ApiError> {
+    if !cluster_uid.is_empty() {
+        return Ok(());
+    }
+    let message = "is empty: give the UID of the kube-system namespace".to_owned();
+    Err(ApiError::Invalid { field: "clusterUid".to_owned(), message })
+}
+
 #[async_trait]
 impl CloudApi for Cloud {
     async fn catalogue(&self) -> Result<Catalogue, ApiError> {
@@ -184,11 +199,17 @@ impl CloudApi for Cloud {
     }
 
     async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
-        if cluster_uid.is_empty() {
-            let message = "is empty: give the UID of the kube-system namespace".to_owned();
-            return Err(ApiError::Invalid { field: "clusterUid".to_owned(), message });
-        }
+        named(cluster_uid)?;
         self.call(Op::List, |world, now| Ok(world.list(cluster_uid, now))).await
+    }
+
+    async fn spot_prices(&self) -> Result<SpotPrices, ApiError> {
+        self.call(Op::Watch, |_, now| Ok(self.market().prices(&self.catalogue, now))).await
+    }
+
+    async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError> {
+        named(cluster_uid)?;
+        self.call(Op::Watch, |world, _| Ok(world.notices(cluster_uid))).await
     }
 }
 

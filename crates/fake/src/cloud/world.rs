@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fleetwright_core::model::Offering;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -13,9 +14,12 @@ use super::{
     bucket::Bucket,
     config::CloudConfig,
     fault::{Faults, Op},
+    market::Market,
 };
 use crate::{
-    api::{ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, Terminate},
+    api::{
+        ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, TakeBack, Terminate,
+    },
     catalogue::{Catalogue, OfferingKey},
     dice,
     dice::below,
@@ -120,12 +124,23 @@ impl World {
         ours.map(|machine| (**machine).clone()).collect()
     }
 
+    /// What is announced of an owner's machines, by id.
+    pub(super) fn notices(&self, cluster_uid: &str) -> Vec<TakeBack> {
+        let running = self.machines().filter(|machine| machine.state <= Lifecycle::Running);
+        let ours = running.filter(|machine| machine.tags.cluster_uid.as_deref() == Some(cluster_uid));
+        let announced = ours.filter_map(|machine| {
+            let at = machine.interrupted_at?;
+            Some(TakeBack { id: machine.id.clone(), offering: machine.offering.clone(), at })
+        });
+        announced.collect()
+    }
+
     // === calls ===
 
     pub(super) fn take_token(&mut self, op: Op, now: Timestamp) -> Result<(), ApiError> {
         let bucket = match op {
             Op::Launch | Op::Terminate => &mut self.mutating,
-            Op::Get | Op::List => &mut self.reading,
+            Op::Get | Op::List | Op::Watch => &mut self.reading,
         };
         let taken = bucket.as_mut().map_or(Ok(()), |bucket| bucket.take(now));
         taken.map_err(|after_ms| ApiError::Throttled { after_ms })
@@ -201,6 +216,9 @@ impl World {
             return LaunchOutcome::InsufficientCapacity(format!("none of {tried} offerings has capacity"));
         };
         let (defects, joins) = self.faults.on_machine();
+        let market = Market { seed: config.seed, step_ms: config.spot_step_ms };
+        let price = market.price(catalogue, instance_type, offering, now);
+        let offering = &Offering { price, ..offering.clone() };
         let order = birth::Order { call, item, choice, instance_type, offering, defects, joins };
         let born = match birth::machine(catalogue, config, order, now, |name| self.node_names.contains(name))
         {
@@ -220,12 +238,7 @@ impl World {
     }
 
     /// Whether a pool has room for one more machine.
-    fn has_room(
-        &self,
-        config: &CloudConfig,
-        key: &OfferingKey,
-        offering: &fleetwright_core::model::Offering,
-    ) -> bool {
+    fn has_room(&self, config: &CloudConfig, key: &OfferingKey, offering: &Offering) -> bool {
         let used = self.used.get(key).copied().unwrap_or(0);
         let range = match (offering.reservation_capacity, &*key.capacity_type) {
             (Some(capacity), _) => Some((capacity, capacity)),

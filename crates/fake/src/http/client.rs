@@ -8,7 +8,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
     catalogue::{Catalogue, Vocabulary, load},
 };
 
@@ -108,6 +108,15 @@ impl CloudApi for HttpCloud {
 
     async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
         let url = format!("{}/instances?clusterUid={}", self.base, encode(cluster_uid));
+        self.send(self.client.get(url)).await
+    }
+
+    async fn spot_prices(&self) -> Result<SpotPrices, ApiError> {
+        self.send(self.client.get(format!("{}/spot-prices", self.base))).await
+    }
+
+    async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError> {
+        let url = format!("{}/notices?clusterUid={}", self.base, encode(cluster_uid));
         self.send(self.client.get(url)).await
     }
 }

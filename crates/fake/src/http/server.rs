@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, Terminate},
+    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
     catalogue::dump,
     cloud::{Cloud, Fault},
 };
@@ -28,6 +28,8 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .route("/catalog", get(catalog))
         .route("/instances", get(list))
         .route("/instances/{id}", get(one))
+        .route("/spot-prices", get(spot_prices))
+        .route("/notices", get(notices))
         .route("/launch", post(launch))
         .route("/terminate", post(terminate))
         .route("/faults", post(inject).delete(heal))
@@ -63,6 +65,14 @@ struct Owner {
 
 async fn list(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<Machine>> {
     cloud.list(&owner.cluster_uid).await.map(Json)
+}
+
+async fn spot_prices(State(cloud): State<Arc<Cloud>>) -> Answer<SpotPrices> {
+    cloud.spot_prices().await.map(Json)
+}
+
+async fn notices(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<TakeBack>> {
+    cloud.notices(&owner.cluster_uid).await.map(Json)
 }
 
 async fn one(State(cloud): State<Arc<Cloud>>, Path(id): Path<String>) -> Answer<Machine> {

@@ -1,12 +1,17 @@
 //! Flags and environment variables, read once: a flag wins over its variable, which wins over the default.
 
+mod controllers;
+pub(crate) mod scheduler_config;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use fleetwright_core::model::TopologySpread;
+
 use self::table::{GATES, Kind, SETTINGS, Setting};
+pub(crate) use controllers::controllers;
 
 /// The settings as text, each checked against its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,15 @@ impl std::fmt::Display for SettingError {
 }
 
 impl std::error::Error for SettingError {}
+
+/// The settings of this process.
+///
+/// # Errors
+/// As [`Values::resolve`].
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn from_environment(flags: &BTreeMap<String, String>) -> Result<Values, SettingError> {
+    Values::resolve(flags, |name| std::env::var(name).ok())
+}
 
 impl Values {
     /// Resolves every setting from flags (by name without dashes) and variables.
@@ -96,6 +110,11 @@ impl Values {
         parsed.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
     }
 
+    /// The default spread constraints.
+    pub(crate) fn default_spread(&self) -> Vec<TopologySpread> {
+        scheduler_config::default_constraints(self.text("SCHEDULER_CONFIG")).unwrap_or_default()
+    }
+
     /// Whether a feature gate is on. Unknown gates are ignored, as is a value that is neither true nor false.
     pub(crate) fn gate(&self, name: &str) -> bool {
         let written = self.text("FEATURE_GATES").split(',').filter_map(|gate| gate.split_once('='));
@@ -117,9 +136,10 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
             fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
         }
         Kind::OneOf(words) => words.contains(&text),
+        Kind::SchedulerConfig => return scheduler_config::default_constraints(text).map(drop),
     };
     let takes = || match setting.kind {
-        Kind::Text => "a text".to_owned(),
+        Kind::Text | Kind::SchedulerConfig => "a text".to_owned(),
         Kind::Integer => "a whole number".to_owned(),
         Kind::Bool => "true or false".to_owned(),
         Kind::Duration => "a duration such as 10s or 1m30s".to_owned(),

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Duration,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// kube-scheduler's default constraints, as JSON or YAML.
+    SchedulerConfig,
 }
 
 impl Setting {
@@ -118,7 +120,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     setting("IGNORE_DRA_REQUESTS", Kind::Bool, "true", "Leave pods with resource claims alone"),
     setting("FEATURE_GATES", Kind::Text, "", "Gates as name=true|false, separated by commas"),
-    setting("SCHEDULER_CONFIG", Kind::Text, "", "Default constraints of kube-scheduler, as JSON or YAML"),
+    setting(
+        "SCHEDULER_CONFIG",
+        Kind::SchedulerConfig,
+        "",
+        "Default constraints of kube-scheduler, as JSON or YAML",
+    ),
     setting(
         "INSTANCE_TYPES_FILE_PATH",
         Kind::Text,

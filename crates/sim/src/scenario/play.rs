@@ -123,9 +123,22 @@ impl Stage {
                 self.world.cloud().heal();
                 self.say_when("heal");
             }
+            Step::Interrupt(count) => self.interrupt(*count),
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
+    }
+
+    fn interrupt(&mut self, count: usize) {
+        let machines = self.world.cloud().machines();
+        let spot = machines.iter().filter(|machine| {
+            machine.offering.as_ref().is_some_and(|offering| &*offering.capacity_type == "spot")
+        });
+        let announced = spot.filter(|machine| self.world.cloud().interrupt(&machine.id)).take(count).count();
+        self.say_when(&format!("{announced} spot machines will be taken back"));
+        if announced < count {
+            self.fail(&format!("interrupt: {count} spot machines were to be taken back"));
+        }
     }
 
     async fn settle(&mut self) {

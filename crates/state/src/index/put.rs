@@ -22,16 +22,21 @@ use crate::{
     machines::{ClaimEntry, NodeEntry},
 };
 
-type Put = (Option<Object>, Option<Object>);
+pub(super) type Put = (Option<Object>, Option<Object>);
 
 /// Of kinds whose content is looked up, not carried.
-fn other(before: bool, after: bool) -> Put {
+pub(super) fn other(before: bool, after: bool) -> Put {
     (before.then_some(Object::Other), after.then_some(Object::Other))
 }
 
 impl Index {
     /// Takes a lowered object, or notes why there is none.
-    fn accept<T>(&mut self, kind: Kind, key: &Key, lowered: Option<Result<T, Invalid>>) -> Option<T> {
+    pub(super) fn accept<T>(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        lowered: Option<Result<T, Invalid>>,
+    ) -> Option<T> {
         let id = (kind, key.clone());
         match lowered {
             Some(Ok(value)) => {
@@ -101,6 +106,7 @@ impl Index {
             Some(raw) => self.pools.insert(name, PoolEntry { raw, model }),
             None => self.pools.remove(&name),
         };
+        self.overlays.touch();
         self.stale = true;
         (before.map(|entry| Object::NodePool(entry.raw)), pool.map(Object::NodePool))
     }

@@ -11,6 +11,7 @@ use crate::machines::Parts;
 impl Index {
     /// Everything that a decision at `now` reads.
     pub fn snapshot(&mut self, now: Timestamp) -> Arc<Snapshot> {
+        self.settle_overlays();
         for target in self.intents.expire(now) {
             self.machines.touch(&target);
         }
@@ -55,6 +56,7 @@ impl Index {
                 namespaces: self.namespaces.clone(),
                 pdbs: self.pdbs.values().cloned().collect(),
                 volumes: self.volume_claims.clone(),
+                workloads: self.workloads.clone(),
                 answered,
             },
         };

@@ -6,6 +6,7 @@
 pub mod affinity;
 pub mod claim;
 pub mod node;
+pub mod overlay;
 pub mod pdb;
 pub mod pod;
 pub mod pool;
@@ -15,8 +16,12 @@ pub mod volume;
 
 use std::collections::BTreeMap;
 
-use fleetwright_core::model::{
-    Labels, Quantity, ResourceName, Resources, Str, quantity::QuantityError, requirement::RequirementError,
+use fleetwright_core::{
+    model::{
+        Labels, Quantity, ResourceName, Resources, Str, quantity::QuantityError,
+        requirement::RequirementError,
+    },
+    overlay::PriceChangeError,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity as Text, apis::meta::v1::Time};
@@ -58,6 +63,9 @@ pub enum Invalid {
         /// The operator.
         operator: String,
     },
+    /// A price or a change of one that is not well formed.
+    #[error("spec.{0}")]
+    Price(#[from] PriceChangeError),
     /// A field that is required.
     #[error("{0}: required")]
     Missing(&'static str),

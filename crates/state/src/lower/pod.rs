@@ -92,6 +92,10 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
     let refused = |condition: &k8s::PodCondition| {
         condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
     };
+    let since = |type_: &str| {
+        let holds = of(type_).filter(|condition| condition.status == "True");
+        holds.and_then(|condition| time(condition.last_transition_time.as_ref()))
+    };
     Ok(Pod {
         uid: pod.metadata.uid.clone().unwrap_or_default().into(),
         id: id(&pod.metadata),
@@ -103,6 +107,8 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
         node: filled(spec.node_name.as_ref()).map(Into::into),
         phase: phase(status.and_then(|status| status.phase.as_deref())),
         ready: of("Ready").is_some_and(|condition| condition.status == "True"),
+        ready_since: since("Ready"),
+        bound_since: since("PodScheduled"),
         unschedulable: of("PodScheduled").is_some_and(refused),
         nominated_node: status.and_then(|status| filled(status.nominated_node_name.as_ref())).map(Into::into),
         owner: owner(&pod.metadata),
@@ -139,6 +145,8 @@ pub fn of_template(
         node: None,
         phase: PodPhase::Pending,
         ready: false,
+        ready_since: None,
+        bound_since: None,
         unschedulable: false,
         nominated_node: None,
         owner: Some(Owner {
@@ -208,6 +216,7 @@ fn pod_spec(
         spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
     Ok(PodSpec {
         requests: requests::of_spec(spec, status)?,
+        limits: requests::limits_of_spec(spec),
         node_selector: selector.map(|(key, value)| (text(schema.normalize(key)), text(value))).collect(),
         required_node_terms,
         preferred_node_terms,

@@ -57,6 +57,32 @@ pub fn of_spec(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, 
     Ok(total)
 }
 
+/// Effective limits of a pod with this spec: as its requests are reckoned, without what a resize does. A limit that is
+/// no quantity counts as none, for nothing is decided by limits.
+#[must_use]
+pub fn limits_of_spec(spec: &PodSpec) -> Resources {
+    let of = |container: &Container| {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        demand("resources.limits", limits).unwrap_or_default()
+    };
+    let mut together = Resources::new();
+    for container in &spec.containers {
+        together.add_assign(&of(container));
+    }
+    let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
+    for container in spec.init_containers.iter().flatten() {
+        let may = of(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars.add_assign(&may);
+            together.add_assign(&may);
+            peak = peak.component_max(&sidecars);
+        } else {
+            peak = peak.component_max(&sidecars.plus(&may));
+        }
+    }
+    together.component_max(&peak)
+}
+
 /// Whether a requested resize cannot be had on the node, so that what was allocated stays.
 fn is_infeasible(status: &PodStatus) -> bool {
     status.resize.as_deref() == Some("Infeasible")

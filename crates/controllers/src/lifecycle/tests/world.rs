@@ -147,6 +147,10 @@ impl CloudProvider for TestCloud {
     }
 
     async fn terminate(&self, _: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.terminate_orphan(id).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         let mut sky = self.sky();
         if sky.foreign {
             return Err(CloudError::NotOwned {
@@ -245,7 +249,8 @@ impl World {
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
-        tokio::spawn(runtime::run(self.ctx.clone(), controllers(), stop));
+        let all = controllers(&self.ctx.settings, self.ctx.cloud.steps());
+        tokio::spawn(runtime::run(self.ctx.clone(), all, stop));
         self._stop = Some(trigger);
         self
     }

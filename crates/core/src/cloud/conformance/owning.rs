@@ -9,7 +9,7 @@ use crate::{
     model::{NodeClaim, ProviderId},
 };
 
-pub(super) const CASES: [Case; 9] = [
+pub(super) const CASES: [Case; 11] = [
     Case { name: "get tells what launch told", run: |h| Box::pin(told(h)) },
     Case { name: "get of what never was is not found", run: |h| Box::pin(never_was(h)) },
     Case { name: "list is complete and ours alone", run: |h| Box::pin(complete(h)) },
@@ -18,6 +18,8 @@ pub(super) const CASES: [Case; 9] = [
     Case { name: "a termination whose answer was lost is repeated", run: |h| Box::pin(lost_termination(h)) },
     Case { name: "ending what never was is no error that repeats", run: |h| Box::pin(end_nothing(h)) },
     Case { name: "another cluster's instance is never ended", run: |h| Box::pin(foreign(h)) },
+    Case { name: "an orphan is ended, and again until it is gone", run: |h| Box::pin(orphan(h)) },
+    Case { name: "another cluster's instance is no orphan", run: |h| Box::pin(foreign_orphan(h)) },
     Case { name: "five thousand requests get five thousand answers", run: |h| Box::pin(many(h)) },
 ];
 
@@ -113,6 +115,26 @@ async fn foreign(harness: &dyn Harness) -> Verdict {
         Ok(instance) => check(!instance.terminating, || "it is ending all the same".to_owned()),
         Err(error) => Err(Failure(format!("it is gone all the same: {error}"))),
     }
+}
+
+async fn orphan(harness: &dyn Harness) -> Verdict {
+    let (_, instance) = one(harness, "orphan").await?;
+    let (provider, id) = (harness.provider(), &instance.provider_id);
+    good("terminate orphan", provider.terminate_orphan(id).await)?;
+    good("terminate orphan again", provider.terminate_orphan(id).await)?;
+    harness.advance(harness.termination()).await;
+    let answer = good("terminate orphan", harness.provider().terminate_orphan(id).await)?;
+    check(answer == Termination::Gone, || format!("after its time the orphan is {answer:?}"))?;
+    runs_exactly(harness, &[]).await
+}
+
+async fn foreign_orphan(harness: &dyn Harness) -> Verdict {
+    let id = harness.foreign().await;
+    harness.advance(harness.consistency()).await;
+    let answer = harness.provider().terminate_orphan(&id).await;
+    check(matches!(answer, Err(CloudError::NotOwned { .. })), || format!("it is {answer:?}"))?;
+    let answer = good("get", harness.provider().get(&id).await)?;
+    check(!answer.terminating, || "it is ending all the same".to_owned())
 }
 
 async fn many(harness: &dyn Harness) -> Verdict {

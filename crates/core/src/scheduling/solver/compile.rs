@@ -158,6 +158,13 @@ impl Solver {
     /// The class of a pod.
     pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> usize {
         let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
+        match self.default_spec(pod, kind) {
+            Some(spec) => self.class_of_kind(&Arc::new(Pod { spec, ..(**pod).clone() }), kind),
+            None => self.class_of_kind(pod, kind),
+        }
+    }
+
+    fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: usize) -> usize {
         let alone = !pod.spec.volumes.is_empty();
         if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
             // Labels may have changed since, on another object of the same name.

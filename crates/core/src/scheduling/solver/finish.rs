@@ -24,6 +24,10 @@ use crate::{
 
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// The annotation of a claim that a NodeOverlay priced.
+const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+/// The annotation of a claim whose capacity a NodeOverlay extended.
+const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
 
 /// The plan of a pass.
 pub(super) fn plan(
@@ -75,6 +79,7 @@ struct Terms {
     instance_types: Vec<Arc<InstanceType>>,
     requirements: Requirements,
     labels: Labels,
+    annotations: Labels,
     chosen: Chosen,
     /// What daemons take at least.
     daemons: Amounts,
@@ -131,6 +136,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
         daemons: daemons.cloned().reduce(minimum).unwrap_or_default(),
         requirements: requirements(solver, claim, &named, &left),
         labels: labels(solver, claim),
+        annotations: annotations(solver, claim, &named, &left),
         chosen: Chosen {
             instance_type: row.instance_type.name.clone(),
             zone: offer.zone.clone(),
@@ -145,7 +151,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
     let pool = &solver.pools[claim.pool].model;
     let mut requests = claim.used.clone();
     update(&mut requests, &terms.daemons, i64::saturating_add);
-    let mut annotations = Labels::new();
+    let mut annotations = terms.annotations.clone();
     if claim.relaxed {
         annotations.insert(MIN_VALUES_RELAXED.into(), "true".into());
     }
@@ -199,6 +205,15 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
         all.replace(present.with_min_values(Some(*wanted)));
     }
     all
+}
+
+/// Which corrections by NodeOverlays the choice rests on.
+fn annotations(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Labels {
+    let priced = left.iter().any(|buy| solver.row(claim.pool, buy.row).offers[buy.offer].overlaid);
+    let catalog = solver.snapshot.catalog(&solver.pools[claim.pool].model.name);
+    let extended = catalog.is_some_and(|catalog| named.iter().any(|name| catalog.overlaid.contains(name)));
+    let marks = [(priced, PRICE_OVERLAY_APPLIED), (extended, CAPACITY_OVERLAY_APPLIED)];
+    marks.into_iter().filter(|(is, _)| *is).map(|(_, key)| (key.into(), "true".into())).collect()
 }
 
 /// The pool's labels, and custom keys whose value the requirements fix.

@@ -4,7 +4,7 @@
 //! - `intern`, `amounts`, `bits`: labels, requirements and resources as small integers.
 //! - `pools`, `nodes`: what there is to buy, and what there is.
 //! - `topology`: counters per group and domain, with an undo log.
-//! - `compile`: pods as classes with levels of relaxation.
+//! - `compile`, `defaults`: pods as classes with levels of relaxation.
 //! - `pass`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `finish`, `explain`: the result as a [`Plan`].
 
@@ -12,6 +12,7 @@ mod amounts;
 mod bits;
 mod claim;
 mod compile;
+mod defaults;
 mod explain;
 mod finish;
 mod intern;
@@ -40,7 +41,8 @@ use self::{
 };
 use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{
-    ClaimName, NodeName, PodUid, Resources, Snapshot, StateNode, Toleration, labels, taint::first_untolerated,
+    ClaimName, NodeName, PodUid, Resources, Snapshot, StateNode, Toleration, labels, pod::PodSpec,
+    taint::first_untolerated,
 };
 
 /// A snapshot made ready for scheduling: build once, ask often.
@@ -64,6 +66,8 @@ pub struct Solver {
     /// Classes of pods with volumes: each pod is one of its own.
     class_by_pod: HashMap<PodUid, usize>,
     class_by_content: HashMap<(usize, Resources), Vec<usize>>,
+    /// Specs with default spread constraints, where those apply.
+    default_specs: HashMap<defaults::AlikeKey, (Arc<PodSpec>, Option<Arc<PodSpec>>)>,
     /// How many levels all classes have together.
     levels: usize,
     by_claim: HashMap<ClaimName, usize>,
@@ -129,6 +133,7 @@ impl Solver {
             class_by_pointer: HashMap::new(),
             class_by_pod: HashMap::new(),
             class_by_content: HashMap::new(),
+            default_specs: HashMap::new(),
             levels: 0,
             by_claim: index(&snapshot.nodes, StateNode::claim_name),
             by_node: index(&snapshot.nodes, StateNode::node_name),

@@ -70,6 +70,8 @@ pub(super) struct Offer {
     pub(super) price: Price,
     pub(super) zone: Str,
     pub(super) capacity_type: Str,
+    /// Whether a NodeOverlay set the price.
+    pub(super) overlaid: bool,
     /// Index of the reservation that it draws on.
     pub(super) reservation: Option<usize>,
 }
@@ -326,6 +328,7 @@ fn rows_of(
         rows[at].offers.push(Offer {
             req: universe.req(&offering.requirements),
             price: offering.price,
+            overlaid: offering.overlaid,
             zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
             capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),
             reservation,

@@ -119,3 +119,74 @@ fn a_cheaper_packing_never_ignores_weight() {
     let plan = solve(&snapshot, &request, &Rules::default());
     assert_eq!(report(&snapshot, &plan), ["+dear xlarge a spot: p-0 p-1 p-2 p-3"]);
 }
+
+#[test]
+fn claims_tell_which_overlays_they_rest_on() {
+    let overlay = |price: Option<&str>, capacity| crate::overlay::NodeOverlay {
+        name: "o".into(),
+        weight: 0,
+        requirements: [crate::model::Requirement::is_in(INSTANCE_TYPE, ["large"])].into_iter().collect(),
+        price: price.map(|text| crate::overlay::PriceChange::parse_price(text).unwrap()),
+        capacity,
+    };
+    let planned = |overlay, p: PodBuilder| {
+        let mut snapshot = Scene::with_default_pool().pending(p).build();
+        snapshot.catalogs =
+            crate::overlay::evaluate(&snapshot.pools, &snapshot.catalogs, &[overlay]).catalogs;
+        let plan = plan_with(&snapshot, &Rules::default());
+        let keys: Vec<String> = plan.openings[0].annotations.keys().map(ToString::to_string).collect();
+        (report(&snapshot, &plan), keys)
+    };
+    let (lines, keys) = planned(overlay(Some("0.001"), Resources::new()), pod("p"));
+    assert_eq!(
+        (&*lines[0], &*keys.join(" ")),
+        ("+default large a on-demand: p", "karpenter.sh/price-overlay-applied")
+    );
+    let gpus = || Resources::new().with("example.com/gpu", 2);
+    let (lines, keys) = planned(overlay(None, gpus()), pod("p").request("example.com/gpu", 2));
+    assert_eq!(
+        (&*lines[0], &*keys.join(" ")),
+        ("+default large a spot: p", "karpenter.sh/capacity-overlay-applied")
+    );
+    // A claim that does not name the type rests on no overlay.
+    let (_, keys) = planned(overlay(Some("9"), gpus()), pod("p").selector(INSTANCE_TYPE, "small"));
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[test]
+fn default_constraints_hold_for_pods_without_their_own() {
+    let default = |hard| TopologySpread { selector: None, hard, ..spread_over(ZONE, 1, "") };
+    let rules = |hard| Rules { default_spread: vec![default(hard)], ..Rules::default() };
+    let scene = |pods: PodBuilder, service: bool| {
+        let mut snapshot = Scene::with_default_pool().pending_many(3, &pods).build();
+        if service {
+            let id = crate::model::NamespacedName::new("default", "web");
+            Arc::make_mut(&mut snapshot.workloads).services.insert(id, labels_of(&[("app", "web")]));
+        }
+        snapshot
+    };
+    let zones = |snapshot: &Snapshot, rules: &Rules| {
+        let plan = plan_with(snapshot, rules);
+        let request = Request {
+            pods: &snapshot.pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::First,
+        };
+        assert_eq!(validator::violations(snapshot, &request, rules, &plan), Vec::<String>::new());
+        let zones: std::collections::BTreeSet<_> =
+            plan.openings.iter().map(|o| o.chosen.zone.clone()).collect();
+        (zones.len(), plan.unplaced.len())
+    };
+    let web = || pod("p").app("web").cpu(100);
+    assert_eq!(zones(&scene(web(), true), &rules(true)), (3, 0));
+    assert_eq!(zones(&scene(web(), true), &rules(false)), (3, 0));
+    assert_eq!(zones(&scene(web(), false), &rules(true)), (1, 0), "nothing selects them");
+    assert_eq!(zones(&scene(web(), true), &Rules::default()), (1, 0));
+    let own = web().spread(spread_over(HOSTNAME, 3, "web"));
+    assert_eq!(zones(&scene(own, true), &rules(true)), (1, 0), "they have constraints");
+    let pinned = web().selector(ZONE, "a");
+    assert_eq!(zones(&scene(pinned.clone(), true), &rules(false)), (1, 0), "soft ones yield");
+    // The domains that a pod cannot use do not count for it.
+    assert_eq!(zones(&scene(pinned, true), &rules(true)), (1, 0));
+}

@@ -6,19 +6,28 @@ use std::{
 };
 
 use super::{Host, placement::alternatives};
-use crate::model::{
-    LabelSelector, Pod, PodAffinityTerm, Requirement, Snapshot, Str, TopologySpread, labels,
-    taint::first_untolerated,
+use crate::{
+    model::{
+        LabelSelector, Pod, PodAffinityTerm, Requirement, Snapshot, Str, TopologySpread, labels, pod::Owner,
+        taint::first_untolerated,
+    },
+    scheduling::Rules,
 };
 
-pub(super) fn check(snapshot: &Snapshot, host: &Host<'_>, hosts: &[Host<'_>], found: &mut Vec<String>) {
+pub(super) fn check(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    host: &Host<'_>,
+    hosts: &[Host<'_>],
+    found: &mut Vec<String>,
+) {
     for pod in &host.placed {
         for term in &pod.spec.pod_affinity {
             if !is_near(snapshot, pod, term, host, hosts) {
                 found.push(format!("{} on {} is not near what it wants by {}", pod.id, host.name, term.key));
             }
         }
-        for spread in pod.spec.topology_spread.iter().filter(|spread| spread.hard) {
+        for spread in spreads(snapshot, rules, pod).iter().filter(|spread| spread.hard) {
             if let Some(skew) = excess(pod, spread, host, hosts) {
                 found.push(format!("{} on {}: skew {skew} by {}", pod.id, host.name, spread.key));
             }
@@ -31,6 +40,34 @@ pub(super) fn check(snapshot: &Snapshot, host: &Host<'_>, hosts: &[Host<'_>], fo
             }
         }
     }
+}
+
+/// The constraints of a pod: its own or, where it has none, the default ones, which count the pods that every Service
+/// that selects it and its controller select too.
+fn spreads(snapshot: &Snapshot, rules: &Rules, pod: &Pod) -> Vec<TopologySpread> {
+    if !pod.spec.topology_spread.is_empty() {
+        return pod.spec.topology_spread.clone();
+    }
+    let mut selector = LabelSelector::default();
+    for (id, wanted) in &snapshot.workloads.services {
+        if id.namespace == pod.id.namespace
+            && wanted.iter().all(|label| pod.labels.get(label.0) == Some(label.1))
+        {
+            selector.terms.extend(wanted.iter().flat_map(|(key, value)| LabelSelector::of(key, value).terms));
+        }
+    }
+    for ((kind, id), of_controller) in &snapshot.workloads.controllers {
+        let owns = |owner: &Owner| owner.kind == *kind && owner.name == id.name;
+        if id.namespace == pod.id.namespace && pod.owner.as_ref().is_some_and(owns) {
+            selector.terms.extend(of_controller.terms.clone());
+        }
+    }
+    if selector.terms.is_empty() {
+        return Vec::new();
+    }
+    let with_selector =
+        |spread: &TopologySpread| TopologySpread { selector: Some(selector.clone()), ..spread.clone() };
+    rules.default_spread.iter().map(with_selector).collect()
 }
 
 /// Whether a term of `owner` is about `pod`.

@@ -1,0 +1,52 @@
+//! What can forbid a disruption is read from the API server, not only from the index, at the moment of acting: pods by
+//! node, disruption budgets, the nodes themselves.
+//!
+//! What is read goes into the index, so that the decision that follows sees it; nothing is decided here. A pod that is
+//! gone meanwhile stays in the index until the watch says so, which errs on the safe side.
+
+use fleetwright_core::disruption::Candidate;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{Api, api::ListParams};
+
+use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+
+/// How many machines are read at once.
+const AT_ONCE: usize = 10;
+
+/// Reads afresh what the machines of `candidates` hold.
+///
+/// # Errors
+/// Where anything cannot be read: nothing may be removed then.
+pub(super) async fn refresh(ctx: &Ctx, candidates: &[Candidate]) -> Result<(), ReconcileError> {
+    let budgets = Api::<PodDisruptionBudget>::all(ctx.client.clone());
+    for budget in ctx.call("list poddisruptionbudgets", budgets.list(&ListParams::default())).await? {
+        ctx.observe(budget);
+    }
+    let names: Vec<String> = candidates
+        .iter()
+        .filter_map(|candidate| candidate.node.node_name())
+        .map(ToString::to_string)
+        .collect();
+    let mut reads = stream::iter(names.into_iter().map(|name| node(ctx.clone(), name))).buffered(AT_ONCE);
+    while let Some(read) = reads.next().await {
+        read?;
+    }
+    Ok(())
+}
+
+async fn node(ctx: Ctx, name: String) -> Result<(), ReconcileError> {
+    let nodes: Api<Node> = ctx.cluster_api();
+    if let Some(node) = gone_is_ok(ctx.call("get node", nodes.get(&name)).await)? {
+        ctx.observe(node);
+    }
+    let pods = Api::<Pod>::all(ctx.client.clone());
+    let params = ListParams::default().fields(&format!("spec.nodeName={name}"));
+    for pod in ctx.call("list pods of a node", pods.list(&params)).await? {
+        ctx.observe(pod);
+    }
+    Ok(())
+}

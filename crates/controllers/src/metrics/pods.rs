@@ -1,0 +1,81 @@
+//! Figures of pods, under Karpenter's names.
+
+use super::Family;
+
+/// Labels of a pod.
+const POD: &[&str] = &["name", "namespace"];
+
+/// What state a pod is in: always 1, the labels tell.
+pub const STATE: Family = Family::gauge(
+    "karpenter_pods_state",
+    &[
+        "name",
+        "namespace",
+        "owner",
+        "node",
+        "scheduled",
+        "nodepool",
+        "zone",
+        "arch",
+        "capacity_type",
+        "instance_type",
+        "phase",
+        "ready",
+        "managed",
+    ],
+    "State of pods, told by labels",
+);
+/// From a pod's creation until it is ready.
+pub const STARTUP: Family = Family::summary(
+    "karpenter_pods_startup_duration_seconds",
+    &[],
+    "Time from a pod's creation until it was ready",
+);
+/// From a pod's creation until it is bound.
+pub const BOUND: Family = Family::durations(
+    "karpenter_pods_bound_duration_seconds",
+    &[],
+    "Time from a pod's creation until it was bound to a node",
+);
+/// From the decision where a pod goes until it is bound.
+pub const PROVISIONING_BOUND: Family = Family::durations(
+    "karpenter_pods_provisioning_bound_duration_seconds",
+    &[],
+    "Time from the first decision that found a pod a place until it was bound to a node",
+);
+/// From the decision where a pod goes until it is ready.
+pub const PROVISIONING_STARTUP: Family = Family::durations(
+    "karpenter_pods_provisioning_startup_duration_seconds",
+    &[],
+    "Time from the first decision that found a pod a place until it was ready",
+);
+/// For how long a pod has not been ready.
+pub const UNSTARTED: Family = Family::gauge(
+    "karpenter_pods_unstarted_time_seconds",
+    POD,
+    "Time since a pod's creation in which it was not ready yet",
+);
+/// For how long a pod has not been bound.
+pub const UNBOUND: Family = Family::gauge(
+    "karpenter_pods_unbound_time_seconds",
+    POD,
+    "Time since a pod's creation in which it was not bound yet",
+);
+/// The same, since it was decided where it goes.
+pub const PROVISIONING_UNBOUND: Family = Family::gauge(
+    "karpenter_pods_provisioning_unbound_time_seconds",
+    POD,
+    "Time since the decision that found a pod a place in which it was not bound yet",
+);
+/// The same, since it was decided where it goes.
+pub const PROVISIONING_UNSTARTED: Family = Family::gauge(
+    "karpenter_pods_provisioning_unstarted_time_seconds",
+    POD,
+    "Time since the decision that found a pod a place in which it was not ready yet",
+);
+/// For how long nothing was decided about a pod.
+pub const UNDECIDED: Family = Family::gauge(
+    "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
+    POD,
+    "Time since a pod was first seen to wait in which nothing was decided about it yet",
+);

@@ -1,0 +1,221 @@
+//! All families in one list: what `docs/metrics.md` says, and what this process can show.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use super::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status};
+use crate::{disruption::figures, lifecycle::families as life};
+
+/// Every family, by name.
+fn all() -> Vec<Family> {
+    let kinds =
+        [status::NODE_POOL, status::NODE_CLAIM, status::NODE, status::KWOK_NODE_CLASS, status::ALL_KINDS];
+    let of_kinds = kinds
+        .iter()
+        .flat_map(|of| [of.count, of.current, of.transition, of.transitions, of.terminating, of.termination]);
+    let mut all: Vec<Family> = of_kinds.collect();
+    all.extend([cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION]);
+    all.extend([
+        cluster::NODES_ALLOCATABLE,
+        cluster::NODES_POD_REQUESTS,
+        cluster::NODES_POD_LIMITS,
+        cluster::NODES_DAEMON_LIMITS,
+        cluster::NODES_DAEMON_REQUESTS,
+        cluster::NODES_SYSTEM_OVERHEAD,
+        cluster::NODES_LIFETIME,
+        cluster::UTILIZATION,
+        cluster::STATE_NODE_COUNT,
+        cluster::STATE_SYNCED,
+        cluster::STATE_UNSYNCED_TIME,
+        cluster::POOL_LIMIT,
+        cluster::POOL_USAGE,
+        cluster::POOL_COST,
+        cluster::OFFERING_PRICE,
+        cluster::OFFERING_AVAILABLE,
+        cluster::TYPE_CPU,
+        cluster::TYPE_MEMORY,
+    ]);
+    all.extend([
+        pods::STATE,
+        pods::STARTUP,
+        pods::BOUND,
+        pods::PROVISIONING_BOUND,
+        pods::PROVISIONING_STARTUP,
+        pods::UNSTARTED,
+        pods::UNBOUND,
+        pods::PROVISIONING_UNBOUND,
+        pods::PROVISIONING_UNSTARTED,
+        pods::UNDECIDED,
+    ]);
+    all.extend([
+        runtime::RECONCILES,
+        runtime::RECONCILE_ERRORS,
+        runtime::PANICS,
+        runtime::RECONCILE_TIME,
+        runtime::WATCH_ERRORS,
+        runtime::QUEUE_DEPTH,
+        runtime::QUEUE_ADDS,
+        runtime::QUEUE_RETRIES,
+        runtime::QUEUE_WORK,
+        runtime::ACTIVE,
+        runtime::MAX_CONCURRENT,
+        runtime::BUILD_INFO,
+    ]);
+    all.extend([
+        scheduling::NODECLAIMS_CREATED,
+        scheduling::SCHEDULING_DURATION,
+        scheduling::QUEUE_DEPTH,
+        scheduling::UNFINISHED_WORK,
+        scheduling::IGNORED_PODS,
+        scheduling::UNSCHEDULABLE_PODS,
+        scheduling::DECISION_DURATION,
+        scheduling::ZONE_PODS,
+    ]);
+    all.extend([
+        figures::DECISIONS,
+        figures::DECISIONS_BY_POOL,
+        figures::EVALUATION,
+        figures::ELIGIBLE,
+        figures::FAILED_VALIDATIONS,
+        figures::QUEUE_FAILURES,
+        figures::ALLOWED,
+        figures::CONSUMING,
+        figures::DISRUPTED,
+        figures::PODS_DISRUPTED,
+    ]);
+    all.extend([
+        life::CLAIMS_TERMINATED,
+        life::CLAIM_TERMINATION,
+        life::INSTANCE_TERMINATION,
+        life::NODES_CREATED,
+        life::NODES_TERMINATED,
+        life::NODE_TERMINATION,
+        life::NODE_LIFETIME,
+        life::NODES_DRAINED,
+        life::EVICTION_REQUESTS,
+        life::PODS_DRAINED,
+        life::INTERRUPTIONS,
+        life::ORPHANS_ENDED,
+        life::COLLECTION_HELD,
+    ]);
+    all.sort_by_key(|family| family.name);
+    all
+}
+
+fn row(family: &Family) -> String {
+    let shape = match family.shape {
+        Shape::Counter => "counter",
+        Shape::Gauge => "gauge",
+        Shape::Histogram(_) => "histogram",
+        Shape::Summary => "summary",
+    };
+    let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+    format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
+}
+
+/// `UPDATE_METRICS=1` writes the table anew.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the switch that writes the table anew")]
+fn the_documented_table_is_what_is_exposed() {
+    const HEAD: &str = "| Name | Type | Labels | What it says |\n|---|---|---|---|\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let start = text.find(HEAD).expect("the table's head") + HEAD.len();
+    let mut table = String::new();
+    for family in all() {
+        writeln!(table, "{}", row(&family)).unwrap();
+    }
+    if std::env::var_os("UPDATE_METRICS").is_some() {
+        fs::write(&path, format!("{}{table}", &text[..start])).unwrap();
+        return;
+    }
+    for (documented, exposed) in text[start..].lines().zip(table.lines()) {
+        assert_eq!(documented, exposed);
+    }
+    assert_eq!(text[start..].lines().count(), table.lines().count());
+}
+
+/// Names and labels as dashboards made for Karpenter use them, written down independently of the code.
+#[test]
+fn dashboards_find_what_they_ask_for() {
+    const ASKED: &[(&str, &str)] = &[
+        ("karpenter_cloudprovider_duration_seconds", "controller method provider"),
+        ("karpenter_cloudprovider_errors_total", "controller error method provider"),
+        ("karpenter_cluster_state_node_count", ""),
+        ("karpenter_cluster_state_synced", ""),
+        ("karpenter_cluster_utilization_percent", "resource_type"),
+        ("karpenter_nodeclaims_created_total", "min_values_relaxed nodepool reason"),
+        (
+            "karpenter_nodeclaims_disrupted_total",
+            "capacity_type consolidation_policy nodepool reason termination_mode",
+        ),
+        ("karpenter_nodeclaims_terminated_total", "capacity_type nodepool zone"),
+        ("karpenter_nodepools_allowed_disruptions", "nodepool reason"),
+        ("karpenter_nodepools_cost_total", "nodepool"),
+        ("karpenter_nodepools_limit", "nodepool resource_type"),
+        ("karpenter_nodepools_usage", "nodepool resource_type"),
+        (
+            "karpenter_nodes_total_pod_limits",
+            "arch capacity_type instance_type managed node_name nodepool os phase region resource_type \
+             windows_build zone",
+        ),
+        ("karpenter_pods_bound_duration_seconds", ""),
+        ("karpenter_pods_startup_duration_seconds", ""),
+        (
+            "karpenter_pods_state",
+            "arch capacity_type instance_type managed name namespace node nodepool owner phase ready scheduled \
+             zone",
+        ),
+        ("karpenter_scheduler_pending_pods_by_effective_zone_count", "controller zone"),
+        ("karpenter_scheduler_queue_depth", "controller scheduling_id"),
+        ("karpenter_scheduler_unschedulable_pods_count", "controller"),
+        (
+            "karpenter_voluntary_disruption_decisions_by_nodepool_total",
+            "consolidation_type decision nodepool reason",
+        ),
+        ("karpenter_voluntary_disruption_decisions_total", "consolidation_type decision reason"),
+        ("karpenter_voluntary_disruption_eligible_nodes", "reason"),
+        ("client_go_request_duration_seconds", "group kind subresource verb version"),
+        ("client_go_request_total", "code method"),
+        ("controller_runtime_reconcile_errors_total", "controller"),
+        ("operator_nodeclaim_status_condition_transitions_total", "reason status type"),
+        ("operator_node_status_condition_count", "name namespace reason status type"),
+        ("operator_nodepool_status_condition_current_status_seconds", "name namespace reason status type"),
+        ("operator_status_condition_transition_seconds", "group kind status type"),
+        ("workqueue_depth", "controller name"),
+        ("workqueue_work_duration_seconds", "controller name"),
+    ];
+    let all = all();
+    for (name, labels) in ASKED {
+        let family = all.iter().find(|family| family.name == *name);
+        let mut found = family.unwrap_or_else(|| panic!("{name} is missing")).labels.to_vec();
+        found.sort_unstable();
+        assert_eq!(found.join(" "), *labels, "{name}");
+    }
+}
+
+/// A family that is declared and not in the list would be exposed and not documented.
+#[test]
+fn the_list_is_complete() {
+    fn declared(folder: &Path) -> usize {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| match path.file_name().and_then(|name| name.to_str()) {
+                _ if path.is_dir() => declared(&path),
+                Some("tests.rs" | "table.rs" | "status.rs") => 0,
+                _ => {
+                    let text = fs::read_to_string(&path).unwrap();
+                    text.split_whitespace()
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                        .matches(": Family = Family::")
+                        .count()
+                }
+            })
+            .sum()
+    }
+    let of_kinds = 5 * 6;
+    // Deleted claims are counted in two places, under one name.
+    let twice = 1;
+    let declared = declared(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert_eq!(declared + of_kinds - twice, all().len());
+}

@@ -1,0 +1,129 @@
+//! The other half of garbage collection: instances of this cluster that no NodeClaim accounts for are ended.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fleetwright_api::{self as api, labels as names};
+use fleetwright_core::{
+    cloud::{CloudError, Instance, Termination},
+    model::{BatchId, ProviderId},
+    nodeclaim::orphans::{Claimed, Findings, Orphans, is_orphan},
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
+    core::ApiResource,
+};
+
+use crate::{
+    lifecycle::families,
+    runtime::{Ctx, ReconcileError, gone_is_ok},
+};
+
+/// Orphans that were seen so far.
+#[derive(Default)]
+pub(super) struct Collector(Mutex<Orphans>);
+
+impl Collector {
+    fn lock(&self) -> MutexGuard<'_, Orphans> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a complete list of instances; ends those that have been orphans for long enough, after a last look. Tells
+    /// when the next one may be due.
+    pub(super) async fn collect(
+        &self,
+        ctx: &Ctx,
+        instances: &[Instance],
+    ) -> Result<Option<std::time::Duration>, ReconcileError> {
+        let claimed = of_index(ctx);
+        let Findings { due, braked, again } =
+            self.lock().survey(instances, &claimed, &ctx.cluster_uid, ctx.now());
+        let held = u32::try_from(braked).map_or(f64::MAX, f64::from);
+        ctx.metrics.set(&families::COLLECTION_HELD, &["orphan-brake"], held);
+        if due.is_empty() {
+            return Ok(again);
+        }
+        let claimed = live(ctx).await?;
+        for id in &due {
+            // One that cannot be read or ended does not hold up the others.
+            match self.end(ctx, id, &claimed).await {
+                Ok(true) => tracing::warn!(%id, "ended an instance that no nodeclaim accounts for"),
+                Ok(false) => self.lock().found(id),
+                Err(error) => {
+                    tracing::warn!(%id, %error, "cannot end an instance that no nodeclaim accounts for");
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    /// Reads an instance afresh and ends it where it still is an orphan; false where it is none.
+    async fn end(&self, ctx: &Ctx, id: &ProviderId, claimed: &Claimed) -> Result<bool, ReconcileError> {
+        let instance = match ctx.cloud.get(id).await {
+            Ok(instance) => instance,
+            Err(CloudError::NotFound(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        if !is_orphan(&instance, claimed, &ctx.cluster_uid) {
+            return Ok(false);
+        }
+        // Counted before the call: one whose answer is lost may have had its effect.
+        self.lock().ended(id, ctx.now());
+        let (Termination::Accepted | Termination::Gone) = ctx.cloud.terminate_orphan(id).await?;
+        ctx.metrics.inc(&families::ORPHANS_ENDED, &[]);
+        delete_nodes(ctx, id).await?;
+        Ok(true)
+    }
+}
+
+/// What the claims of the index say.
+fn of_index(ctx: &Ctx) -> Claimed {
+    let mut claimed = Claimed::default();
+    for claim in ctx.index().claims() {
+        let meta = &claim.metadata;
+        let instance = claim.status.as_ref().map(|status| status.provider_id.as_str());
+        let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
+        add(&mut claimed, meta.name.as_deref(), annotation.or(meta.uid.as_ref()), instance);
+    }
+    claimed
+}
+
+/// What claims say at this moment: of the API server, and untyped, so that a claim that cannot be read counts too.
+async fn live(ctx: &Ctx) -> Result<Claimed, ReconcileError> {
+    let resource = ApiResource::erase::<api::NodeClaim>(&());
+    let all = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let mut claimed = Claimed::default();
+    for claim in ctx.call("list nodeclaims", all.list(&ListParams::default())).await? {
+        let meta = &claim.metadata;
+        let instance = claim.data.pointer("/status/providerID").and_then(serde_json::Value::as_str);
+        let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
+        add(&mut claimed, meta.name.as_deref(), annotation.or(meta.uid.as_ref()), instance);
+    }
+    Ok(claimed)
+}
+
+fn add(claimed: &mut Claimed, name: Option<&str>, batch: Option<&String>, instance: Option<&str>) {
+    let batch = BatchId::from(batch.map(String::as_str).unwrap_or_default());
+    let instance = instance.filter(|id| !id.is_empty()).map(ProviderId::from);
+    claimed.add(name.unwrap_or_default().into(), batch, instance);
+}
+
+/// Deletes the Nodes of an instance that is ending: nobody drains what no claim accounts for.
+async fn delete_nodes(ctx: &Ctx, id: &ProviderId) -> Result<(), ReconcileError> {
+    let named: Vec<(String, Option<String>)> = {
+        let index = ctx.index();
+        let of = |node: &&std::sync::Arc<Node>| {
+            node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()) == Some(id)
+        };
+        let nodes = index.nodes().filter(of).map(|node| &node.metadata);
+        nodes.map(|meta| (meta.name.clone().unwrap_or_default(), meta.uid.clone())).collect()
+    };
+    let api: Api<Node> = ctx.cluster_api();
+    for (name, uid) in named {
+        let preconditions = Preconditions { uid, resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        gone_is_ok(ctx.call("delete node", api.delete(&name, &params)).await)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! `node.health`: replaces nodes that a policy of the provider calls broken. A forceful end: no budget, no disruption
+//! budget of pods and no do-not-disrupt keeps a broken node, so there are two brakes instead.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::RepairPolicy,
+    model::{NodeClaim, labels},
+    nodeclaim::{
+        Next, Removal, Step,
+        repair::{BLOCKED, Brake, Breach, NodeCondition, earliest, is_too_many},
+    },
+};
+use fleetwright_state::{Change, Index, Key};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::{
+    events::{Event, regarding},
+    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+const QUARTER_HOUR: Duration = Duration::from_secs(900);
+
+/// Replaces broken nodes.
+pub struct Repair {
+    memory: Arc<Memory>,
+    brake: Mutex<Brake>,
+}
+
+impl Repair {
+    /// Has repaired nothing yet.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>) -> Self {
+        Self { memory, brake: Mutex::default() }
+    }
+
+    /// Whether the brake lets one more node go.
+    fn passes(&self, node: &str, all: usize, now: Timestamp) -> bool {
+        // No statement leaves the brake half changed.
+        self.brake.lock().unwrap_or_else(PoisonError::into_inner).passes(node, all, now)
+    }
+}
+
+#[async_trait]
+impl Controller for Repair {
+    fn name(&self) -> &'static str {
+        "node.health"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::REASONABLE
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        let here = change.node().is_some() && !change.is_deleted();
+        here.then(|| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let policies = &ctx.cloud.info().repair_policies;
+        let found = {
+            let index = ctx.index();
+            let claim = index.claim_of_node(&key.name).and_then(|claim| claim.metadata.name.clone());
+            index.node(&key.name).cloned().zip(claim)
+        };
+        let Some((node, claim)) = found else { return Ok(Requeue::No) };
+        let Some(breach) = earliest(policies, &conditions(&node)) else { return Ok(Requeue::No) };
+        let Some(machine) = Machine::look(ctx, &claim) else { return Ok(Requeue::No) };
+        if machine.claim.deleting.is_some() {
+            return Ok(Requeue::No);
+        }
+        let now = ctx.now();
+        if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
+            && !left.is_zero()
+        {
+            return Ok(Requeue::After(left));
+        }
+        if let Some(why) = self.held(ctx, policies, &machine.claim, &node, now) {
+            tell_blocked(ctx, &machine, &node, &why);
+            return Ok(Requeue::After(BLOCKED));
+        }
+        replace(ctx, &self.memory, &machine, &breach, now).await?;
+        Ok(Requeue::No)
+    }
+}
+
+impl Repair {
+    /// Why the node is not repaired now.
+    fn held(
+        &self,
+        ctx: &Ctx,
+        policies: &[RepairPolicy],
+        claim: &NodeClaim,
+        node: &Node,
+        now: Timestamp,
+    ) -> Option<String> {
+        let (mut broken, mut of_pool, mut all) = (0, 0, 0);
+        {
+            let index = ctx.index();
+            for other in index.nodes() {
+                all += 1;
+                let label = other.metadata.labels.as_ref().and_then(|labels| labels.get(labels::NODEPOOL));
+                // A claim of no pool is judged by the whole cluster.
+                if claim.pool.is_some() && label.map(String::as_str) != claim.pool.as_deref() {
+                    continue;
+                }
+                of_pool += 1;
+                broken += usize::from(earliest(policies, &conditions(other)).is_some());
+            }
+        }
+        if is_too_many(broken, of_pool) {
+            let of = claim
+                .pool
+                .as_ref()
+                .map_or_else(|| "the cluster".to_owned(), |pool| format!("nodepool {}", pool.as_str()));
+            return Some(format!(
+                "more than 20% of the nodes of {of} are unhealthy ({broken} of {of_pool}), repair waits"
+            ));
+        }
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        (!self.passes(name, all, now)).then(|| {
+            format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes")
+        })
+    }
+}
+
+/// The conditions of a Node that say since when.
+fn conditions(node: &Node) -> Vec<NodeCondition> {
+    let all = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let read = |condition: &k8s_openapi::api::core::v1::NodeCondition| {
+        Some(NodeCondition {
+            condition: condition.type_.as_str().into(),
+            status: condition.status.as_str().into(),
+            since: condition.last_transition_time.as_ref()?.0,
+        })
+    };
+    all.into_iter().flatten().filter_map(read).collect()
+}
+
+fn tell_blocked(ctx: &Ctx, machine: &Machine, node: &Node, why: &str) {
+    for object in [regarding(node), regarding(&*machine.raw)] {
+        let event = Event::warning(object, "NodeRepairBlocked", why).quiet_for(QUARTER_HOUR);
+        ctx.recorder.publish(event);
+    }
+}
+
+/// Ends the claim now: its deadline is over before its drain begins.
+async fn replace(
+    ctx: &Ctx,
+    memory: &Memory,
+    machine: &Machine,
+    breach: &Breach,
+    now: Timestamp,
+) -> Result<(), ReconcileError> {
+    tracing::info!(
+        NodeClaim = machine.claim.name.as_str(),
+        condition = &*breach.condition,
+        status = &*breach.status,
+        "deleting nodeclaim of an unhealthy node"
+    );
+    let next = Next::steps([Step::SetDeadline(now), Step::Delete(Removal::Unhealthy)]);
+    Hand::new(ctx, memory, machine).carry_out(next).await?;
+    let image = machine.claim.image_id.as_deref().unwrap_or_default();
+    let figures = [&*breach.condition, machine.pool_name(), machine.label(labels::CAPACITY_TYPE), image];
+    ctx.metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! `nodeclaim.validation`: says on a NodeClaim that means nothing to us why it does not.
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    condition::find, conditions::HasConditions, labels::condition::CONSISTENT_STATE_FOUND,
+};
+use fleetwright_state::{Change, Index, Key, Kind};
+
+use crate::{
+    events::{Event, regarding},
+    patch,
+    runtime::{Controller, Ctx, ReconcileError, Requeue, UNREADABLE, gone_is_ok},
+    settings::Settings,
+};
+
+/// Validates NodeClaims.
+pub struct Validation;
+
+#[async_trait]
+impl Controller for Validation {
+    fn name(&self) -> &'static str {
+        "nodeclaim.validation"
+    }
+
+    fn concurrency(&self, _: &Settings) -> usize {
+        10
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let Some(claim) = change.claim().filter(|_| !change.is_deleted()) else { return Vec::new() };
+        let told = find(claim.conditions(), CONSISTENT_STATE_FOUND)
+            .is_some_and(|condition| condition.reason == UNREADABLE);
+        let invalid = index.invalid().contains_key(&(Kind::NodeClaim, change.key.clone()));
+        if told || invalid { vec![change.key.clone()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let (claim, problem) = {
+            let index = ctx.index();
+            let problem = index.invalid().get(&(Kind::NodeClaim, key.clone())).map(ToString::to_string);
+            (index.claim(&key.name).cloned(), problem)
+        };
+        let Some(claim) = claim else { return Ok(Requeue::No) };
+        if let Some(problem) = &problem {
+            tracing::error!(NodeClaim = %key, problem, "nodeclaim means nothing and is ignored");
+            ctx.recorder.publish(Event::warning(
+                regarding(&*claim),
+                "FailedConsistencyCheck",
+                problem.clone(),
+            ));
+        }
+        let written = patch::claim_conditions(ctx, &key.name, |conditions| {
+            match &problem {
+                Some(problem) => {
+                    conditions.set_false(CONSISTENT_STATE_FOUND, UNREADABLE, problem);
+                }
+                // Whether its node is what was promised is the business of another check.
+                None => {
+                    conditions.set_unknown(CONSISTENT_STATE_FOUND);
+                }
+            };
+        });
+        gone_is_ok(written.await)?;
+        Ok(Requeue::No)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A claim whose quantity is none, and what becomes of it.
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::Validation;
+    use crate::testing::World;
+
+    fn claim(name: &str, cpu: &str) -> Value {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
+            "spec": {"requirements": [], "resources": {"requests": {"cpu": cpu}}, "nodeClassRef":
+                {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_means_nothing_says_why() {
+        let world = World::new();
+        world.server.apply(claim("odd", "-1")).unwrap();
+        world.server.apply(claim("fine", "1")).unwrap();
+        let (_trigger, _task) = world.run(vec![Arc::new(Validation)]);
+        world.pass(10).await;
+        let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+        let conditions = |name: &str| {
+            let claim = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
+            claim["status"]["conditions"].as_array().cloned().unwrap_or_default()
+        };
+        assert_eq!(conditions("fine"), Vec::<Value>::new());
+        let condition = conditions("odd").into_iter().find(|c| c["type"] == "ConsistentStateFound").unwrap();
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Unreadable")));
+        let message = condition["message"].as_str().unwrap();
+        assert!(
+            message.contains("spec.resources.requests[cpu]") && message.contains("negative"),
+            "{message}"
+        );
+        let events = world.events();
+        assert_eq!(events, [format!("NodeClaim/odd FailedConsistencyCheck: {message}")]);
+        assert!(world.ctx.index().claim_model("fine").is_some(), "the others go on");
+    }
+}

@@ -1,0 +1,169 @@
+//! `nodeoverlay.controller`: whether each NodeOverlay is in effect, as its conditions.
+//!
+//! The index applies overlays itself, so that a decision never sees catalogues from before an overlay; what is left to
+//! do here is to tell.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_api::{self as api, ConditionSet, HasConditions, labels::condition::VALIDATION_SUCCEEDED};
+use fleetwright_state::{Change, Index, Key, Kind, OverlayState};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok};
+
+/// How often overlays are looked at without a cause: instance types change too.
+const EVERY: Duration = Duration::from_secs(300);
+
+/// Keeps the conditions of NodeOverlays.
+pub struct OverlayStatus;
+
+#[async_trait]
+impl Controller for OverlayStatus {
+    fn name(&self) -> &'static str {
+        "nodeoverlay.controller"
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_millis(100), Duration::from_secs(60), 10, 100)
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    /// One overlay that changes may decide over others.
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let about = match change.kind {
+            Kind::NodeOverlay => true,
+            Kind::NodePool | Kind::NodeClass => index.has_overlays(),
+            _ => false,
+        };
+        about.then(Key::singleton).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
+        let states: Vec<(Arc<api::NodeOverlay>, OverlayState)> = {
+            let mut index = ctx.index();
+            let states = index.overlay_states();
+            states
+                .into_iter()
+                .filter_map(|(name, state)| Some((index.overlay(&name)?.clone(), state)))
+                .collect()
+        };
+        for (overlay, state) in states {
+            tell(ctx, &overlay, &state).await?;
+        }
+        Ok(Requeue::After(EVERY))
+    }
+}
+
+/// Writes the conditions of one overlay, where they change.
+async fn tell(ctx: &Ctx, overlay: &api::NodeOverlay, state: &OverlayState) -> Result<(), ReconcileError> {
+    let mut status = overlay.status.clone().unwrap_or_default();
+    let types = api::NodeOverlay::TYPES;
+    let mut conditions = ConditionSet::new(types, &overlay.metadata, &mut status.conditions, ctx.now());
+    match state {
+        OverlayState::Applied(_) => conditions.set_true(VALIDATION_SUCCEEDED),
+        OverlayState::Conflict(with) => conditions.set_false(
+            VALIDATION_SUCCEEDED,
+            "Conflict",
+            &format!("conflict with another overlay: {with} has the same weight and sets the same; give one more weight"),
+        ),
+        OverlayState::Invalid(why) => conditions.set_false(VALIDATION_SUCCEEDED, "RuntimeValidation", why),
+    };
+    if overlay.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let name = overlay.metadata.name.as_deref().unwrap_or_default();
+    let body = Patch::Merge(json!({
+        "metadata": { "resourceVersion": overlay.metadata.resource_version },
+        "status": status,
+    }));
+    let (api, params) = (ctx.cluster_api::<api::NodeOverlay>(), PatchParams::default());
+    let patched = ctx.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
+    if let Some(written) = gone_is_ok(patched)? {
+        ctx.observe(written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Overlays in a small world: what decisions see, and what overlays say of themselves.
+    use serde_json::{Value, json};
+
+    use super::OverlayStatus;
+    use crate::{provisioning::CatalogController, testing::World};
+
+    fn overlay(world: &World, name: &str, spec: Value) {
+        world
+            .server
+            .apply(json!({"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+                "metadata": {"name": name}, "spec": spec}))
+            .unwrap();
+    }
+
+    /// `status reason` of the condition ValidationSucceeded, and the status of Ready.
+    fn state(world: &World, name: &str) -> (String, String) {
+        let overlay = world.server.get("karpenter.sh/v1alpha1", "NodeOverlay", "", name).unwrap();
+        let find = |type_: &str| {
+            let conditions = overlay["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default()
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let validated = find("ValidationSucceeded");
+        let ready = text(&find("Ready")["status"]);
+        (format!("{} {}", text(&validated["status"]), text(&validated["reason"])), ready)
+    }
+
+    /// The price of the type `small`, on-demand in zone a, as decisions see it.
+    fn price(world: &World) -> String {
+        let snapshot = world.ctx.index().snapshot(world.ctx.now());
+        snapshot.catalogs["default"].price("small", "a", "on-demand").unwrap().to_string()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overlays_are_applied_and_say_so() {
+        let world = World::gated(|gates| gates.node_overlay = true);
+        world.pool("default", json!({}));
+        overlay(&world, "b", json!({"requirements": [], "priceAdjustment": "+100%", "weight": 5}));
+        overlay(&world, "a", json!({"requirements": [], "price": "3", "weight": 5}));
+        overlay(
+            &world,
+            "odd",
+            json!({"requirements": [{"key": "team", "operator": "In", "values": ["no value!"]}], "price": "9"}),
+        );
+        let (stop, running) =
+            world.run(vec![std::sync::Arc::new(CatalogController), std::sync::Arc::new(OverlayStatus)]);
+        world.pass(5).await;
+        assert_eq!(price(&world), "0.24");
+        assert_eq!(state(&world, "b"), ("True ValidationSucceeded".to_owned(), "True".to_owned()));
+        assert_eq!(state(&world, "a"), ("False Conflict".to_owned(), "False".to_owned()));
+        assert_eq!(state(&world, "odd").0, "False RuntimeValidation");
+        // Without its rival, the other one holds; without any, the provider's price does.
+        world.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "b").unwrap();
+        world.pass(5).await;
+        assert_eq!((price(&world).as_str(), state(&world, "a").1.as_str()), ("3", "True"));
+        world.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "a").unwrap();
+        world.pass(5).await;
+        assert_eq!(price(&world), "0.12");
+        stop.fire();
+        running.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_gate_overlays_are_not_read() {
+        let world = World::new();
+        world.pool("default", json!({}));
+        overlay(&world, "a", json!({"requirements": [], "price": "3"}));
+        let (stop, running) =
+            world.run(vec![std::sync::Arc::new(CatalogController), std::sync::Arc::new(OverlayStatus)]);
+        world.pass(5).await;
+        assert_eq!(price(&world), "0.12");
+        assert_eq!(state(&world, "a").0, " ");
+        stop.fire();
+        running.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,89 @@
+//! `metrics.offering`: what the cloud sells, at which price, and whether there is any.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::model::{Catalog, InstanceType, Offering, ResourceName};
+use fleetwright_state::Key;
+
+use super::{Series, value};
+use crate::{
+    metrics::cluster as families,
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+};
+
+/// How often the catalogues are looked at.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Gauges by instance type and offering.
+#[derive(Default)]
+pub(super) struct OfferingMetrics {
+    /// What is shown.
+    shown: Mutex<Vec<Arc<Catalog>>>,
+}
+
+#[async_trait]
+impl Controller for OfferingMetrics {
+    fn name(&self) -> &'static str {
+        "metrics.offering"
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
+        let catalogs: Vec<Arc<Catalog>> = {
+            let index = ctx.index();
+            let names = index.pools().filter_map(|pool| pool.metadata.name.as_deref());
+            names.filter_map(|name| index.catalog(name).cloned()).collect()
+        };
+        // One statement, no half state.
+        let before = std::mem::replace(
+            &mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner),
+            catalogs.clone(),
+        );
+        let same = before.len() == catalogs.len()
+            && before.iter().zip(&catalogs).all(|(before, now)| Arc::ptr_eq(before, now));
+        if !same {
+            show(ctx, &catalogs);
+        }
+        Ok(Requeue::After(INTERVAL))
+    }
+}
+
+fn show(ctx: &Ctx, catalogs: &[Arc<Catalog>]) {
+    // Pools of one class share their catalogue.
+    let mut seen = BTreeSet::new();
+    let mut types: BTreeMap<&str, &InstanceType> = BTreeMap::new();
+    for catalog in catalogs.iter().filter(|catalog| seen.insert(Arc::as_ptr(catalog))) {
+        for kind in &catalog.instance_types {
+            types.entry(&*kind.name).or_insert(kind);
+        }
+    }
+    let of_type = |name: ResourceName| -> Series {
+        let amount = |kind: &InstanceType| value(&name, kind.capacity.get(&name));
+        types.iter().map(|(label, kind)| (vec![(*label).to_owned()], amount(kind))).collect()
+    };
+    ctx.metrics.replace(&families::TYPE_CPU, of_type(ResourceName::Cpu));
+    ctx.metrics.replace(&families::TYPE_MEMORY, of_type(ResourceName::Memory));
+    let of_offering = |figure: fn(&Offering) -> f64| -> Series {
+        let offerings = types.iter().flat_map(|(name, kind)| {
+            kind.offerings.iter().map(move |offering| (offering_labels(name, offering), figure(offering)))
+        });
+        offerings.collect()
+    };
+    ctx.metrics.replace(&families::OFFERING_PRICE, of_offering(|offering| offering.price.dollars()));
+    let available = of_offering(|offering| if offering.available { 1.0 } else { 0.0 });
+    ctx.metrics.replace(&families::OFFERING_AVAILABLE, available);
+}
+
+fn offering_labels(name: &str, offering: &Offering) -> Vec<String> {
+    let text =
+        |value: Option<&fleetwright_core::model::Str>| value.map(ToString::to_string).unwrap_or_default();
+    vec![name.to_owned(), text(offering.capacity_type()), text(offering.zone())]
+}

@@ -1,0 +1,269 @@
+//! `metrics.pod`: what state pods are in, and how long they took to get there.
+//!
+//! A duration is observed only for a pod that was seen without: what happened before the start of the process is
+//! not known well enough.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_core::model::{NamespacedName, Pod, PodPhase, PodUid, labels};
+use fleetwright_state::{Change, Index, Key, Kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::{
+    metrics::{Family, pods as families},
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// How often the figures of a pod that waits are brought up to date.
+const WAITING: Duration = Duration::from_secs(10);
+/// Gauges of pods that wait.
+const WAITS: [&Family; 5] = [
+    &families::UNBOUND,
+    &families::UNSTARTED,
+    &families::PROVISIONING_UNBOUND,
+    &families::PROVISIONING_UNSTARTED,
+    &families::UNDECIDED,
+];
+
+/// Gauges and durations by pod.
+#[derive(Default)]
+pub(super) struct PodMetrics(Mutex<BTreeMap<Key, Shown>>);
+
+/// What is shown of a pod.
+#[derive(Clone, Debug)]
+struct Shown {
+    uid: PodUid,
+    /// The labels of its state.
+    labels: Vec<String>,
+    /// Whether it was seen before it was bound.
+    unbound: bool,
+    /// Whether it was seen before it was ready.
+    unstarted: bool,
+}
+
+#[async_trait]
+impl Controller for PodMetrics {
+    fn name(&self) -> &'static str {
+        "metrics.pod"
+    }
+
+    fn concurrency(&self, _: &Settings) -> usize {
+        10
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let (pod, node) = {
+            let index = ctx.index();
+            let pod = index.pod(&NamespacedName::from(key)).cloned();
+            let node = pod.as_ref().and_then(|pod| index.node(pod.node.as_deref()?).cloned());
+            (pod, node)
+        };
+        let mut all = self.lock();
+        let before = all.get(key).cloned();
+        let Some(pod) = pod else {
+            if let Some(before) = before {
+                hide(ctx, key, &before);
+                ctx.pod_times.forget(&before.uid);
+                all.remove(key);
+            }
+            return Ok(Requeue::No);
+        };
+        // Another pod of the same name has a story of its own.
+        let known = before.as_ref().filter(|before| before.uid == pod.uid);
+        let labels = state_labels(&pod, node.as_deref());
+        if let Some(before) = before.as_ref().filter(|before| before.labels != labels) {
+            remove(ctx, &families::STATE, &before.labels);
+        }
+        let refs: Vec<&str> = labels.iter().map(String::as_str).collect();
+        ctx.metrics.set(&families::STATE, &refs, 1.0);
+        let ended = pod.is_terminal();
+        let unbound = pod.node.is_none() && !ended;
+        let unstarted = !pod.ready && !ended;
+        if let Some(known) = known {
+            observe(ctx, &pod, known.unbound && pod.node.is_some(), known.unstarted && pod.ready);
+        }
+        wait(ctx, &pod, unbound, unstarted);
+        if !unstarted {
+            ctx.pod_times.forget(&pod.uid);
+        }
+        all.insert(key.clone(), Shown { uid: pod.uid.clone(), labels, unbound, unstarted });
+        Ok(if unbound || unstarted { Requeue::After(WAITING) } else { Requeue::No })
+    }
+}
+
+impl PodMetrics {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Shown>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Observes what the pod has just come to.
+fn observe(ctx: &Ctx, pod: &Pod, bound: bool, started: bool) {
+    let placed = ctx.pod_times.of(&pod.uid).placed;
+    let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64().max(0.0);
+    if bound {
+        let at = pod.bound_since.unwrap_or_else(|| ctx.now());
+        ctx.metrics.observe(&families::BOUND, &[], seconds(pod.created, at));
+        if let Some(placed) = placed {
+            ctx.metrics.observe(&families::PROVISIONING_BOUND, &[], seconds(placed, at));
+        }
+    }
+    if started {
+        let at = pod.ready_since.unwrap_or_else(|| ctx.now());
+        ctx.metrics.observe(&families::STARTUP, &[], seconds(pod.created, at));
+        if let Some(placed) = placed {
+            ctx.metrics.observe(&families::PROVISIONING_STARTUP, &[], seconds(placed, at));
+        }
+    }
+}
+
+/// Shows for how long the pod has been waiting for what.
+fn wait(ctx: &Ctx, pod: &Pod, unbound: bool, unstarted: bool) {
+    let times = ctx.pod_times.of(&pod.uid);
+    let undecided = times.seen.filter(|_| times.decided.is_none());
+    let since = [
+        Some(pod.created).filter(|_| unbound),
+        Some(pod.created).filter(|_| unstarted),
+        times.placed.filter(|_| unbound),
+        times.placed.filter(|_| unstarted),
+        undecided.filter(|_| unbound),
+    ];
+    let labels = [&*pod.id.name, &*pod.id.namespace];
+    for (family, since) in WAITS.into_iter().zip(since) {
+        match since {
+            Some(since) => {
+                let waited = ctx.now().duration_since(since).as_secs_f64().max(0.0);
+                ctx.metrics.set(family, &labels, waited);
+            }
+            None => ctx.metrics.remove(family, &labels),
+        }
+    }
+}
+
+fn hide(ctx: &Ctx, key: &Key, shown: &Shown) {
+    remove(ctx, &families::STATE, &shown.labels);
+    for family in WAITS {
+        ctx.metrics.remove(family, &[&key.name, &key.namespace]);
+    }
+}
+
+fn remove(ctx: &Ctx, family: &Family, labels: &[String]) {
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    ctx.metrics.remove(family, &labels);
+}
+
+fn state_labels(pod: &Pod, node: Option<&Node>) -> Vec<String> {
+    let of_node = |key: &str| {
+        let labels = node.and_then(|node| node.metadata.labels.as_ref());
+        labels.and_then(|labels| labels.get(key)).cloned().unwrap_or_default()
+    };
+    let pool = of_node(labels::NODEPOOL);
+    vec![
+        pod.id.name.to_string(),
+        pod.id.namespace.to_string(),
+        owner_link(pod),
+        pod.node.as_ref().map(ToString::to_string).unwrap_or_default(),
+        pod.node.is_some().to_string(),
+        pool.clone(),
+        of_node(labels::ZONE),
+        of_node(labels::ARCH),
+        of_node(labels::CAPACITY_TYPE),
+        of_node(labels::INSTANCE_TYPE),
+        phase(pod.phase).to_owned(),
+        pod.ready.to_string(),
+        (!pool.is_empty()).to_string(),
+    ]
+}
+
+/// The path of the owner, as Karpenter writes it. The group of an owner of an unknown kind is left out.
+fn owner_link(pod: &Pod) -> String {
+    let Some(owner) = &pod.owner else { return String::new() };
+    let group = match &*owner.kind {
+        "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Deployment" => "apps/v1/",
+        "Job" | "CronJob" => "batch/v1/",
+        "Node" | "ReplicationController" => "v1/",
+        _ => "",
+    };
+    format!("/apis/{group}namespaces/{}/{}s/{}", pod.id.namespace, owner.kind.to_lowercase(), owner.name)
+}
+
+fn phase(phase: PodPhase) -> &'static str {
+    match phase {
+        PodPhase::Pending => "Pending",
+        PodPhase::Running => "Running",
+        PodPhase::Succeeded => "Succeeded",
+        PodPhase::Failed => "Failed",
+        PodPhase::Unknown => "Unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! From pending to ready to gone.
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::World;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_shown_until_it_is_gone_and_its_times_are_observed() {
+        let world = World::new();
+        let created = world.ctx.now();
+        let at = |seconds: u64| (created + Duration::from_secs(seconds)).to_string();
+        world.pending_pod("a", "1");
+        let (_trigger, _task) = world.run(vec![Arc::new(PodMetrics::default())]);
+        world.pass(5).await;
+        let uid = world.ctx.index().pods().next().unwrap().uid.clone();
+        world.ctx.pod_times.placed(&uid, created + Duration::from_secs(1));
+        world.pass(11).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        assert!(
+            text.contains("karpenter_pods_unbound_time_seconds{name=\"a\",namespace=\"default\"}"),
+            "{text}"
+        );
+        assert!(text.contains("karpenter_pods_provisioning_unbound_time_seconds{name=\"a\""), "{text}");
+        let bound = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "a"}]},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(20)},
+                {"type": "Ready", "status": "True", "lastTransitionTime": at(30)}]}
+        });
+        world.server.delete("v1", "Pod", "default", "a").ok();
+        world.pass(1).await;
+        assert!(!world.ctx.metrics.encode().unwrap().contains("name=\"a\""));
+        world.pending_pod("a", "1");
+        world.pass(1).await;
+        let born = world.ctx.index().pods().next().unwrap().clone();
+        world.ctx.pod_times.placed(&born.uid, created + Duration::from_secs(19));
+        world.server.apply(bound).unwrap();
+        world.pass(1).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        for expected in [
+            "karpenter_pods_state{arch=\"\",capacity_type=\"\",instance_type=\"\",managed=\"false\",name=\"a\",\
+             namespace=\"default\",node=\"n\",nodepool=\"\",owner=\"\",phase=\"Running\",ready=\"true\",\
+             scheduled=\"true\",zone=\"\"} 1\n",
+            "karpenter_pods_provisioning_bound_duration_seconds_sum 1\n",
+            "karpenter_pods_provisioning_startup_duration_seconds_sum 11\n",
+            "karpenter_pods_bound_duration_seconds_count 1\n",
+            "karpenter_pods_startup_duration_seconds_count 1\n",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert!(!text.contains("unbound_time"), "{text}");
+        assert!(!text.contains("phase=\"Pending\""), "{text}");
+    }
+}

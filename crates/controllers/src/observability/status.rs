@@ -1,0 +1,303 @@
+//! `operatorpkg.<kind>.status`: what conditions objects have, for how long, and how often they change.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fleetwright_api::condition::Condition;
+use fleetwright_core::model::NodeClassRef;
+use fleetwright_state::{Change, Index, Key, Kind};
+use jiff::Timestamp;
+
+use crate::{
+    metrics::{
+        Family,
+        status::{ALL_KINDS, Families, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL},
+    },
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// How often durations are brought up to date.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// One controller per kind.
+pub(super) fn controllers() -> Vec<Arc<dyn Controller>> {
+    KINDS
+        .iter()
+        .map(|about| Arc::new(Status { about, known: Mutex::default() }) as Arc<dyn Controller>)
+        .collect()
+}
+
+/// What is told of a kind.
+struct About {
+    name: &'static str,
+    kind: Kind,
+    group: &'static str,
+    /// The kind as objects name it.
+    object: &'static str,
+    families: Families,
+    /// The object of this name, where there is one.
+    look: fn(&Index, &str) -> Option<Object>,
+}
+
+const KINDS: [About; 4] = [
+    About {
+        name: "operatorpkg.nodepool.status",
+        kind: Kind::NodePool,
+        group: "karpenter.sh",
+        object: "NodePool",
+        families: NODE_POOL,
+        look: |index, name| {
+            let pool = index.pool(name)?;
+            let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            Some(Object::new(conditions, pool.metadata.deletion_timestamp.as_ref().map(|time| time.0)))
+        },
+    },
+    About {
+        name: "operatorpkg.nodeclaim.status",
+        kind: Kind::NodeClaim,
+        group: "karpenter.sh",
+        object: "NodeClaim",
+        families: NODE_CLAIM,
+        look: |index, name| {
+            let claim = index.claim(name)?;
+            let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            Some(Object::new(conditions, claim.metadata.deletion_timestamp.as_ref().map(|time| time.0)))
+        },
+    },
+    About {
+        name: "operatorpkg.node.status",
+        kind: Kind::Node,
+        group: "",
+        object: "Node",
+        families: NODE,
+        look: |index, name| {
+            let node = index.node(name)?;
+            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let conditions = conditions.map(|condition| {
+                let shown = Shown {
+                    status: condition.status.clone(),
+                    reason: condition.reason.clone().unwrap_or_default(),
+                    since: condition.last_transition_time.as_ref().map(|time| time.0),
+                };
+                (condition.type_.clone(), shown)
+            });
+            let deleting = node.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+            Some(Object { conditions: conditions.collect(), deleting })
+        },
+    },
+    About {
+        name: "operatorpkg.kwoknodeclass.status",
+        kind: Kind::NodeClass,
+        group: "karpenter.kwok.sh",
+        object: "KWOKNodeClass",
+        families: KWOK_NODE_CLASS,
+        look: |index, name| {
+            let id = NodeClassRef {
+                group: "karpenter.kwok.sh".into(),
+                kind: "KWOKNodeClass".into(),
+                name: name.into(),
+            };
+            let class = index.node_class(&id)?;
+            let status = class.ready.map(|ready| if ready { "True" } else { "False" });
+            let ready = status.map(|status| {
+                let shown = Shown { status: status.to_owned(), reason: class.why.0.to_string(), since: None };
+                ("Ready".to_owned(), shown)
+            });
+            Some(Object { conditions: ready.into_iter().collect(), deleting: None })
+        },
+    },
+];
+
+/// What is shown of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Object {
+    conditions: BTreeMap<String, Shown>,
+    deleting: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Shown {
+    status: String,
+    reason: String,
+    since: Option<Timestamp>,
+}
+
+impl Object {
+    fn new(conditions: &[Condition], deleting: Option<Timestamp>) -> Self {
+        let of = |condition: &Condition| {
+            let shown = Shown {
+                status: condition.status.as_str().to_owned(),
+                reason: condition.reason.clone(),
+                since: condition.last_transition_time.as_ref().map(|time| time.0),
+            };
+            (condition.type_.clone(), shown)
+        };
+        Self { conditions: conditions.iter().map(of).collect(), deleting }
+    }
+}
+
+/// The conditions of one kind of object.
+struct Status {
+    about: &'static About,
+    known: Mutex<BTreeMap<Key, Object>>,
+}
+
+#[async_trait]
+impl Controller for Status {
+    fn name(&self) -> &'static str {
+        self.about.name
+    }
+
+    fn concurrency(&self, _: &Settings) -> usize {
+        10
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        if change.kind == self.about.kind { vec![change.key.clone()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        if *key == Key::singleton() {
+            for (key, object) in self.lock().iter() {
+                self.durations(ctx, key, object);
+            }
+            return Ok(Requeue::After(INTERVAL));
+        }
+        let now = (self.about.look)(&ctx.index(), &key.name);
+        let mut known = self.lock();
+        let before = known.remove(key).unwrap_or_default();
+        let after = now.clone().unwrap_or_default();
+        for (type_, was) in &before.conditions {
+            let is = after.conditions.get(type_);
+            if is.is_none_or(|is| (&is.status, &is.reason) != (&was.status, &was.reason)) {
+                let labels = self.labels(key, type_, was);
+                self.both(&labels, |family, labels| ctx.metrics.remove(family, labels), |f| &f.count);
+                self.both(&labels, |family, labels| ctx.metrics.remove(family, labels), |f| &f.current);
+            }
+        }
+        for (type_, is) in &after.conditions {
+            let labels = self.labels(key, type_, is);
+            self.both(&labels, |family, labels| ctx.metrics.set(family, labels, 1.0), |f| &f.count);
+            self.changed(ctx, type_, before.conditions.get(type_), is);
+        }
+        match now {
+            Some(object) => {
+                self.durations(ctx, key, &object);
+                known.insert(key.clone(), object);
+            }
+            None => self.gone(ctx, key, &before),
+        }
+        Ok(Requeue::No)
+    }
+}
+
+impl Status {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Object>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn labels<'a>(&self, key: &'a Key, type_: &'a str, shown: &'a Shown) -> Vec<&'a str> {
+        vec![&key.namespace, &key.name, type_, &shown.status, &shown.reason]
+    }
+
+    /// Does the same to the kind's own family and to the one of all kinds.
+    fn both(&self, labels: &[&str], act: impl Fn(&Family, &[&str]), of: fn(&Families) -> &Family) {
+        act(of(&self.about.families), labels);
+        let with_kind = [labels, &[self.about.group, self.about.object]].concat();
+        act(of(&ALL_KINDS), &with_kind);
+    }
+
+    /// Counts a change of a condition, and how long it was what it was.
+    fn changed(&self, ctx: &Ctx, type_: &str, was: Option<&Shown>, is: &Shown) {
+        if was.is_some_and(|was| was.status == is.status) {
+            return;
+        }
+        let labels = [type_, &is.status, &is.reason];
+        self.both(&labels, |family, labels| ctx.metrics.inc(family, labels), |f| &f.transitions);
+        let Some(was) = was else { return };
+        if let (Some(from), Some(to)) = (was.since, is.since) {
+            let seconds = to.duration_since(from).as_secs_f64().max(0.0);
+            let observe = |family: &Family, labels: &[&str]| ctx.metrics.observe(family, labels, seconds);
+            self.both(&[type_, &was.status], observe, |f| &f.transition);
+        }
+    }
+
+    /// Brings the durations of an object up to date.
+    fn durations(&self, ctx: &Ctx, key: &Key, object: &Object) {
+        let now = ctx.now();
+        let since = |from: Timestamp| now.duration_since(from).as_secs_f64().max(0.0);
+        for (type_, shown) in &object.conditions {
+            if let Some(from) = shown.since {
+                let set = |family: &Family, labels: &[&str]| ctx.metrics.set(family, labels, since(from));
+                self.both(&self.labels(key, type_, shown), set, |f| &f.current);
+            }
+        }
+        if let Some(deleting) = object.deleting {
+            let set = |family: &Family, labels: &[&str]| ctx.metrics.set(family, labels, since(deleting));
+            self.both(&[&key.namespace, &key.name], set, |f| &f.terminating);
+        }
+    }
+
+    /// An object is gone: how long did that take?
+    fn gone(&self, ctx: &Ctx, key: &Key, before: &Object) {
+        let Some(deleting) = before.deleting else { return };
+        let remove = |family: &Family, labels: &[&str]| ctx.metrics.remove(family, labels);
+        self.both(&[&key.namespace, &key.name], remove, |f| &f.terminating);
+        let seconds = ctx.now().duration_since(deleting).as_secs_f64().max(0.0);
+        let observe = |family: &Family, labels: &[&str]| ctx.metrics.observe(family, labels, seconds);
+        self.both(&[], observe, |f| &f.termination);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A condition that changes, an object that goes.
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::World;
+
+    fn claim(status: &str, at: &str) -> Value {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+            "spec": {"requirements": [], "nodeClassRef":
+                {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
+            "status": {"conditions": [{"type": "Launched", "status": status, "reason": "R", "message": "",
+                "lastTransitionTime": at}]}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn transitions_are_counted_and_series_go_with_their_object() {
+        let world = World::new();
+        world.server.apply(claim("Unknown", "2025-06-15T15:06:40Z")).unwrap();
+        let (_trigger, _task) = world.run(controllers());
+        world.pass(60).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        let series = "operator_nodeclaim_status_condition_count{name=\"c\",namespace=\"\",reason=\"R\",status=\"Unknown\",type=\"Launched\"} 1\n";
+        assert!(text.contains(series), "{text}");
+        world.server.apply(claim("True", "2025-06-15T15:07:10Z")).unwrap();
+        world.pass(60).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        assert!(!text.contains("status=\"Unknown\",type=\"Launched\"} 1\n\n"), "{text}");
+        for expected in [
+            "operator_nodeclaim_status_condition_transition_seconds_sum{status=\"Unknown\",type=\"Launched\"} 30\n",
+            "operator_status_condition_transitions_total{group=\"karpenter.sh\",kind=\"NodeClaim\",reason=\"R\",status=\"True\",type=\"Launched\"} 1\n",
+            "operator_nodeclaim_status_condition_count{name=\"c\",namespace=\"\",reason=\"R\",status=\"True\",type=\"Launched\"} 1\n",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert!(!text.contains(series), "{text}");
+        world.server.delete("karpenter.sh/v1", "NodeClaim", "", "c").unwrap();
+        world.pass(60).await;
+        let text = world.ctx.metrics.encode().unwrap();
+        assert!(!text.contains("name=\"c\""), "{text}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs the loops that the provider hands out, and acts on what they report.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::{Interruption, ProviderStep},
+    nodeclaim::{Next, Removal, Step},
+};
+use fleetwright_state::Key;
+
+use crate::{
+    events::{Event, regarding},
+    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+};
+
+/// A loop is never busier than this.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// One controller per loop of the provider.
+pub(crate) fn controllers(
+    memory: &Arc<Memory>,
+    steps: Vec<Arc<dyn ProviderStep>>,
+) -> Vec<Arc<dyn Controller>> {
+    let controller = |step| Arc::new(Loop { step, memory: memory.clone() }) as Arc<dyn Controller>;
+    steps.into_iter().map(controller).collect()
+}
+
+/// A loop of the provider.
+struct Loop {
+    step: Arc<dyn ProviderStep>,
+    memory: Arc<Memory>,
+}
+
+#[async_trait]
+impl Controller for Loop {
+    fn name(&self) -> &'static str {
+        self.step.name()
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
+        let round = self.step.run(ctx.now()).await?;
+        for interruption in &round.interruptions {
+            // It is reported again: one that cannot be acted on now does not hold up the others.
+            if let Err(error) = self.interrupted(ctx, interruption).await {
+                tracing::warn!(id = %interruption.id, %error, "cannot act on an interruption yet");
+            }
+        }
+        Ok(Requeue::After(round.again.max(LEAST)))
+    }
+}
+
+impl Loop {
+    /// Deletes the NodeClaim of an instance that is about to go; what follows is the business of termination.
+    async fn interrupted(&self, ctx: &Ctx, interruption: &Interruption) -> Result<(), ReconcileError> {
+        let name = {
+            let index = ctx.index();
+            let mut claims = index.claim_models();
+            claims
+                .find(|claim| claim.provider_id.as_ref() == Some(&interruption.id))
+                .map(|claim| claim.name.clone())
+        };
+        let Some(machine) = name.and_then(|name| Machine::look(ctx, &name)) else { return Ok(()) };
+        if machine.claim.deleting.is_some() {
+            return Ok(());
+        }
+        ctx.metrics.inc(&families::INTERRUPTIONS, &[interruption.kind.as_str()]);
+        let (reason, message) = interruption.kind.event();
+        tell(ctx, &machine, reason, message);
+        tell(ctx, &machine, "TerminatingOnInterruption", "Interruption triggered termination");
+        let next = Next::steps([Step::Delete(Removal::Interrupted(interruption.kind))]);
+        Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
+        Ok(())
+    }
+}
+
+/// Tells people about a machine, on its claim and on its nodes.
+fn tell(ctx: &Ctx, machine: &Machine, reason: &'static str, message: &str) {
+    ctx.recorder.publish(Event::warning(regarding(&*machine.raw), reason, message));
+    for node in &machine.nodes {
+        let node = ctx.index().node(&node.name).cloned();
+        if let Some(node) = node {
+            ctx.recorder.publish(Event::warning(regarding(&*node), reason, message));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Says on an object that cannot be read what is wrong with it: an event, a line in the log and, where the kind has
+//! conditions, a condition. Everything else goes on.
+
+use fleetwright_api::{
+    self as api,
+    condition::Condition,
+    conditions::{ConditionSet, ConditionTypes, HasConditions},
+    labels::condition::{CONSISTENT_STATE_FOUND, VALIDATION_SUCCEEDED},
+};
+use fleetwright_state::Kind;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Api, Resource,
+    api::{DynamicObject, Patch, PatchParams},
+    core::ApiResource,
+};
+use serde_json::{Value, json};
+
+use super::Ctx;
+use crate::events::Event;
+
+/// The reason of the condition of a NodeClaim that cannot be read or means nothing.
+pub(crate) const UNREADABLE: &str = "Unreadable";
+/// The reason of the condition of a NodePool that cannot be read or means nothing.
+pub(crate) const INVALID_POOL: &str = "NodePoolValidationFailed";
+
+/// What is written on objects of a kind.
+struct Words {
+    types: ConditionTypes,
+    condition: &'static str,
+    reason: &'static str,
+    event: &'static str,
+}
+
+fn words(kind: Kind) -> Option<Words> {
+    match kind {
+        Kind::NodePool => Some(Words {
+            types: api::NodePool::TYPES,
+            condition: VALIDATION_SUCCEEDED,
+            reason: INVALID_POOL,
+            event: INVALID_POOL,
+        }),
+        Kind::NodeClaim => Some(Words {
+            types: api::NodeClaim::TYPES,
+            condition: CONSISTENT_STATE_FOUND,
+            reason: UNREADABLE,
+            event: "FailedConsistencyCheck",
+        }),
+        _ => None,
+    }
+}
+
+/// Tells people that an object cannot be read, and why. Writes nothing where that is written already.
+pub(super) async fn tell(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: &DynamicObject, why: &str) {
+    let meta = &object.metadata;
+    let (name, namespace) = (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref());
+    tracing::error!(%kind, namespace, name, why, "object cannot be read and is ignored");
+    let Some(words) = words(kind) else { return };
+    let message = format!("cannot be read: {why}");
+    let regarding = ObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        ..ObjectReference::default()
+    };
+    ctx.recorder.publish(Event::warning(regarding, words.event, message.clone()));
+    let Some(conditions) = changed(ctx, object, &words, &message) else { return };
+    let body = Patch::Merge(json!({
+        "metadata": {"resourceVersion": meta.resource_version},
+        "status": {"conditions": conditions},
+    }));
+    let all = Api::<DynamicObject>::all_with(ctx.client.clone(), resource);
+    let written = ctx.call("write condition", all.patch_status(name, &PatchParams::default(), &body)).await;
+    if let Err(error) = written {
+        // The next list tries again.
+        tracing::warn!(%kind, name, %error, "cannot write what is wrong with an object");
+    }
+}
+
+/// The conditions as they should be; `None` where they are, or where nobody can tell what they are.
+fn changed(ctx: &Ctx, object: &DynamicObject, words: &Words, message: &str) -> Option<Vec<Condition>> {
+    let written = object.data.pointer("/status/conditions").cloned().unwrap_or(Value::Array(Vec::new()));
+    let mut conditions: Vec<Condition> = serde_json::from_value(written).ok()?;
+    let before = conditions.clone();
+    let mut set = ConditionSet::new(words.types, object.meta(), &mut conditions, ctx.now());
+    set.set_false(words.condition, words.reason, message);
+    (conditions != before).then_some(conditions)
+}

@@ -1,0 +1,81 @@
+//! The cluster as it will be once a command is under way.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Command;
+use crate::{
+    model::{
+        Labels, NodeClaim, Requirements, Snapshot, StateNode, Str,
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE},
+    },
+    scheduling::Opening,
+};
+
+/// Marks the machines that `command` takes and adds those that it creates, as the index does when a command starts.
+/// `id` tells the created ones apart.
+pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, id: &str) {
+    for candidate in &command.candidates {
+        let taken = |node: &&mut Arc<StateNode>| node.claim_name() == candidate.node.claim_name();
+        if let Some(node) = snapshot.nodes.iter_mut().find(taken) {
+            Arc::make_mut(node).marked_for_deletion = true;
+        }
+    }
+    for (at, opening) in command.replacements.iter().enumerate() {
+        let claim = expected(opening, format!("{}-expected-{id}-{at}", opening.pool.name).into());
+        for pod in &opening.pods {
+            snapshot.answered.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
+        }
+        snapshot.nodes.push(Arc::new(StateNode::new(Some(Arc::new(claim)), None, Vec::new())));
+    }
+    snapshot.nodes.sort_by(|a, b| a.name().cmp(b.name()));
+}
+
+/// The claim that an opening becomes, as large as the offering that it is expected to become.
+fn expected(opening: &Opening, name: Str) -> NodeClaim {
+    let chosen = &opening.chosen;
+    let found = opening.instance_types.iter().find(|known| known.name == chosen.instance_type);
+    let (capacity, allocatable) =
+        found.map_or_else(Default::default, |found| (found.capacity.clone(), found.allocatable()));
+    let mut labels: Labels = opening.labels.clone();
+    labels.insert(NODEPOOL.into(), opening.pool.name.as_str().into());
+    for (key, value) in
+        [(INSTANCE_TYPE, &chosen.instance_type), (ZONE, &chosen.zone), (CAPACITY_TYPE, &chosen.capacity_type)]
+    {
+        if !value.is_empty() {
+            labels.insert(key.into(), value.clone());
+        }
+    }
+    let mut requirements: Requirements = opening.requirements.clone();
+    for requirement in Requirements::from_labels(&labels).iter() {
+        requirements.replace(requirement.clone());
+    }
+    NodeClaim {
+        uid: name.clone(),
+        batch: name.to_string().into(),
+        name: name.to_string().into(),
+        pool: Some(opening.pool.name.clone()),
+        labels,
+        annotations: opening.annotations.clone(),
+        has_finalizer: true,
+        created: opening.pool.created,
+        deleting: None,
+        taints: opening.taints.clone(),
+        startup_taints: opening.startup_taints.clone(),
+        requirements,
+        requests: opening.requests.clone(),
+        class: opening.pool.template.class.clone(),
+        termination_grace_period: None,
+        expire_after: None,
+        attempt: 0,
+        intended_pods: opening.pods.iter().map(|pod| pod.uid.clone()).collect(),
+        provider_id: None,
+        node_name: None,
+        image_id: None,
+        capacity,
+        allocatable,
+        conditions: BTreeMap::new(),
+        last_pod_event: None,
+        pool_hash: None,
+        termination_deadline: None,
+    }
+}

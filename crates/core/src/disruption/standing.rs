@@ -1,0 +1,210 @@
+//! How every machine stands with disruption: a candidate or not, and everything that keeps it.
+//!
+//! What `fleetwright disrupt` and `fleetwright explain node` show, by the code that the controller runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    Allowance, Bench, Blocker, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
+    Unconsolidatable, budget, candidate, candidate::blockers, candidate::price, consolidation, propose_with,
+};
+use crate::model::{
+    DisruptionReason, NamespacedName, PodUid, Price, Snapshot, StateNode, Str, labels,
+    nodeclaim::ConditionType,
+};
+
+/// How one machine stands with disruption.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The machine.
+    pub node: Arc<StateNode>,
+    /// Whether one of the methods takes it as a case, budgets and outcome aside.
+    pub candidate: bool,
+    /// What it costs per hour, where that is known.
+    pub price: Option<Price>,
+    /// Everything that keeps it now, in the order in which it is looked at; empty for a machine that a command takes.
+    pub blockers: Vec<Blocker>,
+}
+
+/// What disruption would do now, and how every machine stands with it.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Survey {
+    /// Name of the method that acts; `None` where none does.
+    pub method: Option<&'static str>,
+    /// What one pass would carry out, in order, as far as the budgets allow.
+    pub commands: Vec<Command>,
+    /// All machines, by name.
+    pub nodes: Vec<Standing>,
+    /// What the budgets say, by pool (as pools are tried) and reason; `allowed` is not more than there is.
+    pub budgets: Vec<Allowance>,
+    /// How many simulations were run.
+    pub what_ifs: u32,
+}
+
+/// What one pass of `methods` would do on `snapshot`, before the validation delay.
+pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Survey {
+    let proposal = propose_with(snapshot, rules, now, methods);
+    let bench = Bench::new(snapshot, &rules.scheduling);
+    let context = Context { snapshot, rules, now, solver: &bench };
+    let known = Known::of(&context, &proposal);
+    let nodes = (0..snapshot.nodes.len()).map(|index| known.standing(&context, index, methods)).collect();
+    let budgets = proposal.allowances.iter().cloned().map(|mut allowance| {
+        allowance.allowed = allowance.allowed.min(allowance.total);
+        allowance
+    });
+    Survey {
+        method: proposal.method,
+        budgets: budgets.collect(),
+        what_ifs: proposal.what_ifs,
+        nodes,
+        commands: proposal.commands,
+    }
+}
+
+/// How the machine whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs
+/// one simulation.
+#[must_use]
+pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) -> Option<Standing> {
+    let called = |node: &Arc<StateNode>| {
+        node.node_name().is_some_and(|own| &**own == name)
+            || node.claim_name().is_some_and(|own| &**own == name)
+    };
+    let index = snapshot.nodes.iter().position(called)?;
+    let bench = Bench::new(snapshot, &rules.scheduling);
+    let context = Context { snapshot, rules, now, solver: &bench };
+    let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
+    if let (Ok(candidate), Some(single)) =
+        (candidate(snapshot, index, now, false), super::method("single-node-consolidation"))
+    {
+        let looked = match single.is_case(&context, &candidate) {
+            Ok(true) => consolidation::compute(&context, single, &[&candidate]).map(|_| ()),
+            Ok(false) => Ok(()),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = looked {
+            proposal.unconsolidatable.push((candidate, why));
+        }
+    }
+    Some(Known::of(&context, &proposal).standing(&context, index, &METHODS))
+}
+
+/// What a pass found out, by machine.
+struct Known<'a> {
+    taken: BTreeSet<Str>,
+    reasons: BTreeMap<Str, Vec<&'a Unconsolidatable>>,
+    /// By pool and reason: allowed, disrupting, and what is left once the commands are under way.
+    budgets: BTreeMap<(Str, DisruptionReason), (i64, i64, i64)>,
+    pods: BTreeMap<&'a PodUid, &'a NamespacedName>,
+}
+
+impl<'a> Known<'a> {
+    fn of(context: &Context<'a>, proposal: &'a Proposal) -> Self {
+        let claim = |candidate: &Candidate| candidate.node.claim_name().map(|name| Str::from(name.as_str()));
+        let mut started: BTreeMap<Str, i64> = BTreeMap::new();
+        let mut taken = BTreeSet::new();
+        for candidate in proposal.commands.iter().flat_map(|command| &command.candidates) {
+            taken.extend(claim(candidate));
+            *started.entry(candidate.pool.name.as_str().into()).or_default() += 1;
+        }
+        let mut reasons: BTreeMap<Str, Vec<&Unconsolidatable>> = BTreeMap::new();
+        for (candidate, why) in &proposal.unconsolidatable {
+            let told = reasons.entry(claim(candidate).unwrap_or_else(|| "".into())).or_default();
+            if !told.contains(&why) {
+                told.push(why);
+            }
+        }
+        let budgets = proposal.allowances.iter().map(|allowance| {
+            let pool: Str = allowance.pool.as_str().into();
+            let started = started.get(&pool).copied().unwrap_or_default();
+            let figures = (
+                allowance.allowed.min(allowance.total),
+                allowance.disrupting + started,
+                allowance.left() - started,
+            );
+            ((pool, allowance.reason), figures)
+        });
+        let snapshot = context.snapshot;
+        let pods = snapshot.pending.iter().chain(&snapshot.waiting).map(|pod| (&pod.uid, &pod.id));
+        Self { taken, reasons, budgets: budgets.collect(), pods: pods.collect() }
+    }
+
+    fn standing(&self, context: &Context<'_>, index: usize, methods: &[&dyn Method]) -> Standing {
+        let node = context.snapshot.nodes[index].clone();
+        let price = price(context.snapshot, &node);
+        let claim = node.claim_name().map(|name| Str::from(name.as_str())).unwrap_or_else(|| "".into());
+        let is_taken = self.taken.contains(&claim);
+        let mut cases: Vec<&dyn Method> = Vec::new();
+        for method in methods {
+            let candidate = candidate(context.snapshot, index, context.now, method.is_eventual());
+            if candidate.is_ok_and(|candidate| method.is_case(context, &candidate) == Ok(true)) {
+                cases.push(*method);
+            }
+        }
+        let mut all = Vec::new();
+        if !is_taken {
+            let eventual = methods.iter().all(|method| method.is_eventual());
+            all = blockers(context.snapshot, index, context.now, eventual);
+            self.name_pods(&mut all);
+            if methods.iter().any(|method| !method.is_eventual()) {
+                all.extend(self.waits(context, index));
+                let why = self.reasons.get(&claim).into_iter().flatten();
+                all.extend(why.map(|why| Blocker::Unconsolidatable((*why).clone())));
+            }
+            all.extend(self.over_budget(&node, &cases));
+        }
+        Standing { candidate: !cases.is_empty(), node, price, blockers: all }
+    }
+
+    fn name_pods(&self, blockers: &mut [Blocker]) {
+        for blocker in blockers {
+            if let Blocker::Nominated { pod, name, .. } = blocker {
+                *name = self.pods.get(pod).map(|id| (*id).clone());
+            }
+        }
+    }
+
+    /// Whether consolidateAfter keeps the machine.
+    fn waits(&self, context: &Context<'_>, index: usize) -> Option<Blocker> {
+        let node = &context.snapshot.nodes[index];
+        let pool = context.snapshot.pool(node.label(labels::NODEPOOL)?)?;
+        let claim = node.claim.as_ref().filter(|_| !pool.is_static() && !node.is_deleting())?;
+        let after = pool.consolidate_after?;
+        let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
+        let until = since.checked_add(after).unwrap_or(Timestamp::MAX);
+        let left = Duration::try_from(until.duration_since(context.now)).unwrap_or_default();
+        if !left.is_zero() {
+            let pod = claim.last_pod_event.and_then(|at| arrived(node, at));
+            return Some(Blocker::ConsolidateAfter { after, until, left, pod });
+        }
+        (!claim.is(ConditionType::Consolidatable)).then_some(Blocker::NotConsolidatable)
+    }
+
+    /// The budgets that leave no room for a machine that is a case for `methods`.
+    fn over_budget(&self, node: &StateNode, methods: &[&dyn Method]) -> Vec<Blocker> {
+        let Some(pool) = node.pool() else { return Vec::new() };
+        let pool: Str = pool.as_str().into();
+        let reasons: BTreeSet<DisruptionReason> = methods.iter().map(|method| method.reason()).collect();
+        let full = reasons.into_iter().filter_map(|reason| {
+            let (allowed, disrupting, left) = self.budgets.get(&(pool.clone(), reason)).copied()?;
+            (left <= 0).then(|| Blocker::Budget { pool: pool.clone(), reason, allowed, disrupting })
+        });
+        full.collect()
+    }
+}
+
+/// How far apart the event and the start of the pod that caused it may be: events are noted every ten seconds at most.
+const NEAR: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
+
+/// The pod whose arrival is the pod event of that moment, if it is still on the machine.
+fn arrived(node: &StateNode, at: Timestamp) -> Option<NamespacedName> {
+    let near = |started: &Timestamp| started.duration_since(at).abs() <= NEAR;
+    let pods = node.pods.iter().filter(|pod| !pod.is_daemon() && pod.started.as_ref().is_some_and(near));
+    pods.max_by(|a, b| a.started.cmp(&b.started).then_with(|| b.id.cmp(&a.id))).map(|pod| pod.id.clone())
+}

@@ -1,0 +1,160 @@
+//! Passes of several commands, and what keeps each machine.
+
+use super::*;
+use crate::model::{NodeClaim, Nomination};
+
+fn surveyed(scene: Scene, methods: &[&dyn Method]) -> Survey {
+    survey(&scene.build(), &Rules::default(), now(), methods)
+}
+
+/// `name [candidate]: Type(owner, until); …` of every machine.
+fn standings(survey: &Survey) -> Vec<String> {
+    let one = |standing: &Standing| {
+        let blockers = standing.blockers.iter().map(|blocker| {
+            let owner = blocker.owner().unwrap_or_else(|| "-".to_owned());
+            let until = blocker
+                .until()
+                .map_or_else(|| "-".to_owned(), |at| at.duration_since(now()).as_secs().to_string());
+            format!("{}({owner}, {until})", blocker.kind())
+        });
+        let blockers: Vec<String> = blockers.collect();
+        let candidate = if standing.candidate { " candidate" } else { "" };
+        format!("{}{candidate}: {}", standing.node.name(), blockers.join("; "))
+    };
+    survey.nodes.iter().map(one).collect()
+}
+
+fn drifted(name: &str, ago: i64) -> NodeBuilder {
+    node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).with_claim(
+        move |claim| {
+            if let Some(condition) = claim.conditions.get_mut(&ConditionType::Drifted) {
+                condition.since = now() - jiff::SignedDuration::from_secs(ago);
+            }
+        },
+    )
+}
+
+#[test]
+fn a_pass_has_as_many_commands_as_the_budget_allows() {
+    let fleet = |budget| {
+        let scene = Scene::new().pool(with_budget(budget));
+        (0..5).fold(scene, |scene, at| scene.node(drifted(&format!("n{at}"), 10 - at).build()))
+    };
+    for (budget, expected) in [
+        (BudgetNodes::Count(0), "nothing"),
+        (BudgetNodes::Count(1), "drift: n0 -> medium/spot"),
+        (BudgetNodes::Percent(40), "drift: n0 -> medium/spot, n1 -> medium/spot"),
+        (BudgetNodes::Count(3), "drift: n0 -> medium/spot, n1 -> medium/spot, n2 -> medium/spot"),
+    ] {
+        let proposal = propose(&fleet(budget.clone()).build(), &Rules::default(), now());
+        assert_eq!(told(&proposal), expected, "{budget:?}");
+        assert!(proposal.constrained, "{budget:?}: there is more to do than the budget allows");
+    }
+}
+
+#[test]
+fn commands_of_one_pass_do_not_count_on_the_same_room() {
+    // `room` has space for the pod of one of both, not for those of both.
+    let scene = Scene::new()
+        .pool(pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Count(5))]))
+        .node(node("room").build())
+        .node(drifted("a", 9).build())
+        .node(drifted("b", 8).build());
+    let proposal = propose(&scene.build(), &Rules::default(), now());
+    assert_eq!(told(&proposal), "drift: a, b -> medium/spot");
+}
+
+#[test]
+fn everything_that_keeps_a_machine_is_listed() {
+    let secs = jiff::SignedDuration::from_secs;
+    let calm = pool("default").with(|pool| {
+        pool.consolidate_after = Some(Duration::from_secs(60));
+        pool.budgets = vec![budget(BudgetNodes::Count(0))];
+    });
+    let recent = |claim: &mut NodeClaim| claim.last_pod_event = Some(now() - secs(20));
+    let mut nominated = (*idle("a").build()).clone();
+    nominated.nominations.push(Nomination { pod: pod("w").build().uid.clone(), until: now() + secs(9) });
+    let guarded = running("b", pod("p").cpu(100)).with(|pod| {
+        pod.do_not_disrupt = DoNotDisrupt::For(Duration::from_secs(300));
+        pod.started = Some(now() - secs(20));
+    });
+    let protected = idle("b").with_claim(recent).pod(guarded.into()).with_node(|node| {
+        node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
+    });
+    let scene = Scene::new()
+        .pool(calm)
+        .pending(pod("w").cpu(100))
+        .node(nominated)
+        .node(protected.build())
+        .node(idle("c").build())
+        .node(node("d").uninitialized().build())
+        .node(idle("e").marked().build());
+    let survey = surveyed(scene, &METHODS);
+    assert_eq!(survey.method, None);
+    assert_eq!(
+        standings(&survey),
+        [
+            "a: Nominated(pod/default/w, 9); ConsolidateAfter(-, 60)",
+            "b: DoNotDisruptNode(-, -); DoNotDisruptPod(pod/default/p, 280); \
+             ConsolidateAfter(pod/default/p, 40)",
+            "c: ConsolidateAfter(-, 60)",
+            "d: NotInitialized(-, -)",
+            "e: Queued(-, -)",
+        ]
+    );
+}
+
+#[test]
+fn budgets_and_prices_keep_machines_too() {
+    let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3900)).build();
+    let scene = Scene::new()
+        .pool(pool("default").with(|pool| {
+            pool.budgets = vec![budget(BudgetNodes::Count(1))];
+            pool.template
+                .requirements
+                .add(crate::model::Requirement::is_in(crate::model::labels::CAPACITY_TYPE, ["on-demand"]));
+        }))
+        .node(idle("a").build())
+        .node(idle("b").build())
+        .node(full("c"));
+    let survey = surveyed(scene, &METHODS);
+    assert_eq!((survey.method, survey.commands.len()), (Some("emptiness"), 1));
+    assert_eq!(
+        standings(&survey),
+        [
+            "a candidate: ",
+            "b candidate: Budget(nodepool/default, -)",
+            "c candidate: Budget(nodepool/default, -)"
+        ]
+    );
+    let allowance = survey.budgets.iter().find(|budget| budget.reason == DisruptionReason::Empty).unwrap();
+    assert_eq!((allowance.allowed, allowance.disrupting), (1, 0));
+}
+
+#[test]
+fn one_machine_says_why_it_is_not_cheaper() {
+    let small = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
+    let snapshot = Scene::with_default_pool().node(small).build();
+    let rules = Rules { spot_to_spot: true, ..Rules::default() };
+    let found = standing(&snapshot, &rules, now(), "a").unwrap();
+    let [Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now: price, cheapest })] =
+        found.blockers.as_slice()
+    else {
+        panic!("{:?}", found.blockers)
+    };
+    assert_eq!((found.candidate, found.price), (true, Some(*price)));
+    assert_eq!(*cheapest, Some(*price));
+    assert!(standing(&snapshot, &rules, now(), "no-such").is_none());
+}
+
+#[test]
+fn methods_are_found_by_name() {
+    let names: Vec<&str> = METHODS.iter().map(|method| method.name()).collect();
+    let expected =
+        ["emptiness", "static-drift", "drift", "multi-node-consolidation", "single-node-consolidation"];
+    assert_eq!(names, expected);
+    for name in names {
+        assert_eq!(method(name).map(|found| found.name()), Some(name));
+    }
+    assert!(method("expiration").is_none());
+}

@@ -1,0 +1,104 @@
+//! Pools with replicas: up, down, and one for one.
+
+use rstest::rstest;
+
+use super::*;
+
+fn fixed(replicas: i64) -> crate::testing::PoolBuilder {
+    pool("default").replicas(replicas).with(|pool| pool.budgets = vec![budget(BudgetNodes::Count(2))])
+}
+
+fn scaled(scene: Scene) -> Scaling {
+    let snapshot = scene.build();
+    let pool = snapshot.pools[0].clone();
+    scale(&snapshot, &pool, now())
+}
+
+fn up(create: i64, limited: i64) -> Scaling {
+    Scaling { create, limited, remove: Vec::new() }
+}
+
+fn down(names: &[&str]) -> Scaling {
+    Scaling { remove: names.iter().map(|name| (*name).into()).collect(), ..Scaling::default() }
+}
+
+#[rstest]
+#[case::missing(3, None, up(2, 0))]
+#[case::limited(5, Some(3), up(2, 2))]
+#[case::enough(1, None, up(0, 0))]
+#[case::none(0, None, down(&["a"]))]
+fn a_pool_is_brought_to_its_number(
+    #[case] replicas: i64,
+    #[case] limit: Option<i64>,
+    #[case] expected: Scaling,
+) {
+    let pool = fixed(replicas).with(|pool| pool.limits.nodes = limit);
+    assert_eq!(scaled(Scene::new().pool(pool).node(node("a").build())), expected);
+}
+
+#[test]
+fn machines_that_are_being_replaced_count_until_they_go() {
+    let scene = |replicas| {
+        Scene::new()
+            .pool(fixed(replicas))
+            .node(node("a").marked().build())
+            .node(node("b").build())
+            .node(node("c").with_claim(|claim| claim.deleting = Some(now())).build())
+    };
+    assert_eq!(scaled(scene(2)), up(0, 0));
+    assert_eq!(scaled(scene(3)), up(1, 0));
+    // The one that goes anyway is not taken twice.
+    assert_eq!(scaled(scene(1)), up(0, 0));
+}
+
+#[test]
+fn what_costs_least_goes_first() {
+    let busy = |name: &str, pods: i64| {
+        (0..pods).fold(node(name), |node, at| node.pod(on(name, &format!("{name}-{at}"), 10)))
+    };
+    let guarded = |name: &str| {
+        node(name).with_node(|node| {
+            node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
+        })
+    };
+    let old = busy("old", 2).with_claim(|claim| {
+        claim.expire_after = Some(Duration::from_secs(1000));
+        claim.created = now() - jiff::SignedDuration::from_secs(900);
+    });
+    let scene = |replicas| {
+        Scene::new()
+            .pool(fixed(replicas))
+            .node(guarded("guarded").build())
+            .node(busy("one", 1).build())
+            .node(busy("two", 2).build())
+            .node(old.clone().build())
+            .node(node("empty").build())
+            .node(node("unlaunched").unlaunched(&[]).build())
+    };
+    assert_eq!(scaled(scene(0)), down(&["unlaunched", "empty", "old", "one", "two", "guarded"]));
+    assert_eq!(scaled(scene(4)), down(&["unlaunched", "empty"]));
+}
+
+#[test]
+fn drifted_machines_are_replaced_one_for_one() {
+    let drifted = |name: &str| node(name).condition(ConditionType::Drifted);
+    let scene = |pool: crate::testing::PoolBuilder| {
+        ["a", "b", "c"].iter().fold(Scene::new().pool(pool), |scene, name| scene.node(drifted(name).build()))
+    };
+    let told_by = |scene: Scene| told(&propose(&scene.build(), &Rules::default(), now()));
+    assert_eq!(told_by(scene(fixed(3))), "static-drift: a -> small/spot, b -> small/spot");
+    // The limit has room for one more machine.
+    let limited = fixed(3).with(|pool| pool.limits.nodes = Some(4));
+    assert_eq!(told_by(scene(limited)), "static-drift: a -> small/spot");
+    // A surplus goes before anything is replaced; empty machines of a static pool are no case for emptiness.
+    assert_eq!(told_by(scene(fixed(2))), "nothing");
+}
+
+#[test]
+fn a_claim_of_a_static_pool_names_no_instance_types() {
+    let snapshot = Scene::new().pool(fixed(1)).build();
+    let opening = static_opening(&snapshot, &snapshot.pools[0].clone()).unwrap();
+    assert!(opening.requirements.get(crate::model::labels::INSTANCE_TYPE).is_none());
+    assert!(opening.pods.is_empty());
+    assert!(!opening.instance_types.is_empty());
+}

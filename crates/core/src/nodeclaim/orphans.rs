@@ -1,0 +1,230 @@
+//! Instances that carry our cluster's UID and that no NodeClaim accounts for: which of them are to be ended.
+//!
+//! Two phases: an instance without a claim is marked; where lists at least [`APART`] later still show it so, and it is
+//! older than [`GRACE`], it is due. The shell reads instance and claims once more, afresh, before it ends one. A brake
+//! bounds what a wrong conclusion can cost.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::remaining;
+use crate::{
+    cloud::Instance,
+    model::{BatchId, ClaimName, ProviderId},
+};
+
+/// How long an instance must have been without a claim by all lists.
+pub const APART: Duration = Duration::from_secs(2 * 60);
+/// Instances younger than this are left alone: their claim may not have been told of them.
+pub const GRACE: Duration = Duration::from_secs(5 * 60);
+/// At most so many percent of all, and at least [`FEW`], are ended within [`BRAKE_WINDOW`].
+const BRAKE_PERCENT: usize = 5;
+/// See [`BRAKE_PERCENT`].
+const FEW: usize = 3;
+/// See [`BRAKE_PERCENT`].
+const BRAKE_WINDOW: Duration = Duration::from_secs(10 * 60);
+
+/// What NodeClaims say about instances: of all claims, also those that mean nothing to us otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// Instances that a claim names.
+    pub instances: BTreeSet<ProviderId>,
+    /// All claims by name, with the instance that each names.
+    pub names: BTreeMap<ClaimName, Option<ProviderId>>,
+    /// Batches of claims that do not name an instance yet.
+    pub open: BTreeSet<BatchId>,
+}
+
+impl Claimed {
+    /// Takes in a claim.
+    pub fn add(&mut self, name: ClaimName, batch: BatchId, instance: Option<ProviderId>) {
+        self.names.insert(name, instance.clone());
+        match instance {
+            Some(id) => {
+                self.instances.insert(id);
+            }
+            None => {
+                self.open.insert(batch);
+            }
+        }
+    }
+
+    /// Whether some claim accounts for an instance, or may once its launch is written down. A claim that names another
+    /// instance does not account for one that carries its name: that is left over from a launch that was repeated.
+    #[must_use]
+    pub fn accounts_for(&self, instance: &Instance) -> bool {
+        self.instances.contains(&instance.provider_id)
+            || instance.claim.as_ref().is_some_and(|name| matches!(self.names.get(name), Some(None)))
+            || instance.launched_by.as_ref().is_some_and(|(batch, _)| self.open.contains(batch))
+    }
+}
+
+/// Whether an instance is an orphan of the cluster of this UID, as far as one look can tell.
+#[must_use]
+pub fn is_orphan(instance: &Instance, claimed: &Claimed, cluster_uid: &str) -> bool {
+    let ours = instance.cluster_uid.as_deref() == Some(cluster_uid) && !cluster_uid.is_empty();
+    ours && !instance.terminating && !claimed.accounts_for(instance)
+}
+
+/// Orphans that were seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Orphans {
+    marked: BTreeMap<ProviderId, Timestamp>,
+    ended: VecDeque<Timestamp>,
+}
+
+/// What one list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// To be read once more and ended, the longest marked first.
+    pub due: Vec<ProviderId>,
+    /// How many more are held back by the brake.
+    pub braked: usize,
+    /// When the next marked one may be due.
+    pub again: Option<Duration>,
+}
+
+impl Orphans {
+    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`.
+    pub fn survey(
+        &mut self,
+        instances: &[Instance],
+        claimed: &Claimed,
+        cluster_uid: &str,
+        now: Timestamp,
+    ) -> Findings {
+        let orphans: BTreeMap<&ProviderId, &Instance> = instances
+            .iter()
+            .filter(|instance| is_orphan(instance, claimed, cluster_uid))
+            .map(|instance| (&instance.provider_id, instance))
+            .collect();
+        self.marked.retain(|id, _| orphans.contains_key(id));
+        let mut findings = Findings::default();
+        let mut due: Vec<(Timestamp, &ProviderId)> = Vec::new();
+        for (id, instance) in orphans {
+            let marked = *self.marked.entry(id.clone()).or_insert(now);
+            // Where the cloud does not say when it was launched, it is as old as our knowledge of it.
+            let young = remaining(instance.created.unwrap_or(marked), GRACE, now);
+            match remaining(marked, APART, now).max(young) {
+                Some(left) => findings.again = Some(findings.again.map_or(left, |again| again.min(left))),
+                None => due.push((marked, id)),
+            }
+        }
+        due.sort();
+        while self.ended.front().is_some_and(|then| remaining(*then, BRAKE_WINDOW, now).is_none()) {
+            self.ended.pop_front();
+        }
+        let share = instances.len().saturating_mul(BRAKE_PERCENT).div_ceil(100).max(FEW);
+        let allowed = share.saturating_sub(self.ended.len());
+        findings.braked = due.len().saturating_sub(allowed);
+        findings.due = due.into_iter().take(allowed).map(|(_, id)| id.clone()).collect();
+        findings
+    }
+
+    /// Notes that the end of an orphan was ordered at `now`, which the brake counts.
+    pub fn ended(&mut self, id: &ProviderId, now: Timestamp) {
+        self.marked.remove(id);
+        self.ended.push_back(now);
+    }
+
+    /// Notes that an instance is no orphan after all: that must be seen anew.
+    pub fn found(&mut self, id: &ProviderId) {
+        self.marked.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Whose is it, for how long, how many at once.
+    use rstest::rstest;
+
+    use super::*;
+    use crate::model::Resources;
+
+    const UID: &str = "cluster";
+
+    fn instance(name: &str) -> Instance {
+        Instance {
+            provider_id: format!("fake:///a/{name}").as_str().into(),
+            claim: Some(name.into()),
+            launched_by: Some((format!("batch-{name}").as_str().into(), 1)),
+            cluster_uid: Some(UID.into()),
+            labels: BTreeMap::new(),
+            image_id: None,
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            created: Some(at(0)),
+            terminating: false,
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_750_000_000 + seconds).unwrap()
+    }
+
+    fn claimed(name: &str, batch: &str, instance: Option<&str>) -> Claimed {
+        let mut claimed = Claimed::default();
+        claimed.add(name.into(), batch.into(), instance.map(Into::into));
+        claimed
+    }
+
+    #[rstest]
+    #[case::nobody(Claimed::default(), true)]
+    #[case::by_provider_id(claimed("x", "y", Some("fake:///a/i")), false)]
+    #[case::by_name(claimed("i", "y", None), false)]
+    #[case::left_over(claimed("i", "y", Some("fake:///a/other")), true)]
+    #[case::by_open_batch(claimed("x", "batch-i", None), false)]
+    #[case::by_settled_batch(claimed("x", "batch-i", Some("fake:///a/other")), true)]
+    fn claims_account_for_instances(#[case] claimed: Claimed, #[case] expected: bool) {
+        assert_eq!(is_orphan(&instance("i"), &claimed, UID), expected);
+    }
+
+    #[rstest]
+    #[case::ours(|_: &mut Instance| {}, UID, true)]
+    #[case::another_cluster(|i: &mut Instance| i.cluster_uid = Some("other".into()), UID, false)]
+    #[case::untagged(|i: &mut Instance| i.cluster_uid = None, UID, false)]
+    #[case::nobody_is_nobody(|i: &mut Instance| i.cluster_uid = Some("".into()), "", false)]
+    #[case::ending(|i: &mut Instance| i.terminating = true, UID, false)]
+    fn ownership(#[case] change: fn(&mut Instance), #[case] uid: &str, #[case] expected: bool) {
+        let mut instance = instance("i");
+        change(&mut instance);
+        assert_eq!(is_orphan(&instance, &Claimed::default(), uid), expected);
+    }
+
+    #[test]
+    fn an_orphan_is_marked_first_and_due_later() {
+        let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
+        let first = orphans.survey(&all, &none, UID, at(600));
+        assert_eq!(first, Findings { again: Some(APART), ..Findings::default() });
+        // What was accounted for in between begins anew.
+        orphans.survey(&all, &claimed("i", "", None), UID, at(660));
+        assert!(orphans.survey(&all, &none, UID, at(720)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, UID, at(840)).due.len(), 1);
+    }
+
+    #[test]
+    fn a_young_instance_is_left_alone() {
+        let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
+        assert_eq!(orphans.survey(&all, &none, UID, at(0)).again, Some(GRACE));
+        assert!(orphans.survey(&all, &none, UID, at(299)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, UID, at(300)).due.len(), 1);
+    }
+
+    #[test]
+    fn the_brake_holds_back_all_but_a_few() {
+        let mut orphans = Orphans::default();
+        let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
+        orphans.survey(&all, &Claimed::default(), UID, at(600));
+        let findings = orphans.survey(&all, &Claimed::default(), UID, at(800));
+        assert_eq!((findings.due.len(), findings.braked), (3, 7));
+        for id in &findings.due {
+            orphans.ended(id, at(800));
+        }
+        assert_eq!(orphans.survey(&all[3..], &Claimed::default(), UID, at(900)).due, []);
+        assert_eq!(orphans.survey(&all[3..], &Claimed::default(), UID, at(1401)).due.len(), 3);
+    }
+}

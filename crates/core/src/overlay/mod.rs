@@ -1,0 +1,194 @@
+//! NodeOverlays: the user's corrections of prices and capacities, applied to the instance types of NodePools.
+//!
+//! Pure: catalogues and overlays in, catalogues and a verdict for each overlay out. Overlays are taken by weight
+//! descending, then by name descending; what a heavier one has set, a lighter one leaves alone. Two of one weight that
+//! would set the same price or the same resource of the same instance type are in conflict: the later one has no
+//! effect at all.
+
+mod price;
+
+pub use price::{PriceChange, PriceChangeError};
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::model::{
+    Catalog, InstanceType, NodePool, Offering, PoolName, Requirement, Requirements, Resources, Str, labels,
+};
+
+/// A NodeOverlay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeOverlay {
+    /// The name.
+    pub name: Str,
+    /// `spec.weight`; unset is zero.
+    pub weight: i32,
+    /// Which instance types and offerings are meant.
+    pub requirements: Requirements,
+    /// What becomes of the price.
+    pub price: Option<PriceChange>,
+    /// Extended resources that the instance types have in addition.
+    pub capacity: Resources,
+}
+
+/// What became of an overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in effect, on so many instance types over all pools: none, where it selects none.
+    Applied(usize),
+    /// Another overlay of the same weight, named here, has set what this one would set.
+    Conflict(Str),
+}
+
+/// The catalogues with all overlays applied, and what became of each overlay, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// The instance types of each pool; those that no overlay touches are shared.
+    pub catalogs: BTreeMap<PoolName, Arc<Catalog>>,
+    /// By name of the overlay.
+    pub verdicts: BTreeMap<Str, Verdict>,
+}
+
+/// What has been set on one instance type of one pool, and by whom.
+#[derive(Debug, Default)]
+struct Corrections<'a> {
+    /// By index of the offering.
+    prices: BTreeMap<usize, (&'a NodeOverlay, PriceChange)>,
+    /// By resource.
+    capacity: BTreeMap<Str, (&'a NodeOverlay, i64)>,
+}
+
+/// Applies `overlays`, in any order, to the instance types of `pools`.
+#[must_use]
+pub fn evaluate(
+    pools: &[Arc<NodePool>],
+    catalogs: &BTreeMap<PoolName, Arc<Catalog>>,
+    overlays: &[NodeOverlay],
+) -> Evaluation {
+    let mut ordered: Vec<&NodeOverlay> = overlays.iter().collect();
+    ordered.sort_by_key(|overlay| (Reverse(overlay.weight), Reverse(overlay.name.clone())));
+    let mut all: BTreeMap<(&PoolName, usize), Corrections<'_>> = BTreeMap::new();
+    let mut verdicts = BTreeMap::new();
+    for overlay in ordered {
+        let selected = selected(pools, catalogs, overlay);
+        let conflict = selected
+            .iter()
+            .find_map(|((pool, at), offerings)| conflict(all.get(&(*pool, *at))?, overlay, offerings));
+        let verdict = conflict.map_or(Verdict::Applied(selected.len()), Verdict::Conflict);
+        if verdict == Verdict::Applied(selected.len()) {
+            for (place, offerings) in selected {
+                correct(all.entry(place).or_default(), overlay, &offerings);
+            }
+        }
+        verdicts.insert(overlay.name.clone(), verdict);
+    }
+    let mut catalogs = catalogs.clone();
+    for pool in pools {
+        if let Some(catalog) = catalogs.get_mut(&pool.name)
+            && let Some(corrected) = corrected(&pool.name, catalog, &all)
+        {
+            *catalog = Arc::new(corrected);
+        }
+    }
+    Evaluation { catalogs, verdicts }
+}
+
+/// A pool with the index of one of its instance types.
+type Place<'a> = (&'a PoolName, usize);
+
+/// The instance types that an overlay means, each with the offerings that it means.
+fn selected<'a>(
+    pools: &'a [Arc<NodePool>],
+    catalogs: &BTreeMap<PoolName, Arc<Catalog>>,
+    overlay: &NodeOverlay,
+) -> Vec<(Place<'a>, Vec<usize>)> {
+    let mut selected = Vec::new();
+    for pool in pools {
+        let Some(catalog) = catalogs.get(&pool.name) else { continue };
+        let mut of_pool = Requirements::from_labels(&pool.template.labels);
+        of_pool.replace(Requirement::is_in(labels::NODEPOOL, [pool.name.as_str()]));
+        for (at, instance_type) in catalog.instance_types.iter().enumerate() {
+            let mut described = of_pool.clone();
+            described.add_all(&instance_type.requirements);
+            if described.compatible(&overlay.requirements, |_| false).is_err() {
+                continue;
+            }
+            let meant = |offering: &Offering| overlay.requirements.intersects(&offering.requirements).is_ok();
+            let offerings = instance_type.offerings.iter().enumerate();
+            let offerings: Vec<usize> =
+                offerings.filter(|(_, offering)| meant(offering)).map(|(index, _)| index).collect();
+            if !offerings.is_empty() {
+                selected.push(((&pool.name, at), offerings));
+            }
+        }
+    }
+    selected
+}
+
+/// The overlay of the same weight that has set what `overlay` would set.
+fn conflict(made: &Corrections<'_>, overlay: &NodeOverlay, offerings: &[usize]) -> Option<Str> {
+    let rival = |other: &&NodeOverlay| other.weight == overlay.weight;
+    let prices = offerings.iter().filter(|_| overlay.price.is_some());
+    let by_price = prices.filter_map(|at| made.prices.get(at).map(|(other, _)| *other));
+    let resources = overlay.capacity.iter();
+    let by_capacity =
+        resources.filter_map(|(name, _)| made.capacity.get(name.as_str()).map(|(other, _)| *other));
+    by_price.chain(by_capacity).find(rival).map(|other| other.name.clone())
+}
+
+/// Notes what `overlay` sets, where nothing heavier has set it.
+fn correct<'a>(made: &mut Corrections<'a>, overlay: &'a NodeOverlay, offerings: &[usize]) {
+    if let Some(change) = overlay.price {
+        for at in offerings {
+            made.prices.entry(*at).or_insert((overlay, change));
+        }
+    }
+    for (name, amount) in overlay.capacity.iter() {
+        made.capacity.entry(name.as_str().into()).or_insert((overlay, amount));
+    }
+}
+
+/// The corrected catalogue; `None` where nothing changes.
+fn corrected(
+    pool: &PoolName,
+    catalog: &Catalog,
+    all: &BTreeMap<Place<'_>, Corrections<'_>>,
+) -> Option<Catalog> {
+    let mut overlaid = BTreeSet::new();
+    let mut changed = false;
+    let instance_types = catalog.instance_types.iter().enumerate().map(|(at, instance_type)| {
+        let Some(made) = all.get(&(pool, at)) else { return Arc::clone(instance_type) };
+        changed = true;
+        if !made.capacity.is_empty() {
+            overlaid.insert(instance_type.name.clone());
+        }
+        Arc::new(apply(instance_type, made))
+    });
+    let instance_types = instance_types.collect();
+    changed.then_some(Catalog { instance_types, overlaid })
+}
+
+fn apply(instance_type: &InstanceType, made: &Corrections<'_>) -> InstanceType {
+    let mut changed = instance_type.clone();
+    for (at, (_, change)) in &made.prices {
+        if let Some(offering) = changed.offerings.get_mut(*at) {
+            offering.price = change.apply(offering.price);
+            offering.overlaid = true;
+        }
+    }
+    for (name, (_, amount)) in &made.capacity {
+        let name = (&**name).into();
+        changed.capacity.set(&name, *amount);
+        // An offering whose allocatable differs from the type's has the resource too.
+        for allocatable in changed.offerings.iter_mut().filter_map(|offering| offering.allocatable.as_mut()) {
+            allocatable.set(&name, *amount);
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! What overlays do to instance types, and which of them lose.
+
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    model::{Operator, Price, labels::*},
+    testing::{instance_type, pool},
+};
+
+fn overlay(name: &str, weight: i32, requirements: &[(&str, Operator, &[&str])]) -> NodeOverlay {
+    let requirements = requirements
+        .iter()
+        .map(|(key, operator, values)| Requirement::new(*key, *operator, values.iter().copied()).unwrap());
+    NodeOverlay {
+        name: name.into(),
+        weight,
+        requirements: requirements.collect(),
+        price: None,
+        capacity: Resources::new(),
+    }
+}
+
+fn priced(overlay: NodeOverlay, text: &str) -> NodeOverlay {
+    let change = if text.starts_with(['+', '-']) {
+        PriceChange::parse_adjustment(text)
+    } else {
+        PriceChange::parse_price(text)
+    };
+    NodeOverlay { price: Some(change.unwrap()), ..overlay }
+}
+
+fn with(overlay: NodeOverlay, resource: &str, amount: i64) -> NodeOverlay {
+    NodeOverlay { capacity: overlay.capacity.clone().with(resource, amount), ..overlay }
+}
+
+/// Pools `red` (label team=red) and `blue`, both with `small` at $1 and `large` at $2, on-demand and spot in zone a.
+fn world() -> (Vec<Arc<NodePool>>, BTreeMap<PoolName, Arc<Catalog>>) {
+    let of = |name: &str, cpus, price| {
+        instance_type(name, cpus, 8).offer("a", ON_DEMAND, price).offer("a", SPOT, price / 2).build()
+    };
+    let catalog = Arc::new(Catalog::new(vec![of("small", 2, 1000), of("large", 8, 2000)]));
+    let pools = vec![pool("red").label("team", "red").build(), pool("blue").build()];
+    let catalogs = pools.iter().map(|pool| (pool.name.clone(), Arc::clone(&catalog))).collect();
+    (pools, catalogs)
+}
+
+/// `pool/type@capacity-type price` of every offering that an overlay priced, and `pool/type+resource amount`.
+fn report(overlays: &[NodeOverlay]) -> (Vec<String>, Vec<String>) {
+    let (pools, catalogs) = world();
+    let evaluation = evaluate(&pools, &catalogs, overlays);
+    let mut lines = Vec::new();
+    for (pool, catalog) in &evaluation.catalogs {
+        for instance_type in &catalog.instance_types {
+            let place = format!("{pool}/{}", instance_type.name);
+            for offering in instance_type.offerings.iter().filter(|offering| offering.overlaid) {
+                lines.push(format!("{place}@{} {}", offering.capacity_type().unwrap(), offering.price));
+            }
+            for (name, amount) in instance_type.capacity.extended() {
+                assert!(catalog.overlaid.contains(&instance_type.name));
+                lines.push(format!("{place}+{name} {amount}"));
+            }
+        }
+    }
+    let losers = evaluation.verdicts.iter().filter_map(|(name, verdict)| match verdict {
+        Verdict::Conflict(with) => Some(format!("{name} lost to {with}")),
+        Verdict::Applied(_) => None,
+    });
+    (lines, losers.collect())
+}
+
+#[rstest]
+#[case("0.25", 1_000, 250_000_000)]
+#[case("+0.5", 1_000, 1_500_000_000)]
+#[case("-0.25", 1_000, 750_000_000)]
+#[case("-2", 1_000, 0)]
+#[case("+10%", 1_000, 1_100_000_000)]
+#[case("-12.5%", 1_000, 875_000_000)]
+#[case("-100%", 1_000, 0)]
+#[case("+.5%", 200, 201_000_000)]
+fn prices_change(#[case] text: &str, #[case] milli: i64, #[case] nanos: i64) {
+    let change = priced(overlay("o", 0, &[]), text).price.unwrap();
+    assert_eq!(change.apply(Price::from_nanos(milli * 1_000_000)), Price::from_nanos(nanos));
+}
+
+#[rstest]
+#[case("")]
+#[case("1")]
+#[case("+")]
+#[case("+1e3")]
+#[case("-101%")]
+#[case("+%")]
+#[case("+99999999999")]
+#[case("+1.2.3")]
+fn nonsense_is_no_adjustment(#[case] text: &str) {
+    assert!(PriceChange::parse_adjustment(text).is_err());
+    assert!(PriceChange::parse_price("-1").is_err() && PriceChange::parse_price(".").is_err());
+}
+
+#[test]
+fn requirements_select_types_offerings_and_pools() {
+    let spot = priced(
+        overlay("o", 0, &[(CAPACITY_TYPE, Operator::In, &[SPOT]), ("team", Operator::In, &["red"])]),
+        "0.1",
+    );
+    let small = NodeOverlay {
+        requirements: spot
+            .requirements
+            .iter()
+            .cloned()
+            .chain([Requirement::is_in(INSTANCE_TYPE, ["small"])])
+            .collect(),
+        ..spot
+    };
+    assert_eq!(report(&[small]).0, ["red/small@spot 0.1"]);
+    let of_pool = priced(
+        overlay("o", 0, &[(NODEPOOL, Operator::In, &["blue"]), (INSTANCE_TYPE, Operator::NotIn, &["large"])]),
+        "-50%",
+    );
+    assert_eq!(report(&[of_pool]).0, ["blue/small@on-demand 0.5", "blue/small@spot 0.25"]);
+    // A key that neither type nor pool defines selects nothing.
+    assert!(report(&[priced(overlay("o", 0, &[("rack", Operator::Exists, &[])]), "9")]).0.is_empty());
+}
+
+#[test]
+fn the_heavier_wins_resource_by_resource() {
+    let large: &[(&str, Operator, &[&str])] =
+        &[(INSTANCE_TYPE, Operator::In, &["large"]), (NODEPOOL, Operator::In, &["red"])];
+    let heavy = with(priced(overlay("heavy", 10, large), "7"), "example.com/gpu", 1);
+    let light =
+        with(with(priced(overlay("light", 1, large), "3"), "example.com/gpu", 9), "example.com/nic", 2);
+    let (lines, losers) = report(&[light, heavy]);
+    assert_eq!(
+        lines,
+        [
+            "red/large@on-demand 7",
+            "red/large@spot 7",
+            "red/large+example.com/gpu 1",
+            "red/large+example.com/nic 2"
+        ]
+    );
+    assert!(losers.is_empty());
+}
+
+#[test]
+fn of_equals_the_later_has_no_effect_at_all() {
+    let all = priced(overlay("b", 5, &[]), "+1");
+    let some = with(
+        priced(overlay("a", 5, &[(INSTANCE_TYPE, Operator::In, &["large"])]), "3"),
+        "example.com/gpu",
+        9,
+    );
+    let (lines, losers) = report(&[some.clone(), all.clone()]);
+    assert_eq!(losers, ["a lost to b"]);
+    assert!(lines.iter().all(|line| !line.contains("gpu")) && lines.len() == 8, "{lines:?}");
+    // Capacity alone does not conflict with prices.
+    assert!(report(&[NodeOverlay { price: None, ..some.clone() }, all.clone()]).1.is_empty());
+    let other = with(overlay("c", 5, &[]), "example.com/gpu", 1);
+    assert_eq!(report(&[NodeOverlay { price: None, ..some.clone() }, other]).1, ["a lost to c"]);
+    // Another weight, or other types, and there is none.
+    assert!(report(&[NodeOverlay { weight: 4, ..some }, all.clone()]).1.is_empty());
+    let (_, losers) = report(&[NodeOverlay { requirements: Requirements::new(), ..all }]);
+    assert!(losers.is_empty());
+}
+
+#[test]
+fn what_no_overlay_touches_is_shared() {
+    let (pools, catalogs) = world();
+    let red = priced(
+        overlay("o", 0, &[(NODEPOOL, Operator::In, &["red"]), (INSTANCE_TYPE, Operator::In, &["small"])]),
+        "1",
+    );
+    let evaluation = evaluate(&pools, &catalogs, &[red]);
+    let same = |pool: &str| Arc::ptr_eq(&evaluation.catalogs[pool], &catalogs[pool]);
+    assert_eq!((same("blue"), same("red")), (true, false));
+    let large = |all: &BTreeMap<PoolName, Arc<Catalog>>| Arc::clone(all["red"].get("large").unwrap());
+    assert!(Arc::ptr_eq(&large(&evaluation.catalogs), &large(&catalogs)));
+    assert_eq!(evaluation.verdicts.get("o"), Some(&Verdict::Applied(1)));
+}

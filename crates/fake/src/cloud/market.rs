@@ -1,0 +1,174 @@
+//! What spot capacity costs over time: a price per type and zone that moves in steps around its level.
+//!
+//! The price of step `k` is, in per mille of the on-demand price, `level + Σ (7/8)^j · ε(k − j)` over the last
+//! [`MEMORY`] steps: a first-order autoregression, cut off where its memory has faded, so that a price follows from the
+//! seed and the time alone, whatever was asked before. The level is what the catalogue says; `ε` is drawn for each type,
+//! zone and step.
+
+use std::time::Duration;
+
+use fleetwright_core::model::{
+    InstanceType, Offering, Price,
+    labels::{ON_DEMAND, SPOT},
+};
+use jiff::Timestamp;
+
+use crate::{
+    api::SpotPrices,
+    catalogue::{Catalogue, OfferingKey, Vocabulary},
+    dice,
+    dice::below,
+};
+
+/// Steps that a shock is felt for: (7/8)^32 is 1.4 %.
+const MEMORY: u32 = 32;
+/// The largest shock of one step, in per mille of the on-demand price.
+const SHOCK: i64 = 25;
+/// The bounds of a spot price, in per mille of the on-demand price.
+const BOUNDS: (i64, i64) = (200, 1000);
+/// The fixed point of the weights.
+const ONE: i64 = 1 << 20;
+
+/// The market for spot capacity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Market {
+    pub(super) seed: u64,
+    /// How long a price stands, in milliseconds; zero where prices never move.
+    pub(super) step_ms: u64,
+}
+
+impl Market {
+    /// The number of the step at `now`, and how long it lasts from then on; `None` where nothing ever moves.
+    fn step(self, now: Timestamp) -> Option<(i64, Duration)> {
+        let length = i64::try_from(self.step_ms).ok().filter(|length| *length > 0)?;
+        let at = now.as_millisecond();
+        let left = length - at.rem_euclid(length);
+        Some((at.div_euclid(length), Duration::from_millis(u64::try_from(left).unwrap_or(1))))
+    }
+
+    /// What an offering costs at `now`.
+    pub(super) fn price(
+        self,
+        catalogue: &Catalogue,
+        kind: &InstanceType,
+        offering: &Offering,
+        now: Timestamp,
+    ) -> Price {
+        self.moved(catalogue, kind, offering, now).unwrap_or(offering.price)
+    }
+
+    /// All prices at `now` that differ from the catalogue's, and when they change.
+    pub(super) fn prices(self, catalogue: &Catalogue, now: Timestamp) -> SpotPrices {
+        let of_type = |kind: &InstanceType| {
+            let moved = kind.offerings.iter().filter_map(|offering| {
+                let price = self.moved(catalogue, kind, offering, now)?;
+                Some((OfferingKey::of(kind, offering)?, price.nanos()))
+            });
+            moved.collect::<Vec<_>>()
+        };
+        let prices = catalogue.types.instance_types.iter().flat_map(|kind| of_type(kind)).collect();
+        let left = self.step(now).map(|(_, left)| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        SpotPrices { prices, stand_for_ms: left }
+    }
+
+    /// The price of a spot offering that has an on-demand price beside it. The prices of the kwok provider stand still.
+    fn moved(
+        self,
+        catalogue: &Catalogue,
+        kind: &InstanceType,
+        offering: &Offering,
+        now: Timestamp,
+    ) -> Option<Price> {
+        if catalogue.vocabulary != Vocabulary::Cloud
+            || offering.capacity_type().is_none_or(|of| &**of != SPOT)
+        {
+            return None;
+        }
+        let (step, _) = self.step(now)?;
+        let zone = offering.zone()?;
+        let beside = kind.offerings.iter().find(|other| {
+            other.zone() == Some(zone) && other.capacity_type().is_some_and(|of| &**of == ON_DEMAND)
+        })?;
+        let full = beside.price.nanos();
+        let level = offering.price.nanos().saturating_mul(1000).checked_div(full)?;
+        let share = (level + self.deviation(&kind.name, zone, step)).clamp(BOUNDS.0, BOUNDS.1);
+        Some(Price::from_nanos(full / 1000 * share))
+    }
+
+    /// How far a price is from its level in a step, in per mille of the on-demand price.
+    fn deviation(self, kind: &str, zone: &str, step: i64) -> i64 {
+        let (mut weight, mut sum) = (ONE, 0_i64);
+        for back in 0..MEMORY {
+            let nth = step.saturating_sub(i64::from(back)).to_string();
+            let drawn =
+                below(&mut dice(self.seed, &["market", kind, zone, &nth]), 2 * SHOCK.unsigned_abs() + 1);
+            sum += weight * (i64::try_from(drawn).unwrap_or(SHOCK) - SHOCK);
+            weight = weight * 7 / 8;
+        }
+        sum / ONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Bounded, repeatable, moving, and home again.
+    use super::*;
+    use crate::catalogue::{kwok, realistic};
+
+    const MARKET: Market = Market { seed: 7, step_ms: 300_000 };
+
+    fn at(step: i64) -> Timestamp {
+        Timestamp::from_second(1_750_000_200 / 300 * 300 + 300 * step).unwrap()
+    }
+
+    /// The share of the on-demand price, in per mille, of the first spot offering over many steps; and its level.
+    fn walk(steps: i64) -> (Vec<i64>, i64) {
+        let catalogue = realistic(1);
+        let kind = catalogue.types.get("m5.large").unwrap();
+        let (spot, full) = (&kind.offerings[0], kind.offerings[1].price.nanos());
+        let share = |price: Price| price.nanos() * 1000 / full;
+        let walk = (0..steps).map(|step| share(MARKET.price(&catalogue, kind, spot, at(step)))).collect();
+        (walk, share(spot.price))
+    }
+
+    #[test]
+    fn a_price_moves_around_its_level_within_bounds() {
+        let (walk, level) = walk(2000);
+        assert!(walk.iter().all(|share| (BOUNDS.0 - 1..=BOUNDS.1).contains(share)));
+        let moves = walk.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(moves > 1500, "{moves} moves");
+        let mean = walk.iter().sum::<i64>() / 2000;
+        assert!((mean - level).abs() <= 10, "mean {mean}, level {level}");
+        let (low, high) = (walk.iter().min().unwrap(), walk.iter().max().unwrap());
+        assert!(high - low > 60, "{low} to {high}");
+        // Mean-reverting: after a step far from the level, the next is nearer to it on average.
+        let far: Vec<_> = walk.windows(2).filter(|pair| (pair[0] - level).abs() > 40).collect();
+        let (before, after) = far
+            .iter()
+            .fold((0, 0), |sum, pair| (sum.0 + (pair[0] - level).abs(), sum.1 + (pair[1] - level).abs()));
+        assert!(after < before, "{after} after {before}");
+    }
+
+    #[test]
+    fn a_price_follows_from_seed_and_time_alone_and_stands_for_a_step() {
+        let catalogue = realistic(1);
+        let now = at(3);
+        let prices = MARKET.prices(&catalogue, now);
+        assert_eq!(prices, MARKET.prices(&catalogue, now));
+        assert_eq!(prices.stand_for_ms, Some(300_000));
+        let late = now + Duration::from_secs(299);
+        assert_eq!(
+            MARKET.prices(&catalogue, late),
+            SpotPrices { stand_for_ms: Some(1000), ..prices.clone() }
+        );
+        assert_ne!(MARKET.prices(&catalogue, at(4)).prices, prices.prices);
+        assert_ne!(Market { seed: 8, ..MARKET }.prices(&catalogue, now).prices, prices.prices);
+    }
+
+    #[test]
+    fn a_market_that_stands_still_says_nothing() {
+        let still = SpotPrices::default();
+        assert_eq!(Market { step_ms: 0, ..MARKET }.prices(&realistic(1), at(0)), still);
+        assert_eq!(MARKET.prices(&kwok(), at(0)).prices, still.prices);
+    }
+}

@@ -1,0 +1,58 @@
+//! The provider's own loops: prices and announcements of the cloud.
+
+use std::{collections::BTreeSet, sync::Mutex, sync::PoisonError, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, ProviderStep, Round};
+use jiff::Timestamp;
+
+use crate::provider::{Shared, cloud_error};
+
+/// How often a market that stands still is asked.
+const STILL: Duration = Duration::from_secs(3600);
+/// How often the cloud is asked for announcements: often enough for a notice of two minutes.
+const NOTICES: Duration = Duration::from_secs(10);
+
+/// Keeps the spot prices of the catalogue current.
+pub(crate) struct Pricing(pub(crate) Shared);
+
+#[async_trait]
+impl ProviderStep for Pricing {
+    fn name(&self) -> &'static str {
+        "providers.pricing"
+    }
+
+    async fn run(&self, _now: Timestamp) -> Result<Round, CloudError> {
+        let market = self.0.api.spot_prices().await.map_err(cloud_error)?;
+        let again = market.stand_for_ms.map_or(STILL, Duration::from_millis);
+        self.0.set_prices(market.prices);
+        Ok(Round { again, interruptions: Vec::new() })
+    }
+}
+
+/// Hears which machines are about to be taken back.
+pub(crate) struct Notices {
+    pub(crate) shared: Shared,
+    /// Machines whose notice was heard before: their offering is known to run dry.
+    pub(crate) heard: Mutex<BTreeSet<String>>,
+}
+
+#[async_trait]
+impl ProviderStep for Notices {
+    fn name(&self) -> &'static str {
+        "interruption"
+    }
+
+    async fn run(&self, _now: Timestamp) -> Result<Round, CloudError> {
+        let notices = self.shared.api.notices(&self.shared.uid()?).await.map_err(cloud_error)?;
+        let ids: BTreeSet<String> = notices.iter().map(|notice| notice.id.clone()).collect();
+        let before = std::mem::replace(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner), ids);
+        let new = notices.iter().filter(|notice| !before.contains(&notice.id));
+        self.shared.mark_unavailable(new.filter_map(|notice| notice.offering.clone()).collect());
+        let interruptions = notices
+            .iter()
+            .map(|notice| Interruption { id: notice.id.as_str().into(), kind: InterruptionKind::Spot })
+            .collect();
+        Ok(Round { again: NOTICES, interruptions })
+    }
+}

@@ -1,0 +1,92 @@
+//! Reads what the tools need from a live cluster. Lists only: nothing is written, nothing is watched.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    discovery,
+};
+use serde_json::Value;
+
+use super::{Item, Source};
+
+/// Objects in one answer.
+const PAGE: u32 = 500;
+
+/// Group, version, kind and plural of what is read; what refers to others comes last.
+const KINDS: [(&str, &str, &str, &str); 21] = [
+    ("", "v1", "Namespace", "namespaces"),
+    ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+    ("", "v1", "PersistentVolume", "persistentvolumes"),
+    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    ("storage.k8s.io", "v1", "CSINode", "csinodes"),
+    ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
+    ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    ("", "v1", "Service", "services"),
+    ("", "v1", "ReplicationController", "replicationcontrollers"),
+    ("apps", "v1", "ReplicaSet", "replicasets"),
+    ("apps", "v1", "StatefulSet", "statefulsets"),
+    ("apps", "v1", "DaemonSet", "daemonsets"),
+    ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+    ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
+    ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+    ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
+    ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers"),
+    ("karpenter.sh", "v1", "NodePool", "nodepools"),
+    ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
+    ("", "v1", "Node", "nodes"),
+    ("", "v1", "Pod", "pods"),
+];
+
+/// Everything that a decision reads. Kinds that the cluster does not have are left out.
+///
+/// # Errors
+/// Where a list fails for another reason than that the kind is unknown: named with the kind.
+pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for (group, version, kind, plural) in KINDS {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await?;
+    }
+    for (group, kind) in class_kinds(&items) {
+        let Ok(found) = discovery::group(client, &group).await else { continue };
+        if let Some((resource, _)) = found.recommended_kind(&kind) {
+            list(client, &resource, &mut items).await?;
+        }
+    }
+    Ok(items)
+}
+
+/// Groups and kinds of the node classes that NodePools refer to.
+fn class_kinds(items: &[Item]) -> BTreeSet<(String, String)> {
+    let pools = items.iter().filter(|item| item.value["kind"] == "NodePool");
+    let classes = pools.filter_map(|item| {
+        let class = item.value.pointer("/spec/template/spec/nodeClassRef")?;
+        Some((class["group"].as_str()?.to_owned(), class["kind"].as_str()?.to_owned()))
+    });
+    classes.collect()
+}
+
+async fn list(client: &Client, resource: &ApiResource, items: &mut Vec<Item>) -> anyhow::Result<()> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = match api.list(&params).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("listing {}", resource.plural)),
+        };
+        for object in page.items {
+            let mut value = serde_json::to_value(&object)?;
+            value["apiVersion"] = Value::from(resource.api_version.as_str());
+            value["kind"] = Value::from(resource.kind.as_str());
+            items.push(Item { value, source: Source::Cluster });
+        }
+        match page.metadata.continue_.filter(|more| !more.is_empty()) {
+            Some(more) => params = params.continue_token(&more),
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads manifests: any mix of YAML and JSON, single objects, lists, many documents in a file, folders of files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Document, Item, Source};
+
+/// Extensions of the files that are read in folders.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// Folders within folders.
+const MAX_DEPTH: usize = 16;
+
+/// Reads all objects of files and folders, in order; of folders, files by name.
+///
+/// # Errors
+/// Where a file cannot be read, or a document is neither YAML nor JSON: named with file and line.
+pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let text = std::io::read_to_string(std::io::stdin()).context("reading standard input")?;
+            parse(Path::new("<stdin>"), &text, &mut items)?;
+            continue;
+        }
+        let mut files = Vec::new();
+        collect(path, 0, &mut files)?;
+        for file in files {
+            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            parse(&file, &text, &mut items)?;
+        }
+    }
+    Ok(items)
+}
+
+fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let about = fs::metadata(path).with_context(|| path.display().to_string())?;
+    if !about.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    if depth == MAX_DEPTH {
+        bail!("{}: folders are nested deeper than {MAX_DEPTH} levels", path.display());
+    }
+    let entries = fs::read_dir(path).with_context(|| path.display().to_string())?;
+    let mut entries: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    entries.sort();
+    for entry in entries {
+        let known =
+            entry.extension().and_then(|end| end.to_str()).is_some_and(|end| EXTENSIONS.contains(&end));
+        if known || entry.is_dir() {
+            collect(&entry, depth + 1, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the objects of one file's text.
+///
+/// # Errors
+/// Where a document is neither YAML nor JSON.
+pub(crate) fn parse(path: &Path, text: &str, items: &mut Vec<Item>) -> anyhow::Result<()> {
+    let path: Arc<Path> = path.into();
+    for document in documents(text) {
+        let value: Value = match value(&document) {
+            Ok(value) => value,
+            Err((line, message)) => bail!("{}:{line}: {message}", path.display()),
+        };
+        let document = Arc::new(document);
+        flatten(value, &Source::File { path: path.clone(), document, item: None }, items);
+    }
+    Ok(())
+}
+
+/// The object itself, or the members of a list.
+pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
+    let is_list =
+        value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
+    match value {
+        Value::Null => {}
+        // A bare JSON list of objects is as good as a List.
+        Value::Array(members) => {
+            items.extend(members.into_iter().map(|value| Item { value, source: source.clone() }));
+        }
+        Value::Object(mut object) if is_list => {
+            // Members of a typed list, as API servers answer with, do not say what they are.
+            let version = object.get("apiVersion").cloned().unwrap_or(Value::Null);
+            let kind = object.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+            let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
+            let Some(Value::Array(members)) = object.remove("items") else { return };
+            for (at, mut value) in members.into_iter().enumerate() {
+                if let (Some(member), Some(kind)) = (value.as_object_mut(), &kind) {
+                    member.entry("apiVersion").or_insert_with(|| version.clone());
+                    member.entry("kind").or_insert_with(|| kind.as_str().into());
+                }
+                let mut source = source.clone();
+                if let Source::File { item, .. } = &mut source {
+                    *item = Some(at);
+                }
+                items.push(Item { value, source });
+            }
+        }
+        value => items.push(Item { value, source: source.clone() }),
+    }
+}
+
+/// The documents of a text: JSON as a whole, YAML cut at its separators.
+fn documents(text: &str) -> Vec<Document> {
+    if matches!(text.trim_start().as_bytes().first(), Some(b'{' | b'[')) {
+        return vec![Document { text: text.to_owned(), line: 1 }];
+    }
+    let mut documents = Vec::new();
+    let mut current = Document { text: String::new(), line: 1 };
+    for (number, line) in (1_u64..).zip(text.lines()) {
+        let separator =
+            line == "---" || line.starts_with("--- ") || line.starts_with("---\t") || line == "...";
+        if separator {
+            let next = Document { text: String::new(), line: number };
+            documents.push(std::mem::replace(&mut current, next));
+            // What follows the dashes belongs to the new document; a blank keeps the count of lines.
+            current.text.push_str(line.strip_prefix("---").unwrap_or_default());
+        } else {
+            current.text.push_str(line);
+        }
+        current.text.push('\n');
+    }
+    documents.push(current);
+    documents.retain(|document| !is_blank(&document.text));
+    documents
+}
+
+fn is_blank(text: &str) -> bool {
+    text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+}
+
+/// The content of a document, else the line and what is wrong there.
+fn value(document: &Document) -> Result<Value, (u64, String)> {
+    // Dumps of clusters are large, and JSON is quick to read.
+    if matches!(document.text.trim_start().as_bytes().first(), Some(b'{' | b'[')) {
+        match serde_json::from_str(&document.text) {
+            Ok(value) => return Ok(value),
+            // Flow YAML begins like JSON does; several values in a row are neither.
+            Err(error) => {
+                let line = document.line.saturating_add(u64::try_from(error.line()).unwrap_or(1)) - 1;
+                return yaml(&document.text).map_err(|_| (line, format!("not JSON: {error}")));
+            }
+        }
+    }
+    yaml(&document.text).map_err(|error| {
+        let line = error.location().map_or(1, |location| location.line());
+        (document.line + line.saturating_sub(1), format!("not YAML: {}", first_line(&error.to_string())))
+    })
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// YAML without a limit on its size: what is read here is the user's own.
+pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { budget: None })
+}

@@ -1,0 +1,367 @@
+//! Objects go into the controller's own index, so that what decides here is what decides in a cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_api::{self as api, KwokNodeClass};
+use fleetwright_controllers::settings::FeatureGates;
+use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
+use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, validate};
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    },
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass, VolumeAttachment},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    Item, Source,
+    prepare::{self, Schemas},
+};
+
+/// Kinds that live in a namespace.
+const NAMESPACED: [&str; 8] = [
+    "Pod",
+    "DaemonSet",
+    "ReplicaSet",
+    "StatefulSet",
+    "ReplicationController",
+    "Service",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+];
+
+/// A cluster as the index has it, and what there is to say about the input.
+pub(crate) struct Loaded {
+    pub(crate) index: Index,
+    /// What was passed over or assumed, each with its place, in the order of the input.
+    pub(crate) notes: Vec<String>,
+    /// Pods without a node that mean nothing, and why.
+    pub(crate) broken_pods: BTreeMap<NamespacedName, String>,
+    /// Pods without a node that a scheduling gate holds back, and the gates.
+    pub(crate) gated_pods: BTreeMap<NamespacedName, Vec<String>>,
+    /// UID of the cluster, where the input has it.
+    pub(crate) cluster_uid: String,
+}
+
+/// What the cloud of the input offers.
+pub(crate) struct Offer {
+    pub(crate) schema: Arc<LabelSchema>,
+    pub(crate) catalog: Arc<Catalog>,
+    /// Which optional parts are on.
+    pub(crate) gates: FeatureGates,
+}
+
+/// Reads `items` into an index.
+///
+/// # Errors
+/// Where this build's own CRDs are broken.
+pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
+    let classes = class_kinds(&items);
+    let loaded = Loaded {
+        index: Index::new(offer.schema.clone(), classes.clone()),
+        notes: Vec::new(),
+        broken_pods: BTreeMap::new(),
+        gated_pods: BTreeMap::new(),
+        cluster_uid: String::new(),
+    };
+    let mut loader = Loader {
+        loaded,
+        classes,
+        schemas: Schemas::load()?,
+        seen: BTreeSet::new(),
+        skipped: BTreeMap::new(),
+        pools: Vec::new(),
+        gates: offer.gates,
+    };
+    for item in items {
+        loader.item(item);
+    }
+    loader.finish(offer);
+    Ok(loader.loaded)
+}
+
+/// Groups and kinds of the node classes that NodePools and NodeClaims name, as references without a name.
+fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
+    let mut found = BTreeSet::new();
+    for item in items {
+        let at = match item.value["kind"].as_str() {
+            Some("NodePool") => "/spec/template/spec/nodeClassRef",
+            Some("NodeClaim") => "/spec/nodeClassRef",
+            _ => continue,
+        };
+        let Some(class) = item.value.pointer(at) else { continue };
+        if let (Some(group), Some(kind)) = (class["group"].as_str(), class["kind"].as_str()) {
+            found.insert((group.to_owned(), kind.to_owned()));
+        }
+    }
+    let reference = |(group, kind): (String, String)| NodeClassRef {
+        group: group.into(),
+        kind: kind.into(),
+        name: "".into(),
+    };
+    found.into_iter().map(reference).collect()
+}
+
+struct Loader {
+    loaded: Loaded,
+    classes: Vec<NodeClassRef>,
+    schemas: Schemas,
+    /// Kind, namespace and name of what was read.
+    seen: BTreeSet<(String, String, String)>,
+    /// Kinds that mean nothing here, with how many there were and where the first stands.
+    skipped: BTreeMap<String, (usize, String)>,
+    /// Pools wait until all classes are known.
+    pools: Vec<(api::NodePool, Source)>,
+    gates: FeatureGates,
+}
+
+impl Loader {
+    fn note(&mut self, place: impl std::fmt::Display, message: impl std::fmt::Display) {
+        self.loaded.notes.push(format!("{place}: {message}"));
+    }
+
+    fn item(&mut self, item: Item) {
+        let Item { mut value, source } = item;
+        let of = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (of("apiVersion"), of("kind"));
+        if kind.is_empty() || version.is_empty() {
+            let field = if kind.is_empty() { "kind" } else { "apiVersion" };
+            return self.note(source, format_args!("{field} is missing: this is no Kubernetes object"));
+        }
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+        if self.classes.iter().any(|class| *class.group == *group && *class.kind == *kind) {
+            self.class(&group, &kind, &value);
+            if kind != "KWOKNodeClass" {
+                return;
+            }
+        }
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let namespaced = NAMESPACED.contains(&&*kind);
+        if name.is_empty() {
+            return self.note(source, format_args!("{kind}: metadata.name is missing: give it a name"));
+        }
+        prepare::identify(&mut value, namespaced);
+        let namespace =
+            value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !self.dispatch(&group, &kind, value, &source) {
+            let known = self.skipped.entry(format!("{version} {kind}"));
+            known.or_insert_with(|| (0, source.to_string())).0 += 1;
+        } else if !self.seen.insert((kind.clone(), namespace.clone(), name.clone())) {
+            let slash = if namespace.is_empty() { "" } else { "/" };
+            self.note(
+                source,
+                format_args!("{kind} {namespace}{slash}{name} stands twice: the last one counts"),
+            );
+        }
+    }
+
+    /// Reads an object of a kind that decisions know; false where they do not.
+    fn dispatch(&mut self, group: &str, kind: &str, mut value: Value, source: &Source) -> bool {
+        match (group, kind) {
+            ("", "Namespace") => {
+                let uid = value["metadata"]["uid"].as_str().filter(|uid| *uid != "/kube-system");
+                if let (Some("kube-system"), Some(uid)) = (value["metadata"]["name"].as_str(), uid) {
+                    self.loaded.cluster_uid = uid.to_owned();
+                }
+                self.apply::<Namespace>(value, source);
+            }
+            ("", "Node") => self.apply::<Node>(value, source),
+            ("", "Pod") => self.pod(value, source),
+            ("", "PersistentVolume") => self.apply::<PersistentVolume>(value, source),
+            ("", "PersistentVolumeClaim") => {
+                if matches!(source, Source::File { .. }) {
+                    prepare::bound(&mut value);
+                }
+                self.apply::<PersistentVolumeClaim>(value, source);
+            }
+            ("", "Service") => self.apply::<Service>(value, source),
+            ("", "ReplicationController") => self.apply::<ReplicationController>(value, source),
+            ("apps", "DaemonSet") => self.apply::<DaemonSet>(value, source),
+            ("apps", "ReplicaSet") => self.apply::<ReplicaSet>(value, source),
+            ("apps", "StatefulSet") => self.apply::<StatefulSet>(value, source),
+            ("policy", "PodDisruptionBudget") => self.apply::<PodDisruptionBudget>(value, source),
+            ("storage.k8s.io", "StorageClass") => self.apply::<StorageClass>(value, source),
+            ("storage.k8s.io", "CSINode") => self.apply::<CSINode>(value, source),
+            ("storage.k8s.io", "VolumeAttachment") => self.apply::<VolumeAttachment>(value, source),
+            ("karpenter.sh", "NodePool") => self.pool(value, source.clone()),
+            ("karpenter.sh", "NodeClaim") => self.custom::<api::NodeClaim>(value, source),
+            ("karpenter.sh", "NodeOverlay") if self.gates.node_overlay => {
+                self.custom::<api::NodeOverlay>(value, source);
+            }
+            ("karpenter.sh", "NodeOverlay") => {
+                let fix = "NodeOverlay is not read: set the feature gate NodeOverlay=true";
+                self.note(source, fix);
+            }
+            ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Reads an object of a built-in kind.
+    fn apply<T: Tracked + DeserializeOwned>(&mut self, value: Value, source: &Source) {
+        if let Some(object) = self.read::<T>(value, source) {
+            let key = (object.meta().namespace.clone(), object.meta().name.clone());
+            self.loaded.index.apply(object);
+            self.tell_invalid(T::KIND, key, source);
+        }
+    }
+
+    /// Reads an object of one of Karpenter's kinds: with the API server's defaults and checks.
+    fn custom<T: Tracked + DeserializeOwned>(&mut self, mut value: Value, source: &Source) {
+        if self.admit(&mut value, source) {
+            self.apply::<T>(value, source);
+        }
+    }
+
+    /// Whether an API server would take it. What is in a cluster was taken already.
+    fn admit(&mut self, value: &mut Value, source: &Source) -> bool {
+        if matches!(source, Source::Cluster) {
+            return true;
+        }
+        let kind = value["kind"].as_str().unwrap_or_default().to_owned();
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let problems = self.schemas.admit(&kind, value);
+        if !problems.is_empty() {
+            self.note(source, format_args!("{kind} {name} is invalid and left out: {}", problems.join("; ")));
+        }
+        problems.is_empty()
+    }
+
+    fn read<T: DeserializeOwned>(&mut self, value: Value, source: &Source) -> Option<T> {
+        let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, name) = (of("/kind"), of("/metadata/name"));
+        match serde_path_to_error::deserialize(value) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                let message = format!("{}: {}", error.path(), error.inner());
+                self.note(source, format_args!("{kind} {name} is malformed and left out: {message}"));
+                None
+            }
+        }
+    }
+
+    /// Notes what the index could not make sense of.
+    fn tell_invalid(&mut self, kind: Kind, key: (Option<String>, Option<String>), source: &Source) {
+        let key = Key::new(key.0.unwrap_or_default(), key.1.unwrap_or_default());
+        let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
+            return;
+        };
+        self.note(source, format_args!("{kind} {key} is invalid and left out: {why}"));
+    }
+
+    fn pod(&mut self, mut value: Value, source: &Source) {
+        let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
+        let waits =
+            of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
+        if matches!(source, Source::File { .. }) {
+            prepare::pending(&mut value);
+        }
+        let gates: Vec<String> = value
+            .pointer("/spec/schedulingGates")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(|gate| gate["name"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        let before = self.loaded.notes.len();
+        self.apply::<Pod>(value, source);
+        if !waits {
+            return;
+        }
+        if let Some(why) = self.loaded.notes.get(before).filter(|_| self.loaded.notes.len() > before) {
+            self.loaded.broken_pods.insert(id, why.clone());
+        } else if !gates.is_empty() {
+            self.loaded.gated_pods.insert(id, gates);
+        }
+    }
+
+    fn pool(&mut self, mut value: Value, source: Source) {
+        if self.admit(&mut value, &source)
+            && let Some(pool) = self.read::<api::NodePool>(value, &source)
+        {
+            self.pools.push((pool, source));
+        }
+    }
+
+    fn class(&mut self, group: &str, kind: &str, value: &Value) {
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        let of = |key: &str| ready.and_then(|ready| ready[key].as_str()).unwrap_or_default();
+        let state = ClassState {
+            ready: ready.map(|ready| ready["status"] == "True"),
+            why: (of("reason").into(), of("message").into()),
+            generation: 0,
+            deleting: value.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string),
+        };
+        let id = NodeClassRef { group: group.into(), kind: kind.into(), name: name.into() };
+        self.loaded.index.put_class(id, Some(state));
+    }
+
+    /// Pools come last, when all classes are known.
+    fn finish(&mut self, offer: &Offer) {
+        for (mut pool, source) in std::mem::take(&mut self.pools) {
+            let name = pool.metadata.name.clone().unwrap_or_default();
+            let ready = self.readiness(&pool, &source);
+            if let Err((_, message)) = &ready {
+                self.note(&source, format_args!("NodePool {name} takes no part: {message}"));
+            }
+            prepare::set_ready(&mut pool, ready);
+            let key = (None, pool.metadata.name.clone());
+            self.loaded.index.apply(pool);
+            self.tell_invalid(Kind::NodePool, key, &source);
+            self.loaded.index.set_catalog(&name.into(), Some(offer.catalog.clone()));
+        }
+        for (name, state) in self.loaded.index.overlay_states() {
+            let why = match state {
+                OverlayState::Applied(_) => continue,
+                OverlayState::Invalid(why) => format!("is invalid and left out: {why}"),
+                OverlayState::Conflict(with) => format!("conflicts with {with} and is left out"),
+            };
+            self.note("NodeOverlay", format_args!("{name} {why}"));
+        }
+        for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
+            self.note(place, format_args!("{kind}: not read by any decision, {count} skipped"));
+        }
+    }
+
+    /// Whether a pool takes part, as its readiness and validation controllers would say.
+    fn readiness(&mut self, pool: &api::NodePool, source: &Source) -> Result<(), (&'static str, String)> {
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        let written = &pool.spec.template.spec.node_class_ref;
+        let class = NodeClassRef {
+            group: written.group.as_str().into(),
+            kind: written.kind.as_str().into(),
+            name: written.name.as_str().into(),
+        };
+        let schema = self.loaded.index.schema().clone();
+        if let Err(problems) = validate::pool(pool, &schema) {
+            return Err(("NodePoolValidationFailed", problems.to_string()));
+        }
+        match self.loaded.index.node_class(&class) {
+            None => {
+                self.note(
+                    source,
+                    format_args!("NodePool {name}: {class} is not in the input and counts as ready"),
+                );
+                Ok(())
+            }
+            Some(state) if state.deleting => {
+                Err(("NodeClassTerminating", format!("{class} is being deleted")))
+            }
+            Some(state) if state.ready == Some(false) => {
+                Err(("NodeClassNotReady", format!("{class} is not ready: {}", state.why.1)))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the tools `plan` and `disrupt` look at: manifests and dumps, or a cluster as it stands.
+//!
+//! - [`files`]: YAML and JSON become [`Item`]s that know where they stand.
+//! - [`cluster`]: the same from a live cluster, read-only.
+//! - [`load`]: items go into the controller's own index, as watch events would.
+//! - [`prepare`]: what the API server and the controller add before a decision reads it.
+
+pub(crate) mod cluster;
+pub(crate) mod files;
+pub(crate) mod load;
+mod prepare;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, path::Path, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+/// One Kubernetes object as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) value: Value,
+    pub(crate) source: Source,
+}
+
+/// Where an object stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// In a file.
+    File {
+        path: Arc<Path>,
+        /// The document that it is, or is in.
+        document: Arc<Document>,
+        /// Which of the document's `items` it is.
+        item: Option<usize>,
+    },
+    /// In the cluster.
+    Cluster,
+}
+
+/// One document of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) text: String,
+    /// Line of the file on which it begins, from 1.
+    pub(crate) line: u64,
+}
+
+/// `path:line`, or `cluster`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("cluster"),
+            Self::File { path, document, item } => {
+                let line = match item {
+                    None => document.first_line(),
+                    Some(item) => document.line_of_item(*item).unwrap_or(document.line),
+                };
+                write!(f, "{}:{line}", path.display())
+            }
+        }
+    }
+}
+
+impl Document {
+    /// The line of its first word.
+    fn first_line(&self) -> u64 {
+        let blank = |line: &&str| {
+            let line = line.trim();
+            line.is_empty() || line.starts_with('#') || line == "---"
+        };
+        let before = self.text.lines().take_while(blank).count();
+        self.line.saturating_add(u64::try_from(before).unwrap_or(0))
+    }
+
+    /// The line on which an entry of `items` begins. Only looked up where it is told to somebody.
+    fn line_of_item(&self, item: usize) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Items {
+            items: Vec<Spanned<serde::de::IgnoredAny>>,
+        }
+        let read: Items = files::yaml(&self.text).ok()?;
+        Some(self.line + read.items.get(item)?.referenced.line().saturating_sub(1))
+    }
+}

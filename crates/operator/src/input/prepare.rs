@@ -1,0 +1,117 @@
+//! What stands between a manifest and a decision: the defaults and checks of the API server, and what a pod of a file
+//! means.
+
+use std::collections::BTreeMap;
+
+use fleetwright_api::{
+    self as api, Provider,
+    condition::{Condition, ConditionStatus},
+    crds,
+    labels::condition::READY,
+};
+use fleetwright_fake_kube::schema::Structural;
+use serde_json::{Value, json};
+
+/// The schemas of the custom resources, by kind.
+pub(super) struct Schemas(BTreeMap<String, Structural>);
+
+impl Schemas {
+    /// Those of Karpenter's own kinds. Label rules differ by cloud and are checked later, as the controller does.
+    ///
+    /// # Errors
+    /// Where a CRD of this build is broken.
+    pub(super) fn load() -> anyhow::Result<Self> {
+        let mut schemas = BTreeMap::new();
+        for crd in crds(Provider::Fake) {
+            let schema = crd.spec.versions.iter().find_map(|version| version.schema.as_ref());
+            let Some(schema) = schema.and_then(|schema| schema.open_api_v3_schema.as_ref()) else { continue };
+            schemas.insert(crd.spec.names.kind, Structural::parse(&serde_json::to_value(schema)?)?);
+        }
+        Ok(Self(schemas))
+    }
+
+    /// Fills in defaults as the API server does; what it would refuse the object for otherwise.
+    pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<String> {
+        let Some(schema) = self.0.get(kind) else { return Vec::new() };
+        schema.default(value);
+        schema.validate(value, None).iter().map(ToString::to_string).collect()
+    }
+}
+
+/// Gives an object the name parts that an API server would: a namespace where it needs one, and a UID.
+pub(super) fn identify(value: &mut Value, namespaced: bool) {
+    let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let filled = |meta: &serde_json::Map<String, Value>, key: &str| {
+        meta.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+    };
+    if namespaced && !filled(meta, "namespace") {
+        meta.insert("namespace".to_owned(), json!("default"));
+    }
+    if !filled(meta, "uid") {
+        let text = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let uid = format!("{}/{}", text("namespace"), text("name"));
+        meta.insert("uid".to_owned(), json!(uid));
+    }
+}
+
+/// A pod of a file that has no node waits for one: the file does not know what a scheduler has said.
+pub(super) fn pending(value: &mut Value) {
+    if !text(value, "/spec/nodeName").is_empty()
+        || matches!(text(value, "/status/phase"), "Succeeded" | "Failed")
+        || !text(value, "/metadata/deletionTimestamp").is_empty()
+        || value
+            .pointer("/spec/schedulingGates")
+            .and_then(Value::as_array)
+            .is_some_and(|gates| !gates.is_empty())
+    {
+        return;
+    }
+    let Some(object) = value.as_object_mut() else { return };
+    let status = object.entry("status").or_insert_with(|| json!({}));
+    if status.is_null() {
+        *status = json!({});
+    }
+    let Some(status) = status.as_object_mut() else { return };
+    status.remove("nominatedNodeName");
+    let said = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "lastProbeTime": null, "lastTransitionTime": null,
+    });
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    if let Some(conditions) = conditions.as_array_mut() {
+        conditions.retain(|condition| condition["type"] != "PodScheduled");
+        conditions.push(said);
+    } else if conditions.is_null() {
+        *conditions = json!([said]);
+    }
+}
+
+/// A volume claim of a file that names its volume is bound: the mark that the binder leaves is no part of a manifest.
+pub(super) fn bound(value: &mut Value) {
+    if text(value, "/spec/volumeName").is_empty() {
+        return;
+    }
+    let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let annotations = meta.entry("annotations").or_insert_with(|| json!({}));
+    if annotations.is_null() {
+        *annotations = json!({});
+    }
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.entry("pv.kubernetes.io/bind-completed").or_insert_with(|| json!("yes"));
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Sets the condition that says whether a pool takes part.
+pub(super) fn set_ready(pool: &mut api::NodePool, ready: Result<(), (&str, String)>) {
+    let conditions = &mut pool.status.get_or_insert_default().conditions;
+    conditions.retain(|condition| condition.type_ != READY);
+    let (status, reason, message) = match ready {
+        Ok(()) => (ConditionStatus::True, READY.to_owned(), String::new()),
+        Err((reason, message)) => (ConditionStatus::False, reason.to_owned(), message),
+    };
+    conditions.push(Condition { type_: READY.to_owned(), status, reason, message, ..Condition::default() });
+}

@@ -1,0 +1,145 @@
+//! `fleetwright plan`: what the controller would launch for the pods that wait, by the controller's own code, without
+//! doing any of it.
+
+mod report;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{io::Write as _, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use fleetwright_controllers::{provisioning::eligible, settings::SolveEffort};
+use fleetwright_core::{
+    clock::Clock as _,
+    model::{Pod, PodUid, Snapshot},
+    scheduling::{Compatible, Effort, LeastCost, Packer, Plan, Purpose, Request, Rules, Solver},
+};
+use jiff::Timestamp;
+
+use self::report::{Context, Report, Timing};
+use crate::{
+    cli::{PackerName, PlanOptions, TableOrJson},
+    clock::SystemClock,
+    fake,
+    input::{
+        Item, cluster, files,
+        load::{self, Loaded, Offer},
+    },
+    kube_client,
+    settings::{self, Values},
+};
+
+/// Plans and prints.
+///
+/// # Errors
+/// Where the input cannot be used at all. Pods without a place are a result.
+pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> {
+    let started = SystemClock.now();
+    let items = items(&options.files)?;
+    let report = plan(items, options, values, started)?;
+    for note in &report.notes {
+        writeln!(anstream::stderr(), "note: {note}")?;
+    }
+    let mut out = anstream::stdout().lock();
+    match options.output {
+        TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
+    }
+    Ok(())
+}
+
+/// The objects of files, or of the cluster where no file is named.
+///
+/// # Errors
+/// Where they cannot be read.
+pub(crate) fn items(paths: &[std::path::PathBuf]) -> anyhow::Result<Vec<Item>> {
+    if !paths.is_empty() {
+        return files::read(paths);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
+        cluster::read(&client).await
+    })
+}
+
+/// What the settings' cloud offers.
+///
+/// # Errors
+/// Where the instance types cannot be read.
+pub(crate) fn offer(values: &Values) -> anyhow::Result<(Offer, Vec<String>)> {
+    let (catalogue, skipped) = fake::catalogue_of(values)?;
+    let notes = skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect();
+    let gates = settings::controllers(values).gates;
+    Ok((Offer { schema: catalogue.schema, catalog: catalogue.types, gates }, notes))
+}
+
+fn plan(
+    items: Vec<Item>,
+    options: &PlanOptions,
+    values: &Values,
+    started: Timestamp,
+) -> anyhow::Result<Report> {
+    let live = options.files.is_empty();
+    let (offer, mut notes) = offer(values)?;
+    let mut loaded = load::load(items, &offer)?;
+    notes.append(&mut loaded.notes);
+    loaded.notes = notes;
+    let read = SystemClock.now();
+    let snapshot = loaded.index.snapshot(read);
+    let mut solver = Solver::new(&snapshot, &rules(values));
+    let ready = SystemClock.now();
+    let pods = pods(&snapshot, live);
+    let plan = solve(&mut solver, &pods, options.packer, options.budget);
+    let done = SystemClock.now();
+    let timing = Timing::new(started, read, ready, done);
+    Ok(Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: options.seed, timing }))
+}
+
+/// What of the settings scheduling reads.
+fn rules(values: &Values) -> Rules {
+    settings::controllers(values).rules()
+}
+
+/// The pods to place: those that the controller would take; of files, all that wait, so that each gets its verdict.
+fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
+    let mut pods = eligible::pods(snapshot, snapshot.taken_at);
+    if !live {
+        let known: std::collections::BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        pods.extend(snapshot.pending.iter().filter(|pod| !known.contains(&pod.uid)).cloned());
+    }
+    pods
+}
+
+fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: SolveEffort) -> Plan {
+    let deadline = match budget {
+        SolveEffort::Time(time) if !time.is_zero() => Some(later(SystemClock.now(), time)),
+        _ => None,
+    };
+    let go_on = || deadline.is_some_and(|deadline| SystemClock.now() < deadline);
+    let effort = match (budget, deadline) {
+        (SolveEffort::Iterations(rounds), _) => Effort::Iterations(rounds),
+        (SolveEffort::Time(_), Some(_)) => Effort::While(&go_on),
+        (SolveEffort::Time(_), None) => Effort::First,
+    };
+    let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
+    match packer {
+        PackerName::LeastCost => LeastCost.pack(solver, &request),
+        PackerName::Compatible => Compatible.pack(solver, &request),
+    }
+}
+
+fn later(from: Timestamp, by: Duration) -> Timestamp {
+    let by = jiff::SignedDuration::try_from(by).unwrap_or(jiff::SignedDuration::MAX);
+    from.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Pods of the input that nobody plans for, and why: they have a verdict too.
+fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
+    let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
+    let gated = loaded.gated_pods.iter().map(|(id, gates)| {
+        (id.to_string(), "SchedulingGated", format!("waits for scheduling gates: {}", gates.join(", ")))
+    });
+    broken.chain(gated)
+}

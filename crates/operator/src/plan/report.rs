@@ -1,0 +1,247 @@
+//! The plan as a document: what `-o json` prints. `docs/plan.schema.json` is made from these types.
+
+use fleetwright_api::NodeClaim;
+use fleetwright_controllers::runtime::Names;
+use fleetwright_core::{
+    model::{Price, Snapshot},
+    scheduling::{Opening, Placement, Plan, PoolVerdict, Unplaced},
+};
+use fleetwright_state::raise::{self, Identity};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::input::load::Loaded;
+
+/// Version of the document's form.
+const VERSION: u32 = 1;
+
+/// A plan. Prices are dollars per hour as exact decimal text.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Version of this form.
+    pub(super) version: u32,
+    /// NodeClaims that would be created, in order.
+    pub(super) node_claims: Vec<Claim>,
+    /// Pods that fit on machines that exist or are on their way.
+    pub(super) existing: Vec<Existing>,
+    /// Pods that have no place, and why.
+    pub(super) unschedulable: Vec<Unschedulable>,
+    /// What the new claims cost.
+    pub(super) cost: Cost,
+    /// How long it took; the one part that differs between equal runs.
+    pub(super) timing: Timing,
+    /// What was passed over or assumed in the input.
+    pub(super) notes: Vec<String>,
+}
+
+/// A NodeClaim that would be created.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Claim {
+    /// Its NodePool.
+    pub(super) node_pool: String,
+    /// The whole object.
+    pub(super) resource: Value,
+    /// Instance types that hold its pods, cheapest first.
+    pub(super) instance_types: Vec<String>,
+    /// What it is expected to become.
+    pub(super) offering: Offering,
+    /// Requests of its pods and daemons in sum.
+    pub(super) requests: Value,
+    /// Its pods as `namespace/name`.
+    pub(super) pods: Vec<String>,
+}
+
+/// Something to buy.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Offering {
+    /// Instance type.
+    pub(super) instance_type: String,
+    /// Zone.
+    pub(super) zone: String,
+    /// `spot`, `on-demand` or `reserved`.
+    pub(super) capacity_type: String,
+    /// Dollars per hour.
+    pub(super) price: String,
+}
+
+/// Pods on a machine that is there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Existing {
+    /// Name of the node, or of the claim where it has no node yet.
+    pub(super) node: String,
+    /// The pods as `namespace/name`.
+    pub(super) pods: Vec<String>,
+}
+
+/// A pod without a place.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Unschedulable {
+    /// `namespace/name`.
+    pub(super) pod: String,
+    /// One word.
+    pub(super) reason: String,
+    /// The same as the controller's event says.
+    pub(super) message: String,
+    /// For each NodePool the first constraint that rules it out.
+    pub(super) per_node_pool: Vec<Verdict>,
+}
+
+/// Why one NodePool cannot help.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Verdict {
+    /// The NodePool.
+    pub(super) node_pool: String,
+    /// One word.
+    pub(super) reason: String,
+    /// With figures, and the nearest fix.
+    pub(super) message: String,
+}
+
+/// What the new claims cost per hour.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cost {
+    /// Sum over the expected offerings.
+    pub(super) hourly: String,
+    /// No plan for these pods can cost less.
+    pub(super) lower_bound: String,
+    /// By what share the plan is above the bound: 0.01 is one percent.
+    pub(super) gap: f64,
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Timing {
+    /// Reading the input.
+    pub(super) load_ms: f64,
+    /// Making it ready for the solver.
+    pub(super) snapshot_ms: f64,
+    /// Solving.
+    pub(super) solve_ms: f64,
+}
+
+impl Timing {
+    pub(super) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
+        let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
+        Self {
+            load_ms: between(started, read),
+            snapshot_ms: between(read, ready),
+            solve_ms: between(ready, done),
+        }
+    }
+}
+
+/// What a report needs beside the plan.
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) loaded: &'a Loaded,
+    pub(super) seed: u64,
+    pub(super) timing: Timing,
+}
+
+impl Report {
+    pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
+        let names = Names::new(context.seed);
+        let mut unschedulable: Vec<Unschedulable> =
+            plan.unplaced.iter().map(|(pod, why)| unplaced(pod.id.to_string(), why)).collect();
+        unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
+            pod,
+            reason: reason.to_owned(),
+            message,
+            per_node_pool: Vec::new(),
+        }));
+        unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
+        Self {
+            version: VERSION,
+            node_claims: claims(plan, context, &names),
+            existing: plan.existing.iter().map(|placement| existing(placement, context.snapshot)).collect(),
+            unschedulable,
+            cost: Cost {
+                hourly: plan.cost.hourly.to_string(),
+                lower_bound: plan.cost.lower_bound.to_string(),
+                gap: gap(plan.cost.hourly, plan.cost.lower_bound),
+            },
+            timing: context.timing,
+            notes: context.loaded.notes.clone(),
+        }
+    }
+}
+
+/// Six digits after the point: more would be noise.
+fn gap(hourly: Price, bound: Price) -> f64 {
+    if bound == Price::ZERO {
+        return 0.0;
+    }
+    ((hourly.dollars() / bound.dollars() - 1.0) * 1e6).round() / 1e6
+}
+
+fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
+    let ids = batches(plan, names);
+    let claim = |(opening, batch): (&Opening, &String)| {
+        let name = format!("{}-{}", opening.pool.name, names.suffix(5));
+        let identity = Identity { name, batch, cluster_uid: &context.loaded.cluster_uid };
+        // Every pool of a plan came out of this index.
+        let pool = context.loaded.index.pool(&opening.pool.name);
+        let resource = pool.map(|pool| document(&raise::claim(opening, pool, &opening.pods, identity)));
+        let chosen = &opening.chosen;
+        Claim {
+            node_pool: opening.pool.name.to_string(),
+            resource: resource.unwrap_or(Value::Null),
+            instance_types: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
+            offering: Offering {
+                instance_type: chosen.instance_type.to_string(),
+                zone: chosen.zone.to_string(),
+                capacity_type: chosen.capacity_type.to_string(),
+                price: chosen.price.to_string(),
+            },
+            requests: json!(raise::quantities(&opening.requests)),
+            pods: opening.pods.iter().map(|pod| pod.id.to_string()).collect(),
+        }
+    };
+    plan.openings.iter().zip(&ids).map(claim).collect()
+}
+
+/// A launch batch for each opening, as the controller deals them out.
+fn batches(plan: &Plan, names: &Names) -> Vec<String> {
+    let prefix = names.suffix(10);
+    raise::shapes(&plan.openings).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
+}
+
+fn document(claim: &NodeClaim) -> Value {
+    let mut value = json!(claim);
+    if let Some(object) = value.as_object_mut() {
+        object.retain(|_, part| !part.is_null());
+        object.insert("apiVersion".to_owned(), json!("karpenter.sh/v1"));
+        object.insert("kind".to_owned(), json!("NodeClaim"));
+    }
+    value
+}
+
+fn existing(placement: &Placement, snapshot: &Snapshot) -> Existing {
+    let node = snapshot.nodes.get(placement.node);
+    Existing {
+        node: node.map(|node| node.name().to_string()).unwrap_or_default(),
+        pods: placement.pods.iter().map(|pod| pod.id.to_string()).collect(),
+    }
+}
+
+fn unplaced(pod: String, why: &Unplaced) -> Unschedulable {
+    let verdict = |verdict: &PoolVerdict| Verdict {
+        node_pool: verdict.pool.to_string(),
+        reason: verdict.eliminated.as_str().to_owned(),
+        message: verdict.to_string(),
+    };
+    let per_node_pool = match why {
+        Unplaced::NoPoolFits(verdicts) => verdicts.iter().map(verdict).collect(),
+        _ => Vec::new(),
+    };
+    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool }
+}

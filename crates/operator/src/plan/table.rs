@@ -1,0 +1,91 @@
+//! The plan for people.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table as Grid, presets};
+
+use super::report::{Claim, Report};
+
+/// Pods that are named in a row; the rest is counted.
+const NAMED: usize = 3;
+
+/// Writes a report as tables.
+pub(super) struct Table<'a>(pub(super) &'a Report);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        if !report.node_claims.is_empty() {
+            let mut grid =
+                grid(&["NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H", "CPU", "MEMORY", "TYPES", "PODS"]);
+            for claim in &report.node_claims {
+                grid.add_row(row(claim));
+            }
+            for column in [4, 7] {
+                if let Some(column) = grid.column_mut(column) {
+                    column.set_cell_alignment(CellAlignment::Right);
+                }
+            }
+            writeln!(f, "{}\n", grid.trim_fmt())?;
+        }
+        if !report.existing.is_empty() {
+            let mut grid = grid(&["NODE", "PODS"]);
+            for existing in &report.existing {
+                grid.add_row([existing.node.clone(), names(&existing.pods)]);
+            }
+            writeln!(f, "{}\n", grid.trim_fmt())?;
+        }
+        if !report.unschedulable.is_empty() {
+            let mut grid = grid(&["UNSCHEDULABLE", "REASON", "MESSAGE"]);
+            for pod in &report.unschedulable {
+                grid.add_row([&pod.pod, &pod.reason, &pod.message]);
+            }
+            writeln!(f, "{}\n", grid.trim_fmt())?;
+        }
+        let pods: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
+        let placed: usize = report.existing.iter().map(|existing| existing.pods.len()).sum();
+        writeln!(
+            f,
+            "{} new nodes for {pods} pods, {placed} pods on existing nodes, {} without a place",
+            report.node_claims.len(),
+            report.unschedulable.len()
+        )?;
+        writeln!(
+            f,
+            "${} per hour; no plan can cost less than ${} (gap {:.2} %); solved in {:.1} ms",
+            report.cost.hourly,
+            report.cost.lower_bound,
+            report.cost.gap * 100.0,
+            report.timing.solve_ms
+        )
+    }
+}
+
+fn grid(header: &[&str]) -> Grid {
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING).set_header(header);
+    grid
+}
+
+fn row(claim: &Claim) -> [String; 9] {
+    let request = |name: &str| claim.requests[name].as_str().unwrap_or("0").to_owned();
+    [
+        claim.node_pool.clone(),
+        claim.offering.instance_type.clone(),
+        claim.offering.zone.clone(),
+        claim.offering.capacity_type.clone(),
+        claim.offering.price.clone(),
+        request("cpu"),
+        request("memory"),
+        claim.instance_types.len().to_string(),
+        names(&claim.pods),
+    ]
+}
+
+fn names(pods: &[String]) -> String {
+    let shown = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match pods.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,36 @@
+//! From settings as text to what the controllers read.
+
+use std::time::Duration;
+
+use fleetwright_controllers::settings::{FeatureGates, Settings, SolveEffort};
+use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
+
+use super::Values;
+
+/// What the controllers read of the settings.
+pub(crate) fn controllers(values: &Values) -> Settings {
+    let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
+    let best_effort = values.text("MIN_VALUES_POLICY") == "BestEffort";
+    Settings {
+        cpu_requests: u32::try_from(values.integer("CPU_REQUESTS"))
+            .ok()
+            .filter(|cpus| *cpus > 0)
+            .unwrap_or(1000),
+        batch_max: values.duration("BATCH_MAX_DURATION"),
+        batch_idle: values.duration("BATCH_IDLE_DURATION"),
+        preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
+        min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
+        ignore_dra_requests: values.bool("IGNORE_DRA_REQUESTS"),
+        default_spread: values.default_spread(),
+        disable_observability: values.bool("DISABLE_CLUSTER_STATE_OBSERVABILITY"),
+        gates: FeatureGates {
+            reserved_capacity: values.gate("ReservedCapacity"),
+            node_repair: values.gate("NodeRepair"),
+            spot_to_spot: values.gate("SpotToSpotConsolidation"),
+            node_overlay: values.gate("NodeOverlay"),
+            static_capacity: values.gate("StaticCapacity"),
+            capacity_buffer: values.gate("CapacityBuffer"),
+        },
+        solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+    }
+}
