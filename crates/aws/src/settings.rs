@@ -23,6 +23,8 @@ pub struct Settings {
     pub reserved_capacity: bool,
     /// Whether the network has no way to the global endpoints.
     pub isolated_vpc: bool,
+    /// Name of the interruption queue, where there is one.
+    pub interruption_queue: Option<String>,
     /// Whether launches are tried out before a class is ready.
     pub dry_runs: bool,
 }
@@ -44,6 +46,7 @@ impl Settings {
             node_class_cel: false,
             reserved_capacity: true,
             isolated_vpc: false,
+            interruption_queue: None,
             dry_runs: true,
         }
     }

@@ -4,6 +4,7 @@ mod classes;
 mod instance;
 mod launching;
 mod memory;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,7 +16,7 @@ use fleetwright_core::{
     clock::SharedClock,
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        RepairPolicy, Termination,
+        ProviderStep, RepairPolicy, Termination,
     },
     model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
@@ -35,15 +36,16 @@ use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
 use memory::Dealt;
 
-/// AWS as a cloud.
+/// AWS as a cloud. Clones share everything.
+#[derive(Clone)]
 pub struct AwsProvider {
     api: Arc<dyn AwsApi>,
     clock: SharedClock,
     settings: Settings,
     classes: Classes,
     info: ProviderInfo,
-    cluster_uid: OnceLock<Str>,
-    state: Mutex<State>,
+    cluster_uid: Arc<OnceLock<Str>>,
+    state: Arc<Mutex<State>>,
 }
 
 /// What is known of the region, and remembered of what was done.
@@ -134,8 +136,8 @@ impl AwsProvider {
             settings,
             classes,
             info,
-            cluster_uid: OnceLock::new(),
-            state: Mutex::new(state),
+            cluster_uid: Arc::default(),
+            state: Arc::new(Mutex::new(state)),
         };
         provider.refresh_machines().await?;
         Ok(provider)
@@ -276,6 +278,28 @@ impl AwsProvider {
         found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated").ok_or_else(gone)
     }
 
+    /// Ends an instance that is ours: by its UID, or by the NodeClaim that names it where it has none.
+    async fn end(&self, id: &ProviderId, named: bool) -> Result<Termination, CloudError> {
+        let uid = self.may_mutate()?;
+        let info = match self.read(id).await {
+            Err(CloudError::NotFound(_)) => return Ok(Termination::Gone),
+            read => read?,
+        };
+        let owner = ownership(&info.tags, &self.settings.cluster_name, &uid);
+        if owner == Ownership::Foreign || (owner == Ownership::Unstamped && !named) {
+            let why = "its tags do not say that this cluster launched it".into();
+            return Err(CloudError::NotOwned { id: id.as_str().into(), why });
+        }
+        if is_ending(&info) {
+            return Ok(Termination::Accepted);
+        }
+        match self.api.terminate(std::slice::from_ref(&info.id)).await {
+            Ok(()) => Ok(Termination::Accepted),
+            Err(error) if error.is_not_found() => Ok(Termination::Gone),
+            Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+        }
+    }
+
     /// Whether the cloud's cluster of the configured name is the one behind the API server: by its certificate authority, for
     /// its address differs inside and outside.
     fn compare(&self, cluster: &ClusterInfo) -> Identity {
@@ -346,25 +370,11 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        let uid = self.may_mutate()?;
-        let info = match self.read(id).await {
-            Err(CloudError::NotFound(_)) => return Ok(Termination::Gone),
-            read => read?,
-        };
-        let owner = ownership(&info.tags, &self.settings.cluster_name, &uid);
-        let named = claim.provider_id.as_ref() == Some(id);
-        if owner == Ownership::Foreign || (owner == Ownership::Unstamped && !named) {
-            let why = "its tags do not say that this cluster launched it".into();
-            return Err(CloudError::NotOwned { id: id.as_str().into(), why });
-        }
-        if is_ending(&info) {
-            return Ok(Termination::Accepted);
-        }
-        match self.api.terminate(std::slice::from_ref(&info.id)).await {
-            Ok(()) => Ok(Termination::Accepted),
-            Err(error) if error.is_not_found() => Ok(Termination::Gone),
-            Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
-        }
+        self.end(id, claim.provider_id.as_ref() == Some(id)).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.end(id, false).await
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
@@ -408,6 +418,10 @@ impl CloudProvider for AwsProvider {
         let found = drift::of_instance(&info, &status, image, None);
         let found = found.map_err(|unclear| CloudError::Unavailable(unclear.to_string().into()))?;
         Ok(found.and_then(told))
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        steps::all(self)
     }
 }
 

@@ -3,7 +3,10 @@ use std::{future::Future, pin::Pin};
 
 use fleetwright_core::{
     clock::Clock,
-    cloud::conformance::{self, Fault as Wrong, Harness},
+    cloud::{
+        Interruption, InterruptionKind,
+        conformance::{self, Fault as Wrong, Harness},
+    },
     model::{Requirements, Resources},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -297,4 +300,72 @@ async fn aliases_are_resolved() {
         serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
     let found = images::resolve(&*aws.cloud, &by_id.unwrap(), "1.35", now).await.unwrap();
     assert_eq!(found.amis[0].requirements.len(), 2, "its name tells that it is for GPUs");
+}
+
+fn notice(detail_type: &str, detail: serde_json::Value) -> String {
+    json!({"version": "0", "source": "aws.ec2", "detail-type": detail_type, "time": "", "detail": detail})
+        .to_string()
+}
+
+/// A warning is reported until its instance is ending, then its message goes; garbage goes at once; what is another cluster's
+/// stays for that cluster.
+#[tokio::test]
+async fn interruptions_are_reported_until_they_are_acted_on() {
+    const SPOT: &str = "EC2 Spot Instance Interruption Warning";
+    let aws = Aws::new(Settings { interruption_queue: Some("queue".to_owned()), ..settings() }).await;
+    let provider = aws.provider();
+    let steps = provider.steps();
+    let step = steps.iter().find(|step| step.name() == "interruption").unwrap();
+    let launched = provider.launch(&batch(1)).await.remove(0).unwrap();
+    let id = launched.provider_id.clone();
+    let [foreign, ours] = [aws.foreign().await, id.clone()].map(|id| instance_id(&id).unwrap().to_owned());
+    for body in [
+        notice(SPOT, json!({"instance-id": ours})),
+        notice(SPOT, json!({"instance-id": foreign})),
+        notice(SPOT, json!({"instance-id": "i-never-was"})),
+        notice("EC2 Instance Rebalance Recommendation", json!({"instance-id": ours})),
+        "garbage".to_owned(),
+    ] {
+        aws.cloud.push_message(&body);
+    }
+    let before = provider.catalog(&pool()).await.unwrap();
+    for _ in 0..2 {
+        let round = step.run(aws.now()).await.unwrap();
+        let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
+        assert_eq!(round.interruptions, [expected], "a report may be lost");
+        assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
+    }
+    let after = provider.catalog(&pool()).await.unwrap();
+    assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");
+    assert_eq!(provider.terminate_orphan(&id).await, Ok(Termination::Accepted));
+    assert!(step.run(aws.now()).await.unwrap().interruptions.is_empty());
+    assert_eq!(aws.cloud.messages(), 1);
+}
+
+fn pool() -> NodePool {
+    use fleetwright_core::model::pool::{ConsolidationPolicy, Limits, Template};
+    NodePool {
+        name: "general".into(),
+        uid: "pool".into(),
+        created: Timestamp::UNIX_EPOCH,
+        deleting: false,
+        ready: true,
+        weight: 0,
+        replicas: None,
+        limits: Limits::default(),
+        template: Template {
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            class: claim("a", "b").class,
+            termination_grace_period: None,
+            expire_after: None,
+        },
+        consolidate_after: None,
+        consolidation_policy: ConsolidationPolicy::WhenEmpty,
+        budgets: Vec::new(),
+        hash: None,
+    }
 }

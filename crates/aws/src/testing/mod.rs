@@ -118,8 +118,15 @@ impl FakeAws {
     /// Puts a message into the queue.
     pub fn push_message(&self, body: &str) {
         let mut inner = self.lock();
-        let receipt = format!("receipt-{}", inner.messages.len());
+        inner.born += 1;
+        let receipt = format!("receipt-{}", inner.born);
         inner.messages.push_back(Message { receipt, body: body.to_owned() });
+    }
+
+    /// How many messages the queue has.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.lock().messages.len()
     }
 
     /// Changes a parameter of SSM; `None` takes it away.
