@@ -73,7 +73,7 @@ fn eviction(text: &str, capacity: i64) -> Option<i64> {
     };
     let percent: Quantity = percent.parse().ok()?;
     let nanos = percent.nanos();
-    if nanos < 0 || nanos > 100_000_000_000 {
+    if !(0..=100_000_000_000).contains(&nanos) {
         return None;
     }
     // 100 % is no threshold at all, by the kubelet's convention.

@@ -56,7 +56,7 @@ impl World {
             spec[*field] = value.clone();
         }
         let kubelet: KubeletConfig =
-            serde_json::from_value(spec.get("kubelet").cloned().unwrap_or(json!({}))).unwrap();
+            serde_json::from_value(spec.get("kubelet").cloned().unwrap_or_else(|| json!({}))).unwrap();
         let status = json!({
             "subnets": [
                 {"id": "subnet-a", "zone": "us-west-2a", "zoneID": "usw2-az1"},

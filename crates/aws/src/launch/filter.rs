@@ -154,9 +154,9 @@ fn reserved_first(all: &mut Vec<Candidate>) {
 fn without_exotic(all: &mut Vec<Candidate>) {
     let exotic = |candidate: &Candidate| {
         let metal = candidate.instance_type.requirements.get(labels::INSTANCE_SIZE).and_then(|r| r.single());
-        let has = |name: &&str| candidate.instance_type.capacity.get(&(*name).into()) > 0;
+        let has = |name: &str| candidate.instance_type.capacity.get(&name.into()) > 0;
         metal.is_some_and(|size| size.contains("metal"))
-            || labels::EXOTIC_RESOURCES.iter().any(|name| has(&name))
+            || labels::EXOTIC_RESOURCES.iter().any(|name| has(name))
     };
     if all.iter().any(|candidate| !exotic(candidate)) {
         all.retain(|candidate| !exotic(candidate));

@@ -182,7 +182,7 @@ fn a_template_by_default() {
     assert_eq!((data.market, data.enclaves, data.instance_profile.as_str()), (None, false, "profile"));
     let name = template_name(&data);
     assert!(name.starts_with(TEMPLATE_PREFIX));
-    assert_eq!(name, template_name(&data.clone()));
+    assert_eq!(name, template_name(&data));
     assert_ne!(name, template_name(&TemplateData { user_data: "other".to_owned(), ..data }));
 }
 

@@ -183,7 +183,7 @@ impl AwsApi for FakeAws {
         inner.count("CreateFleet");
         match inner.fault(Call::CreateFleet) {
             Some(Fault::Refuse(error)) => Err(error),
-            Some(Fault::Lose) => self.fleet(&mut inner, request).and(Err(lost())),
+            Some(Fault::Lose) => self.fleet(&mut inner, request).and_then(|_| Err(lost())),
             None => self.fleet(&mut inner, request),
         }
     }

@@ -89,7 +89,7 @@ fn is_plain(text: &str) -> bool {
         && !WORDS.contains(&lower.as_str())
         && !number
         && !special
-        && !(dash && !text.starts_with("--node"))
+        && !dash
         && !text.contains(": ")
         && !text.contains(" #")
         && !text.ends_with([':', ' '])
