@@ -189,6 +189,10 @@ impl AwsProvider {
         if let Some(key) = restricted(&known.class.spec).first() {
             return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
         }
+        if known.class.spec.placement_group_selector.is_some() {
+            // An instance outside of the group that was asked for would be worse than none.
+            return Err(not_ready("spec.placementGroupSelector is not supported yet: remove it".to_owned()));
+        }
         let catalog = self.class_catalog(&known);
         let dry = || {
             let message = "all requested instance types were unavailable during launch";
