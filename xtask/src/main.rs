@@ -1,5 +1,6 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy` and `e2e`. Each task is a file of its own.
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench` and `e2e`. Each task is a file of its own.
 
+mod bench;
 mod ci;
 mod deny;
 mod e2e;
@@ -27,6 +28,12 @@ enum Task {
     Generate(generate::Args),
     /// Check the rules that hold the shape of the repository
     Tidy,
+    /// Measure scheduling and consolidation against their targets; a few minutes, most of them building
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// The operator against a real control plane; the arguments go to the case runner
     #[command(disable_help_flag = true)]
     E2e {
@@ -51,6 +58,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci(args) => ci::run(&args),
         Task::Generate(args) => generate::run(args.check),
         Task::Tidy => tidy::run(),
+        Task::Bench { args } => bench::run(&args),
         Task::E2e { args } => e2e::run(&args),
     }
 }

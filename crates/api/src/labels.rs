@@ -50,6 +50,10 @@ pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
+/// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
+pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
+/// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
+pub const REPLACES: &str = "fleetwright.dev/replaces";
 
 /// Condition types, by the kind that carries them.
 pub mod condition {
@@ -81,6 +85,8 @@ pub mod condition {
     pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
     /// NodeClaim: the Node agrees with what was launched.
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+    /// Our condition on NodeClaims: everything lasting that keeps them from being disrupted.
+    pub const DISRUPTION_BLOCKED: &str = "DisruptionBlocked";
     /// NodeClaim: why it is being disrupted.
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
 

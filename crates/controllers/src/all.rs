@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    disruption, lifecycle, nodeoverlay, observability, provisioning,
+    capacitybuffer, disruption, lifecycle, nodeoverlay, observability, provisioning,
     runtime::{Controller, Ctx, RunError, Shutdown},
 };
 
@@ -12,6 +12,9 @@ use crate::{
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let mut controllers = provisioning::controllers(&ctx.settings);
     controllers.extend(lifecycle::controllers(&ctx.settings, ctx.cloud.steps()));
+    if ctx.settings.gates.capacity_buffer {
+        controllers.push(Arc::new(capacitybuffer::BufferController));
+    }
     if ctx.settings.gates.node_overlay {
         controllers.push(Arc::new(nodeoverlay::OverlayStatus));
     }

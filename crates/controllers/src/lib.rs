@@ -4,6 +4,7 @@
 //! the index, asks a pure function of `core` what to do, and does it. [`all`] lists them.
 
 pub mod all;
+pub mod capacitybuffer;
 pub mod disruption;
 pub mod events;
 pub mod lifecycle;

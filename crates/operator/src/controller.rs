@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use fleetwright_controllers::{
     all,
-    runtime::{Ctx, Offload, Parts, may_act, shutdown},
+    runtime::{Ctx, Election, Leadership, Offload, Parts, may_act, shutdown},
 };
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
@@ -58,25 +58,58 @@ async fn serve(values: &Values, clock: SharedClock) -> anyhow::Result<()> {
             tracing::info!("terminated before the cluster was reached");
             Ok(())
         }
-        ready = prepare(values, clock) => control(ready?, &probe).await,
+        ready = prepare(values, clock) => {
+            let (ctx, election) = ready?;
+            control(ctx, election, &probe).await
+        }
     }
 }
 
-/// Runs all controllers until SIGTERM.
-async fn control(ctx: Ctx, probe: &Probe) -> anyhow::Result<()> {
+/// Who leads, where that is to be found out.
+struct Campaign {
+    election: Election,
+    leadership: Leadership,
+}
+
+/// Runs all controllers until SIGTERM; without the lease they watch, and act as soon as they have it.
+async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow::Result<()> {
     let _ = probe.ctx.set(ctx.clone());
     let (trigger, stop) = shutdown();
+    let (resign, resigned) = shutdown();
+    let (client, clock) = (ctx.client.clone(), ctx.clock.clone());
+    let mut elected = std::pin::pin!(async move {
+        match campaign {
+            Some(Campaign { election, leadership }) => {
+                election.campaign(client, clock, &leadership, resigned).await
+            }
+            None => {
+                let mut resigned = resigned;
+                resigned.requested().await;
+                Ok(())
+            }
+        }
+    });
     let mut running = std::pin::pin!(all::run(ctx, stop));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting controllers");
     tokio::select! {
         biased;
         () = fake::until_told() => {}
         ended = &mut running => return ended.context("the controllers ended"),
+        // Another replica may act already: this one ends without another word, and is started again as a standby.
+        ended = &mut elected => return ended.context("the process ends, to be started again"),
     }
     tracing::info!("shutting down");
     trigger.fire();
-    match tokio::time::timeout(GRACE, running).await {
-        Ok(ended) => ended.context("the controllers ended"),
+    // The lease is held, and renewed, until the last controller has ended; then the next replica takes over at once.
+    let ended = tokio::select! {
+        biased;
+        ended = tokio::time::timeout(GRACE, running) => ended,
+        lost = &mut elected => return lost.context("the lease was lost during shutdown"),
+    };
+    resign.fire();
+    let handed_back = elected.await;
+    match ended {
+        Ok(ended) => ended.context("the controllers ended").and_then(|()| handed_back.map_err(Into::into)),
         Err(_) => {
             tracing::error!(grace = ?GRACE, "some loops did not end in time");
             Ok(())
@@ -85,14 +118,54 @@ async fn control(ctx: Ctx, probe: &Probe) -> anyhow::Result<()> {
 }
 
 /// Finds cluster and cloud, and proves that they belong together.
-async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<Ctx> {
+async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Option<Campaign>)> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
     let cloud =
         patiently("the cloud", || fake::provider(values, client.clone(), clock.clone(), &cluster_uid))
             .await?;
     identify(&*cloud, &cluster_uid).await?;
-    Ok(context(values, client, clock, cloud, cluster_uid))
+    let campaign = campaign(values, &client);
+    let ctx = context(values, client, clock, cloud, cluster_uid);
+    Ok(match campaign {
+        Some(campaign) => (ctx.led_by(campaign.leadership.clone()), Some(campaign)),
+        None => (ctx, None),
+    })
+}
+
+/// The election that the settings ask for.
+#[expect(clippy::disallowed_methods, reason = "the pod's name, which only the environment knows")]
+fn campaign(values: &Values, client: &Client) -> Option<Campaign> {
+    if values.bool("DISABLE_LEADER_ELECTION") {
+        return None;
+    }
+    let election = election(
+        values,
+        std::env::var("SYSTEM_NAMESPACE").ok(),
+        client.default_namespace(),
+        &std::env::var("HOSTNAME").unwrap_or_else(|_| "fleetwright".to_owned()),
+        SystemClock.now().as_nanosecond(),
+    );
+    tracing::info!(
+        namespace = election.namespace,
+        lease = election.name,
+        identity = election.identity,
+        "attempting to acquire leader lease"
+    );
+    Some(Campaign { election, leadership: Leadership::candidate() })
+}
+
+/// The lease's namespace is the setting's, else the controller's own.
+fn election(values: &Values, own: Option<String>, default: &str, host: &str, nonce: i128) -> Election {
+    let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let namespace =
+        filled(values.text("LEADER_ELECTION_NAMESPACE")).or_else(|| own.filter(|own| !own.is_empty()));
+    Election {
+        namespace: namespace.unwrap_or_else(|| default.to_owned()),
+        name: filled(values.text("LEADER_ELECTION_NAME"))
+            .unwrap_or_else(|| "karpenter-leader-election".to_owned()),
+        identity: format!("{host}_{nonce:x}"),
+    }
 }
 
 fn context(
@@ -178,6 +251,22 @@ impl http::Probe for Probe {
 mod tests {
     //! Which cloud is taken.
     use super::*;
+
+    #[test]
+    fn the_lease_is_where_the_settings_say() {
+        for (flags, own, expected) in [
+            (&[][..], None, "default/karpenter-leader-election"),
+            (&[], Some("kube-system"), "kube-system/karpenter-leader-election"),
+            (&[("leader-election-namespace", "ns")], Some("kube-system"), "ns/karpenter-leader-election"),
+            (&[("leader-election-name", "lock")], Some(""), "default/lock"),
+        ] {
+            let flags = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let values = Values::resolve(&flags, |_| None).unwrap();
+            let found = election(&values, own.map(str::to_owned), "default", "pod-1", 255);
+            assert_eq!(format!("{}/{}", found.namespace, found.name), expected);
+            assert_eq!(found.identity, "pod-1_ff");
+        }
+    }
 
     #[test]
     fn never_silently_fake() {

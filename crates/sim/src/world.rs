@@ -17,7 +17,7 @@ use fleetwright_api::NillableDuration;
 use fleetwright_controllers::runtime::{Ctx, Offload, Parts, Trigger, shutdown};
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
-    cloud::CloudProvider as _,
+    cloud::CloudProvider,
 };
 use fleetwright_fake::{
     Cloud, FakeProvider, NodeClasses,
@@ -26,9 +26,9 @@ use fleetwright_fake::{
 use fleetwright_fake_kube::{Listening, Server};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
-pub use config::{WorldConfig, WorldError};
+pub use config::{WorldConfig, WorldError, Wrap};
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -68,10 +68,15 @@ pub struct World {
     activity: Arc<Activity>,
     removals: Arc<Removals>,
     ctx: Option<Ctx>,
+    config: WorldConfig,
+    classes: NodeClasses,
+    /// How often the controllers were started.
+    starts: u64,
     /// Tells the controllers to end when it is dropped.
-    _trigger: Trigger,
+    trigger: Option<Trigger>,
+    controllers: Option<AbortHandle>,
     /// Ends what runs when it is dropped.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl std::fmt::Debug for World {
@@ -127,19 +132,58 @@ impl World {
             config.kubelets.clone(),
             std::future::pending(),
         ));
-        let (trigger, stop) = shutdown();
-        let mut ctx = None;
-        if config.controllers {
-            let parts = parts(&config, client, shared, &cloud, classes, &server).await?;
-            let context = Ctx::new(parts);
-            ctx = Some(context.clone());
-            tasks.spawn(async move {
-                if let Err(error) = fleetwright_controllers::all::run(context, stop).await {
-                    tracing::error!(%error, "the controllers ended");
-                }
-            });
+        let runs = config.controllers;
+        let mut world = Self {
+            server,
+            clock,
+            cloud,
+            activity,
+            removals,
+            ctx: None,
+            config,
+            classes,
+            starts: 0,
+            trigger: None,
+            controllers: None,
+            tasks,
+        };
+        if runs {
+            world.start_controllers().await?;
         }
-        Ok(Self { server, clock, cloud, activity, removals, ctx, _trigger: trigger, _tasks: tasks })
+        Ok(world)
+    }
+
+    async fn start_controllers(&mut self) -> Result<(), WorldError> {
+        let shared: SharedClock = Arc::new(self.clock);
+        let classes = self.classes.clone();
+        let mut parts =
+            parts(&self.config, self.client(), shared, &self.cloud, classes, &self.server).await?;
+        // Another process has other names.
+        parts.seed = parts.seed.wrapping_add(self.starts.wrapping_mul(0x9e37_79b9));
+        self.starts = self.starts.saturating_add(1);
+        let (trigger, stop) = shutdown();
+        let context = Ctx::new(parts);
+        self.ctx = Some(context.clone());
+        self.trigger = Some(trigger);
+        self.controllers = Some(self.tasks.spawn(async move {
+            if let Err(error) = fleetwright_controllers::all::run(context, stop).await {
+                tracing::error!(%error, "the controllers ended");
+            }
+        }));
+        Ok(())
+    }
+
+    /// Kills the controllers where they stand, whatever they are waiting for, and starts them anew `after` a while.
+    ///
+    /// # Errors
+    /// Where the cloud cannot be used.
+    pub async fn crash(&mut self, after: Duration) -> Result<(), WorldError> {
+        if let Some(controllers) = self.controllers.take() {
+            controllers.abort();
+        }
+        (self.ctx, self.trigger) = (None, None);
+        self.clock.sleep(after).await;
+        self.start_controllers().await
     }
 
     /// A client of its API server.
@@ -325,10 +369,11 @@ async fn parts(
     let provider = FakeProvider::new(cloud.clone(), classes, clock.clone()).await;
     let provider = provider.map_err(|error| unusable(&error))?;
     provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?;
+    let provider: Arc<dyn CloudProvider> = Arc::new(provider);
     Ok(Parts {
         client,
         clock,
-        cloud: Arc::new(provider),
+        cloud: config.wrap.as_ref().map_or_else(|| provider.clone(), |wrap| wrap(provider.clone())),
         settings: config.settings.clone(),
         seed: config.seed,
         offload: Offload::Inline,

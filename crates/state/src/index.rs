@@ -1,5 +1,6 @@
 //! The index itself: what comes in, and what can be looked up.
 
+mod buffers;
 mod overlays;
 mod put;
 mod snapshot;
@@ -13,7 +14,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::model::{
     Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Resources, Snapshot, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
+    PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -21,8 +22,8 @@ use k8s_openapi::api::{
     storage::v1::{StorageClass, VolumeAttachment},
 };
 
-pub use self::overlays::OverlayState;
-use self::overlays::Overlays;
+pub use self::{buffers::BufferOutcome, overlays::OverlayState};
+use self::{buffers::Buffers, overlays::Overlays};
 use crate::{
     answers::Answers,
     change::Change,
@@ -56,12 +57,15 @@ pub struct Index {
     /// Instance types as decisions see them, NodeOverlays applied.
     catalogs: BTreeMap<PoolName, Arc<Catalog>>,
     overlays: Overlays,
+    buffers: Buffers,
     daemons: BTreeMap<NamespacedName, Arc<Pod>>,
     namespaces: Arc<BTreeMap<Str, Labels>>,
     pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     claims: BTreeMap<NamespacedName, Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<Str, Arc<PersistentVolume>>,
     storage_classes: BTreeMap<Str, Arc<StorageClass>>,
+    deferred: Arc<BTreeSet<PodUid>>,
+    class_models: Arc<StorageClasses>,
     volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
     workloads: Arc<Workloads>,
     attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
@@ -113,12 +117,15 @@ impl Index {
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
             overlays: Overlays::default(),
+            buffers: Buffers::default(),
             daemons: BTreeMap::new(),
             namespaces: Arc::default(),
             pdbs: BTreeMap::new(),
             claims: BTreeMap::new(),
             volumes: BTreeMap::new(),
             storage_classes: BTreeMap::new(),
+            deferred: Arc::default(),
+            class_models: Arc::default(),
             volume_claims: Arc::default(),
             workloads: Arc::default(),
             attachments: BTreeMap::new(),
@@ -218,11 +225,36 @@ impl Index {
         }
     }
 
+    /// Notes the pods that a scheduling pass did not reach, in place of those of the pass before.
+    pub fn defer(&mut self, pods: BTreeSet<PodUid>) {
+        if *self.deferred != pods {
+            self.deferred = Arc::new(pods);
+            self.stale = true;
+        }
+    }
+
     /// Releases a pod's nomination.
     pub fn release(&mut self, pod: &PodUid) {
         if let Some(target) = self.intents.release(pod) {
             self.machines.touch(&target);
         }
+    }
+
+    /// Notes that a NodeClaim called `claim` is being written for these pods: until [`Self::written`] they have their
+    /// answer, whoever else looks for one.
+    pub fn writing(&mut self, claim: impl Into<Str>, pods: Vec<PodUid>) {
+        self.intents.writing(claim.into(), pods);
+    }
+
+    /// What was being written under this name stands by now, or will never.
+    pub fn written(&mut self, claim: &str) {
+        self.intents.written(claim);
+    }
+
+    /// Whether a pod has its answer: a claim that is on its way, or that is being written.
+    #[must_use]
+    pub fn has_answer(&self, pod: &PodUid) -> bool {
+        self.intents.is_written_for(pod) || self.answered_by(pod).is_some()
     }
 
     /// Notes a disruption command: its machines are marked for deletion until [`Self::end_command`].

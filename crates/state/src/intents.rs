@@ -25,6 +25,8 @@ pub struct Intents {
     by_target: BTreeMap<Str, BTreeSet<PodUid>>,
     /// By id of the command.
     commands: BTreeMap<Str, CommandIntent>,
+    /// Pods whose NodeClaim is being written, by the name that it is written under.
+    writing: BTreeMap<Str, Vec<PodUid>>,
 }
 
 impl Intents {
@@ -68,6 +70,22 @@ impl Intents {
     #[must_use]
     pub fn nomination(&self, pod: &PodUid) -> Option<&(Str, Timestamp)> {
         self.nominations.get(pod)
+    }
+
+    /// Notes that a NodeClaim is being written for these pods, until [`Self::written`].
+    pub(crate) fn writing(&mut self, claim: Str, pods: Vec<PodUid>) {
+        self.writing.insert(claim, pods);
+    }
+
+    /// What was being written under this name stands, or does not.
+    pub(crate) fn written(&mut self, claim: &str) {
+        self.writing.remove(claim);
+    }
+
+    /// Whether a NodeClaim is being written for this pod.
+    #[must_use]
+    pub fn is_written_for(&self, pod: &PodUid) -> bool {
+        self.writing.values().any(|pods| pods.contains(pod))
     }
 
     /// Notes a command. Returns the machines whose marks change.

@@ -43,6 +43,8 @@ pub enum Kind {
     ReplicaSet,
     /// `apps/v1` StatefulSet.
     StatefulSet,
+    /// `autoscaling.x-k8s.io/v1beta1` CapacityBuffer.
+    CapacityBuffer,
 }
 
 impl Kind {
@@ -89,6 +91,7 @@ impl Kind {
             Self::ReplicationController => "ReplicationController",
             Self::ReplicaSet => "ReplicaSet",
             Self::StatefulSet => "StatefulSet",
+            Self::CapacityBuffer => "CapacityBuffer",
         }
     }
 }

@@ -22,7 +22,7 @@ mod tracked;
 pub mod validate;
 
 pub use change::{Change, Object};
-pub use index::{ClassState, Index, OverlayState};
+pub use index::{BufferOutcome, ClassState, Index, OverlayState};
 pub use kind::{Key, Kind};
 pub use lower::Invalid;
 pub use tracked::Tracked;

@@ -46,6 +46,10 @@ pub(crate) struct Machines {
     claims_by_provider: BTreeMap<ProviderId, BTreeSet<ClaimName>>,
     nodes_by_provider: BTreeMap<ProviderId, BTreeSet<NodeName>>,
     limits: BTreeMap<Str, Vec<(Str, u32)>>,
+    /// By VolumeAttachment: its node, and driver and handle of its volume.
+    attachments: BTreeMap<Str, (Str, (Str, Str))>,
+    /// By node: its VolumeAttachments.
+    attached: BTreeMap<Str, BTreeSet<Str>>,
     built: BTreeMap<Machine, Arc<StateNode>>,
     /// The machines by name, and where each stands; remade when one comes, goes or changes its name.
     sorted: Vec<Arc<StateNode>>,
@@ -59,6 +63,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) pods: &'a Pods,
     pub(crate) intents: &'a Intents,
     pub(crate) catalogs: &'a BTreeMap<PoolName, Arc<Catalog>>,
+    /// By Node or NodeClaim: chunks of capacity buffers that room was found for there.
+    pub(crate) held: &'a BTreeMap<Str, u32>,
 }
 
 impl Machines {
@@ -120,6 +126,37 @@ impl Machines {
             self.touch_node(node);
         }
         before.is_some()
+    }
+
+    /// Sets what a VolumeAttachment attaches, and to which node.
+    pub(crate) fn put_attached(&mut self, name: &Str, attached: Option<(Str, (Str, Str))>) {
+        if self.attachments.get(name) == attached.as_ref() {
+            return;
+        }
+        if let Some((node, _)) = self.attachments.remove(name) {
+            if let Some(names) = self.attached.get_mut(&node) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.attached.remove(&node);
+                }
+            }
+            self.touch_node(&node);
+        }
+        if let Some((node, volume)) = attached {
+            self.attached.entry(node.clone()).or_default().insert(name.clone());
+            self.touch_node(&node);
+            self.attachments.insert(name.clone(), (node, volume));
+        }
+    }
+
+    /// Driver and handle of every volume that is attached to a node, or about to be, sorted.
+    fn attached_to(&self, node: &str) -> Vec<(Str, Str)> {
+        let names = self.attached.get(node).into_iter().flatten();
+        let mut volumes: Vec<(Str, Str)> =
+            names.filter_map(|name| Some(self.attachments.get(name)?.1.clone())).collect();
+        volumes.sort();
+        volumes.dedup();
+        volumes
     }
 
     fn touch_provider(&mut self, id: &ProviderId) {
@@ -233,16 +270,21 @@ impl Machines {
                 (None, Some(node.clone()))
             }
         };
-        let claim = claim.map(|claim| {
-            let catalog = claim.pool.as_ref().and_then(|pool| parts.catalogs.get(pool));
-            expected::filled(claim, catalog.map(|catalog| &**catalog))
-        });
+        let catalog = claim.as_ref().and_then(|claim| parts.catalogs.get(claim.pool.as_ref()?));
+        let catalog = catalog.map(|catalog| &**catalog);
+        let at_most = claim.as_ref().filter(|claim| claim.capacity.is_zero());
+        let at_most = at_most.map(|claim| expected::at_most(claim, catalog));
+        let claim = claim.map(|claim| expected::filled(claim, catalog));
         let node_name = node.as_ref().map(|node| node.name.clone());
         let pods = node_name.iter().flat_map(|name| parts.pods.on_node(name)).cloned().collect();
         let mut built = StateNode::new(claim, node, pods);
         let names: Vec<&str> =
             built.claim_name().map(|name| &**name).into_iter().chain(node_name.as_deref()).collect();
+        let buffered = names.iter().filter_map(|name| parts.held.get(*name)).copied().max().unwrap_or(0);
         built.nominations = parts.intents.nominations_on(&names);
+        built.buffered = buffered;
+        built.at_most = at_most;
+        built.attached = node_name.as_deref().map(|name| self.attached_to(name)).unwrap_or_default();
         built.marked_for_deletion = built.claim_name().is_some_and(|name| parts.intents.is_marked(name));
         built.volume_limits = node_name.and_then(|name| self.limits.get(&*name).cloned()).unwrap_or_default();
         Some(built)

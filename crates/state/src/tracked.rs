@@ -86,4 +86,5 @@ tracked! {
     ReplicationController => ReplicationController, put_replication_controller;
     ReplicaSet => ReplicaSet, put_replica_set;
     StatefulSet => StatefulSet, put_stateful_set;
+    api::CapacityBuffer => CapacityBuffer, put_buffer;
 }

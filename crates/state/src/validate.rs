@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use fleetwright_api as api;
-use fleetwright_core::model::{LabelSchema, Operator, Str, labels};
+use fleetwright_core::model::{LabelSchema, Operator, labels};
 
 use crate::lower;
 
@@ -109,20 +109,6 @@ pub fn one_requirement(wanted: &api::Requirement, schema: &LabelSchema) -> Resul
     problems.into_result()
 }
 
-/// Whether a pod's own key may stand in a requirement: the first restricted key with the reason.
-#[must_use]
-pub fn restricted(key: &str, schema: &LabelSchema) -> Option<String> {
-    schema.is_restricted(key).then(|| {
-        let list = |set: &BTreeSet<Str>| set.iter().map(|item| &**item).collect::<Vec<_>>().join(" ");
-        format!(
-            "label {key} is restricted; specify a well known label: [{}], or a custom label that does not use a \
-             restricted domain: [{}]",
-            list(&schema.well_known),
-            list(&schema.restricted_domains)
-        )
-    })
-}
-
 fn label(key: &str, value: &str, schema: &LabelSchema, problems: &mut Problems) {
     if key == labels::NODEPOOL {
         problems.add(format!("invalid key name {key:?} in labels, restricted"));
@@ -133,7 +119,7 @@ fn label(key: &str, value: &str, schema: &LabelSchema, problems: &mut Problems) 
     if let Some(why) = not_a_value(value) {
         problems.add(format!("invalid value: {value} for label[{key}], {why}"));
     }
-    if let Some(why) = restricted(key, schema) {
+    if let Some(why) = schema.restriction(key) {
         problems.add(format!("invalid key name {key:?} in labels, {why}"));
     }
 }
@@ -173,7 +159,7 @@ fn requirement(wanted: &api::Requirement, schema: &LabelSchema, problems: &mut P
             "key {key} has an unsupported operator {operator} not in [In NotIn Exists DoesNotExist Gt Lt Gte Lte]"
         ));
     }
-    if let Some(why) = restricted(key, schema) {
+    if let Some(why) = schema.restriction(key) {
         problems.add(why);
     }
     if let Some(why) = not_qualified(key) {

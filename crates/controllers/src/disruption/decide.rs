@@ -1,15 +1,23 @@
 //! The loop that looks for machines that should go.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{Command, METHODS, Method, method, propose_with, still_allowed, validate};
+use fleetwright_core::disruption::{
+    Bench, Command, METHODS, Method, method, propose_on, standings, still_allowed, validate_on,
+};
 use fleetwright_state::Key;
+use jiff::Timestamp;
 
-use super::{Commands, IDLE, VALIDATION_DELAY, execute, figures, live, orphans, report, rules};
+use super::{
+    Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, live, orphans, report, rules, standing,
+};
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue, may_act},
+    runtime::{Controller, Ctx, ReconcileError, Requeue, later},
     settings::Settings,
 };
 
@@ -23,11 +31,15 @@ fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
 /// Looks, decides, waits, looks again, and starts what still holds.
 pub(super) struct Disruption {
     commands: Arc<Commands>,
+    /// Whether commands of an earlier process were taken over.
+    restored: AtomicBool,
+    /// When conditions were last brought up to date.
+    told: Mutex<Option<Timestamp>>,
 }
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands }
+        Self { commands, restored: AtomicBool::new(false), told: Mutex::default() }
     }
 }
 
@@ -43,20 +55,39 @@ impl Controller for Disruption {
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
         let now = ctx.now();
-        if may_act(&ctx.index(), now).is_err() {
+        if ctx.may_act().is_err() {
             return Ok(Requeue::After(std::time::Duration::from_secs(1)));
+        }
+        if !self.restored.swap(true, Ordering::Relaxed) {
+            durable::restore(ctx, &self.commands);
         }
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
         let rules = rules(&ctx.settings);
         let began = ctx.now();
         let methods = methods(&ctx.settings);
-        let proposal = ctx.offload(move || propose_with(&snapshot, &rules, now, &methods)).await?;
+        // After a command not every method was asked; the next quiet pass tells.
+        let tells = self.is_due(now);
+        let solvers = Arc::clone(&ctx.solvers);
+        let decide = move || {
+            let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
+            let proposal = propose_on(&bench, &rules, now, &methods);
+            solvers.keep(bench.into_solver());
+            let all = tells.then(|| standings(&snapshot, &rules, now, &methods, &proposal));
+            (proposal, all.unwrap_or_default())
+        };
+        let (proposal, standings) = ctx.offload(decide).await?;
         report::proposal(ctx, &proposal);
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
             let took = ctx.now().duration_since(began).as_secs_f64();
             ctx.metrics.observe(&figures::EVALUATION, &labels, took);
+        }
+        if proposal.commands.is_empty()
+            && let Err(error) = standing::write(ctx, &standings).await
+        {
+            // What people read must not hold up what is to be done.
+            tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
         let started = self.carry_out(ctx, proposal.commands).await?;
         Ok(if started { Requeue::Now } else { Requeue::After(IDLE) })
@@ -64,6 +95,16 @@ impl Controller for Disruption {
 }
 
 impl Disruption {
+    /// Whether it is time to say on every machine what blocks it; takes note.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = told.is_none_or(|then| later(then, standing::INTERVAL) <= now);
+        if due {
+            *told = Some(now);
+        }
+        due
+    }
+
     /// Starts the commands of a pass that still hold, in order. Returns whether there was any.
     ///
     /// Each is looked at again right before it starts, on what the earlier ones left behind.
@@ -96,15 +137,21 @@ impl Disruption {
         simulate: bool,
     ) -> Result<Option<Command>, ReconcileError> {
         let now = ctx.now();
-        if may_act(&ctx.index(), now).is_err() {
+        if ctx.may_act().is_err() {
             return Ok(None);
         }
         let snapshot = ctx.index().snapshot(now);
         let rules = rules(&ctx.settings);
         let decided = command.clone();
-        let judge = move || match simulate {
-            true => validate(&decided, &snapshot, &rules, now),
-            false => still_allowed(&decided, &snapshot, &rules, now).map(|()| decided),
+        let solvers = Arc::clone(&ctx.solvers);
+        let judge = move || {
+            if !simulate {
+                return still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
+            }
+            let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
+            let verdict = validate_on(&decided, &bench, &rules, now);
+            solvers.keep(bench.into_solver());
+            verdict
         };
         match ctx.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),

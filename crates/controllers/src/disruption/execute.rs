@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
-    disruption::{Candidate, Command},
+    disruption::{Candidate, Command, replaced},
     model::{ClaimName, Str, labels::DISRUPTED_TAINT},
 };
 use fleetwright_state::{Key, intents::CommandIntent};
 use k8s_openapi::api::core::v1::Taint;
 
-use super::{Commands, Running, figures, orphans, queue, report};
+use super::{Commands, Running, durable, figures, orphans, queue, report};
 use crate::{
     patch, provisioning,
     runtime::{Ctx, ReconcileError},
@@ -26,9 +26,10 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     let mut claims = Vec::with_capacity(command.replacements.len());
     for (at, opening) in command.replacements.iter().enumerate() {
         let claim = provisioning::replacement(ctx, opening, &format!("{id}-{at}"));
-        claims.push(
-            claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?,
-        );
+        let mut claim =
+            claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?;
+        durable::name_command(&mut claim, &id, &replaced(&command.candidates));
+        claims.push(claim);
     }
     let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
     let running = Running {
@@ -38,7 +39,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     };
     announce(ctx, commands, &id, running.clone());
     tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
-    match mark_and_create(ctx, &running, claims).await {
+    match mark_and_create(ctx, &id, &running, claims).await {
         Ok(replacements) => {
             announce(ctx, commands, &id, Running { replacements, ..running.clone() });
             report::carried_out(ctx, &running.command);
@@ -64,10 +65,12 @@ fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: Running) {
 /// Marks the machines, then creates what replaces them; returns the names that those got.
 async fn mark_and_create(
     ctx: &Ctx,
+    id: &str,
     running: &Running,
     claims: Vec<api::NodeClaim>,
 ) -> Result<Vec<ClaimName>, ReconcileError> {
     for candidate in &running.command.candidates {
+        durable::write(ctx, candidate, id, running).await?;
         mark(ctx, &running.command, candidate).await?;
     }
     let reason = report::reason_label(running.command.reason);
@@ -104,7 +107,7 @@ pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
     let Some(running) = commands.remove(id) else { return };
     let command = &running.command;
     let labels =
-        [command.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
+        [running.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
     ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
     for candidate in &command.candidates {
         if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {

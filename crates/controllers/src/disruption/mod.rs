@@ -5,12 +5,16 @@
 //! index's intents from the moment that it starts, so that every snapshot sees all of it.
 
 mod decide;
+mod durable;
 mod execute;
 pub(crate) mod figures;
 mod live;
 mod orphans;
 mod queue;
 mod report;
+mod standing;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -19,8 +23,8 @@ use std::{
 };
 
 use fleetwright_core::{
-    disruption::{Command, Rules},
-    model::{ClaimName, Str},
+    disruption::{Candidate, Command, Decision, Rules},
+    model::{ClaimName, DisruptionReason, Str},
 };
 use jiff::Timestamp;
 
@@ -58,6 +62,18 @@ struct Running {
     replacements: Vec<ClaimName>,
     /// When it was started.
     started: Timestamp,
+}
+
+impl Running {
+    /// Whether the command creates anything.
+    fn decision(&self) -> Decision {
+        if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
+    }
+
+    /// Whether a machine of the command was chosen because it was empty.
+    fn was_empty(&self, candidate: &Candidate) -> bool {
+        candidate.is_empty() || self.command.reason == DisruptionReason::Empty
+    }
 }
 
 impl Commands {

@@ -1,10 +1,10 @@
-//! Machines that carry the mark of a command that nobody carries out any more (the process was started again): the mark
-//! is taken off.
+//! Machines that carry the mark of a command that nobody carries out any more (the process was started again, and the
+//! command could not be taken over): the mark is taken off.
 
 use fleetwright_api::labels::condition::DISRUPTION_REASON;
 use fleetwright_core::model::{StateNode, labels::DISRUPTED_TAINT};
 
-use super::Commands;
+use super::{Commands, durable};
 use crate::{
     patch,
     runtime::{Ctx, ReconcileError},
@@ -35,7 +35,8 @@ fn is_orphan(node: &StateNode, commands: &Commands) -> bool {
     let tainted =
         node.node.as_ref().is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == DISRUPTED_TAINT));
     let deleting = node.node.as_ref().is_some_and(|node| node.deleting.is_some());
-    (tainted || claim.is(ConditionType::DisruptionReason)) && !deleting && !commands.holds(&claim.name)
+    let marked = tainted || claim.is(ConditionType::DisruptionReason) || durable::is_named(claim);
+    marked && !deleting && !commands.holds(&claim.name)
 }
 
 /// Takes the taint and the condition of a command off a machine.
@@ -54,6 +55,7 @@ pub(super) async fn roll_back(ctx: &Ctx, node: &StateNode) -> Result<(), Reconci
             let _ = conditions.clear(DISRUPTION_REASON);
         });
         crate::runtime::gone_is_ok(cleared.await)?;
+        durable::clear(ctx, name).await?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{DeleteParams, Preconditions};
 
 use super::{Commands, Running, execute, live, report};
-use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok, may_act};
+use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok};
 
 /// Karpenter's name of the controller.
 pub(super) const NAME: &str = "disruption.queue";
@@ -64,7 +64,7 @@ impl Controller for Queue {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(running) = self.commands.get(&key.name) else { return Ok(Requeue::No) };
-        if may_act(&ctx.index(), ctx.now()).is_err() {
+        if ctx.may_act().is_err() {
             return Ok(Requeue::After(POLL));
         }
         match self.step(ctx, &running) {
@@ -148,7 +148,9 @@ fn blocked(
             | Blocker::Pdb(_)
             | Blocker::SeveralPdbs(_)),
         ) => Some(format!("{}: {blocker}", old.name())),
-        Ok(fresh) if old.is_empty() && !fresh.is_empty() => Some(format!("{}: no longer empty", old.name())),
+        Ok(fresh) if running.was_empty(old) && !fresh.is_empty() => {
+            Some(format!("{}: no longer empty", old.name()))
+        }
         _ => None,
     }
 }

@@ -70,7 +70,15 @@ pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
     }
     let writes = prepared.into_iter().zip(openings).map(|(prepared, opening)| async move {
         match prepared {
-            Ok((claim, pods)) => write(ctx, claim, pods, &opening, REASON).await,
+            Ok((claim, pods)) => {
+                let name = claim.metadata.name.clone().unwrap_or_default();
+                let created = write(ctx, claim, pods, &opening, REASON).await;
+                // What may stand is cleared up before anybody plans for its pods again.
+                if !matches!(created, Created::Unknown { .. }) {
+                    ctx.index().written(&name);
+                }
+                created
+            }
             Err(instead) => instead,
         }
     });
@@ -98,7 +106,7 @@ fn prepare(
     batch: &str,
     taken: &mut Taken,
 ) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
-    let index = ctx.index();
+    let mut index = ctx.index();
     let waits = |pod: &&Arc<Pod>| {
         if pod.is_virtual {
             return true;
@@ -107,7 +115,7 @@ fn prepare(
         // A pod is answered by one claim at a time, until that claim is initialised or gone.
         now.is_some_and(|now| now.is_active() && now.node == pod.node)
             && !taken.pods.contains(&pod.uid)
-            && index.answered_by(&pod.uid).is_none()
+            && !index.has_answer(&pod.uid)
     };
     let pods: Vec<Arc<Pod>> = opening.pods.iter().filter(waits).cloned().collect();
     if pods.is_empty() {
@@ -119,7 +127,7 @@ fn prepare(
         return Err(refuse(format!("nodepool {name:?} is gone")));
     };
     let mut largest = Resources::new();
-    for instance_type in &opening.instance_types {
+    for instance_type in opening.instance_types.iter() {
         largest = largest.component_max(&instance_type.capacity);
     }
     let used = taken.pools.entry(name.clone()).or_insert_with(|| index.usage_at_most(&name));
@@ -137,7 +145,10 @@ fn prepare(
     taken.pods.extend(pods.iter().map(|pod| pod.uid.clone()));
     let identity =
         Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };
-    Ok((raise::claim(opening, pool, &pods, identity), pods))
+    let written_as = identity.name.clone();
+    let claim = raise::claim(opening, pool, &pods, identity);
+    index.writing(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());
+    Ok((claim, pods))
 }
 
 async fn write(
@@ -236,17 +247,30 @@ pub(crate) fn replacement(ctx: &Ctx, opening: &Opening, batch: &str) -> Option<a
     Some(raise::claim(opening, pool, &opening.pods, identity))
 }
 
-/// Writes a replacement, and returns the name that it got.
+/// Writes a replacement, and returns the name that it got. It answers those of the opening's pods that have no answer
+/// yet: a pod that was pending when the command was decided may have got one since.
 ///
 /// # Errors
 /// Where it was refused, or it is not known whether it was written.
 pub(crate) async fn write_replacement(
     ctx: &Ctx,
-    claim: api::NodeClaim,
+    mut claim: api::NodeClaim,
     opening: &Opening,
     reason: &str,
 ) -> Result<Str, ReconcileError> {
-    match write(ctx, claim, opening.pods.clone(), opening, reason).await {
+    let name = claim.metadata.name.clone().unwrap_or_default();
+    let pods: Vec<Arc<Pod>> = {
+        let mut index = ctx.index();
+        let free = opening.pods.iter().filter(|pod| !index.has_answer(&pod.uid));
+        let pods: Vec<Arc<Pod>> = free.cloned().collect();
+        index.writing(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
+        pods
+    };
+    let annotations = claim.metadata.annotations.get_or_insert_default();
+    annotations.insert(api::labels::NOMINATED_PODS.to_owned(), raise::intended_pods(&pods));
+    let written = write(ctx, claim, pods, opening, reason).await;
+    ctx.index().written(&name);
+    match written {
         Created::Claim { name, .. } => Ok(name),
         Created::Unknown { error, .. } => Err(error),
         Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
@@ -259,5 +283,6 @@ pub(super) async fn clear_up(ctx: &Ctx, name: &str) -> Result<(), ReconcileError
     if let Some(found) = taken_by(ctx, name).await? {
         ctx.observe(found);
     }
+    ctx.index().written(name);
     Ok(())
 }

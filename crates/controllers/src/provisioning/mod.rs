@@ -2,9 +2,10 @@
 //!
 //! [`trigger`] hears of pods that wait and fills the [`batch`]; when the batch is due, [`provisioner`] takes a snapshot,
 //! lets the core decide, and carries the plan out: [`create`] writes NodeClaims, [`tell`] says to people what
-//! becomes of each pod. [`catalog`] keeps the instance types of each pool current.
+//! becomes of each pod and of each capacity buffer ([`buffers`]). [`catalog`] keeps the instance types of each pool current.
 
 pub mod batch;
+mod buffers;
 pub mod catalog;
 mod create;
 pub mod eligible;
@@ -15,6 +16,7 @@ mod zones;
 
 pub use catalog::CatalogController;
 pub(crate) use create::{replacement, write_replacement};
+pub(crate) use provisioner::NAME as PROVISIONER;
 pub use provisioner::Provisioner;
 pub use trigger::{Inbox, NodeTrigger, PodTrigger};
 

@@ -1,7 +1,7 @@
 //! One scheduling pass: snapshot, plan, NodeClaims.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{self, Effort, Plan, Purpose, Request, Rules},
+    scheduling::{Effort, Plan, Purpose, Request, Solver, Unplaced},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 
 use super::{
-    catalog,
+    buffers, catalog,
     create::{self, Created},
     eligible, tell,
     trigger::Inbox,
@@ -127,6 +127,7 @@ impl Provisioner {
         let known: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
         self.inbox.retain(|uid| known.contains(uid));
         if pods.is_empty() {
+            buffers::note(ctx, BTreeMap::new(), BTreeMap::new());
             ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
             ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
             ctx.metrics.replace(&families::ZONE_PODS, []);
@@ -143,6 +144,7 @@ impl Provisioner {
             }
         }
         report(ctx, &plan, pods.len(), Duration::try_from(decided.duration_since(now)).unwrap_or_default());
+        ctx.index().defer(not_reached(&plan));
         let (ignored, unschedulable) = tell::unplaced(ctx, &plan.unplaced);
         ctx.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
         ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
@@ -160,11 +162,14 @@ impl Provisioner {
             let names: Vec<String> = claim.into_iter().chain(node).collect();
             tell::nominated(ctx, &placement.pods, &names.join(", "));
         }
+        let outcomes = buffers::outcomes(&plan);
+        let mut held = buffers::held(snapshot, &plan);
         let mut again = plan.partial;
         let mut failure = None;
         for created in create::claims(ctx, plan.openings).await {
             match created {
                 Created::Claim { name, pods } => {
+                    buffers::hold(&mut held, &name, &pods);
                     nominate(ctx, &pods, &name, until);
                     tell::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
                 }
@@ -183,8 +188,15 @@ impl Provisioner {
                 }
             }
         }
+        buffers::note(ctx, outcomes, held);
         failure.map_or(Ok(again), Err)
     }
+}
+
+/// Pods that the bound on the work left out.
+fn not_reached(plan: &Plan) -> BTreeSet<PodUid> {
+    let left = plan.unplaced.iter().filter(|(_, why)| *why == Unplaced::NotReached);
+    left.map(|(pod, _)| pod.uid.clone()).collect()
 }
 
 fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
@@ -234,14 +246,19 @@ async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Resul
         SolveEffort::Time(time) if ctx.is_threaded() => Some(later(ctx.now(), time)),
         SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,
     };
-    let clock = ctx.clock.clone();
-    ctx.offload(move || solve_now(&snapshot, &pods, &rules, effort, deadline, &clock)).await
+    let (clock, solvers) = (ctx.clock.clone(), Arc::clone(&ctx.solvers));
+    let work = move || {
+        let mut solver = solvers.on(&snapshot, &rules);
+        let plan = solve_now(&mut solver, &pods, effort, deadline, &clock);
+        solvers.keep(solver);
+        plan
+    };
+    ctx.offload(work).await
 }
 
 fn solve_now(
-    snapshot: &Snapshot,
+    solver: &mut Solver,
     pods: &[Arc<Pod>],
-    rules: &Rules,
     effort: SolveEffort,
     deadline: Option<Timestamp>,
     clock: &SharedClock,
@@ -253,7 +270,7 @@ fn solve_now(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
-    scheduling::solve(snapshot, &request, rules)
+    solver.solve(&request)
 }
 
 fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {

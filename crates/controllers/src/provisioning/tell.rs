@@ -46,7 +46,7 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
 pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
     let (mut ignored, mut unschedulable) = (0, 0);
     let mut bare = BTreeSet::new();
-    for (pod, why) in pods {
+    for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
         match why {
             Unplaced::Invalid(_) | Unplaced::Waiting(_) => ignored += 1,
             // Not a verdict: the next pass takes them.

@@ -96,6 +96,12 @@ pub enum ReconcileError {
         /// Its answer.
         source: Box<kube::Error>,
     },
+    /// This process does not lead any more: nothing was called.
+    #[error("{what}: this process does not lead any more")]
+    NotLeading {
+        /// The call.
+        what: &'static str,
+    },
     /// The cloud refused or could not be reached.
     #[error(transparent)]
     Cloud(#[from] CloudError),

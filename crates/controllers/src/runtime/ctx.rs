@@ -12,7 +12,15 @@ use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client};
 
-use super::{controller::ReconcileError, hub::Hub, names::Names};
+use super::{
+    controller::ReconcileError,
+    fence::Fenced,
+    gate::{Passive, may_act},
+    hub::Hub,
+    leader::Leadership,
+    names::Names,
+    solvers::Solvers,
+};
 use crate::{
     events::Recorder,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
@@ -70,9 +78,12 @@ pub struct Ctx {
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
     pub cluster_uid: Arc<str>,
+    /// Solvers between their uses.
+    pub solvers: Arc<Solvers>,
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
     offload: Offload,
+    leadership: Leadership,
 }
 
 impl Ctx {
@@ -83,6 +94,9 @@ impl Ctx {
         let mut index = Index::new(info.schema.clone(), info.node_classes.clone());
         if parts.settings.gates.node_overlay {
             index.follow(Kind::NodeOverlay);
+        }
+        if parts.settings.gates.capacity_buffer {
+            index.follow(Kind::CapacityBuffer);
         }
         if !parts.settings.default_spread.is_empty() {
             Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
@@ -99,10 +113,31 @@ impl Ctx {
             pod_times: Arc::default(),
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
+            solvers: Arc::default(),
             index: Arc::new(Mutex::new(index)),
             hub: Arc::default(),
             offload: parts.offload,
+            leadership: Leadership::unopposed(),
         }
+    }
+
+    /// The same, acting only while `leadership` holds. To be called before anything runs.
+    #[must_use]
+    pub fn led_by(mut self, leadership: Leadership) -> Self {
+        self.cloud = Arc::new(Fenced::new(self.cloud, leadership.clone()));
+        self.leadership = leadership;
+        self
+    }
+
+    /// Whether controllers may act now: this process leads, and what they see is fresh.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_act(&self) -> Result<(), Passive> {
+        if !self.leadership.holds() {
+            return Err(Passive::NotLeading);
+        }
+        may_act(&self.index(), self.now())
     }
 
     /// The present moment.
@@ -181,12 +216,16 @@ impl Ctx {
     /// Waits for the answer of the API server, [`CALL_DEADLINE`] at most.
     ///
     /// # Errors
-    /// The server's refusal, sorted; or [`ReconcileError::Deadline`], after which the call may have had its effect.
+    /// The server's refusal, sorted; [`ReconcileError::Deadline`], after which the call may have had its effect; or
+    /// [`ReconcileError::NotLeading`] without a call.
     pub async fn call<T>(
         &self,
         what: &'static str,
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ReconcileError> {
+        if !self.leadership.holds() {
+            return Err(ReconcileError::NotLeading { what });
+        }
         match self.within(CALL_DEADLINE, call).await {
             Some(result) => result.map_err(|error| ReconcileError::from_kube(what, error)),
             None => Err(ReconcileError::Deadline { what, after: CALL_DEADLINE }),

@@ -14,6 +14,9 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(120);
 /// Why controllers are passive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Passive {
+    /// Another process leads.
+    #[error("another replica holds the lease")]
+    NotLeading,
     /// A kind was not listed yet.
     #[error("{0} objects have not been listed yet")]
     NotListed(Kind),

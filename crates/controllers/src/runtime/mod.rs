@@ -7,13 +7,16 @@
 mod client;
 mod controller;
 mod ctx;
+mod fence;
 mod gate;
 mod hub;
+mod leader;
 mod limit;
 mod names;
 mod queue;
 mod run;
 mod shutdown;
+mod solvers;
 mod unreadable;
 mod watch;
 mod worker;
@@ -23,11 +26,13 @@ pub(crate) use controller::current_controller;
 pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
 pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
 pub use gate::{MAX_SILENCE, Passive, may_act};
+pub use leader::{Election, LEASE_DURATION, Leadership, Lost, RENEW_DEADLINE, RETRY_PERIOD};
 pub use limit::{Bucket, RateLimit};
 pub use names::Names;
 pub use queue::{Queue, later};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
+pub use solvers::Solvers;
 pub(crate) use unreadable::{INVALID_POOL, UNREADABLE};
 
 #[cfg(test)]

@@ -101,6 +101,7 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::Node, of::<Node>),
         (Kind::Pod, of::<Pod>),
         (Kind::NodeOverlay, of::<api::NodeOverlay>),
+        (Kind::CapacityBuffer, of::<api::CapacityBuffer>),
         (Kind::Service, of::<Service>),
         (Kind::ReplicationController, of::<ReplicationController>),
         (Kind::ReplicaSet, of::<ReplicaSet>),

@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 use super::{
     controller::{CURRENT, Controller, ReconcileError, Requeue},
     ctx::Ctx,
-    gate,
     queue::{Queue, later},
     shutdown::Shutdown,
 };
@@ -51,7 +50,7 @@ impl Worker {
         let mut told = None;
         loop {
             let now = self.ctx.now();
-            let passive = gate::may_act(&self.ctx.index(), now).err();
+            let passive = self.ctx.may_act().err();
             if passive != told {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
                 told = passive;

@@ -82,6 +82,9 @@ impl Blocker {
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
+            Self::Unconsolidatable(Unconsolidatable::WouldUndo { since, .. }) => {
+                since.checked_add(super::history::HORIZON).ok()
+            }
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
             Self::DoNotDisruptPod(_, until) => *until,
             _ => None,
@@ -207,6 +210,13 @@ pub enum Unconsolidatable {
     SpotToSpotFlexibility(usize),
     /// The saving does not outweigh the disruption.
     Unbalanced,
+    /// It would undo a move of our own.
+    WouldUndo {
+        /// What it would become again, as `instance type/capacity type`.
+        offering: Str,
+        /// When it came in the stead of that.
+        since: Timestamp,
+    },
 }
 
 impl Unconsolidatable {
@@ -227,6 +237,7 @@ impl Unconsolidatable {
             Self::SpotToSpotDisabled => "SpotToSpotDisabled",
             Self::SpotToSpotFlexibility(_) => "SpotToSpotFlexibility",
             Self::Unbalanced => "Unbalanced",
+            Self::WouldUndo { .. } => "WouldUndo",
         }
     }
 }
@@ -275,6 +286,9 @@ impl fmt::Display for Unconsolidatable {
             ),
             Self::Unbalanced => {
                 f.write_str("the saving does not outweigh the disruption (consolidationPolicy Balanced)")
+            }
+            Self::WouldUndo { offering, since } => {
+                write!(f, "it came in the stead of {offering} at {since}, and would become that again")
             }
         }
     }

@@ -89,17 +89,24 @@ pub fn candidate(
     if let Some(blocker) = first {
         return Err(blocker);
     }
-    let label = |key| node.label(key).unwrap_or_default();
-    let pool_name = label(labels::NODEPOOL);
-    let pool = snapshot.pool(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
-    let catalog = snapshot.catalog(pool_name).ok_or_else(|| Blocker::NoPool(pool_name.into()))?;
-    let type_name = label(labels::INSTANCE_TYPE);
+    let pool = node.label(labels::NODEPOOL).unwrap_or_default();
+    known(snapshot, index).ok_or_else(|| Blocker::NoPool(pool.into()))
+}
+
+/// What there is to know of the machine at `index`, whatever blocks it; `None` where its pool is not known. Without the
+/// pool's instance types, type and price are not known either.
+#[must_use]
+pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
+    let node = snapshot.nodes.get(index)?;
+    let pool_name = node.label(labels::NODEPOOL)?;
+    let pool = snapshot.pool(pool_name)?;
+    let type_name = node.label(labels::INSTANCE_TYPE).unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
-    Ok(Candidate {
+    Some(Candidate {
         index,
         node: node.clone(),
         pool: pool.clone(),
-        instance_type: catalog.get(type_name).cloned(),
+        instance_type: snapshot.catalog(pool_name).and_then(|catalog| catalog.get(type_name)).cloned(),
         price: price(snapshot, node).unwrap_or_default(),
         cost: cost::of_machine(pods.iter().map(|pod| &**pod)),
         pods,

@@ -1,6 +1,6 @@
 //! What multi-node and single-node consolidation share: who is a case, and what a set of machines can be turned into.
 
-use super::{Candidate, Command, Context, Method, Unconsolidatable, balanced, simulation::simulate};
+use super::{Candidate, Command, Context, Method, Unconsolidatable, balanced, history, simulation::simulate};
 use crate::{
     model::{
         ConsolidationPolicy, InstanceType, Price, Requirement, Requirements,
@@ -79,6 +79,7 @@ pub(super) fn compute(
         (Some(opening), 0) => command(vec![cheaper(context, candidates, opening)?]),
         (Some(_), others) => return Err(Unconsolidatable::NeedsSeveral(others + 1)),
     };
+    history::check(candidates, &command.replacements, context.now)?;
     if balanced::approves(context, &command) { Ok(command) } else { Err(Unconsolidatable::Unbalanced) }
 }
 

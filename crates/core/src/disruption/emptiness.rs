@@ -28,7 +28,7 @@ impl Method for Emptiness {
         if candidate.pool.consolidate_after.is_none() {
             return Err(Unconsolidatable::Disabled(candidate.pool.name.as_str().into()));
         }
-        if candidate.pods.iter().any(|pod| pod.is_virtual) {
+        if candidate.node.buffered > 0 {
             return Err(Unconsolidatable::HoldsBuffer(candidate.name().into()));
         }
         Ok(candidate.is_empty() && is_consolidatable(context, candidate))

@@ -14,6 +14,7 @@ mod cost;
 mod cron;
 mod drift;
 mod emptiness;
+mod history;
 mod multi_node;
 mod overlay;
 mod pass;
@@ -28,15 +29,16 @@ mod validation;
 
 pub use blocker::{Blocked, Blocker, Unconsolidatable};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
-pub use candidate::{Candidate, candidate, candidates};
+pub use candidate::{Candidate, candidate, candidates, known};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError};
-pub use pass::{propose, propose_with};
+pub use history::replaced;
+pub use pass::{propose, propose_on, propose_with};
 pub use simulation::{Simulation, simulate};
-pub use standing::{Standing, Survey, standing, survey};
+pub use standing::{Standing, Survey, standing, standings, survey};
 pub use static_pool::{Census, Scaling, opening as static_opening, scale};
-pub use validation::{Rejected, still_allowed, validate};
+pub use validation::{Rejected, still_allowed, validate, validate_on};
 
 use std::cell::{OnceCell, RefCell};
 
@@ -80,6 +82,25 @@ impl<'a> Bench<'a> {
     #[must_use]
     pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
         Self { snapshot, rules, solver: OnceCell::new() }
+    }
+
+    /// For simulations on `snapshot`, by a solver that has followed it already.
+    #[must_use]
+    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, solver: Solver) -> Self {
+        Self { snapshot, rules, solver: OnceCell::from(RefCell::new(solver)) }
+    }
+
+    /// The cluster that simulations are about.
+    #[must_use]
+    pub fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
+    }
+
+    /// The solver, for whoever asks next.
+    #[must_use]
+    pub fn into_solver(self) -> Solver {
+        let solver = self.solver.into_inner().map(RefCell::into_inner);
+        solver.unwrap_or_else(|| Solver::new(self.snapshot, self.rules))
     }
 
     /// Solves one request.

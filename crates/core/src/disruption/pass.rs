@@ -22,8 +22,13 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
-    let bench = Bench::new(snapshot, &rules.scheduling);
-    let context = Context { snapshot, rules, now, solver: &bench };
+    propose_on(&Bench::new(snapshot, &rules.scheduling), rules, now, methods)
+}
+
+/// [`propose_with`] on a bench that is there already. Its solver is the same afterwards.
+pub fn propose_on(bench: &Bench<'_>, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
+    let snapshot = bench.snapshot();
+    let context = Context { snapshot, rules, now, solver: bench };
     let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
     let mut settled = BTreeSet::new();
     for (at, method) in methods.iter().enumerate() {

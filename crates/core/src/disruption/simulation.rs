@@ -34,7 +34,13 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
     // A pending pod that cannot be helped is no worse off without the candidates.
     let tolerated: BTreeSet<&PodUid> = snapshot.pending.iter().map(|pod| &pod.uid).collect();
     let leaving: BTreeSet<&PodUid> = leaving.iter().map(|pod| &pod.uid).collect();
-    let problem = unscheduled(&plan, &tolerated).or_else(|| uninitialized(snapshot, &plan, &leaving));
+    let problem = unscheduled(&plan, &tolerated).or_else(|| {
+        // Pods of the candidates have a place that works: they do not leave it for one that may never.
+        let settled = |pod: &PodUid| {
+            leaving.contains(pod) || (tolerated.contains(pod) && snapshot.answered.contains_key(pod))
+        };
+        uninitialized(snapshot, &plan, &settled)
+    });
     Simulation { plan, problem }
 }
 
@@ -51,13 +57,17 @@ fn unscheduled(plan: &Plan, tolerated: &BTreeSet<&PodUid>) -> Option<Unconsolida
         .then(|| Unconsolidatable::PodsWouldNotSchedule(named, failed.len().saturating_sub(PODS_NAMED)))
 }
 
-fn uninitialized(snapshot: &Snapshot, plan: &Plan, leaving: &BTreeSet<&PodUid>) -> Option<Unconsolidatable> {
+fn uninitialized(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    settled: &dyn Fn(&PodUid) -> bool,
+) -> Option<Unconsolidatable> {
     let on_unready =
         plan.existing.iter().filter(|placement| !snapshot.nodes[placement.node].is_initialized());
-    let hit = on_unready.clone().find(|placement| {
-        let settled = |pod: &Arc<Pod>| leaving.contains(&pod.uid) || snapshot.answered.contains_key(&pod.uid);
-        placement.pods.iter().any(|pod| !settled(pod))
-    })?;
+    let hit = on_unready
+        .clone()
+        // Nobody waits for the room of a buffer.
+        .find(|placement| placement.pods.iter().any(|pod| !pod.is_virtual && !settled(&pod.uid)))?;
     let node = &snapshot.nodes[hit.node];
     let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
     let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();

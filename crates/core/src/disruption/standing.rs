@@ -51,10 +51,7 @@ pub struct Survey {
 /// What one pass of `methods` would do on `snapshot`, before the validation delay.
 pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Survey {
     let proposal = propose_with(snapshot, rules, now, methods);
-    let bench = Bench::new(snapshot, &rules.scheduling);
-    let context = Context { snapshot, rules, now, solver: &bench };
-    let known = Known::of(&context, &proposal);
-    let nodes = (0..snapshot.nodes.len()).map(|index| known.standing(&context, index, methods)).collect();
+    let nodes = standings(snapshot, rules, now, methods, &proposal);
     let budgets = proposal.allowances.iter().cloned().map(|mut allowance| {
         allowance.allowed = allowance.allowed.min(allowance.total);
         allowance
@@ -66,6 +63,21 @@ pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dy
         nodes,
         commands: proposal.commands,
     }
+}
+
+/// How every machine stands after a pass that came to `proposal`, by name.
+#[must_use]
+pub fn standings(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    now: Timestamp,
+    methods: &[&dyn Method],
+    proposal: &Proposal,
+) -> Vec<Standing> {
+    let bench = Bench::new(snapshot, &rules.scheduling);
+    let context = Context { snapshot, rules, now, solver: &bench };
+    let known = Known::of(&context, proposal);
+    (0..snapshot.nodes.len()).map(|index| known.standing(&context, index, methods)).collect()
 }
 
 /// How the machine whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs

@@ -40,9 +40,22 @@ pub fn validate(
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Command, Rejected> {
+    validate_on(command, &Bench::new(snapshot, &rules.scheduling), rules, now)
+}
+
+/// [`validate`] on a bench that is there already. Its solver is the same afterwards.
+///
+/// # Errors
+/// Why it may not be carried out.
+pub fn validate_on(
+    command: &Command,
+    bench: &Bench<'_>,
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<Command, Rejected> {
     let Some(method) = method(command.method) else { return Err(Rejected::Churn) };
-    let bench = Bench::new(snapshot, &rules.scheduling);
-    let context = Context { snapshot, rules, now, solver: &bench };
+    let snapshot = bench.snapshot();
+    let context = Context { snapshot, rules, now, solver: bench };
     let mut budgets = budget::budgets(snapshot, command.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {
         return surviving(&context, method, command, &mut budgets);

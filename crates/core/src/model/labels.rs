@@ -31,6 +31,8 @@ pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 /// Prefix of taints that readiness controllers lift.
 pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
+/// On a NodeClaim that replaced others: what those were, as `instance type/capacity type` joined by commas.
+pub const REPLACED: &str = "fleetwright.dev/replaced";
 /// The availability zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The region.
@@ -102,6 +104,20 @@ impl LabelSchema {
     #[must_use]
     pub fn normalize<'a>(&'a self, key: &'a str) -> &'a str {
         self.normalized.get(key).map_or(key, |new| &**new)
+    }
+
+    /// Why users may not write `key` themselves, in Karpenter's words; `None` where they may.
+    #[must_use]
+    pub fn restriction(&self, key: &str) -> Option<String> {
+        self.is_restricted(key).then(|| {
+            let list = |set: &BTreeSet<Str>| set.iter().map(|item| &**item).collect::<Vec<_>>().join(" ");
+            format!(
+                "label {key} is restricted; specify a well known label: [{}], or a custom label that does not use a \
+                 restricted domain: [{}]",
+                list(&self.well_known),
+                list(&self.restricted_domains)
+            )
+        })
     }
 
     /// Whether users may not write `key` themselves: a restricted label, or a key of a restricted domain (or one of

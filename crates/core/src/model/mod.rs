@@ -34,5 +34,5 @@ pub use requirements::{Incompatible, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use taint::{Taint, TaintEffect, Toleration};
-pub use volume::{VolumeClaim, VolumeState};
+pub use volume::{StorageClass, StorageClasses, VolumeClaim, VolumeState};
 pub use workloads::Workloads;

@@ -71,8 +71,14 @@ pub struct StateNode {
     pub nominations: Vec<Nomination>,
     /// Whether a disruption command has taken it (an intent, visible before the API shows it).
     pub marked_for_deletion: bool,
+    /// How many chunks of capacity buffers the last scheduling pass found room for here.
+    pub buffered: u32,
     /// Attach limits by CSI driver, from CSINode.
     pub volume_limits: Vec<(Str, u32)>,
+    /// Driver and handle of volumes that are attached, or being attached or detached (VolumeAttachments), sorted.
+    pub attached: Vec<(Str, Str)>,
+    /// The most that it may become, where it is not launched.
+    pub at_most: Option<Resources>,
     /// Sum of its pods' requests.
     pub requested: Resources,
     /// Sum of its daemon pods' requests.
@@ -89,7 +95,10 @@ impl StateNode {
             pods: Vec::new(),
             nominations: Vec::new(),
             marked_for_deletion: false,
+            buffered: 0,
             volume_limits: Vec::new(),
+            attached: Vec::new(),
+            at_most: None,
             requested: Resources::new(),
             requested_by_daemons: Resources::new(),
         };
@@ -240,6 +249,12 @@ impl StateNode {
     #[must_use]
     pub fn capacity(&self) -> Resources {
         self.reported(|node| &node.capacity, |claim| &claim.capacity)
+    }
+
+    /// What a limit counts: what it has or, before launch, the most that it may become.
+    #[must_use]
+    pub fn charge(&self) -> Resources {
+        self.at_most.clone().unwrap_or_else(|| self.capacity())
     }
 
     /// What pods can have, of the same sources as [`Self::capacity`].

@@ -1,6 +1,6 @@
 //! A conjunction of requirements, one per label key.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{
     ids::Str,
@@ -8,9 +8,9 @@ use super::{
     requirement::Requirement,
 };
 
-/// Requirements by label key; a key that is absent is unconstrained.
+/// Requirements by label key; a key that is absent is unconstrained. Cloning shares all: claims of one kind have one set.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Requirements(BTreeMap<Str, Requirement>);
+pub struct Requirements(Arc<BTreeMap<Str, Requirement>>);
 
 /// Why two sets of requirements cannot hold together: the first key, by name, on which they disagree.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,11 @@ impl Requirements {
         Self::default()
     }
 
+    /// The requirements, to be changed.
+    fn all(&mut self) -> &mut BTreeMap<Str, Requirement> {
+        Arc::make_mut(&mut self.0)
+    }
+
     /// Each label as `key In [value]`.
     #[must_use]
     pub fn from_labels(labels: &Labels) -> Self {
@@ -58,7 +63,7 @@ impl Requirements {
             Some(present) => present.intersection(&requirement),
             None => requirement,
         };
-        self.0.insert(narrowed.key().clone(), narrowed);
+        self.all().insert(narrowed.key().clone(), narrowed);
     }
 
     /// Narrows by every requirement of `other`.
@@ -70,12 +75,12 @@ impl Requirements {
 
     /// Replaces what stands under the key.
     pub fn replace(&mut self, requirement: Requirement) {
-        self.0.insert(requirement.key().clone(), requirement);
+        self.all().insert(requirement.key().clone(), requirement);
     }
 
     /// Forgets a key.
     pub fn remove(&mut self, key: &str) -> Option<Requirement> {
-        self.0.remove(key)
+        self.all().remove(key)
     }
 
     /// The requirement on `key`.

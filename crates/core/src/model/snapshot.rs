@@ -16,7 +16,7 @@ use super::{
     pod::Pod,
     pool::NodePool,
     resources::Resources,
-    volume::VolumeClaim,
+    volume::{StorageClasses, VolumeClaim},
     workloads::Workloads,
 };
 
@@ -48,8 +48,12 @@ pub struct Snapshot {
     pub pdbs: Vec<Arc<PodDisruptionBudget>>,
     /// Volume claims by namespace and name.
     pub volumes: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
+    /// StorageClasses by name: they say where volumes can be whose claims do not exist yet.
+    pub storage_classes: Arc<StorageClasses>,
     /// What selects pods, for default spread constraints; empty where there are none.
     pub workloads: Arc<Workloads>,
+    /// Pods that the last scheduling pass did not reach: they come first in the next one.
+    pub deferred: Arc<BTreeSet<PodUid>>,
     /// Intended pods of claims that are not initialised: pod to name of the claim that answers it.
     pub answered: BTreeMap<PodUid, Str>,
 }
@@ -71,7 +75,9 @@ impl Snapshot {
             namespaces: Arc::default(),
             pdbs: Vec::new(),
             volumes: Arc::default(),
+            storage_classes: Arc::default(),
             workloads: Arc::default(),
+            deferred: Arc::default(),
             answered: BTreeMap::new(),
         }
     }
@@ -96,13 +102,14 @@ impl Snapshot {
         })
     }
 
-    /// What the machines of a pool are in sum, and how many: those on their way count, those going away do not.
+    /// What the machines of a pool are in sum, and how many: those on their way count as the largest that they may
+    /// become, those going away do not.
     #[must_use]
     pub fn usage(&self, pool: &str) -> (Resources, i64) {
         let mut sum = (Resources::new(), 0);
         for node in self.nodes.iter().filter(|node| node.label(super::labels::NODEPOOL) == Some(pool)) {
             if !node.is_deleting() {
-                sum.0.add_assign(&node.capacity());
+                sum.0.add_assign(&node.charge());
                 sum.1 += 1;
             }
         }

@@ -1,5 +1,9 @@
 //! Volumes as scheduling sees them: where they can be, and which driver attaches them.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
 use super::{
     ids::{NamespacedName, Str},
     requirement::Requirement,
@@ -32,6 +36,28 @@ pub struct VolumeClaim {
     pub driver: Option<Str>,
     /// What tells it apart from other volumes of the driver: the volume's handle or, while unbound, the claim.
     pub handle: Str,
+}
+
+/// What of a StorageClass decides where its volumes can be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageClass {
+    /// Whether volumes are made as soon as they are claimed, wherever that is.
+    pub immediate: bool,
+    /// Whether claims that name no class get this one, and since when; of several the newest counts.
+    pub default_since: Option<Timestamp>,
+    /// Alternatives of where its volumes can be, each a conjunction; empty where that is everywhere.
+    pub topology: Vec<Vec<Requirement>>,
+    /// The CSI driver that attaches its volumes.
+    pub driver: Str,
+}
+
+/// All StorageClasses by name.
+pub type StorageClasses = BTreeMap<Str, StorageClass>;
+
+/// The class that a claim gets which names none: the newest default, of equal age the last by name.
+#[must_use]
+pub fn default_class(classes: &StorageClasses) -> Option<&StorageClass> {
+    classes.values().filter(|class| class.default_since.is_some()).max_by_key(|class| class.default_since)
 }
 
 /// Where a PersistentVolumeClaim stands.

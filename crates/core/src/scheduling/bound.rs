@@ -13,19 +13,53 @@ const FRACTION: u32 = 30;
 /// How often duals are shrunk until they are feasible.
 const MAX_SHRINKS: usize = 4;
 
-/// No set of machines that has `demand` can cost less. Each column is a machine's price and what it has.
-pub(super) fn lower_bound(demand: &[i64], columns: &[(Price, &[i64])]) -> Price {
+/// Machines as columns: what each costs, and what it has of every row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Columns {
+    rows: usize,
+    prices: Vec<i64>,
+    /// Column after column.
+    amounts: Vec<i64>,
+}
+
+impl Columns {
+    /// No columns yet, of so many rows.
+    pub(super) fn new(rows: usize) -> Self {
+        Self { rows, prices: Vec::new(), amounts: Vec::new() }
+    }
+
+    /// Adds a machine; what is not said is zero, and what is negative too.
+    pub(super) fn push(&mut self, price: Price, amounts: impl IntoIterator<Item = i64>) {
+        let given = amounts.into_iter().map(|amount| amount.max(0));
+        self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
+        self.prices.push(price.nanos());
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.prices.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (i64, &[i64])> {
+        self.prices.iter().copied().zip(self.amounts.chunks_exact(self.rows.max(1)))
+    }
+
+    /// These columns with some of their rows.
+    fn keep(&self, rows: &[usize]) -> Self {
+        let amounts = self.iter().flat_map(|(_, column)| rows.iter().map(move |row| column[*row])).collect();
+        Self { rows: rows.len(), prices: self.prices.clone(), amounts }
+    }
+}
+
+/// No set of machines that has `demand` can cost less.
+pub(super) fn lower_bound(demand: &[i64], columns: &Columns) -> Price {
     let rows: Vec<usize> = (0..demand.len()).filter(|row| demand[*row] > 0).collect();
     if rows.is_empty() || columns.is_empty() {
         return Price::ZERO;
     }
-    let of = |column: &[i64]| -> Vec<i64> {
-        rows.iter().map(|row| column.get(*row).copied().unwrap_or(0).max(0)).collect()
-    };
-    let types: Vec<(i64, Vec<i64>)> =
-        columns.iter().map(|(price, column)| (price.nanos(), of(column))).collect();
+    let columns = columns.keep(&rows);
     let demand: Vec<i64> = rows.iter().map(|row| demand[*row]).collect();
-    let mut duals = duals(&demand, &types);
+    let mut duals = duals(&demand, &columns);
     for _ in 0..MAX_SHRINKS {
         let whole: Vec<i128> = duals.iter().map(|dual| fixed(*dual)).collect();
         let worth = |amounts: &[i64]| {
@@ -33,12 +67,12 @@ pub(super) fn lower_bound(demand: &[i64], columns: &[(Price, &[i64])]) -> Price 
                 sum.saturating_add(dual.saturating_mul(i128::from(*amount)))
             })
         };
-        let excess = |(price, amounts): &(i64, Vec<i64>)| {
-            let limit = i128::from(*price) << FRACTION;
+        let excess = |(price, amounts): (i64, &[i64])| {
+            let limit = i128::from(price) << FRACTION;
             let worth = worth(amounts);
             if worth > limit { float(limit) / float(worth) } else { 1.0 }
         };
-        let factor = types.iter().map(excess).fold(1.0, f64::min);
+        let factor = columns.iter().map(excess).fold(1.0, f64::min);
         if factor >= 1.0 {
             return Price::from_nanos(i64::try_from(worth(&demand) >> FRACTION).unwrap_or(0));
         }
@@ -49,59 +83,107 @@ pub(super) fn lower_bound(demand: &[i64], columns: &[(Price, &[i64])]) -> Price 
     Price::ZERO
 }
 
-/// The duals of the covering program, as good as floating point makes them.
-fn duals(demand: &[i64], types: &[(i64, Vec<i64>)]) -> Vec<f64> {
+/// The duals of the covering program by row, as good as floating point makes them: nano-dollars per unit. Rows without
+/// demand are worth nothing.
+pub(super) fn duals(demand: &[i64], columns: &Columns) -> Vec<f64> {
     let rows = demand.len();
+    let size = columns.prices.len();
     // Each row in units of its demand, so that the right-hand side is one everywhere.
-    let scale: Vec<f64> = demand.iter().map(|amount| float(i128::from(*amount))).collect();
-    let mut columns: Vec<(f64, Vec<f64>)> = types
-        .iter()
-        .map(|(price, amounts)| {
-            let scaled = amounts.iter().zip(&scale).map(|(amount, scale)| float(i128::from(*amount)) / scale);
-            (float(i128::from(*price)), scaled.collect())
-        })
-        .collect();
-    let unit = |row: usize, value: f64| (0..rows).map(|at| if at == row { value } else { 0.0 }).collect();
-    // Surplus, then artificial columns that are dearer than anything: they make the first basis.
-    let dearest = columns.iter().flat_map(|(price, amounts)| {
-        amounts.iter().filter(|amount| **amount > 0.0).map(move |amount| price / amount)
-    });
-    let big = dearest.fold(1.0, f64::max) * 1e3;
-    columns.extend((0..rows).map(|row| (0.0, unit(row, -1.0))));
-    let mut basis: Vec<usize> = (columns.len()..columns.len() + rows).collect();
-    columns.extend((0..rows).map(|row| (big, unit(row, 1.0))));
-    let mut inverse: Vec<Vec<f64>> = (0..rows).map(|row| unit(row, 1.0)).collect();
-    let mut values = vec![1.0; rows];
-    let mut prices = vec![big; rows];
-    for _ in 0..MAX_PIVOTS {
-        prices = (0..rows)
-            .map(|at| basis.iter().zip(&inverse).map(|(column, row)| columns[*column].0 * row[at]).sum())
-            .collect();
-        let reduced = |(cost, amounts): &(f64, Vec<f64>)| cost - dot(&prices, amounts);
-        let entering = columns
-            .iter()
-            .enumerate()
-            .map(|(at, column)| (at, reduced(column), 1e-9 * (1.0 + column.0.abs())))
-            .filter(|(_, reduced, tolerance)| *reduced < -tolerance)
-            .min_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((entering, ..)) = entering else { break };
-        let direction: Vec<f64> = inverse.iter().map(|row| dot(row, &columns[entering].1)).collect();
-        let ratios =
-            (0..rows).filter(|row| direction[*row] > 1e-12).map(|row| (row, values[row] / direction[row]));
-        let Some((leaving, ratio)) = ratios.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-        let pivot = direction[leaving];
-        let pivot_row: Vec<f64> = inverse[leaving].iter().map(|value| value / pivot).collect();
-        for row in (0..rows).filter(|row| *row != leaving) {
-            for (value, base) in inverse[row].iter_mut().zip(&pivot_row) {
-                *value -= direction[row] * base;
+    let scale: Vec<f64> = demand.iter().map(|amount| float(i128::from((*amount).max(1)))).collect();
+    let mut prices: Vec<f64> = columns.prices.iter().map(|price| float(i128::from(*price))).collect();
+    let mut amounts: Vec<f64> = Vec::with_capacity((size + 2 * rows) * rows);
+    let mut dearest: f64 = 1.0;
+    for (price, column) in columns.iter() {
+        for (amount, scale) in column.iter().zip(&scale) {
+            let scaled = float(i128::from(*amount)) / scale;
+            if scaled > 0.0 {
+                dearest = dearest.max(float(i128::from(price)) / scaled);
             }
-            values[row] = (values[row] - direction[row] * ratio).max(0.0);
+            amounts.push(scaled);
         }
-        inverse[leaving] = pivot_row;
-        values[leaving] = ratio;
-        basis[leaving] = entering;
     }
-    prices.iter().zip(&scale).map(|(price, scale)| (price / scale).max(0.0)).collect()
+    // Surplus, then artificial columns that are dearer than anything: they make the first basis.
+    for (price, value) in [(0.0, -1.0), (dearest * 1e3, 1.0)] {
+        for row in 0..rows {
+            prices.push(price);
+            amounts.extend((0..rows).map(|at| if at == row { value } else { 0.0 }));
+        }
+    }
+    let right: Vec<f64> = demand.iter().map(|amount| if *amount > 0 { 1.0 } else { 0.0 }).collect();
+    let duals = Simplex::new(rows, &prices, &amounts, right).solve();
+    duals.iter().zip(&scale).map(|(dual, scale)| (dual / scale).max(0.0)).collect()
+}
+
+/// A revised simplex on a handful of rows, whose last columns are the first basis.
+struct Simplex<'a> {
+    rows: usize,
+    prices: &'a [f64],
+    /// Column after column.
+    amounts: &'a [f64],
+    basis: Vec<usize>,
+    /// The inverse of the basis, row after row.
+    inverse: Vec<f64>,
+    values: Vec<f64>,
+}
+
+impl<'a> Simplex<'a> {
+    fn new(rows: usize, prices: &'a [f64], amounts: &'a [f64], values: Vec<f64>) -> Self {
+        let basis = (prices.len() - rows..prices.len()).collect();
+        let inverse = (0..rows * rows).map(|at| if at / rows == at % rows { 1.0 } else { 0.0 }).collect();
+        Self { rows, prices, amounts, basis, inverse, values }
+    }
+
+    fn column(&self, at: usize) -> &'a [f64] {
+        &self.amounts[at * self.rows..(at + 1) * self.rows]
+    }
+
+    fn inverse_row(&self, row: usize) -> &[f64] {
+        &self.inverse[row * self.rows..(row + 1) * self.rows]
+    }
+
+    /// The duals of the best basis that was found.
+    fn solve(mut self) -> Vec<f64> {
+        let mut duals = vec![0.0; self.rows];
+        for _ in 0..MAX_PIVOTS {
+            for (at, dual) in duals.iter_mut().enumerate() {
+                let terms = self.basis.iter().enumerate();
+                *dual = terms.map(|(row, basic)| self.prices[*basic] * self.inverse_row(row)[at]).sum();
+            }
+            let reduced =
+                self.prices.iter().enumerate().map(|(at, price)| {
+                    (at, price - dot(&duals, self.column(at)), 1e-9 * (1.0 + price.abs()))
+                });
+            let entering = reduced
+                .filter(|(_, reduced, tolerance)| *reduced < -tolerance)
+                .min_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((entering, ..)) = entering else { break };
+            if !self.pivot(entering) {
+                break;
+            }
+        }
+        duals
+    }
+
+    /// Brings a column into the basis; `false` where nothing would leave.
+    fn pivot(&mut self, entering: usize) -> bool {
+        let column = self.column(entering);
+        let direction: Vec<f64> = (0..self.rows).map(|row| dot(self.inverse_row(row), column)).collect();
+        let ratios = (0..self.rows).filter(|row| direction[*row] > 1e-12);
+        let ratios = ratios.map(|row| (row, self.values[row] / direction[row]));
+        let Some((leaving, ratio)) = ratios.min_by(|a, b| a.1.total_cmp(&b.1)) else { return false };
+        let pivot_row: Vec<f64> =
+            self.inverse_row(leaving).iter().map(|value| value / direction[leaving]).collect();
+        for row in (0..self.rows).filter(|row| *row != leaving) {
+            for (at, base) in pivot_row.iter().enumerate() {
+                self.inverse[row * self.rows + at] -= direction[row] * base;
+            }
+            self.values[row] = (self.values[row] - direction[row] * ratio).max(0.0);
+        }
+        self.inverse[leaving * self.rows..(leaving + 1) * self.rows].copy_from_slice(&pivot_row);
+        self.values[leaving] = ratio;
+        self.basis[leaving] = entering;
+        true
+    }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -135,9 +217,13 @@ mod tests {
     #[case::a_mixture(&[3, 3], &[(100, &[2, 1][..]), (100, &[1, 2])], 200)]
     #[case::nothing(&[0], &[(100, &[1][..])], 0)]
     #[case::free_machines(&[5], &[(0, &[1][..])], 0)]
+    #[case::a_row_without_demand(&[5, 0], &[(10, &[1, 0][..])], 50)]
+    #[case::so_many_machines(&[6, 3], &[(10, &[1, 1][..]), (12, &[4, 1])], 32)]
     fn bounds(#[case] demand: &[i64], #[case] types: &[(i64, &[i64])], #[case] expected: i64) {
-        let columns: Vec<(Price, &[i64])> =
-            types.iter().map(|(price, amounts)| (Price::from_nanos(price * 1_000_000), *amounts)).collect();
+        let mut columns = Columns::new(demand.len());
+        for (price, amounts) in types {
+            columns.push(Price::from_nanos(price * 1_000_000), amounts.iter().copied());
+        }
         let found = lower_bound(demand, &columns).nanos();
         let expected = expected * 1_000_000;
         assert!(found <= expected, "{found} > {expected}");

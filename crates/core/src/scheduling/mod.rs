@@ -12,7 +12,7 @@ pub mod validator;
 
 pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
-pub use reason::{Eliminated, PoolVerdict, Unplaced};
+pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};
 pub use solver::Solver;
 
 use std::sync::Arc;
@@ -32,8 +32,30 @@ pub struct Rules {
     pub ignore_dra: bool,
     /// Spread constraints of pods that have none (`SCHEDULER_CONFIG`); without selectors, which follow from the pod.
     pub default_spread: Vec<TopologySpread>,
+    /// Bound on the placements that are examined for one request, some seconds of work by default. Pods that are not
+    /// reached within it are told so, and come first in the next pass ([`Snapshot::deferred`]), the oldest first: large
+    /// pods without a place cannot starve the old and the small.
+    pub max_probes: u64,
     /// How many instance types a claim names at most.
     pub max_instance_types: usize,
+    /// How much choice a claim keeps.
+    pub flexibility: Flexibility,
+}
+
+/// How many instance types a claim that is packed by price must still be able to become, where each of its pods fits on
+/// as many: what is packed tightly is cheap and easily out of stock. A claim names every type that holds its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flexibility {
+    /// Where it may become spot.
+    pub spot: usize,
+    /// Else.
+    pub on_demand: usize,
+}
+
+impl Default for Flexibility {
+    fn default() -> Self {
+        Self { spot: 15, on_demand: 3 }
+    }
 }
 
 impl Default for Rules {
@@ -44,7 +66,9 @@ impl Default for Rules {
             reserved_capacity: true,
             ignore_dra: true,
             default_spread: Vec::new(),
+            max_probes: 300_000_000,
             max_instance_types: 600,
+            flexibility: Flexibility::default(),
         }
     }
 }

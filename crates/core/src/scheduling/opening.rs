@@ -8,13 +8,13 @@ use crate::model::{InstanceType, Requirement, Str, labels::INSTANCE_TYPE};
 impl Opening {
     /// Keeps the instance types that `keep` accepts; requirements and choice follow.
     pub fn retain(&mut self, keep: impl Fn(&InstanceType) -> bool) {
-        self.instance_types.retain(|instance_type| keep(instance_type));
+        self.instance_types = self.instance_types.iter().filter(|known| keep(known)).cloned().collect();
         self.refresh();
     }
 
     /// Keeps the `count` cheapest instance types.
     pub fn retain_first(&mut self, count: usize) {
-        self.instance_types.truncate(count);
+        self.instance_types = self.instance_types.iter().take(count).cloned().collect();
         self.refresh();
     }
 
@@ -22,9 +22,9 @@ impl Opening {
     /// available compatible offering go, the rest is sorted by the cheapest one, then by name.
     pub fn refresh(&mut self) {
         let requirements = self.requirements.clone();
-        let priced = self.instance_types.drain(..).filter_map(|instance_type| {
+        let priced = self.instance_types.iter().filter_map(|instance_type| {
             let price = instance_type.cheapest(&requirements)?.price;
-            Some((price, instance_type))
+            Some((price, Arc::clone(instance_type)))
         });
         let mut priced: Vec<_> = priced.collect();
         priced.sort_by(|(a, first), (b, second)| a.cmp(b).then_with(|| first.name.cmp(&second.name)));

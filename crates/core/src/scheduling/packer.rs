@@ -1,9 +1,14 @@
 //! How a batch becomes openings: a trait with two implementations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::{Effort, Plan, Purpose, Request, Solver, solver::Strategy};
-use crate::model::Price;
+use hashbrown::{HashMap, HashSet};
+
+use super::{
+    Effort, Plan, Purpose, Request, Solver,
+    solver::{Share, Strategy},
+};
+use crate::model::{Pod, Price};
 
 /// Turns a request into a plan.
 ///
@@ -32,17 +37,18 @@ impl Packer for Compatible {
     }
 }
 
-/// The cheapest of several passes, the first of which is [`Compatible`]: never dearer than that, never with another
-/// pod left out, and never with a pod in a pool of lower weight.
+/// The cheapest of several plans, the first of which is [`Compatible`]'s: never dearer than that, never with another pod
+/// left out, and never with a pod in a pool of lower weight.
 ///
-/// The other passes fill openings in the order of their age instead of levelling them, and prefer machines up to a
-/// size, which keeps them off the largest sizes of a catalogue that few families have and whose price per CPU is higher.
-/// A claim still names every type that holds its pods. Since more and smaller machines have a price of their own (API
-/// objects, addresses, images to pull), another plan has to save at least one percent.
+/// Pods that topology says nothing about are packed by patterns (`solver::patterns`), and improved as long as the effort
+/// lasts. The others are packed one by one into the oldest opening that takes them, with a preference for machines up to
+/// a size, which keeps them off the largest sizes of a catalogue: few families have those, and their price per CPU is
+/// higher. A claim still names every type that holds its pods. Since more machines have a price of their own (API
+/// objects, addresses, images to pull), a plan with more of them has to save at least one percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What another plan saves at least, of the reference's price.
+/// What a plan with more machines saves at least, of the reference's price.
 const MIN_SAVING_PERCENT: i64 = 1;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
@@ -63,50 +69,107 @@ impl Packer for LeastCost {
     fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
         let reference = Compatible.pack(solver, request);
         // A what-if asks what would happen, often and fast; and what costs the bound cannot cost less.
-        if request.purpose == Purpose::Simulation || reference.partial || is_tight(&reference) {
+        if request.purpose == Purpose::Simulation || reference.partial || is_settled(&reference) {
             return reference;
         }
-        let weights = weights(&reference);
-        let left: BTreeSet<&str> = reference.unplaced.iter().map(|(pod, _)| &*pod.uid).collect();
-        let bar = Price::from_nanos(reference.cost.hourly.nanos() / 100 * (100 - MIN_SAVING_PERCENT));
-        let mut best: Option<Plan> = None;
+        let mut contest = Contest::new(reference);
+        let first = Request { effort: Effort::First, ..request.clone() };
+        let share = solver.share(request);
+        if share == Share::All {
+            // Topology has no say: patterns are all that matters.
+            contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+            return contest.decide();
+        }
         for (tried, strategy) in VARIANTS.into_iter().enumerate() {
-            let go_on = match request.effort {
-                Effort::First => tried < 1,
-                Effort::Iterations(rounds) => u32::try_from(tried).is_ok_and(|tried| tried < rounds),
-                Effort::While(go_on) => go_on(),
-            };
-            if !go_on {
+            if tried > 0 && !goes_on(request.effort, tried) {
                 break;
             }
-            let plan = solver.pass(request, strategy);
-            let bar = best.as_ref().map_or(bar, |best| best.cost.hourly);
-            let sound = !plan.partial
-                && plan.unplaced.iter().all(|(pod, _)| left.contains(&*pod.uid))
-                && self::weights(&plan)
-                    .iter()
-                    .all(|(uid, weight)| weights.get(uid).is_none_or(|w| weight >= w));
-            if sound && plan.cost.hourly < bar {
-                best = Some(plan);
-            }
+            contest.enter(solver.pass(&first, strategy.patterns()), tried);
         }
-        best.unwrap_or(reference)
+        if share == Share::Some && goes_on(request.effort, 1) {
+            let variant = contest.leader.unwrap_or(0);
+            contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
+        }
+        contest.decide()
     }
 }
 
-/// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
-fn weights(plan: &Plan) -> BTreeMap<String, i64> {
-    let openings = plan.openings.iter().flat_map(|opening| {
-        opening.pods.iter().map(move |pod| (pod.uid.as_str().to_owned(), i64::from(opening.pool.weight)))
-    });
-    let existing = plan
-        .existing
-        .iter()
-        .flat_map(|placement| placement.pods.iter().map(|pod| (pod.uid.as_str().to_owned(), i64::MAX)));
-    openings.chain(existing).collect()
+/// Whether the effort allows for one more attempt.
+fn goes_on(effort: Effort<'_>, tried: usize) -> bool {
+    match effort {
+        Effort::First => false,
+        Effort::Iterations(rounds) => u32::try_from(tried).is_ok_and(|tried| tried <= rounds),
+        Effort::While(go_on) => go_on(),
+    }
 }
 
-/// Whether a plan costs what any plan must.
-fn is_tight(plan: &Plan) -> bool {
-    plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound
+/// Plans that compete with a reference.
+struct Contest {
+    reference: Plan,
+    /// The weight of each pod's place in the reference.
+    weights: HashMap<Identity, i64>,
+    /// Pods that the reference leaves out.
+    left: HashSet<Identity>,
+    best: Option<Plan>,
+    /// The strategy of the cheapest plan, whether or not it wins.
+    leader: Option<usize>,
+    cheapest: Price,
+}
+
+impl Contest {
+    fn new(reference: Plan) -> Self {
+        let left = reference.unplaced.iter().map(|(pod, _)| Arc::as_ptr(pod)).collect();
+        Self {
+            weights: weights(&reference).collect(),
+            left,
+            reference,
+            best: None,
+            leader: None,
+            cheapest: Price::MAX,
+        }
+    }
+
+    /// Keeps the plan if it is as good as the reference for every pod, and cheaper than all before.
+    fn enter(&mut self, mut plan: Plan, strategy: usize) {
+        let sound = !plan.partial
+            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Arc::as_ptr(pod)))
+            && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
+        if !sound {
+            return;
+        }
+        let key = |plan: &Plan| (plan.cost.hourly, plan.openings.len());
+        if plan.cost.hourly < self.cheapest {
+            (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
+        }
+        let reference = &self.reference;
+        let bar = Price::from_nanos(reference.cost.hourly.nanos() / 100 * (100 - MIN_SAVING_PERCENT));
+        let pays = plan.cost.hourly < bar
+            || (plan.openings.len() <= reference.openings.len() && key(&plan) < key(reference));
+        if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
+            plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
+            self.best = Some(plan);
+        }
+    }
+
+    fn decide(self) -> Plan {
+        self.best.unwrap_or(self.reference)
+    }
+}
+
+/// Plans for one request share its pods.
+type Identity = *const Pod;
+
+/// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
+fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
+    let openings = plan.openings.iter().flat_map(|opening| {
+        opening.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(opening.pool.weight)))
+    });
+    let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
+    openings.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
+}
+
+/// Whether no other plan can be better: it costs what any plan must, or it opens one machine for one pod.
+fn is_settled(plan: &Plan) -> bool {
+    let single = plan.openings.len() == 1 && plan.openings[0].pods.len() == 1;
+    plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound || single
 }

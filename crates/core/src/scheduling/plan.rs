@@ -28,8 +28,9 @@ pub struct Opening {
     pub pool: Arc<NodePool>,
     /// What the instance must be: pool, pods and topology together, with the instance types that are left.
     pub requirements: Requirements,
-    /// Instance types that can hold the pods, cheapest first, as many as a claim may name.
-    pub instance_types: Vec<Arc<InstanceType>>,
+    /// Instance types that can hold the pods, cheapest first, as many as a claim may name. Shared: claims of one kind have
+    /// one list, of hundreds.
+    pub instance_types: Arc<[Arc<InstanceType>]>,
     /// What it is expected to become: the cheapest available offering.
     pub chosen: Chosen,
     /// Sum of its pods' and daemons' requests.

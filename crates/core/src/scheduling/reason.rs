@@ -1,8 +1,10 @@
 //! Why a pod cannot be placed: typed, with figures; rendered here for events, `explain` and JSON alike.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use crate::model::{Incompatible, PoolName, ResourceName, Resources, Str, Taint};
+use crate::model::{
+    Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME,
+};
 
 /// Why a pod has no place.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,7 +12,7 @@ pub enum Unplaced {
     /// There is no NodePool that could help anyone.
     NoPools,
     /// No NodePool can help this pod; the first constraint that eliminated each, in the order tried.
-    NoPoolFits(Vec<PoolVerdict>),
+    NoPoolFits(Arc<[PoolVerdict]>),
     /// Something about the pod itself keeps it from being scheduled at all.
     Invalid(Str),
     /// It waits for something else first (a volume that binds immediately); named.
@@ -38,15 +40,24 @@ pub enum Eliminated {
     /// The pod does not tolerate a taint of the pool.
     Taint(Taint),
     /// The requirements of pool and pod exclude each other.
-    Requirements(Incompatible),
+    Requirements {
+        /// On which key, and how.
+        why: Incompatible,
+        /// The label key that was probably meant, where this one is known nowhere.
+        meant: Option<Str>,
+    },
+    /// The pod's volumes can be reached from no node of the pool.
+    Volumes(Incompatible),
     /// A limit of the pool leaves no room.
     Limit {
         /// Resource name, or `nodes`.
         resource: Str,
-        /// In use.
+        /// In use, with what this plan opens.
         usage: i64,
         /// The limit.
         limit: i64,
+        /// By how much it would have to be higher for the smallest node that holds the pod.
+        needed: i64,
     },
     /// No domain satisfies a topology constraint.
     Topology {
@@ -54,6 +65,10 @@ pub enum Eliminated {
         kind: &'static str,
         /// The topology key.
         key: Str,
+        /// Whether no pod at all counts.
+        unused: bool,
+        /// Pods that count by domain, for keys other than the hostname.
+        counts: Vec<(Str, u32)>,
     },
     /// No instance type is left.
     InstanceTypes {
@@ -67,6 +82,8 @@ pub enum Eliminated {
         available: usize,
         /// What is asked for, daemons included.
         requests: Resources,
+        /// What comes nearest to a way out.
+        nearest: Box<Nearest>,
     },
     /// minValues of a key cannot be met.
     MinValues {
@@ -79,6 +96,28 @@ pub enum Eliminated {
     },
     /// A host port is taken.
     HostPort(u16),
+}
+
+/// What would have to change first for an instance type to be left.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nearest {
+    /// A requirement that no instance type meets.
+    Requirement(Box<Requirement>),
+    /// A resource of which the pod alone asks for more than any allowed type leaves for pods.
+    Resource {
+        /// The resource.
+        name: ResourceName,
+        /// What the pod asks for.
+        asked: i64,
+        /// The most that an allowed type leaves for pods; zero where none has it.
+        most: i64,
+        /// That type.
+        instance_type: Str,
+    },
+    /// Each resource can be had, but no allowed type has all of them.
+    Combination,
+    /// Types are there, and cannot be bought now where they are allowed.
+    Offering,
 }
 
 impl Unplaced {
@@ -103,8 +142,9 @@ impl Eliminated {
         match self {
             Self::NoInstanceTypes => "NoInstanceTypes",
             Self::Taint(_) => "Taint",
-            Self::Requirements(_) => "Requirements",
+            Self::Requirements { .. } => "Requirements",
             Self::Limit { .. } => "Limit",
+            Self::Volumes(_) => "Volumes",
             Self::Topology { .. } => "Topology",
             Self::InstanceTypes { allowed: 0, .. } => "InstanceTypeRequirements",
             Self::InstanceTypes { large_enough: 0, .. } => "Resources",
@@ -148,20 +188,22 @@ impl fmt::Display for Unplaced {
 impl fmt::Display for PoolVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.eliminated {
-            Eliminated::Limit { resource, usage, limit } if &**resource == "nodes" => write!(
+            Eliminated::Limit { resource, usage, limit, needed } if &**resource == "nodes" => write!(
                 f,
-                "node limits have been exhausted for nodepool {:?} ({usage} of {limit} nodes): raise spec.limits.nodes",
+                "node limits have been exhausted for nodepool {:?} ({usage} of {limit} nodes): raise \
+                 spec.limits.nodes by {needed}",
                 &*self.pool
             ),
-            Eliminated::Limit { resource, usage, limit } => {
+            Eliminated::Limit { resource, usage, limit, needed } => {
                 let name = ResourceName::from(&**resource);
                 write!(
                     f,
                     "all available instance types exceed limits for nodepool {:?} ({resource}: {} of {} in use): raise \
-                     spec.limits.{resource}",
+                     spec.limits.{resource} by {}",
                     &*self.pool,
                     name.quantity(*usage),
-                    name.quantity(*limit)
+                    name.quantity(*limit),
+                    name.quantity(*needed)
                 )
             }
             Eliminated::NoInstanceTypes => {
@@ -177,12 +219,21 @@ impl fmt::Display for Eliminated {
         match self {
             Self::NoInstanceTypes => f.write_str("no instance types"),
             Self::Taint(taint) => write!(f, "did not tolerate taint {taint}: add a toleration"),
-            Self::Requirements(why) => write!(f, "incompatible requirements, {why}"),
-            Self::Limit { resource, usage, limit } => write!(f, "limit of {resource}: {usage} of {limit}"),
-            Self::Topology { kind, key } => {
-                write!(f, "unsatisfiable topology constraint for {kind}, key={key}")
+            Self::Requirements { why, meant } => {
+                write!(f, "incompatible requirements, {why}")?;
+                requirements_fix(f, why, meant.as_deref())
             }
-            Self::InstanceTypes { total, allowed, large_enough, available, requests } => {
+            Self::Volumes(why) => {
+                write!(f, "incompatible volumes, {why}: let the nodepool have nodes where the volumes are")
+            }
+            Self::Limit { resource, usage, limit, .. } => {
+                write!(f, "limit of {resource}: {usage} of {limit}")
+            }
+            Self::Topology { kind, key, unused, counts } => {
+                write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
+                topology_fix(f, kind, *unused, counts)
+            }
+            Self::InstanceTypes { total, allowed, large_enough, available, requests, nearest } => {
                 let why = match (*allowed, *large_enough, *available) {
                     (0, ..) => "no instance type met all requirements",
                     (_, 0, _) if requests.cpu() >= MILLION_CPUS => {
@@ -195,14 +246,72 @@ impl fmt::Display for Eliminated {
                 write!(
                     f,
                     "{why}, of {total} types {allowed} met the requirements, {large_enough} of them are large enough, \
-                     {available} of those can be bought, resources={{{requests}}}"
+                     {available} of those can be bought, resources={{{requests}}}: {nearest}"
                 )
             }
             Self::MinValues { key, wanted, found } => write!(
                 f,
-                "minValues requirement is not met for label(s) (label(s)=[{key}]), {found} of {wanted} values"
+                "minValues requirement is not met for label(s) (label(s)=[{key}]), {found} of {wanted} values: allow \
+                 more of them, lower minValues, or set MIN_VALUES_POLICY=BestEffort"
             ),
-            Self::HostPort(port) => write!(f, "host port {port} is taken by a daemon on every instance type"),
+            Self::HostPort(port) => {
+                write!(f, "host port {port} is taken by a daemon on every instance type: use another port")
+            }
+        }
+    }
+}
+
+/// What would bring requirements together.
+fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Option<&str>) -> fmt::Result {
+    match (why, meant) {
+        (Incompatible::Undefined(_), Some(meant)) => write!(f, " (did you mean {meant:?}?)"),
+        (Incompatible::Undefined(wanted), None) if &**wanted.key() == HOSTNAME => {
+            f.write_str(": no new node has the name of one that exists")
+        }
+        (Incompatible::Undefined(wanted), None) => {
+            write!(f, ": add {} to the labels or requirements of the nodepool", wanted.key())
+        }
+        (Incompatible::Disjoint { offered, .. }, _) if !offered.is_complement() && !offered.is_empty() => {
+            f.write_str(": ask for a value that the nodepool has, or let it have more")
+        }
+        (Incompatible::Disjoint { .. }, _) => f.write_str(": change one of them"),
+    }
+}
+
+/// How pods are distributed now, and what would help.
+fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[(Str, u32)]) -> fmt::Result {
+    // An event has a size.
+    const SHOWN: usize = 8;
+    if !counts.is_empty() {
+        let shown: Vec<String> =
+            counts.iter().take(SHOWN).map(|(domain, count)| format!("{domain}:{count}")).collect();
+        let more = if counts.len() > SHOWN { " …" } else { "" };
+        write!(f, " (counts = {}{more})", shown.join(" "))?;
+    }
+    f.write_str(match kind {
+        "pod affinity" if unused => {
+            ": none of the pods that it names has a place; where they wait for each other, let one match its own term"
+        }
+        "pod affinity" => ": none of the domains that have such pods is open to it",
+        "pod anti-affinity" => ": every domain has a pod that it avoids, or one that avoids it; add domains",
+        _ => ": every domain that is open to it would exceed maxSkew; add domains, or raise maxSkew",
+    })
+}
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requirement(wanted) => write!(f, "no type has {wanted}"),
+            Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
+            Self::Resource { name, most, instance_type, .. } => write!(
+                f,
+                "the most {name} that an allowed type leaves for pods is {} (on {instance_type})",
+                name.quantity(*most)
+            ),
+            Self::Combination => f.write_str("no allowed type has enough of all resources at once"),
+            Self::Offering => {
+                f.write_str("allow other zones or capacity types, or wait until the cloud has them again")
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Behaviour of scheduling, one small cluster per case.
 
+mod bad;
+mod follow;
 mod more;
 mod random;
 

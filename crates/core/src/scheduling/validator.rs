@@ -125,7 +125,7 @@ fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut V
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let ours = node.label(labels::NODEPOOL) == Some(&*pool.name);
             if ours && !node.is_deleting() && !request.without.contains(&at) {
-                usage.add_assign(&node.capacity());
+                usage.add_assign(&node.at_most.clone().unwrap_or_else(|| node.capacity()));
                 nodes += 1;
             }
         }

@@ -3,12 +3,14 @@
 //! Every builder starts from something sound, so that a case names only what it is about.
 
 mod catalog;
+mod ec2;
 mod nodes;
 mod pods;
 mod pools;
 mod workloads;
 
 pub use catalog::{TypeBuilder, instance_type, kwok_catalog, linear_catalog, small_catalog};
+pub use ec2::{ec2_catalog, shaped_pods};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, affinity_to, pod, spread_over};
 pub use pools::{PoolBuilder, pool};

@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::{
     Item, Source,
+    buffers::{self, Buffers},
     prepare::{self, Schemas},
 };
 
@@ -79,6 +80,7 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         skipped: BTreeMap::new(),
         pools: Vec::new(),
         gates: offer.gates,
+        buffers: Buffers::default(),
     };
     for item in items {
         loader.item(item);
@@ -109,8 +111,8 @@ fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
     found.into_iter().map(reference).collect()
 }
 
-struct Loader {
-    loaded: Loaded,
+pub(super) struct Loader {
+    pub(super) loaded: Loaded,
     classes: Vec<NodeClassRef>,
     schemas: Schemas,
     /// Kind, namespace and name of what was read.
@@ -120,10 +122,11 @@ struct Loader {
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
     gates: FeatureGates,
+    pub(super) buffers: Buffers,
 }
 
 impl Loader {
-    fn note(&mut self, place: impl std::fmt::Display, message: impl std::fmt::Display) {
+    pub(super) fn note(&mut self, place: impl std::fmt::Display, message: impl std::fmt::Display) {
         self.loaded.notes.push(format!("{place}: {message}"));
     }
 
@@ -143,7 +146,7 @@ impl Loader {
             }
         }
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let namespaced = NAMESPACED.contains(&&*kind);
+        let namespaced = NAMESPACED.contains(&&*kind) || buffers::NAMESPACED.contains(&&*kind);
         if name.is_empty() {
             return self.note(source, format_args!("{kind}: metadata.name is missing: give it a name"));
         }
@@ -164,6 +167,9 @@ impl Loader {
 
     /// Reads an object of a kind that decisions know; false where they do not.
     fn dispatch(&mut self, group: &str, kind: &str, mut value: Value, source: &Source) -> bool {
+        if self.gates.capacity_buffer {
+            self.shape(group, kind, &value, source);
+        }
         match (group, kind) {
             ("", "Namespace") => {
                 let uid = value["metadata"]["uid"].as_str().filter(|uid| *uid != "/kube-system");
@@ -200,6 +206,14 @@ impl Loader {
                 self.note(source, fix);
             }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
+            ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
+            ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
+                self.buffer(value, source);
+            }
+            ("autoscaling.x-k8s.io", "CapacityBuffer") => {
+                let fix = "CapacityBuffer is not read: set the feature gate CapacityBuffer=true";
+                self.note(source, fix);
+            }
             _ => return false,
         }
         true
@@ -215,7 +229,7 @@ impl Loader {
     }
 
     /// Reads an object of one of Karpenter's kinds: with the API server's defaults and checks.
-    fn custom<T: Tracked + DeserializeOwned>(&mut self, mut value: Value, source: &Source) {
+    pub(super) fn custom<T: Tracked + DeserializeOwned>(&mut self, mut value: Value, source: &Source) {
         if self.admit(&mut value, source) {
             self.apply::<T>(value, source);
         }
@@ -235,7 +249,7 @@ impl Loader {
         problems.is_empty()
     }
 
-    fn read<T: DeserializeOwned>(&mut self, value: Value, source: &Source) -> Option<T> {
+    pub(super) fn read<T: DeserializeOwned>(&mut self, value: Value, source: &Source) -> Option<T> {
         let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name) = (of("/kind"), of("/metadata/name"));
         match serde_path_to_error::deserialize(value) {
@@ -307,8 +321,9 @@ impl Loader {
         self.loaded.index.put_class(id, Some(state));
     }
 
-    /// Pools come last, when all classes are known.
+    /// Pools come last, when all classes are known; then buffers, when all templates are.
     fn finish(&mut self, offer: &Offer) {
+        self.resolve_buffers();
         for (mut pool, source) in std::mem::take(&mut self.pools) {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let ready = self.readiness(&pool, &source);

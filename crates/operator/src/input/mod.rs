@@ -5,6 +5,7 @@
 //! - [`load`]: items go into the controller's own index, as watch events would.
 //! - [`prepare`]: what the API server and the controller add before a decision reads it.
 
+mod buffers;
 pub(crate) mod cluster;
 pub(crate) mod files;
 pub(crate) mod load;

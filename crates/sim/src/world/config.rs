@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fleetwright_controllers::settings::{Settings, SolveEffort};
+use fleetwright_core::cloud::CloudProvider;
 use fleetwright_fake::{Catalogue, CloudConfig, catalogue::realistic, kubelet::KubeletConfig};
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
@@ -11,6 +12,9 @@ use jiff::Timestamp;
 const MARKET: u64 = 1;
 /// Rounds of improvement per plan: reproducible, and enough for the fleets of a demo.
 const ROUNDS: u32 = 200;
+
+/// Puts something between the controllers and their cloud.
+pub type Wrap = Arc<dyn Fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 /// How a world is made.
 #[derive(Clone)]
@@ -35,6 +39,8 @@ pub struct WorldConfig {
     pub faults: Option<Arc<dyn Faults>>,
     /// Sees every request to the API server with its answer's code.
     pub audit: Option<Audit>,
+    /// What stands between the controllers and their cloud.
+    pub wrap: Option<Wrap>,
     /// Token that clients of [`super::World::listen`] must show.
     pub token: Option<String>,
 }
@@ -66,6 +72,7 @@ impl WorldConfig {
             controllers: true,
             faults: None,
             audit: None,
+            wrap: None,
             token: None,
         }
     }

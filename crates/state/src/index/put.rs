@@ -194,6 +194,13 @@ impl Index {
 
     pub(crate) fn put_attachment(&mut self, key: &Key, attachment: Option<Arc<VolumeAttachment>>) -> Put {
         let after = attachment.is_some();
+        let attached = attachment.as_deref().and_then(|attachment| {
+            let name = attachment.spec.source.persistent_volume_name.as_deref()?;
+            let volume = self.volumes.get(name).map(|volume| &**volume);
+            let node = Str::from(&*attachment.spec.node_name);
+            Some((node, lower::volume::attached(attachment, volume)?))
+        });
+        self.machines.put_attached(&key.name, attached);
         let before = match attachment {
             Some(attachment) => self.attachments.insert(key.name.clone(), attachment),
             None => self.attachments.remove(&key.name),
@@ -203,6 +210,15 @@ impl Index {
 
     pub(crate) fn put_storage_class(&mut self, key: &Key, class: Option<Arc<StorageClass>>) -> Put {
         let after = class.is_some();
+        let lowered = class.as_deref().map(|class| lower::volume::class(class, &self.schema));
+        if self.class_models.get(&key.name) != lowered.as_ref() {
+            let models = Arc::make_mut(&mut self.class_models);
+            match lowered {
+                Some(lowered) => models.insert(key.name.clone(), lowered),
+                None => models.remove(&key.name),
+            };
+            self.stale = true;
+        }
         let before = match class {
             Some(class) => self.storage_classes.insert(key.name.clone(), class),
             None => self.storage_classes.remove(&key.name),

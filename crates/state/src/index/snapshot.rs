@@ -31,7 +31,12 @@ impl Index {
     }
 
     fn refresh(&mut self, now: Timestamp) {
-        let parts = Parts { pods: &self.pods, intents: &self.intents, catalogs: &self.catalogs };
+        let parts = Parts {
+            pods: &self.pods,
+            intents: &self.intents,
+            catalogs: &self.catalogs,
+            held: &self.buffers.held,
+        };
         self.machines.rebuild(&parts);
         self.epoch += 1;
         let nodes = self.machines.all().to_vec();
@@ -50,13 +55,15 @@ impl Index {
                 pools: self.pools_in_order(),
                 catalogs: self.catalogs.clone(),
                 nodes,
-                pending: self.pods.pending().cloned().collect(),
+                pending: self.pods.pending().chain(self.buffers.pods()).cloned().collect(),
                 waiting: self.pods.waiting().cloned().collect(),
                 daemons: self.daemons.values().cloned().collect(),
                 namespaces: self.namespaces.clone(),
                 pdbs: self.pdbs.values().cloned().collect(),
                 volumes: self.volume_claims.clone(),
+                storage_classes: self.class_models.clone(),
                 workloads: self.workloads.clone(),
+                deferred: self.deferred.clone(),
                 answered,
             },
         };

@@ -271,3 +271,68 @@ fn volumes_follow_their_class_and_volume() {
     assert_eq!(state(&index), "Bound topology.kubernetes.io/zone In [z2]");
     assert_eq!(index.volume_claim(&id).unwrap().handle, "vol-1".into());
 }
+
+#[test]
+fn volumes_that_are_being_attached_are_known_by_their_handle() {
+    let mut index = index();
+    index.apply(node("n", 1));
+    index.apply(object::<PersistentVolume>(json!({
+        "metadata": {"name": "pv", "resourceVersion": "2"},
+        "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}
+    })));
+    let attachment = |name: &str, version: u64, volume: &str| -> VolumeAttachment {
+        object(json!({
+            "metadata": {"name": name, "resourceVersion": version.to_string()},
+            "spec": {"attacher": "ebs.csi.aws.com", "nodeName": "n", "source": {"persistentVolumeName": volume}}
+        }))
+    };
+    index.apply(attachment("a", 3, "pv"));
+    index.apply(attachment("b", 4, "unknown"));
+    let attached = |index: &mut Index| -> Vec<String> {
+        index.snapshot(at(0)).nodes[0].attached.iter().map(|(_, handle)| handle.to_string()).collect()
+    };
+    assert_eq!(attached(&mut index), ["unknown", "vol-1"]);
+    index.delete(&attachment("b", 5, "unknown"));
+    assert_eq!(attached(&mut index), ["vol-1"]);
+}
+
+#[test]
+fn a_claim_that_is_not_launched_is_charged_as_the_largest_that_it_may_become() {
+    let mut index = index();
+    index.set_catalog(&"default".into(), Some(catalog()));
+    index.apply(claim("c", 1, "", ""));
+    let snapshot = index.snapshot(at(0));
+    let machine = &snapshot.nodes[0];
+    assert_eq!((machine.capacity().cpu(), machine.charge().cpu()), (4000, 16_000));
+    assert_eq!(snapshot.usage("default").0.cpu(), index.usage_at_most("default").0.cpu());
+}
+
+#[test]
+fn overlays_hold_from_the_next_snapshot_on_and_end_with_their_object() {
+    let mut index = index();
+    let pool = object::<api::NodePool>(json!({
+        "metadata": {"name": "default", "resourceVersion": "1"},
+        "spec": {"template": {"spec": {"requirements": [],
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}}
+    }));
+    index.apply(pool);
+    let sold: Vec<Arc<InstanceType>> = vec![instance_type("small", 4, 8).offer("a", "spot", 100).build()];
+    index.set_catalog(&"default".into(), Some(Arc::new(Catalog::new(sold))));
+    let overlay = |version: u64, spec: Value| -> api::NodeOverlay {
+        object(json!({"metadata": {"name": "o", "resourceVersion": version.to_string()}, "spec": spec}))
+    };
+    let price = |index: &mut Index| {
+        let snapshot = index.snapshot(at(0));
+        snapshot.catalogs["default"].price("small", "a", "spot").unwrap().to_string()
+    };
+    assert_eq!(price(&mut index), "0.1");
+    index.apply(overlay(2, json!({"requirements": [], "price": "7"})));
+    assert_eq!(price(&mut index), "7");
+    index.apply(overlay(3, json!({"requirements": [], "price": "many"})));
+    assert_eq!(price(&mut index), "0.1");
+    assert!(matches!(&index.overlay_states()["o"], OverlayState::Invalid(why) if why.contains("price")));
+    index.apply(overlay(4, json!({"requirements": [], "priceAdjustment": "+50%"})));
+    assert_eq!(price(&mut index), "0.15");
+    index.delete(&overlay(5, json!({"requirements": []})));
+    assert_eq!((price(&mut index), index.has_overlays()), ("0.1".to_owned(), false));
+}

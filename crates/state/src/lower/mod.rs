@@ -4,6 +4,7 @@
 //! everything else goes on.
 
 pub mod affinity;
+pub mod buffer;
 pub mod claim;
 pub mod node;
 pub mod overlay;

@@ -1,17 +1,21 @@
 //! Volume claims with what they refer to, and attach limits.
 
 use fleetwright_core::model::{
-    LabelSchema, NamespacedName, Requirement, Str, VolumeClaim, VolumeState, labels::HOSTNAME,
+    self, LabelSchema, NamespacedName, Requirement, Str, VolumeClaim, VolumeState, labels::HOSTNAME,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
-    storage::v1::{CSINode, StorageClass},
+    storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 
-use super::{affinity, text};
+use super::{affinity, text, time};
 
 /// Set by the volume binder when the volume is bound to the claim from both sides.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// Set on the class of claims that name none.
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// In-tree plugins and the CSI drivers that they were moved to.
 const MIGRATED: [(&str, &str); 3] = [
@@ -120,8 +124,14 @@ fn unbound(
         return Ok(());
     }
     lowered.state = VolumeState::WaitsForConsumer;
+    lowered.topology = topology(class, schema);
+    Ok(())
+}
+
+/// Alternatives of where the volumes of a class can be.
+fn topology(class: &StorageClass, schema: &LabelSchema) -> Vec<Vec<Requirement>> {
     let terms = class.allowed_topologies.iter().flatten();
-    lowered.topology = terms
+    terms
         .map(|term| {
             let expressions = term.match_label_expressions.iter().flatten();
             let requirement = |wanted: &k8s_openapi::api::core::v1::TopologySelectorLabelRequirement| {
@@ -129,8 +139,32 @@ fn unbound(
             };
             expressions.map(requirement).collect()
         })
-        .collect();
-    Ok(())
+        .collect()
+}
+
+/// A StorageClass, for claims that do not exist yet.
+#[must_use]
+pub fn class(class: &StorageClass, schema: &LabelSchema) -> model::StorageClass {
+    let annotations = class.metadata.annotations.as_ref();
+    let is_default = annotations.and_then(|all| all.get(IS_DEFAULT)).is_some_and(|value| value == "true");
+    let created = time(class.metadata.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH);
+    model::StorageClass {
+        immediate: class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer"),
+        default_since: is_default.then_some(created),
+        topology: topology(class, schema),
+        driver: driver(&class.provisioner),
+    }
+}
+
+/// What a VolumeAttachment attaches: driver and handle, by its volume where that is known.
+#[must_use]
+pub fn attached(attachment: &VolumeAttachment, volume: Option<&PersistentVolume>) -> Option<(Str, Str)> {
+    let name = attachment.spec.source.persistent_volume_name.as_deref()?;
+    let csi = volume.and_then(|volume| volume.spec.as_ref()?.csi.as_ref());
+    Some(csi.map_or_else(
+        || (driver(&attachment.spec.attacher), text(name)),
+        |csi| (text(&csi.driver), text(&csi.volume_handle)),
+    ))
 }
 
 fn driver(provisioner: &str) -> Str {

@@ -158,3 +158,46 @@ fn methods_are_found_by_name() {
     }
     assert!(method("expiration").is_none());
 }
+
+#[test]
+fn a_machine_does_not_become_again_what_it_replaced() {
+    let secs = jiff::SignedDuration::from_secs;
+    let lone = |replaced: &'static str, ago: i64| {
+        let large = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+            claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+            claim.created = now() - secs(ago);
+        });
+        Scene::with_default_pool().node(large.build())
+    };
+    check(lone("memory/spot", 60), "single-node-consolidation: a -> small/spot");
+    check(lone("small/on-demand", 60), "single-node-consolidation: a -> small/spot");
+    check(lone("medium/spot,small/spot", 3600), "single-node-consolidation: a -> small/spot");
+    let proposal = checked(lone("medium/spot,small/spot", 3599), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "WouldUndo");
+    let snapshot = lone("small/spot", 3599).build();
+    let found = standing(&snapshot, &Rules::default(), now(), "a").unwrap();
+    assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
+}
+
+#[test]
+fn replacements_remember_what_they_replace() {
+    let snapshot = Scene::with_default_pool()
+        .node(idle("a").size("small", 2, 4).capacity_type("spot").build())
+        .node(idle("b").build())
+        .node(idle("c").build())
+        .build();
+    let (all, _) = candidates(&snapshot, now(), false);
+    assert_eq!(replaced(&all), "medium/on-demand,small/spot");
+}
+
+#[test]
+fn a_pod_that_runs_does_not_wait_for_a_machine_that_may_never_come() {
+    // What is left of a command that was rolled back answers the pod still.
+    let stranded = drifted("a", 9).build();
+    let mut snapshot = Scene::with_default_pool().node(stranded).node(node("b").launched().build()).build();
+    let uid = snapshot.nodes[0].pods[0].uid.clone();
+    snapshot.answered.insert(uid, "b".into());
+    let proposal = propose(&snapshot, &Rules::default(), now());
+    assert_eq!(told(&proposal), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "LandsOnUninitialized");
+}

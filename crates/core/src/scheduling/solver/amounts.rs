@@ -41,6 +41,12 @@ impl ResourceIndex {
         })
     }
 
+    /// The resource of an index.
+    pub(super) fn name(&self, at: usize) -> ResourceName {
+        let other = || at.checked_sub(BASE.len()).and_then(|at| self.names.get(at)).cloned();
+        BASE.get(at).cloned().unwrap_or_else(|| ResourceName::Other(other().unwrap_or_else(|| "".into())))
+    }
+
     /// The model's form.
     pub(super) fn resources(&self, amounts: &Amounts) -> Resources {
         let others = self.names.iter().map(|name| ResourceName::Other(name.clone()));

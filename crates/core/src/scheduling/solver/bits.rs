@@ -2,10 +2,13 @@
 
 use smallvec::SmallVec;
 
+/// Words that need no allocation of their own: the rows of a catalogue of 640 types.
+const INLINE: usize = 10;
+
 /// A growable set of small integers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bits {
-    words: SmallVec<[u64; 4]>,
+    words: SmallVec<[u64; INLINE]>,
 }
 
 impl Bits {
@@ -38,6 +41,15 @@ impl Bits {
         }
     }
 
+    /// Puts `at` in or takes it out.
+    pub(super) fn set(&mut self, at: usize, is_in: bool) {
+        if is_in {
+            self.insert(at);
+        } else {
+            self.remove(at);
+        }
+    }
+
     /// Keeps what is in `other` too.
     pub(super) fn intersect(&mut self, other: &Self) {
         for (at, word) in self.words.iter_mut().enumerate() {
@@ -50,13 +62,62 @@ impl Bits {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The members that neither of two other sets has, ascending.
-    pub(super) fn without<'a>(&'a self, a: &'a Self, b: &'a Self) -> impl Iterator<Item = usize> + 'a {
-        let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
-        self.words
-            .iter()
-            .enumerate()
-            .flat_map(move |(at, own)| members(at, own & !word(a, at) & !word(b, at)))
+    /// Puts in what is in `other`.
+    pub(super) fn unite(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// Takes out what is in `other`.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word &= !other;
+        }
+    }
+
+    /// Whether the sets have a member in common.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    /// The first member that is not below `start`.
+    pub(super) fn first_from(&self, start: usize) -> Option<usize> {
+        let mut at = start / 64;
+        let mut word = self.words.get(at)? & (u64::MAX << (start % 64));
+        while word == 0 {
+            at += 1;
+            word = *self.words.get(at)?;
+        }
+        Some(at * 64 + word.trailing_zeros() as usize)
+    }
+
+    /// The first member from `start` on that neither of two other sets has.
+    pub(super) fn first_without(&self, a: &Self, b: &Self, start: usize) -> Option<usize> {
+        let mut at = start / 64;
+        let mut mask = u64::MAX << (start % 64);
+        loop {
+            let not_in = |set: &Self| !set.words.get(at).copied().unwrap_or(0);
+            let word = self.words.get(at)? & not_in(a) & not_in(b) & mask;
+            if word != 0 {
+                return Some(at * 64 + word.trailing_zeros() as usize);
+            }
+            (at, mask) = (at + 1, u64::MAX);
+        }
+    }
+
+    /// The first member that `other` has too, from the word at an index on; the index moves to its word.
+    pub(super) fn first_common(&self, other: &Self, at: &mut usize) -> Option<usize> {
+        loop {
+            let common = self.words.get(*at)? & other.words.get(*at)?;
+            if common != 0 {
+                return Some(*at * 64 + common.trailing_zeros() as usize);
+            }
+            *at += 1;
+        }
     }
 
     /// The members, ascending.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{Amounts, fits, update},
+    amounts::{Amounts, fits},
     bits::Bits,
     intern::{Key, Req, Value},
     pools::{Row, agrees},
@@ -55,7 +55,8 @@ pub(super) enum Refusal {
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) req: Req,
-    pub(super) rows: Bits,
+    /// The rows that are left; `None` where none is lost.
+    pub(super) rows: Option<Bits>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     pub(super) relaxed: bool,
     pub(super) reserved: SmallVec<[usize; 1]>,
@@ -89,16 +90,17 @@ impl Solver {
             && fits(ask.used, ask.more, floor)
         {
             // Nothing is lost: the claim stays what it is.
-            let (rows, min_values) = (ask.rows.clone(), ask.min_values.into());
-            return Ok(Fit { req, rows, min_values, relaxed: false, reserved: SmallVec::new() });
+            let min_values = ask.min_values.into();
+            return Ok(Fit { req, rows: None, min_values, relaxed: false, reserved: SmallVec::new() });
         }
-        let mask = self.pools[ask.pool].mask(&self.universe, ask.req);
-        let pool = &self.pools[ask.pool];
         let mut rows = ask.rows.clone();
-        rows.intersect(&mask);
-        for at in rows.clone().iter() {
-            let row = &pool.rows[at];
-            if !fits(ask.used, ask.more, &row.free) || clash(ask.ports, &row.ports) {
+        if ask.now.is_none_or(|(req, _)| req != ask.req) {
+            rows.intersect(&self.pools[ask.pool].mask(&self.universe, ask.req));
+        }
+        let pool = &self.pools[ask.pool];
+        pool.ranks.keep(ask.used, ask.more, &mut rows);
+        if !ask.ports.is_empty() {
+            for at in rows.clone().iter().filter(|at| clash(ask.ports, &pool.rows[*at].ports)) {
                 rows.remove(at);
             }
         }
@@ -117,7 +119,7 @@ impl Solver {
                 (*wanted, relaxed) = (found, true);
             }
         }
-        Ok(Fit { req: ask.req, rows, min_values, relaxed, reserved })
+        Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved })
     }
 
     /// The reservations that the claim would hold; takes out the rows that could not be bought without one.
@@ -162,17 +164,6 @@ impl Solver {
         let values: BTreeSet<Value> =
             sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
         super::intern::id(values.len())
-    }
-
-    /// The component-wise maximum and minimum of what rows have.
-    pub(super) fn envelope(&self, pool: usize, rows: &Bits) -> (Amounts, Amounts) {
-        let mut free = rows.iter().map(|at| &self.pools[pool].rows[at].free);
-        let first = free.next().cloned().unwrap_or_default();
-        free.fold((first.clone(), first), |(mut most, mut least), row| {
-            update(&mut most, row, i64::max);
-            update(&mut least, row, i64::min);
-            (most, least)
-        })
     }
 
     /// A row of a pool.

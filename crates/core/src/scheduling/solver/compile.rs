@@ -7,15 +7,18 @@ use smallvec::SmallVec;
 use super::{
     Solver,
     amounts::Amounts,
+    contradiction::{self, NOWHERE},
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
     topology::{GroupKey, GroupKind, Namespaces, NodeFilter},
 };
 use crate::{
     model::{
-        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, Str, TaintEffect,
-        TopologySpread, VolumeState, labels, pod::SelectorTerm, requirements::Requirements,
-        volume::VolumeRef,
+        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
+        TopologySpread, VolumeState, labels,
+        pod::SelectorTerm,
+        requirements::Requirements,
+        volume::{VolumeRef, default_class},
     },
     scheduling::{PreferencePolicy, Unplaced},
 };
@@ -24,6 +27,9 @@ use crate::{
 const MAX_LEVELS: usize = 64;
 /// More alternatives of where volumes can be are not looked at.
 const MAX_ALTERNATIVES: usize = 64;
+
+/// Alternatives of where a volume can be, and driver and handle of what is attached.
+type Places = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
 
 /// Pods that scheduling cannot tell apart.
 #[derive(Debug)]
@@ -57,8 +63,6 @@ pub(super) struct Level {
     pub(super) look_past_preferences: bool,
     /// Index of what decides which machines and pools fit at all.
     pub(super) shape: usize,
-    /// Counts the levels of all classes.
-    pub(super) index: usize,
 }
 
 /// A topology group that a pod obeys.
@@ -72,8 +76,10 @@ pub(super) struct Owned {
 /// What decides, topology and room aside, where a pod can be: verdicts on it last.
 #[derive(Debug)]
 pub(super) struct Shape {
+    /// A class and a level that has it.
+    pub(super) of: (usize, usize),
     /// The hostname that is asked for.
-    host: Option<Set>,
+    pub(super) host: Option<Set>,
     /// Machines whose taints and requirements agree.
     pub(super) machines: Option<Fitting>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
@@ -231,7 +237,7 @@ impl Solver {
                 rest.give_up();
             }
             let pod = Arc::clone(&self.classes[class].pod);
-            if !rest.step(&pod, self.any_preference_taint) {
+            if !rest.step(&pod, self.preference_taints > 0) {
                 return false;
             }
             let level = self.level(class, &rest);
@@ -244,16 +250,15 @@ impl Solver {
     fn level(&mut self, class: usize, relaxed: &Relaxation) -> Level {
         let pod = Arc::clone(&self.classes[class].pod);
         let spec = &pod.spec;
-        let selector: Vec<Requirement> = spec
-            .node_selector
-            .iter()
-            .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
-            .collect();
+        let selector = contradiction::selector(&pod);
         let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
         let strict: Vec<_> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
         let strict = self.universe.conjunction(strict);
-        let preferred: Vec<_> = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice()).to_vec();
-        let preferred: Vec<_> = preferred.iter().map(|r| self.universe.set(r)).collect();
+        let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
+        let all = selector.iter().chain(term).chain(preferred);
+        let nowhere = contradiction::first(self.universe.schema(), all).map(|_| NOWHERE);
+        let nowhere = nowhere.map(Requirement::exists);
+        let preferred: Vec<_> = preferred.iter().chain(&nowhere).map(|r| self.universe.set(r)).collect();
         let preferred = self.universe.conjunction(preferred);
         let whole =
             self.universe.sets(strict).iter().chain(self.universe.sets(preferred).iter()).cloned().collect();
@@ -291,10 +296,9 @@ impl Solver {
             look_past_preferences: relaxed.look_past_preferences,
             class: special.then_some(class),
         };
-        let shape = self.shape(key);
-        self.levels += 1;
+        let of = (class, self.classes[class].levels.len());
+        let shape = self.shape(key, of);
         Level {
-            index: self.levels - 1,
             req,
             any_host: host.is_none_or(|set| set.allows_unnamed()),
             strict,
@@ -304,37 +308,24 @@ impl Solver {
         }
     }
 
-    fn shape(&mut self, key: ShapeKey) -> usize {
+    fn shape(&mut self, key: ShapeKey, of: (usize, usize)) -> usize {
         if let Some(at) = self.shape_ids.get(&key) {
             return *at;
         }
         let at = self.shapes.len();
-        let shape = Shape { host: key.host.clone(), machines: None, pools: vec![None; self.pools.len()] };
-        self.shapes.push(shape);
+        let pools = vec![None; self.pools.len()];
+        self.shapes.push(Shape { of, host: key.host.clone(), machines: None, pools });
         self.shape_ids.insert(key, at);
         at
     }
 
     /// Machines that fit a level whatever happens in a pass.
     pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
-        let Level { req, shape, look_past_preferences, .. } = self.classes[class].levels[level];
+        let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].machines {
             return Arc::clone(known);
         }
-        let pod = Arc::clone(&self.classes[class].pod);
-        let hostname = self.universe.key(labels::HOSTNAME);
-        let host = self.shapes[shape].host.clone();
-        let mut fitting = super::bits::Bits::default();
-        for (at, machine) in self.machines.iter().enumerate() {
-            let named = host.as_ref().is_none_or(|set| self.universe.has(hostname, set, machine.host));
-            if named
-                && machine.usable
-                && machine.tolerated(&pod, look_past_preferences)
-                && machine.satisfies(&mut self.universe, req)
-            {
-                fitting.insert(at);
-            }
-        }
+        let fitting = (0..self.machines.len()).filter(|at| self.machine_fits(class, level, *at)).collect();
         let fitting = Arc::new(fitting);
         self.shapes[shape].machines = Some(Arc::clone(&fitting));
         fitting
@@ -367,9 +358,14 @@ impl Solver {
             let amount = name.quantity(pod.requests().get(&name));
             return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
         }
-        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+        if !pod.spec.resource_claims.is_empty() {
+            let why = if self.rules.ignore_dra {
+                "which are ignored (IGNORE_DRA_REQUESTS)"
+            } else {
+                "whose devices cannot be allocated by this version"
+            };
             return invalid(format!(
-                "pod uses resource claims ({}), which are ignored: set IGNORE_DRA_REQUESTS=false",
+                "pod uses resource claims ({}), {why}: ask for the devices as extended resources",
                 pod.spec.resource_claims.join(", ")
             ));
         }
@@ -380,43 +376,69 @@ impl Solver {
         {
             return invalid(format!("pod refuses nodes of a NodePool ({} DoesNotExist)", labels::NODEPOOL));
         }
-        for volume in &pod.spec.volumes {
-            let claim = self.volume_claim(pod, volume);
-            match (claim.map(|claim| &claim.state), volume) {
-                (Some(VolumeState::UnboundImmediate), _) => {
-                    return Some(Unplaced::Waiting(
-                        format!("persistentvolumeclaim {} to be bound", volume_name(pod, volume)).into(),
-                    ));
-                }
-                (Some(VolumeState::Broken(why)), _) => return Some(Unplaced::Invalid(why.clone())),
-                (None, VolumeRef::Claim(_)) => {
-                    let name = volume_name(pod, volume);
-                    return invalid(format!("persistentvolumeclaim {name} not found: create it"));
-                }
-                _ => {}
-            }
+        if let Some(why) = contradiction::of_pod(self.universe.schema(), pod) {
+            return invalid(why);
         }
-        None
+        pod.spec.volumes.iter().find_map(|volume| self.volume_refusal(pod, volume))
     }
 
-    fn volume_claim(&self, pod: &Pod, volume: &VolumeRef) -> Option<&crate::model::VolumeClaim> {
-        self.snapshot.volumes.get(&volume_name(pod, volume))
+    /// Why a volume keeps its pod from being scheduled.
+    fn volume_refusal(&self, pod: &Pod, volume: &VolumeRef) -> Option<Unplaced> {
+        let id = volume_name(pod, volume);
+        let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
+        let waits = || Some(Unplaced::Waiting(format!("persistentvolumeclaim {id} to be bound").into()));
+        match (self.snapshot.volumes.get(&id).map(|claim| &claim.state), volume) {
+            (Some(VolumeState::UnboundImmediate), _) => waits(),
+            (Some(VolumeState::Broken(why)), _) => Some(Unplaced::Invalid(why.clone())),
+            (Some(_), _) => None,
+            (None, VolumeRef::Claim(_)) => {
+                invalid(format!("persistentvolumeclaim {id} not found: create it"))
+            }
+            (None, VolumeRef::Ephemeral { storage_class, .. }) => {
+                match (self.class_of_volume(volume), storage_class) {
+                    (Some(class), _) if class.immediate => waits(),
+                    (Some(_), _) => None,
+                    (None, Some(name)) => invalid(format!(
+                        "storageclass {name} of ephemeral volume {id} does not exist: create it"
+                    )),
+                    (None, None) => invalid(format!(
+                        "ephemeral volume {id} names no storage class, and none is the default: name one"
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The StorageClass that the claim of an ephemeral volume will have.
+    fn class_of_volume(&self, volume: &VolumeRef) -> Option<&StorageClass> {
+        match volume {
+            VolumeRef::Claim(_) => None,
+            VolumeRef::Ephemeral { storage_class: Some(name), .. } => self.snapshot.storage_classes.get(name),
+            VolumeRef::Ephemeral { storage_class: None, .. } => default_class(&self.snapshot.storage_classes),
+        }
+    }
+
+    /// Where a volume can be, and as what it is attached: by its claim or, where that does not exist yet, by its class.
+    fn places(&self, pod: &Pod, volume: &VolumeRef) -> Option<Places> {
+        let id = volume_name(pod, volume);
+        if let Some(claim) = self.snapshot.volumes.get(&id) {
+            let attached = claim.driver.clone().map(|driver| (driver, claim.handle.clone()));
+            return Some((claim.topology.clone(), attached));
+        }
+        let class = self.class_of_volume(volume)?;
+        Some((class.topology.clone(), Some((class.driver.clone(), id.to_string().into()))))
     }
 
     /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
     fn volumes(&mut self, pod: &Pod) -> (Vec<Req>, Vec<(Str, Str)>) {
         let (mut alternatives, mut attachments) = (vec![ANY], Vec::new());
-        let claims = Arc::clone(&self.snapshot.volumes);
         for volume in &pod.spec.volumes {
-            let Some(claim) = claims.get(&volume_name(pod, volume)) else { continue };
-            if let Some(driver) = &claim.driver {
-                attachments.push((driver.clone(), claim.handle.clone()));
-            }
-            if claim.topology.is_empty() {
+            let Some((topology, attached)) = self.places(pod, volume) else { continue };
+            attachments.extend(attached);
+            if topology.is_empty() {
                 continue;
             }
-            let terms: Vec<Req> = claim
-                .topology
+            let terms: Vec<Req> = topology
                 .iter()
                 .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
                 .collect();
@@ -489,14 +511,6 @@ impl Solver {
         let group = &self.topology.groups[group].is;
         let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives != [ANY]);
         if honored { self.universe.get(level.strict, group.key) } else { None }
-    }
-
-    /// Whether any taint anywhere merely prefers to keep pods away.
-    pub(super) fn find_preference_taints(&mut self) {
-        let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
-        let of_machines = self.machines.iter().flat_map(|machine| machine.taints.iter());
-        self.any_preference_taint =
-            of_pools.chain(of_machines).any(|taint| taint.effect == TaintEffect::PreferNoSchedule);
     }
 }
 

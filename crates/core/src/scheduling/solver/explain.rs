@@ -1,22 +1,31 @@
-//! Why a class of pods has no place: for each pool the first constraint that eliminated it.
+//! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
 
+mod near;
+
+use self::near::Lost;
 use super::{
     Solver,
     amounts::{Amounts, fits_free, get, update},
+    bits::Bits,
     claim::{Refusal, clash},
-    intern::Req,
+    contradiction,
+    intern::{Req, Side},
     nodes::first_obstacle,
     on_claim::{Blocked, Target},
     pass::Pass,
-    pools::agrees,
+    pools::{Row, agrees},
+    topology::CLAIMS,
 };
 use crate::{
     model::{
-        Incompatible, Requirement,
+        Incompatible, InstanceType, Requirement,
         labels::{self, HOSTNAME},
     },
-    scheduling::{Eliminated, PoolVerdict, Unplaced},
+    scheduling::{Eliminated, Nearest, PoolVerdict, Unplaced},
 };
+
+/// The field that `matchFields` can name; no label is called so.
+const FIELD_NAME: &str = "metadata.name";
 
 impl Solver {
     /// Why no place was found for a class, at its last level of relaxation.
@@ -24,16 +33,41 @@ impl Solver {
         if let Some(refused) = &self.classes[class].refused {
             return refused.clone();
         }
+        let level = self.last_level(class);
+        if let Some(why) = self.restriction(class, level) {
+            return Unplaced::Invalid(why.into());
+        }
         if self.pools.is_empty() {
             return Unplaced::NoPools;
         }
-        let level = self.classes[class].levels.len().saturating_sub(1);
         let pools = self.pools.len();
         let verdict = |pool: usize| PoolVerdict {
             pool: self.pools[pool].model.name.clone(),
             eliminated: self.eliminated(pass, class, level, pool),
         };
         Unplaced::NoPoolFits((0..pools).map(verdict).collect())
+    }
+
+    /// The last level of relaxation that does not contradict itself.
+    fn last_level(&mut self, class: usize) -> usize {
+        let nowhere = self.universe.key(contradiction::NOWHERE);
+        let sound = |level: &super::compile::Level| self.universe.get(level.req, nowhere).is_none();
+        self.classes[class].levels.iter().rposition(sound).unwrap_or(0)
+    }
+
+    /// A label that is asked for and that no pool can give, because users may not set it.
+    fn restriction(&self, class: usize, level: usize) -> Option<String> {
+        let asked = self.universe.requirements(self.classes[class].levels[level].req);
+        let schema = self.universe.schema();
+        asked.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
+            let key = wanted.key();
+            if &**key == FIELD_NAME {
+                return Some(
+                    "node affinity by matchFields names one node: no new node can have its name".to_owned(),
+                );
+            }
+            schema.restriction(key).filter(|_| &**key != HOSTNAME)
+        })
     }
 
     fn eliminated(&mut self, pass: &Pass, class: usize, level: usize, pool: usize) -> Eliminated {
@@ -47,82 +81,136 @@ impl Solver {
             return Eliminated::Taint(taint.clone());
         }
         if !this.levels[level].any_host {
-            let asked = Requirement::is_in(
-                HOSTNAME,
-                this.pod
-                    .spec
-                    .node_selector
-                    .iter()
-                    .filter(|(key, _)| &**key == HOSTNAME)
-                    .map(|(_, value)| value.clone()),
-            );
-            return Eliminated::Requirements(Incompatible::Undefined(Box::new(asked)));
+            return Eliminated::Requirements { why: self.host(class), meant: None };
         }
         let Some(req) = self.template_for(class, level, pool) else {
-            let offered = self.universe.requirements(self.pools[pool].req);
-            let asked = self.universe.requirements(wanted);
-            let disagreement = offered.compatible_claim(&asked, self.universe.schema()).err();
-            let unknown = || Incompatible::Undefined(Box::new(Requirement::exists(labels::NODEPOOL)));
-            return Eliminated::Requirements(disagreement.unwrap_or_else(unknown));
+            return self.disagreement(pool, wanted);
         };
-        if let Some(limit) = self.limited(pass, pool) {
+        if let Some(why) = self.unreachable(class, req) {
+            return Eliminated::Volumes(why);
+        }
+        if let Some(limit) = self.exhausted_nodes(pass, pool) {
             return limit;
         }
-        let demand = self.demand(class, level);
         let rows = pass.within_limits(self, pool);
-        let min_values = self.pools[pool].min_values.clone();
-        let none = Amounts::new();
-        let target = Target { pool, rows: &rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = self.machines.len() + pass.claims.len();
-        match pass.fit_target(self, class, &demand, host, req, &target) {
-            Err(Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. }) => {
+        let all = Bits::full(self.pools[pool].rows.len());
+        let blocked = match self.try_rows(pass, class, level, pool, req, &all) {
+            Ok(fitting) if rows != all => match self.exceeded(pass, pool, &fitting) {
+                Some(limit) => return limit,
+                None => Blocked::default(),
+            },
+            // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
+            Ok(_) => Blocked::default(),
+            Err(blocked) => blocked,
+        };
+        match blocked {
+            Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
                 Eliminated::MinValues { key: self.universe.name(key).clone(), wanted, found }
             }
-            Err(Blocked { group: Some(group), refusal: None, .. }) => {
-                let group = &self.topology.groups[group].is;
-                Eliminated::Topology { kind: group.kind.as_str(), key: self.universe.name(group.key).clone() }
-            }
-            Err(Blocked { refusal, .. }) => {
+            Blocked { group: Some(group), refusal: None, .. } => self.crowded(group),
+            Blocked { refusal, .. } => {
                 self.types_lost(class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
             }
-            // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
-            Ok(_) => self.types_lost(class, pool, req),
         }
     }
 
-    /// The limit that leaves no type, if there is one.
-    fn limited(&self, pass: &Pass, pool: usize) -> Option<Eliminated> {
-        let limits = &self.pools[pool].model.limits;
-        let (left, nodes) = &pass.left[pool];
-        if let (Some(left), Some(limit)) = (nodes, limits.nodes)
-            && *left <= 0
-        {
-            return Some(Eliminated::Limit {
-                resource: "nodes".into(),
-                usage: limit.saturating_sub(*left),
-                limit,
-            });
-        }
-        if !pass.within_limits(self, pool).is_empty() {
+    /// Which rows a new claim for the class would have, among `rows`.
+    fn try_rows(
+        &mut self,
+        pass: &Pass,
+        class: usize,
+        level: usize,
+        pool: usize,
+        req: Req,
+        rows: &Bits,
+    ) -> Result<Bits, Blocked> {
+        let demand = self.demand(class, level);
+        let min_values = self.pools[pool].min_values.clone();
+        let none = Amounts::new();
+        let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+        let host = CLAIMS + pass.claims.len();
+        let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
+        // What lost nothing has all that there were.
+        Ok(fit.rows.unwrap_or_else(|| rows.clone()))
+    }
+
+    /// The host that is asked for: no new node has its name.
+    fn host(&self, class: usize) -> Incompatible {
+        let selector = &self.classes[class].pod.spec.node_selector;
+        let asked = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
+        Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, asked)))
+    }
+
+    /// Where pool and pod disagree about labels.
+    fn disagreement(&self, pool: usize, wanted: Req) -> Eliminated {
+        let offered = self.universe.requirements(self.pools[pool].req);
+        let asked = self.universe.requirements(wanted);
+        let disagreement = offered.compatible_claim(&asked, self.universe.schema()).err();
+        let unknown = || Incompatible::Undefined(Box::new(Requirement::exists(labels::NODEPOOL)));
+        let why = disagreement.unwrap_or_else(unknown);
+        let known = self.universe.schema().well_known.iter().chain(offered.iter().map(Requirement::key));
+        let meant = match &why {
+            Incompatible::Undefined(wanted) => near::nearest(wanted.key(), known).cloned(),
+            Incompatible::Disjoint { .. } => None,
+        };
+        Eliminated::Requirements { why, meant }
+    }
+
+    /// Why none of the places where the volumes of a class can be is a place of the pool.
+    fn unreachable(&mut self, class: usize, req: Req) -> Option<Incompatible> {
+        let alternatives = self.classes[class].alternatives.clone();
+        if alternatives.iter().any(|places| self.universe.meet(req, *places, Side::Claim).is_some()) {
             return None;
         }
-        let exceeded = |(limit, left): (&super::pools::Limit, &i64)| {
-            let rows = &self.pools[pool].rows;
-            rows.iter().all(|row| get(&row.capacity, limit.resource) > *left).then(|| Eliminated::Limit {
-                resource: limit.name.clone(),
-                usage: limit.limit.saturating_sub(*left),
-                limit: limit.limit,
-            })
-        };
-        let first = self.pools[pool].limits.iter().zip(left).find_map(exceeded);
-        first.or_else(|| {
-            let (limit, left) = self.pools[pool].limits.iter().zip(left).next()?;
-            let usage = limit.limit.saturating_sub(*left);
-            Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit })
+        let offered = self.universe.requirements(req);
+        let asked = self.universe.requirements(*alternatives.first()?);
+        offered.compatible_claim(&asked, self.universe.schema()).err()
+    }
+
+    fn exhausted_nodes(&self, pass: &Pass, pool: usize) -> Option<Eliminated> {
+        let limit = self.pools[pool].model.limits.nodes?;
+        let left = pass.left[pool].1?;
+        (left <= 0).then(|| Eliminated::Limit {
+            resource: "nodes".into(),
+            usage: limit.saturating_sub(left),
+            limit,
+            needed: 1_i64.saturating_sub(left),
         })
     }
 
-    /// How many types each filter took.
+    /// The limit that the cheapest way out would have to raise: of the rows that hold the pod, the one that exceeds the
+    /// fewest limits, and of those the one that exceeds the first of them by least.
+    fn exceeded(&self, pass: &Pass, pool: usize, fitting: &Bits) -> Option<Eliminated> {
+        let limits = &self.pools[pool].limits;
+        let excess = |row: usize| {
+            let capacity = &self.row(pool, row).capacity;
+            let over = limits.iter().zip(&pass.left[pool].0).enumerate().filter_map(|(at, (limit, left))| {
+                let needed = get(capacity, limit.resource).saturating_sub(*left);
+                (needed > 0).then_some((at, needed))
+            });
+            let over: Vec<(usize, i64)> = over.collect();
+            over.first().map(|first| (over.len(), *first))
+        };
+        let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
+        let (limit, left) = (limits.get(at)?, pass.left[pool].0.get(at)?);
+        let usage = limit.limit.saturating_sub(*left);
+        Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit, needed })
+    }
+
+    /// The topology group that leaves no domain, with its counters.
+    fn crowded(&self, group: usize) -> Eliminated {
+        let group = &self.topology.groups[group];
+        let count =
+            |value: &u32| (self.universe.text(group.is.key, *value).clone(), group.count(*value as usize));
+        Eliminated::Topology {
+            kind: group.is.kind.as_str(),
+            key: self.universe.name(group.is.key).clone(),
+            unused: group.is_unused(),
+            counts: group.domains.iter().map(count).collect(),
+        }
+    }
+
+    /// How many types each filter took, and what comes nearest.
     fn types_lost(&mut self, class: usize, pool: usize, req: Req) -> Eliminated {
         let this = &self.classes[class];
         let ports = &this.pod.spec.host_ports;
@@ -134,43 +222,67 @@ impl Solver {
             return Eliminated::HostPort(port.port);
         }
         let catalog = self.snapshot.catalog(&self.pools[pool].model.name).cloned().unwrap_or_default();
-        let (mut allowed, mut large_enough, mut available) = (0, 0, 0);
-        let mut least: Option<Amounts> = None;
+        let asked = this.requests.clone();
+        let mut lost = Lost::default();
         for instance_type in &catalog.instance_types {
             let described = self.universe.req(&instance_type.requirements);
             if !agrees(&self.universe, described, req) {
                 continue;
             }
-            allowed += 1;
-            let of_type = |row: &&super::pools::Row| row.instance_type.name == instance_type.name;
-            let rows: Vec<_> = self.pools[pool].rows.iter().filter(of_type).collect();
-            let fits = if rows.is_empty() {
-                fits_free(&this.requests, &self.resources.amounts(&instance_type.allocatable()))
-            } else {
-                rows.iter().any(|row| fits_free(&this.requests, &row.free))
-            };
-            if let Some(row) = rows.first() {
-                least = Some(least.map_or_else(
-                    || row.daemons.clone(),
-                    |mut least| {
-                        update(&mut least, &row.daemons, i64::min);
-                        least
-                    },
-                ));
+            let rows: Vec<&Row> =
+                self.pools[pool].rows.iter().filter(|row| row.is_of(instance_type)).collect();
+            let whole = self.resources.amounts(&instance_type.allocatable());
+            let free: Vec<&Amounts> =
+                if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
+            let fits = free.iter().any(|free| fits_free(&asked, free));
+            for free in free {
+                lost.see(free, instance_type);
             }
-            large_enough += usize::from(fits);
+            if let Some(row) = rows.first() {
+                lost.see_daemons(&row.daemons);
+            }
             let offered =
                 rows.iter().any(|row| row.offers.iter().any(|offer| agrees(&self.universe, offer.req, req)));
-            available += usize::from(fits && offered);
+            lost.allowed += 1;
+            lost.large_enough += usize::from(fits);
+            lost.available += usize::from(fits && offered);
         }
-        let mut requests = this.requests.clone();
-        update(&mut requests, &least.unwrap_or_default(), i64::saturating_add);
+        let nearest = match (lost.allowed, lost.large_enough) {
+            (0, _) => self.refused_by_all(&catalog.instance_types, req),
+            (_, 0) => self.shortage(&asked, &lost),
+            _ => Nearest::Offering,
+        };
+        let mut requests = asked;
+        update(&mut requests, &lost.daemons.unwrap_or_default(), i64::saturating_add);
         Eliminated::InstanceTypes {
             total: catalog.instance_types.len(),
-            allowed,
-            large_enough,
-            available,
+            allowed: lost.allowed,
+            large_enough: lost.large_enough,
+            available: lost.available,
             requests: self.resources.resources(&requests),
+            nearest: Box::new(nearest),
         }
+    }
+
+    /// The first requirement that no type meets, or that they meet only without the others.
+    fn refused_by_all(&mut self, types: &[std::sync::Arc<InstanceType>], req: Req) -> Nearest {
+        let described: Vec<Req> = types.iter().map(|t| self.universe.req(&t.requirements)).collect();
+        let refused = self.universe.sets(req).iter().find(|(key, set)| {
+            described.iter().all(|known| {
+                self.universe.get(*known, *key).is_some_and(|known| !self.universe.agree(*key, set, known))
+            })
+        });
+        let Some((key, _)) = refused else { return Nearest::Combination };
+        let name = self.universe.name(*key).clone();
+        self.universe
+            .requirements(req)
+            .get(&name)
+            .map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted.clone())))
+    }
+
+    /// The first resource of which no allowed type leaves enough.
+    fn shortage(&self, asked: &Amounts, lost: &Lost) -> Nearest {
+        let Some((slot, most, instance_type)) = lost.first_short(asked) else { return Nearest::Combination };
+        Nearest::Resource { name: self.resources.name(slot), asked: get(asked, slot), most, instance_type }
     }
 }

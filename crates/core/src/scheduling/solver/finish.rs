@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{Amounts, get, update},
+    amounts::{Amounts, update},
     bits::Bits,
     claim::Claim,
     intern::{Key, Req, Universe},
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     model::{
-        InstanceType, Labels, Pod, Price, Requirement, Requirements, Str,
+        InstanceType, Labels, Pod, Requirement, Requirements, Str,
         labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED, ZONE},
     },
-    scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced, bound},
+    scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
 
 /// The annotation of a claim whose minValues were lowered.
@@ -40,8 +40,9 @@ pub(super) fn plan(
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
     let pod = |at: &usize| Arc::clone(&request.pods[*at]);
     for (node, pods) in &pass.placed {
-        plan.existing.push(Placement { node: *node, pods: pods.iter().map(pod).collect() });
+        plan.existing.push(Placement { node: solver.nodes[*node], pods: pods.iter().map(pod).collect() });
     }
+    plan.existing.sort_by_key(|placement| placement.node);
     let mut known: HashMap<LikeKey, Result<Terms, Eliminated>> = HashMap::new();
     for claim in &pass.claims {
         let like =
@@ -51,7 +52,7 @@ pub(super) fn plan(
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
                 let verdict =
-                    Unplaced::NoPoolFits(vec![PoolVerdict { pool, eliminated: eliminated.clone() }]);
+                    Unplaced::NoPoolFits([PoolVerdict { pool, eliminated: eliminated.clone() }].into());
                 plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
             }
         }
@@ -60,14 +61,13 @@ pub(super) fn plan(
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
-            _ if pass.exhausted && solver.classes[classes[at]].refused.is_none() => Unplaced::NotReached,
+            Outcome::NotReached => Unplaced::NotReached,
             _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
         };
         plan.unplaced.push((pod(&at), verdict));
     }
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
     plan.cost.hourly = plan.openings.iter().map(|opening| opening.chosen.price).sum();
-    plan.cost.lower_bound = lower_bound(solver, pass, request, classes).min(plan.cost.hourly);
     plan
 }
 
@@ -76,7 +76,7 @@ type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]
 
 /// The part of an opening that does not depend on its pods.
 struct Terms {
-    instance_types: Vec<Arc<InstanceType>>,
+    instance_types: Arc<[Arc<InstanceType>]>,
     requirements: Requirements,
     labels: Labels,
     annotations: Labels,
@@ -106,21 +106,24 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     // Cheapest first, each type once, as many as a claim may name.
     let mut rows = Bits::default();
     let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();
-    let mut named = BTreeSet::new();
+    let mut seen: HashSet<*const InstanceType> = HashSet::new();
     for buy in buys.iter() {
         if rows.has(buy.row) {
             continue;
         }
         let instance_type = &solver.row(claim.pool, buy.row).instance_type;
-        if !named.contains(&instance_type.name) {
-            if named.len() == solver.rules.max_instance_types.max(1) {
+        if !seen.contains(&Arc::as_ptr(instance_type)) {
+            if seen.len() == solver.rules.max_instance_types.max(1) {
                 continue;
             }
-            named.insert(instance_type.name.clone());
+            seen.insert(Arc::as_ptr(instance_type));
             instance_types.push(Arc::clone(instance_type));
         }
         rows.insert(buy.row);
     }
+    // Rows are in the order of names: the set is built without sorting.
+    let named: BTreeSet<Str> =
+        rows.iter().map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
         let found = solver.distinct(claim.pool, rows.iter(), *key);
         if found < *wanted {
@@ -143,7 +146,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
             capacity_type: offer.capacity_type.clone(),
             price: cheapest.price,
         },
-        instance_types,
+        instance_types: instance_types.into(),
     })
 }
 
@@ -160,7 +163,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
         requirements: terms.requirements.clone(),
         chosen: terms.chosen.clone(),
         pool: Arc::clone(pool),
-        instance_types: terms.instance_types.clone(),
+        instance_types: Arc::clone(&terms.instance_types),
         requests: solver.resources.resources(&requests),
         pods: claim.pods.iter().map(|at| Arc::clone(&pods[*at])).collect(),
         annotations,
@@ -177,12 +180,23 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
 /// What the instance must be, with the types, zones and capacity types that are left, and minValues as they stand.
 fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
     let mut all = solver.universe.requirements(claim.req);
-    all.remove(HOSTNAME);
+    // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
+    let schema = solver.universe.schema();
+    let restricted: Vec<Str> =
+        all.iter().map(Requirement::key).filter(|key| schema.is_restricted(key)).cloned().collect();
+    for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
+        all.remove(key);
+    }
     let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
-        left.iter()
-            .map(|buy| value(&solver.row(claim.pool, buy.row).offers[buy.offer]).clone())
-            .filter(|text| !text.is_empty())
-            .collect()
+        // Thousands of offerings, a handful of values.
+        let mut found: SmallVec<[&Str; 4]> = SmallVec::new();
+        for buy in left {
+            let text = value(&solver.row(claim.pool, buy.row).offers[buy.offer]);
+            if !text.is_empty() && !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found.into_iter().cloned().collect()
     };
     let capacity_types = of(|offer| &offer.capacity_type);
     let zones = of(|offer| &offer.zone);
@@ -231,42 +245,4 @@ fn labels(solver: &Solver, claim: &Claim) -> Labels {
         }
     }
     labels
-}
-
-/// What the placed pods must cost at least, all of it on openings but what machines have room for.
-fn lower_bound(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[usize]) -> Price {
-    if pass.claims.is_empty() {
-        return Price::ZERO;
-    }
-    let mut demand = Amounts::new();
-    for at in pass.claims.iter().flat_map(|claim| &claim.pods) {
-        update(&mut demand, &solver.classes[classes[*at]].requests, i64::saturating_add);
-    }
-    // Another plan could put other pods onto the machines that there are: what is left there counts as free of charge.
-    let mut distinct: Vec<usize> = (0..request.pods.len()).map(|at| classes[at]).collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let mut usable = Bits::default();
-    for class in distinct {
-        for level in 0..solver.classes[class].levels.len() {
-            for at in solver.fitting(class, level).iter() {
-                usable.insert(at);
-            }
-        }
-    }
-    for at in usable.iter().filter(|at| pass.is_there(*at)) {
-        let free = &solver.machines[at].free;
-        for (slot, amount) in demand.iter_mut().enumerate() {
-            *amount = amount.saturating_sub(get(free, slot).max(0));
-        }
-    }
-    let mut columns = Vec::new();
-    for pool in &solver.pools {
-        for row in &pool.rows {
-            if let Some(price) = row.offers.iter().map(|offer| offer.price).min() {
-                columns.push((price, row.free.as_slice()));
-            }
-        }
-    }
-    bound::lower_bound(&demand, &columns)
 }

@@ -117,6 +117,12 @@ impl Universe {
         }
     }
 
+    /// How much is remembered.
+    pub(super) fn size(&self) -> usize {
+        let values: usize = self.values.iter().map(|values| values.texts.len()).sum();
+        values + self.sets.len() + self.meets.len()
+    }
+
     /// What label keys mean.
     pub(super) fn schema(&self) -> &LabelSchema {
         &self.schema

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::{
     Solver,
+    bits::Bits,
     compile::Owned,
     intern::{Key, Req, Set, Side, Value},
     topology::GroupKind,
@@ -41,12 +42,9 @@ struct Choice {
     group: usize,
 }
 
-/// The topology group that leaves no domain, and whether that holds for the rest of the pass.
+/// The topology group that leaves no domain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nowhere {
-    pub(super) group: usize,
-    pub(super) lasting: bool,
-}
+pub(super) struct Nowhere(pub(super) usize);
 
 impl Solver {
     /// The topology that a class obeys at a level.
@@ -153,9 +151,7 @@ impl Solver {
         for (owned, minimum) in &demand.groups {
             let group = &self.topology.groups[owned.group];
             if group.by_host && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
-                // Counters only grow within a pass, so that only affinity can change its mind.
-                let lasting = group.is.kind != GroupKind::Affinity;
-                return Err(Nowhere { group: owned.group, lasting });
+                return Err(Nowhere(owned.group));
             }
         }
         let taken = |group: &&usize| {
@@ -163,8 +159,19 @@ impl Solver {
             group.by_host && !group.unclaimed(host)
         };
         match demand.inverse.iter().find(taken) {
-            Some(group) => Err(Nowhere { group: *group, lasting: true }),
+            Some(group) => Err(Nowhere(*group)),
             None => Ok(()),
+        }
+    }
+
+    /// Takes the openings out of `claims` that groups by hostname close to a pod.
+    pub(super) fn keep_by_host(&self, demand: &Demand, claims: &mut Bits) {
+        for (owned, _) in &demand.groups {
+            let group = &self.topology.groups[owned.group];
+            group.keep_allowed(claims, owned.selects_itself, demand.bootstraps);
+        }
+        for group in &demand.inverse {
+            self.topology.groups[*group].keep_unclaimed(claims);
         }
     }
 
@@ -179,7 +186,7 @@ impl Solver {
                 }
             };
             if !left {
-                return Err(Nowhere { group: choice.group, lasting: choice.only_away });
+                return Err(Nowhere(choice.group));
             }
         }
         Ok(())
@@ -205,7 +212,7 @@ impl Solver {
             }
             let within = |value: &Value| set.is_none_or(|set| self.universe.has(choice.key, set, *value));
             let left: SmallVec<[Value; 8]> = choice.domains.iter().copied().filter(within).collect();
-            let nowhere = Nowhere { group: choice.group, lasting: choice.only_away };
+            let nowhere = Nowhere(choice.group);
             if left.is_empty() {
                 return Err(nowhere);
             }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{
     amounts::{Amounts, ResourceIndex, get, update},
     bits::Bits,
@@ -33,11 +35,14 @@ pub(super) struct Machine {
     /// Whether it takes pods at all: not one that is going away.
     pub(super) usable: bool,
     pub(super) deleting: bool,
-    /// Whether it is inside its consolidateAfter window.
-    pub(super) settling: bool,
+    pub(super) initialized: bool,
+    /// Until when it is inside its consolidateAfter window.
+    pub(super) settles: Option<Timestamp>,
     pub(super) ports: Vec<HostPort>,
     /// Active pods by kind.
     pub(super) kinds: Vec<(usize, u32)>,
+    /// The group of each term of required anti-affinity that its active pods have.
+    pub(super) keeps_away: Vec<usize>,
     pub(super) pool: Option<usize>,
 }
 
@@ -98,13 +103,15 @@ impl Machine {
             host,
             taints: taints.into(),
             free: resources.amounts(&state.allocatable()),
-            capacity: resources.amounts(&state.capacity()),
+            capacity: resources.amounts(&state.charge()),
             open,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),
-            settling: is_settling(state, snapshot),
+            initialized: state.is_initialized(),
+            settles: settles(state, snapshot),
             ports,
             kinds,
+            keeps_away: Vec::new(),
             pool,
         };
         this.size_by_types(universe, pools);
@@ -198,9 +205,17 @@ impl Machine {
         }
     }
 
-    /// Whether a pod with these tolerations may come.
-    pub(super) fn tolerated(&self, pod: &Pod, look_past_preferences: bool) -> bool {
-        tolerated(&self.taints, pod, look_past_preferences)
+    /// Makes the place of a machine that is gone one that nothing can be put on and nothing is counted of.
+    pub(super) fn vacate(&mut self) {
+        (self.usable, self.deleting, self.pool) = (false, false, None);
+        self.kinds.clear();
+        self.keeps_away.clear();
+        self.taints = Arc::default();
+    }
+
+    /// Whether a taint merely prefers to keep pods away.
+    pub(super) fn prefers_to_be_left(&self) -> bool {
+        self.taints.iter().any(|taint| taint.effect == TaintEffect::PreferNoSchedule)
     }
 }
 
@@ -235,26 +250,12 @@ pub(super) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
     universe.conjunction(sets)
 }
 
-/// Whether the machine's pods came or went so recently that its pool does not consolidate it yet.
-fn is_settling(state: &StateNode, snapshot: &Snapshot) -> bool {
-    let settle = || {
-        let pool = snapshot.pool(state.label(labels::NODEPOOL)?)?;
-        let claim = state.claim.as_ref()?;
-        let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
-        let until = since.checked_add(pool.consolidate_after?).ok()?;
-        Some(until > snapshot.taken_at)
-    };
-    settle().unwrap_or(false)
-}
-
-/// The order in which machines are tried: initialised ones first, then by name.
-pub(super) fn order(machines: &[Machine]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..machines.len()).filter(|at| machines[*at].usable).collect();
-    order.sort_by(|a, b| {
-        let rank = |at: usize| (!machines[at].state.is_initialized(), machines[at].state.name());
-        rank(*a).cmp(&rank(*b))
-    });
-    order
+/// Until when the machine's pods came or went so recently that its pool does not consolidate it yet.
+fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
+    let pool = snapshot.pool(state.label(labels::NODEPOOL)?)?;
+    let claim = state.claim.as_ref()?;
+    let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
+    since.checked_add(pool.consolidate_after?).ok()
 }
 
 /// Machines that hold for one shape of pod whatever happens in a pass: taints and requirements agree.

@@ -9,9 +9,9 @@ use super::{
     claim::{Ask, Claim, Fit, Refusal, clash},
     compile::Level,
     intern::{Key, Req, Set, Side},
-    narrow::Demand,
+    narrow::{Demand, Nowhere},
     pass::{Outcome, Pass},
-    topology::GroupKind,
+    topology::{CLAIMS, GroupKind},
 };
 
 /// What a pod is tried on: a claim as it stands, or a new one of a pool.
@@ -37,6 +37,7 @@ pub(super) struct Blocked {
 }
 
 impl Pass {
+    /// Whether an opening that nothing but its size and the domains that are left may close takes a pod.
     pub(super) fn try_claim(
         &mut self,
         solver: &mut Solver,
@@ -47,20 +48,10 @@ impl Pass {
     ) -> bool {
         self.probes += 1;
         let this = &solver.classes[class];
-        let Level { req, shape, look_past_preferences, any_host, index, .. } = this.levels[level];
-        let host = solver.machines.len() + at;
-        let topology = solver.obeys_by_host(demand, host);
-        if let Err(nowhere) = topology.and_then(|()| solver.obeys_by_key(demand, self.claims[at].req)) {
-            if nowhere.lasting {
-                self.scratch.hidden[index].insert(at);
-            }
-            return false;
-        }
+        let Level { req, shape, .. } = this.levels[level];
         let claim = &self.claims[at];
-        let hopeless = !any_host
-            || !fits(&claim.used, &this.requests, &claim.envelope)
-            || clash(&this.pod.spec.host_ports, &claim.ports)
-            || !super::nodes::tolerated(&solver.pools[claim.pool].taints, &this.pod, look_past_preferences);
+        let hopeless = !fits(&claim.used, &this.requests, &claim.envelope)
+            || clash(&this.pod.spec.host_ports, &claim.ports);
         let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
             self.scratch.rejected[shape].insert(at);
@@ -75,7 +66,7 @@ impl Pass {
             held: &claim.reserved,
             now: Some((claim.req, &claim.floor)),
         };
-        match self.fit_target(solver, class, demand, host, met, &target) {
+        match self.fit_target(solver, class, demand, CLAIMS + at, met, &target) {
             Ok(fit) => {
                 self.take_claim(solver, class, at, fit);
                 true
@@ -107,9 +98,9 @@ impl Pass {
             let Some(reachable) = solver.universe.meet(req, alternative, Side::Claim) else { continue };
             let options = match solver.narrow(demand, host, reachable) {
                 Ok(options) => options,
-                Err(nowhere) => {
+                Err(Nowhere(group)) => {
                     blocked.lasting = false;
-                    blocked.group = blocked.group.or(Some(nowhere.group));
+                    blocked.group = blocked.group.or(Some(group));
                     continue;
                 }
             };
@@ -154,15 +145,18 @@ impl Pass {
         for taken in fit.reserved.iter().filter(|id| !claim.reserved.contains(id)) {
             self.reservations[*taken] = self.reservations[*taken].saturating_sub(1);
         }
-        if claim.rows != fit.rows {
-            (claim.envelope, claim.floor) = solver.envelope(claim.pool, &fit.rows);
+        if let Some(rows) = fit.rows
+            && rows != claim.rows
+        {
+            (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&rows, &claim.used);
+            claim.rows = rows;
         }
         claim.req = fit.req;
-        claim.rows = fit.rows;
         claim.min_values = fit.min_values;
         claim.relaxed |= fit.relaxed;
         claim.reserved = fit.reserved;
         let kind = this.kind;
+        self.regroup(at, before);
         self.settle(solver, at, before);
         for position in 0..solver.topology.kinds[kind].groups.len() {
             let group = solver.topology.kinds[kind].groups[position];
@@ -211,7 +205,7 @@ impl Pass {
         let (key, kind) = (this.is.key, this.is.kind);
         if this.by_host {
             if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, solver.machines.len() + at, owners, by);
+                solver.topology.count(group, CLAIMS + at, owners, by);
             }
             return;
         }
@@ -240,7 +234,7 @@ impl Pass {
         demand: &Demand,
     ) -> Outcome {
         let at = self.claims.len();
-        let host = solver.machines.len() + at;
+        let host = CLAIMS + at;
         for pool in 0..solver.pools.len() {
             self.probes += 1;
             let Some(req) = solver.template_for(class, level, pool) else { continue };
@@ -264,7 +258,7 @@ impl Pass {
                 Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
                 Err(_) => continue,
             };
-            self.charge(solver, pool, &fit.rows);
+            self.charge(solver, pool, fit.rows.as_ref().unwrap_or(&rows));
             self.claims.push(Claim {
                 pool,
                 req: super::intern::ANY,
@@ -280,9 +274,7 @@ impl Pass {
                 reserved: smallvec::SmallVec::new(),
             });
             self.take_claim(solver, class, at, fit);
-            let rank = self.rank(at);
-            let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
-            self.by_pods.insert(to, at);
+            self.ladder.put(at, self.rung(at));
             return Outcome::Placed;
         }
         Outcome::Failed
@@ -307,7 +299,7 @@ impl Pass {
     }
 
     /// Charges a new claim with the largest that it may become.
-    fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
+    pub(super) fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
         let (left, nodes) = &mut self.left[pool];
         for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
             let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);

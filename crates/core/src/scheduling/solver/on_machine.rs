@@ -4,7 +4,7 @@ use super::{
     Solver,
     amounts::{fits_free, update},
     claim::clash,
-    intern::{Req, Side},
+    intern::{ANY, Req, Side},
     narrow::Demand,
     pass::Pass,
 };
@@ -30,7 +30,8 @@ impl Pass {
             self.scratch.full[shape].insert(at);
             return false;
         }
-        if machine.settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
+        let settling = machine.settles.is_some_and(|until| until > solver.snapshot.taken_at);
+        if settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
             return false;
         }
         let ports = &this.pod.spec.host_ports;
@@ -44,10 +45,7 @@ impl Pass {
         }
         match solver.machines[at].open {
             None => {
-                let reachable = this.alternatives.clone();
-                if !reachable.iter().any(|req| solver.machines[at].satisfies(&mut solver.universe, *req))
-                    || !solver.obeys_on(demand, at)
-                {
+                if !solver.obeys_on(demand, at) || !solver.reaches(class, at) {
                     return false;
                 }
                 self.take_machine(solver, class, at, None);
@@ -138,9 +136,15 @@ impl Solver {
             .is_none_or(|node| self.by_node.get(node).is_none_or(|at| self.machines[*at].deleting))
     }
 
+    /// Whether a machine is where the volumes of a class can be.
+    fn reaches(&mut self, class: usize, at: usize) -> bool {
+        let alternatives = &self.classes[class].alternatives;
+        alternatives.iter().any(|req| *req == ANY || self.machines[at].satisfies(&mut self.universe, *req))
+    }
+
     /// Volumes that are attached to a machine for its pods.
     fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
-        let mut attached = Vec::new();
+        let mut attached = self.machines[at].state.attached.clone();
         for pod in &self.machines[at].state.pods {
             for volume in &pod.spec.volumes {
                 let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));

@@ -1,7 +1,10 @@
 //! One request, pod by pod in Karpenter's order: machines that exist, openings of this pass, a new opening; then the
 //! next level of relaxation.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -12,8 +15,10 @@ use super::{
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
-    intern::Req,
+    intern::{Req, Side},
+    ladder::{Cursor, Ladder},
     narrow::Demand,
+    patterns::Deferral,
     topology::GroupKind,
 };
 use crate::{
@@ -21,11 +26,8 @@ use crate::{
     scheduling::{Plan, Purpose, Request},
 };
 
-/// Bound on the placements that are examined for one request: some seconds of work.
-const MAX_PROBES: u64 = 300_000_000;
-
-/// So few openings are sorted rather than searched for in the order of all.
-const FEW: usize = 48;
+/// So few machines are sorted rather than searched for in the order of all.
+const FEW: usize = 64;
 
 /// How openings are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +36,22 @@ pub(in crate::scheduling) struct Strategy {
     first_fit: bool,
     /// New openings keep to machines of at most so many milli-CPUs where those suffice.
     size: Option<i64>,
+    /// Pods that topology says nothing about are packed by patterns, once the others have their places.
+    patterns: bool,
 }
 
 impl Strategy {
     /// Fewest pods first, any size.
-    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None };
+    pub(in crate::scheduling) const KARPENTER: Self = Self { first_fit: false, size: None, patterns: false };
 
     /// Oldest first, with a preferred size.
     pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size }
+        Self { first_fit: true, size, patterns: false }
+    }
+
+    /// The same, with patterns.
+    pub(in crate::scheduling) const fn patterns(self) -> Self {
+        Self { patterns: true, ..self }
     }
 }
 
@@ -54,8 +63,14 @@ pub(super) struct Scratch {
     pub(super) full: Vec<Bits>,
     /// By shape: claims that cannot become what it needs.
     pub(super) rejected: Vec<Bits>,
-    /// By level: claims that topology has closed to it for good.
-    pub(super) hidden: Vec<Bits>,
+}
+
+/// Openings of one pool with the same requirements.
+#[derive(Debug)]
+struct Like {
+    pool: usize,
+    req: Req,
+    members: Bits,
 }
 
 /// The state of a pass.
@@ -64,8 +79,10 @@ pub(super) struct Pass {
     pub(super) purpose: Purpose,
     strategy: Strategy,
     pub(super) claims: Vec<Claim>,
-    /// Openings by number of pods, then age.
-    pub(super) by_pods: Vec<usize>,
+    /// Openings in the order in which they are tried.
+    pub(super) ladder: Ladder,
+    likes: Vec<Like>,
+    like_ids: HashMap<(usize, Req), usize>,
     /// Machines that are thought away.
     pub(super) gone: Bits,
     pub(super) scratch: Scratch,
@@ -82,6 +99,10 @@ pub(super) struct Pass {
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Pods that wait for patterns.
+    pub(super) deferral: Option<Deferral>,
+    /// Claims that patterns have opened.
+    pub(super) packed: std::ops::Range<usize>,
 }
 
 /// What became of an attempt.
@@ -91,6 +112,8 @@ pub(super) enum Outcome {
     Placed,
     /// It has none, as things stand.
     Failed,
+    /// The bound on the work was reached first.
+    NotReached,
     /// Reserved capacity is taken: neither relaxation nor another pool may help.
     Reserved,
 }
@@ -112,16 +135,26 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
-    pass.scratch.hidden.resize_with(solver.levels, Bits::default);
     solver.forget(&pass.gone, request);
-    let unplaced = pass.place_all(solver, request.pods, &classes);
+    pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
+    let waiting = queue(request.pods, solver);
+    let mut unplaced = pass.place_all(solver, request.pods, &classes, waiting);
+    let leftover = pass.pack(solver, &classes, request.effort);
+    if !leftover.is_empty() {
+        let waiting = queue(request.pods, solver).into_iter().filter(|at| leftover.has(*at)).collect();
+        unplaced.extend(pass.place_all(solver, request.pods, &classes, waiting));
+    }
     pass.widen(solver);
-    let plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
+    let mut plan = super::finish::plan(solver, &pass, request, &classes, unplaced);
+    if strategy == Strategy::KARPENTER {
+        plan.cost.lower_bound =
+            super::floor::lower_bound(solver, &pass, request, &classes).min(plan.cost.hourly);
+    }
     pass.restore(solver, &distinct);
     plan
 }
 
-/// CPU descending, memory descending, creation, UID.
+/// Real pods first; CPU descending, memory descending, creation, UID.
 fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
     let mut queue: Vec<usize> = (0..pods.len()).collect();
     queue.sort_by(|a, b| {
@@ -129,7 +162,14 @@ fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
         let size = |pod: &Pod| (pod.requests().cpu(), pod.requests().memory());
         // Pods that a claim answers come first: nobody takes their place.
         let free = |pod: &Pod| !solver.snapshot.answered.contains_key(&pod.uid);
+        // Whom the last pass did not reach has waited long enough.
+        let new = |pod: &Pod| !solver.snapshot.deferred.contains(&pod.uid);
+        let age = |pod: &Pod| (!new(pod)).then_some(pod.created);
+        // Capacity buffers get what pods of the cluster leave.
         (free(a).cmp(&free(b)))
+            .then_with(|| new(a).cmp(&new(b)))
+            .then_with(|| age(a).cmp(&age(b)))
+            .then_with(|| a.is_virtual.cmp(&b.is_virtual))
             .then_with(|| size(b).cmp(&size(a)))
             .then_with(|| a.created.cmp(&b.created))
             .then_with(|| a.uid.cmp(&b.uid))
@@ -140,28 +180,22 @@ fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
 impl Solver {
     /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
     fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
-        let mut leaving: Vec<(usize, Arc<Pod>)> = Vec::new();
         for at in gone.iter() {
-            leaving.extend(self.machines[at].state.pods.iter().map(|pod| (at, Arc::clone(pod))));
+            self.discount_all(at);
         }
-        if request.pods.iter().any(|pod| pod.node.is_some()) {
-            let moving: std::collections::BTreeSet<_> = request.pods.iter().map(|pod| &pod.uid).collect();
-            for (at, machine) in
-                self.machines.iter().enumerate().filter(|(at, machine)| machine.deleting && !gone.has(*at))
-            {
-                let pods = machine.state.pods.iter().filter(|pod| moving.contains(&pod.uid));
+        let mut leaving: Vec<(usize, Arc<Pod>)> = Vec::new();
+        if self.deleting.first_without(gone, gone, 0).is_some()
+            && request.pods.iter().any(|pod| pod.node.is_some())
+        {
+            let moving: BTreeSet<_> = request.pods.iter().map(|pod| &pod.uid).collect();
+            for at in self.deleting.iter().filter(|at| !gone.has(*at)) {
+                let pods = self.machines[at].state.pods.iter().filter(|pod| moving.contains(&pod.uid));
                 leaving.extend(pods.map(|pod| (at, Arc::clone(pod))));
             }
         }
         for (at, pod) in leaving.into_iter().filter(|(_, pod)| pod.is_active()) {
             let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
-            for group in self.topology.kinds[kind].groups.clone() {
-                if self.counts_on(group, at) {
-                    for domain in self.machine_domains(group, at) {
-                        self.topology.count(group, domain, false, -1);
-                    }
-                }
-            }
+            self.discount(at, kind, 1);
             for term in &pod.spec.pod_anti_affinity {
                 let group = self.term_group(&pod, term, GroupKind::Anti);
                 for domain in self.machine_domains(group, at) {
@@ -170,33 +204,45 @@ impl Solver {
             }
         }
     }
+
+    /// Takes all pods of a machine off the counters.
+    fn discount_all(&mut self, at: usize) {
+        for position in 0..self.machines[at].kinds.len() {
+            let (kind, count) = self.machines[at].kinds[position];
+            self.discount(at, kind, count);
+        }
+        for position in 0..self.machines[at].keeps_away.len() {
+            let group = self.machines[at].keeps_away[position];
+            for domain in self.machine_domains(group, at) {
+                self.topology.count(group, domain, true, -1);
+            }
+        }
+    }
+
+    /// Takes pods of one kind on a machine off the counters.
+    fn discount(&mut self, at: usize, kind: usize, count: u32) {
+        for position in 0..self.topology.kinds[kind].groups.len() {
+            let group = self.topology.kinds[kind].groups[position];
+            if self.counts_on(group, at) {
+                for domain in self.machine_domains(group, at) {
+                    self.topology.count(group, domain, false, -i64::from(count));
+                }
+            }
+        }
+    }
 }
 
 impl Pass {
     fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
-        let gone: Bits = request.without.iter().copied().filter(|at| *at < solver.machines.len()).collect();
-        let left = solver.pools.iter().enumerate().map(|(at, pool)| {
-            let mut nodes = pool.model.limits.nodes;
-            let mut left: Vec<i64> = pool.limits.iter().map(|limit| limit.limit).collect();
-            let counted = |(machine, _): &(usize, &super::nodes::Machine)| !gone.has(*machine);
-            if !left.is_empty() || nodes.is_some() {
-                let machines = solver.machines.iter().enumerate().filter(counted);
-                for (_, machine) in machines.filter(|(_, machine)| machine.usable && machine.pool == Some(at))
-                {
-                    for (left, limit) in left.iter_mut().zip(&pool.limits) {
-                        *left = left.saturating_sub(get(&machine.capacity, limit.resource));
-                    }
-                    nodes = nodes.map(|nodes| nodes.saturating_sub(1));
-                }
-            }
-            (left, nodes)
-        });
+        let gone: Bits = request.without.iter().filter_map(|node| solver.slots.get(*node).copied()).collect();
         Self {
             purpose: request.purpose,
             strategy,
-            left: left.collect(),
+            left: solver.limits_left(&gone),
             claims: Vec::new(),
-            by_pods: Vec::new(),
+            ladder: Ladder::default(),
+            likes: Vec::new(),
+            like_ids: HashMap::new(),
             scratch: Scratch::default(),
             placed: BTreeMap::new(),
             log: Vec::new(),
@@ -206,6 +252,8 @@ impl Pass {
             failed: HashMap::new(),
             probes: 0,
             exhausted: false,
+            deferral: None,
+            packed: 0..0,
             gone,
         }
     }
@@ -214,7 +262,6 @@ impl Pass {
         for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
             self.scratch.full[level.shape] = Bits::default();
             self.scratch.rejected[level.shape] = Bits::default();
-            self.scratch.hidden[level.index] = Bits::default();
         }
         solver.scratch = self.scratch;
         while let Some((at, free, open)) = self.log.pop() {
@@ -230,8 +277,8 @@ impl Pass {
         solver: &mut Solver,
         pods: &[Arc<Pod>],
         classes: &[usize],
+        mut waiting: Vec<usize>,
     ) -> Vec<(usize, Outcome)> {
-        let mut waiting = queue(pods, solver);
         let mut done: Vec<(usize, Outcome)> = Vec::new();
         loop {
             let before = waiting.len();
@@ -240,7 +287,7 @@ impl Pass {
                 match self.attempt(solver, at, &pods[at], classes[at]) {
                     Outcome::Placed => {}
                     Outcome::Failed => failed.push(at),
-                    Outcome::Reserved => done.push((at, Outcome::Reserved)),
+                    outcome => done.push((at, outcome)),
                 }
             }
             // Another round can only help where topology may have changed its mind.
@@ -278,9 +325,9 @@ impl Pass {
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
                 continue;
             }
-            if self.probes >= MAX_PROBES {
+            if self.probes > solver.rules.max_probes {
                 self.exhausted = true;
-                return Outcome::Failed;
+                return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
                 Outcome::Failed => {}
@@ -308,21 +355,66 @@ impl Pass {
     ) -> Outcome {
         let demand = solver.demand(class, level);
         let fitting = solver.fitting(class, level);
-        let shape = solver.classes[class].levels[level].shape;
-        for position in 0..solver.order.len() {
-            let machine = solver.order[position];
-            if !fitting.has(machine) || self.gone.has(machine) || self.scratch.full[shape].has(machine) {
-                continue;
-            }
-            if self.try_machine(solver, class, level, &demand, machine, pod) {
-                self.placed.entry(machine).or_default().push(at);
-                return Outcome::Placed;
-            }
+        if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, &fitting) {
+            self.placed.entry(machine).or_default().push(at);
+            return Outcome::Placed;
+        }
+        if self.deferral.is_some() && self.defer(solver, at, class, level) {
+            return Outcome::Placed;
         }
         if self.attempt_claims(solver, at, class, level, &demand) {
             return Outcome::Placed;
         }
         self.try_new(solver, at, class, level, &demand)
+    }
+
+    /// Tries the machines that fit, in order.
+    fn attempt_machines(
+        &mut self,
+        solver: &mut Solver,
+        pod: &Pod,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        fitting: &Bits,
+    ) -> Option<usize> {
+        let shape = solver.classes[class].levels[level].shape;
+        let mut start = 0;
+        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
+        while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
+            start = at + 1;
+            if solver.in_order {
+                if self.try_machine(solver, class, level, demand, at, pod) {
+                    return Some(at);
+                }
+            } else if few.len() < FEW {
+                few.push(at);
+            } else {
+                return self.attempt_all_machines(solver, pod, class, level, demand, fitting);
+            }
+        }
+        few.sort_unstable_by_key(|at| solver.places[*at]);
+        few.into_iter().find(|at| self.try_machine(solver, class, level, demand, *at, pod))
+    }
+
+    fn attempt_all_machines(
+        &mut self,
+        solver: &mut Solver,
+        pod: &Pod,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        fitting: &Bits,
+    ) -> Option<usize> {
+        let shape = solver.classes[class].levels[level].shape;
+        for place in 0..solver.order.len() {
+            let at = solver.order[place];
+            let left = fitting.has(at) && !self.gone.has(at) && !self.scratch.full[shape].has(at);
+            if left && self.try_machine(solver, class, level, demand, at, pod) {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// Tries the openings of this pass, the one with the fewest pods first.
@@ -334,44 +426,77 @@ impl Pass {
         level: usize,
         demand: &Demand,
     ) -> bool {
-        let Level { shape, index, .. } = solver.classes[class].levels[level];
-        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
-        let left = Bits::full(self.claims.len());
-        few.extend(left.without(&self.scratch.rejected[shape], &self.scratch.hidden[index]).take(FEW));
-        if few.len() < FEW {
-            few.sort_by_key(|claim| self.rank(*claim));
-            for claim in few {
-                if self.try_claim(solver, class, level, demand, claim) {
-                    let rank = self.rank(claim);
-                    let position = self.by_pods.binary_search_by_key(&rank, |c| self.rank(*c));
-                    self.join(claim, at, position.unwrap_or(0));
-                    return true;
-                }
-            }
-            return false;
-        }
-        for position in 0..self.by_pods.len() {
-            let claim = self.by_pods[position];
-            if !self.scratch.rejected[shape].has(claim)
-                && !self.scratch.hidden[index].has(claim)
-                && self.try_claim(solver, class, level, demand, claim)
-            {
-                self.join(claim, at, position);
+        let mut left = self.candidates(solver, class, level, demand);
+        let mut cursor = Cursor::default();
+        while let Some(claim) = self.ladder.next(&left, &mut cursor) {
+            let rung = self.rung(claim);
+            if self.try_claim(solver, class, level, demand, claim) {
+                self.claims[claim].pods.push(at);
+                self.ladder.shift(claim, rung, self.rung(claim));
                 return true;
             }
+            left.remove(claim);
         }
         false
     }
 
-    /// Writes a pod down for the claim at `position`.
-    fn join(&mut self, claim: usize, pod: usize, position: usize) {
-        self.claims[claim].pods.push(pod);
-        self.reorder(position);
+    /// The openings that only their size, or the domains that are left, may close to a level.
+    fn candidates(&mut self, solver: &mut Solver, class: usize, level: usize, demand: &Demand) -> Bits {
+        let Level { req, shape, look_past_preferences, any_host, .. } = solver.classes[class].levels[level];
+        if !any_host {
+            return Bits::default();
+        }
+        let mut left = Bits::full(self.claims.len());
+        left.subtract(&self.scratch.rejected[shape]);
+        solver.keep_by_host(demand, &mut left);
+        for like in &self.likes {
+            if !left.meets(&like.members) {
+                continue;
+            }
+            self.probes += 1;
+            let pod = &solver.classes[class].pod;
+            let agrees = super::nodes::tolerated(&solver.pools[like.pool].taints, pod, look_past_preferences)
+                && solver.universe.meet(like.req, req, Side::Claim).is_some();
+            if !agrees {
+                // Requirements only become narrower.
+                self.scratch.rejected[shape].unite(&like.members);
+            }
+            if !agrees || solver.obeys_by_key(demand, like.req).is_err() {
+                left.subtract(&like.members);
+            }
+        }
+        left
     }
 
-    /// Where an opening stands in the order in which they are tried.
-    pub(super) fn rank(&self, claim: usize) -> (usize, usize) {
-        (if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }, claim)
+    /// Notes the requirements of an opening that had others before.
+    pub(super) fn regroup(&mut self, at: usize, before: Req) {
+        let Claim { pool, req, .. } = self.claims[at];
+        if let Some(like) = self.like_ids.get(&(pool, before)).filter(|_| before != req) {
+            self.likes[*like].members.remove(at);
+        }
+        let like = *self.like_ids.entry((pool, req)).or_insert_with(|| {
+            self.likes.push(Like { pool, req, members: Bits::default() });
+            self.likes.len() - 1
+        });
+        self.likes[like].members.insert(at);
+    }
+
+    /// Lists the openings anew, after they were changed as a whole.
+    pub(super) fn relist(&mut self, solver: &Solver) {
+        (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
+        for at in 0..self.claims.len() {
+            let claim = &mut self.claims[at];
+            (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
+            let req = claim.req;
+            let rung = self.rung(at);
+            self.ladder.put(at, rung);
+            self.regroup(at, req);
+        }
+    }
+
+    /// The rung of an opening: how many pods it has, or the same for all where the oldest comes first.
+    pub(super) fn rung(&self, claim: usize) -> usize {
+        if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
     }
 
     /// The rows that a new opening keeps to where they suffice: all, unless a size is preferred.
@@ -386,8 +511,8 @@ impl Pass {
         if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
             return;
         }
-        for claim in &mut self.claims {
-            if !solver.pools[claim.pool].limits.is_empty() {
+        for (at, claim) in self.claims.iter_mut().enumerate() {
+            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
@@ -397,13 +522,5 @@ impl Pass {
             };
             claim.rows = mask.iter().filter(holds).collect();
         }
-    }
-
-    /// Moves the claim at `position`, which has just got a pod, behind those that have as many.
-    fn reorder(&mut self, position: usize) {
-        let claim = self.by_pods.remove(position);
-        let rank = self.rank(claim);
-        let to = self.by_pods.partition_point(|other| self.rank(*other) < rank);
-        self.by_pods.insert(to, claim);
     }
 }

@@ -8,11 +8,15 @@ use super::{
     amounts::{Amounts, ResourceIndex, update},
     bits::Bits,
     intern::{ANY, Key, Req, Side, Universe},
+    ranks::Ranks,
 };
 use crate::model::{
     Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
     labels, pod::HostPort, taint::first_untolerated,
 };
+
+/// So many requirement sets are remembered with what can be bought under them.
+const MAX_MEMO: usize = 256;
 
 /// A pool that takes part in scheduling.
 #[derive(Debug)]
@@ -22,6 +26,7 @@ pub(super) struct Pool {
     pub(super) req: Req,
     pub(super) taints: Arc<[Taint]>,
     pub(super) rows: Vec<Row>,
+    pub(super) ranks: Ranks,
     /// Keys of which so many distinct values must stay possible.
     pub(super) min_values: Vec<(Key, u32)>,
     /// Limits by resource index.
@@ -61,6 +66,13 @@ pub(super) struct Row {
     pub(super) capacity: Amounts,
     /// Ports that daemons take.
     pub(super) ports: Vec<HostPort>,
+}
+
+impl Row {
+    /// Whether it is one of an instance type.
+    pub(super) fn is_of(&self, instance_type: &InstanceType) -> bool {
+        self.instance_type.name == instance_type.name
+    }
 }
 
 /// An offering that can be bought now.
@@ -201,12 +213,18 @@ impl Pool {
             model: Arc::clone(model),
             req,
             taints,
+            ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
             rows,
             min_values,
             limits,
             masks: HashMap::new(),
             buys: HashMap::new(),
         }
+    }
+
+    /// Whether anything limits it.
+    pub(super) fn is_limited(&self) -> bool {
+        !self.limits.is_empty() || self.model.limits.nodes.is_some()
     }
 
     /// The rows that can be bought under `req`: type and an available offering agree with it.
@@ -243,6 +261,9 @@ impl Pool {
         };
         buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
         let buys: Arc<[Buy]> = buys.into();
+        if self.buys.len() >= MAX_MEMO {
+            self.buys.clear();
+        }
         self.buys.insert(req, Arc::clone(&buys));
         buys
     }

@@ -1,8 +1,11 @@
 //! Topology: spread, affinity and anti-affinity as groups with dense counters per domain.
 //!
 //! A group counts the pods that its selector selects, by domain; an anti-affinity group also counts the pods that
-//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are machines: the snapshot's by index,
-//! then the openings of the pass. Domains of other keys are the values of the key.
+//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are machines: the snapshot's by slot, and
+//! the openings of the pass from [`CLAIMS`] on. Domains of other keys are the values of the key.
+//!
+//! Groups by hostname keep the openings that they close as sets, so that a pod finds the ones that are left for it
+//! without asking each.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,6 +16,9 @@ use super::{
     intern::{ANY, Key, Req, Set, Universe, Value},
 };
 use crate::model::{LabelSelector, Labels, Str, Toleration};
+
+/// The domain of a group by hostname that is the first opening of a pass.
+pub(super) const CLAIMS: usize = 1 << (usize::BITS - 2);
 
 /// What a group demands of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +82,49 @@ pub(super) struct GroupKey {
     pub(super) filter: Option<NodeFilter>,
 }
 
+/// Pods by domain.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Machines, in groups by hostname: few of them have any.
+    machines: HashMap<usize, u32>,
+    /// Openings in groups by hostname, values of the key in others.
+    dense: Vec<u32>,
+    total: u64,
+}
+
+impl Counts {
+    fn get(&self, by_host: bool, domain: usize) -> u32 {
+        if self.total == 0 {
+            return 0;
+        }
+        if by_host && domain < CLAIMS {
+            return self.machines.get(&domain).copied().unwrap_or(0);
+        }
+        self.dense.get(domain % CLAIMS).copied().unwrap_or(0)
+    }
+
+    /// Changes a count, which does not fall below zero; returns what it was and what it is.
+    fn change(&mut self, by_host: bool, domain: usize, by: i64) -> (u32, u32) {
+        let before = self.get(by_host, domain);
+        let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
+        if by_host && domain < CLAIMS {
+            if after == 0 {
+                self.machines.remove(&domain);
+            } else {
+                self.machines.insert(domain, after);
+            }
+        } else {
+            let at = domain % CLAIMS;
+            if self.dense.len() <= at {
+                self.dense.resize(at + 1, 0);
+            }
+            self.dense[at] = after;
+        }
+        self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
+        (before, after)
+    }
+}
+
 /// A group with its counters.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -84,11 +133,19 @@ pub(super) struct Group {
     pub(super) by_host: bool,
     /// Domains of a key other than the hostname, by text.
     pub(super) domains: Arc<[Value]>,
+    /// Those of them that pools can create.
+    pub(super) of_pools: Bits,
     known: Bits,
-    selected: Vec<u32>,
-    owners: Vec<u32>,
-    total: u64,
-    total_owners: u64,
+    selected: Counts,
+    owners: Counts,
+    /// Openings with selected pods.
+    chosen: Bits,
+    /// Openings with as many selected pods as a spread allows: closed to those that are selected themselves.
+    full: Bits,
+    /// Openings with more than that, beside pods that the spread does not bind: closed to all that it binds.
+    over: Bits,
+    /// Openings with pods that demand to be away from the selected ones.
+    owned: Bits,
 }
 
 /// Pods that selectors cannot tell apart.
@@ -134,24 +191,74 @@ impl GroupKey {
 }
 
 impl Group {
+    fn new(is: GroupKey, by_host: bool, domains: Arc<[Value]>, of_pools: Bits) -> Self {
+        let mut this = Self {
+            is,
+            by_host,
+            of_pools,
+            domains: Arc::new([]),
+            known: Bits::default(),
+            selected: Counts::default(),
+            owners: Counts::default(),
+            chosen: Bits::default(),
+            full: Bits::default(),
+            over: Bits::default(),
+            owned: Bits::default(),
+        };
+        this.set_domains(domains);
+        this
+    }
+
+    /// Replaces the known domains.
+    pub(super) fn set_domains(&mut self, domains: Arc<[Value]>) {
+        self.known = domains.iter().map(|domain| *domain as usize).collect();
+        self.domains = domains;
+    }
+
+    /// Counts nothing any more.
+    pub(super) fn forget_counts(&mut self) {
+        (self.selected, self.owners) = (Counts::default(), Counts::default());
+    }
+
     /// How many selected pods the domain has.
     pub(super) fn count(&self, domain: usize) -> u32 {
-        self.selected.get(domain).copied().unwrap_or(0)
+        self.selected.get(self.by_host, domain)
     }
 
     /// Whether no pod in the domain demands to be away from the selected ones.
     pub(super) fn unclaimed(&self, domain: usize) -> bool {
-        self.total_owners == 0 || self.owners.get(domain).copied().unwrap_or(0) == 0
+        self.owners.get(self.by_host, domain) == 0
     }
 
     /// Whether any pod at all demands this anti-affinity.
     pub(super) fn has_owners(&self) -> bool {
-        self.total_owners > 0
+        self.owners.total > 0
     }
 
     /// Whether nothing is counted anywhere.
     pub(super) fn is_unused(&self) -> bool {
-        self.total == 0
+        self.selected.total == 0
+    }
+
+    /// Takes the openings out of `claims` that the group, by hostname, closes to a pod: see [`Self::allows`].
+    pub(super) fn keep_allowed(&self, claims: &mut Bits, selects_itself: bool, bootstraps: bool) {
+        match self.is.kind {
+            _ if !self.by_host => {}
+            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
+                *claims = Bits::default();
+            }
+            GroupKind::Spread { .. } => claims.subtract(if selects_itself { &self.full } else { &self.over }),
+            GroupKind::Affinity if bootstraps => {}
+            GroupKind::Affinity => claims.intersect(&self.chosen),
+            GroupKind::Anti => claims.subtract(&self.chosen),
+        }
+    }
+
+    /// Takes the openings out of `claims` whose pods demand to be away from the selected ones.
+    pub(super) fn keep_unclaimed(&self, claims: &mut Bits) {
+        if self.by_host {
+            claims.subtract(&self.owned);
+        }
     }
 
     /// The smallest count over the domains that a pod may use; zero where too few are known, and always for machines,
@@ -186,18 +293,26 @@ impl Group {
         }
     }
 
-    fn change(&mut self, change: Change) {
-        let (counters, total) = if change.owners {
-            (&mut self.owners, &mut self.total_owners)
-        } else {
-            (&mut self.selected, &mut self.total)
-        };
-        if counters.len() <= change.domain {
-            counters.resize(change.domain + 1, 0);
+    /// Returns by how much the count did change.
+    fn change(&mut self, change: Change) -> i64 {
+        let Change { domain, owners, by, .. } = change;
+        let counts = if owners { &mut self.owners } else { &mut self.selected };
+        let (before, count) = counts.change(self.by_host, domain, by);
+        let changed = i64::from(count) - i64::from(before);
+        if !self.by_host || domain < CLAIMS {
+            return changed;
         }
-        let count = i64::from(counters[change.domain]).saturating_add(change.by).max(0);
-        *total = total.saturating_add_signed(count - i64::from(counters[change.domain]));
-        counters[change.domain] = u32::try_from(count).unwrap_or(u32::MAX);
+        let claim = domain - CLAIMS;
+        if owners {
+            self.owned.set(claim, count > 0);
+            return changed;
+        }
+        self.chosen.set(claim, count > 0);
+        if let GroupKind::Spread { max_skew, .. } = self.is.kind {
+            self.full.set(claim, i64::from(count) >= max_skew);
+            self.over.set(claim, i64::from(count) > max_skew);
+        }
+        changed
     }
 }
 
@@ -223,13 +338,24 @@ impl Topology {
         kind
     }
 
+    /// How many kinds and groups there are.
+    pub(super) fn size(&self) -> usize {
+        self.kinds.len() + self.groups.len()
+    }
+
     /// The group that `key` describes, if there is one already.
     pub(super) fn find(&self, key: &GroupKey) -> Option<usize> {
         self.ids.get(key).copied()
     }
 
     /// Adds a group without counts. `domains` are the known ones, by text.
-    pub(super) fn add(&mut self, key: GroupKey, by_host: bool, domains: Arc<[Value]>) -> usize {
+    pub(super) fn add(
+        &mut self,
+        key: GroupKey,
+        by_host: bool,
+        domains: Arc<[Value]>,
+        of_pools: Bits,
+    ) -> usize {
         let at = self.groups.len();
         for kind in &mut self.kinds {
             if key.selects(&kind.namespace, &kind.labels) {
@@ -237,16 +363,7 @@ impl Topology {
             }
         }
         self.ids.insert(key.clone(), at);
-        self.groups.push(Group {
-            is: key,
-            by_host,
-            known: domains.iter().map(|domain| *domain as usize).collect(),
-            domains,
-            selected: Vec::new(),
-            owners: Vec::new(),
-            total: 0,
-            total_owners: 0,
-        });
+        self.groups.push(Group::new(key, by_host, domains, of_pools));
         at
     }
 
@@ -257,9 +374,8 @@ impl Topology {
 
     /// Counts until [`Self::undo`].
     pub(super) fn count(&mut self, group: usize, domain: usize, owners: bool, by: i64) {
-        let change = Change { group, domain, owners, by };
-        self.groups[group].change(change);
-        self.log.push(change);
+        let by = self.groups[group].change(Change { group, domain, owners, by });
+        self.log.push(Change { group, domain, owners, by });
         self.version += 1;
     }
 

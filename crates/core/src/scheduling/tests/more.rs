@@ -190,3 +190,80 @@ fn default_constraints_hold_for_pods_without_their_own() {
     // The domains that a pod cannot use do not count for it.
     assert_eq!(zones(&scene(pinned, true), &rules(true)), (1, 0));
 }
+
+#[test]
+fn ephemeral_volumes_are_where_their_class_allows() {
+    use crate::model::{StorageClass, volume::VolumeRef};
+    let class = |immediate, default: bool| StorageClass {
+        immediate,
+        default_since: default.then(now),
+        topology: vec![
+            vec![crate::model::Requirement::is_in(ZONE, ["b"])],
+            vec![crate::model::Requirement::is_in(ZONE, ["c"])],
+        ],
+        driver: "ebs.csi.aws.com".into(),
+    };
+    let scene = |name: Option<&str>, classes: &[(&str, bool, bool)]| {
+        let volume = VolumeRef::Ephemeral { volume: "v".into(), storage_class: name.map(Into::into) };
+        let p = pod("p").with_spec(|spec| spec.volumes.push(volume));
+        let mut snapshot = Scene::with_default_pool()
+            .node(node("full").zone("b").volume_limit("ebs.csi.aws.com", 0))
+            .pending(p)
+            .build();
+        let models = Arc::make_mut(&mut snapshot.storage_classes);
+        for (name, immediate, default) in classes {
+            models.insert((*name).into(), class(*immediate, *default));
+        }
+        let plan = plan_with(&snapshot, &Rules::default());
+        let request = Request {
+            pods: &snapshot.pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::First,
+        };
+        let judged = validator::violations(&snapshot, &request, &Rules::default(), &plan);
+        assert_eq!(judged, Vec::<String>::new());
+        report(&snapshot, &plan).join("; ")
+    };
+    assert_eq!(scene(Some("zonal"), &[("zonal", false, false)]), "+default small b spot: p");
+    assert_eq!(scene(None, &[("zonal", false, true)]), "+default small b spot: p");
+    let waits = scene(Some("now"), &[("now", true, false)]);
+    assert_eq!(waits, "-p: waits for persistentvolumeclaim default/p-v to be bound");
+    assert!(
+        scene(Some("gone"), &[]).contains("storageclass gone of ephemeral volume default/p-v does not exist")
+    );
+    assert!(scene(None, &[("zonal", false, false)]).contains("names no storage class"));
+}
+
+#[test]
+fn volumes_that_are_being_attached_count() {
+    let scene = |attached: &[&str]| {
+        let mut machine = (*node("n").volume_limit("ebs.csi.aws.com", 2).build()).clone();
+        machine.attached =
+            attached.iter().map(|handle| ("ebs.csi.aws.com".into(), (*handle).into())).collect();
+        Scene::with_default_pool()
+            .volume("new", VolumeState::Bound, &[])
+            .node(machine)
+            .pending(pod("p").volume("new"))
+    };
+    check(scene(&["vol-x"]), &["n: p"]);
+    check(scene(&["vol-x", "vol-y"]), &["+default small a spot: p"]);
+    // Its own volume is there already.
+    check(scene(&["vol-new", "vol-x"]), &["n: p"]);
+}
+
+#[test]
+fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become() {
+    let mut machine = (*node("claim").unlaunched(&[(INSTANCE_TYPE, &["small", "xlarge"])]).build()).clone();
+    machine.at_most = Some(Resources::of(16_000, 0));
+    let scene = |limit| {
+        Scene::new()
+            .pool(pool("default").limit("cpu", limit))
+            .node(machine.clone())
+            .pending(pod("p").cpu(6000))
+    };
+    let (snapshot, plan) = plan(scene(20_000));
+    assert_eq!(plan.unplaced.len(), 1, "{:?}", report(&snapshot, &plan));
+    assert_eq!(snapshot.usage("default").0.cpu(), 16_000);
+    assert_eq!(tests::plan(scene(24_000)).1.openings.len(), 1);
+}

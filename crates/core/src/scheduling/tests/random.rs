@@ -8,7 +8,7 @@ use crate::{model::StateNode, scheduling::validator::violations};
 const APPS: [&str; 3] = ["x", "y", "z"];
 const ZONES: [&str; 4] = ["a", "b", "c", "nowhere"];
 
-fn random_pod(name: &str, numbers: &mut Numbers) -> PodBuilder {
+pub(super) fn random_pod(name: &str, numbers: &mut Numbers) -> PodBuilder {
     let app = APPS[numbers.below(3)];
     let target = APPS[numbers.below(3)];
     let key = if numbers.below(2) == 0 { ZONE } else { HOSTNAME };
@@ -42,7 +42,7 @@ fn random_pod(name: &str, numbers: &mut Numbers) -> PodBuilder {
     }
 }
 
-fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
+pub(super) fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
     let name = format!("n{at}");
     let mut built = node(&name).zone(ZONES[numbers.below(3)]);
     if numbers.below(5) == 0 {
@@ -60,7 +60,7 @@ fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
     built.build()
 }
 
-fn random_scene(seed: u64) -> Snapshot {
+pub(super) fn random_scene(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut scene = Scene::new().pool(pool("default"));
     if numbers.below(2) == 0 {
@@ -81,7 +81,7 @@ fn random_scene(seed: u64) -> Snapshot {
     scene.build()
 }
 
-fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+pub(super) fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     let mut lines = report(snapshot, plan);
     lines
         .extend(plan.openings.iter().map(|opening| format!("{} {:?}", opening.requirements, opening.labels)));

@@ -1,10 +1,13 @@
 //! Whether each pod may be where it is, topology aside.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use super::Host;
 use crate::{
     model::{
-        InstanceType, Labels, Offering, Pod, Requirement, Requirements, Resources, Snapshot, Taint,
-        TaintEffect, labels, pod::HostPort, taint::first_untolerated,
+        InstanceType, Labels, NamespacedName, Offering, Pod, Requirement, Requirements, Resources, Snapshot,
+        StateNode, Str, Taint, TaintEffect, VolumeState, labels, pod::HostPort, taint::first_untolerated,
+        volume::VolumeRef,
     },
     scheduling::{Opening, Rules},
 };
@@ -23,6 +26,7 @@ pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: 
         if !selects(snapshot, host, pod) {
             found.push(format!("{} does not select {} ({})", pod.id, host.name, host.requirements));
         }
+        volumes(snapshot, host, pod, found);
         let others = host.pods().filter(|other| other.uid != pod.uid);
         let taken =
             |port: &HostPort| others.clone().any(|o| o.spec.host_ports.iter().any(|p| p.conflicts(port)));
@@ -38,6 +42,7 @@ pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: 
             let supply = node.allocatable();
             let mut demand = sum(host.pods().map(|pod| pod.requests()));
             demand.add_assign(&missing_daemons(snapshot, host));
+            attachments(snapshot, node, host, found);
             // Before launch the size is the provider's to tell.
             if (!supply.is_zero() || node.is_launched()) && !demand.fits(&supply) {
                 found.push(format!("{} is overcommitted: {demand} on {supply}", host.name));
@@ -58,36 +63,107 @@ fn tolerated(taints: &[Taint], pod: &Pod) -> bool {
     first_untolerated(&hard, &pod.spec.tolerations).is_none()
 }
 
-/// The alternatives of a pod: its node selector with each of its required terms.
-pub(super) fn alternatives(pod: &Pod) -> Vec<Requirements> {
+/// The alternatives of a pod: its node selector with each of its required terms, requirement by requirement, since two
+/// on one key must both hold.
+pub(super) fn alternatives(pod: &Pod) -> Vec<Vec<Requirements>> {
     let selector = pod.spec.node_selector.iter();
     let selector = || selector.clone().map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]));
+    let alone = |requirement: Requirement| -> Requirements { [requirement].into_iter().collect() };
     if pod.spec.required_node_terms.is_empty() {
-        return vec![selector().collect()];
+        return vec![selector().map(alone).collect()];
     }
-    pod.spec.required_node_terms.iter().map(|term| selector().chain(term.iter().cloned()).collect()).collect()
+    let terms = pod.spec.required_node_terms.iter();
+    terms.map(|term| selector().chain(term.iter().cloned()).map(alone).collect()).collect()
 }
 
 fn selects(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod) -> bool {
+    alternatives(pod).iter().any(|all| all.iter().all(|wanted| meets(snapshot, host, wanted)))
+}
+
+/// Whether a host is or can be what is asked for.
+fn meets(snapshot: &Snapshot, host: &Host<'_>, wanted: &Requirements) -> bool {
     let open = host.opening.is_some() || host.node.is_some_and(|node| !node.is_launched());
-    alternatives(pod).iter().any(|wanted| {
-        let mut offered = host.requirements.clone();
-        for (key, value) in &host.labels {
-            offered.replace(Requirement::is_in(key.clone(), [value.clone()]));
+    let mut offered = host.requirements.clone();
+    for (key, value) in &host.labels {
+        offered.replace(Requirement::is_in(key.clone(), [value.clone()]));
+    }
+    offered.replace(Requirement::is_in(labels::HOSTNAME, [host.name.as_str()]));
+    if open {
+        offered.compatible_claim(wanted, &snapshot.schema).is_ok()
+    } else {
+        offered.compatible(wanted, |_| false).is_ok()
+    }
+}
+
+/// Alternatives of where a volume can be, and driver and handle of what is attached for it.
+type Reach = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
+
+/// How a volume can be reached; an error where its pod must not be placed at all.
+fn volume(snapshot: &Snapshot, pod: &Pod, volume: &VolumeRef) -> Result<Reach, &'static str> {
+    let name = match volume {
+        VolumeRef::Claim(name) => name.to_string(),
+        VolumeRef::Ephemeral { volume, .. } => format!("{}-{volume}", pod.id.name),
+    };
+    let id = NamespacedName::new(pod.id.namespace.clone(), name);
+    if let Some(claim) = snapshot.volumes.get(&id) {
+        let attached = claim.driver.clone().map(|driver| (driver, claim.handle.clone()));
+        return match claim.state {
+            VolumeState::Bound | VolumeState::WaitsForConsumer => Ok((claim.topology.clone(), attached)),
+            VolumeState::UnboundImmediate => Err("is not bound yet"),
+            VolumeState::Broken(_) => Err("is broken"),
+        };
+    }
+    let class = match volume {
+        VolumeRef::Claim(_) => return Err("does not exist"),
+        VolumeRef::Ephemeral { storage_class: Some(name), .. } => snapshot.storage_classes.get(name),
+        VolumeRef::Ephemeral { storage_class: None, .. } => {
+            let defaults = snapshot.storage_classes.values().filter(|class| class.default_since.is_some());
+            defaults.max_by_key(|class| class.default_since)
         }
-        offered.replace(Requirement::is_in(labels::HOSTNAME, [host.name.as_str()]));
-        if open {
-            offered.compatible_claim(wanted, &snapshot.schema).is_ok()
-        } else {
-            offered.compatible(wanted, |_| false).is_ok()
+    };
+    match class {
+        None => Err("has no class"),
+        Some(class) if class.immediate => Err("is not bound yet"),
+        Some(class) => Ok((class.topology.clone(), Some((class.driver.clone(), id.to_string().into())))),
+    }
+}
+
+/// Every volume of a placed pod must be usable and reachable from its host.
+fn volumes(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod, found: &mut Vec<String>) {
+    for wanted in &pod.spec.volumes {
+        match volume(snapshot, pod, wanted) {
+            Err(why) => found.push(format!("{} is placed, although a volume {why}", pod.id)),
+            Ok((topology, _)) => {
+                let reaches =
+                    |term: &Vec<Requirement>| meets(snapshot, host, &term.iter().cloned().collect());
+                if !topology.is_empty() && !topology.iter().any(reaches) {
+                    found.push(format!("{}: a volume cannot be reached from {}", pod.id, host.name));
+                }
+            }
         }
-    })
+    }
+}
+
+/// No node has more volumes of a driver than it can have, unless nothing is added.
+fn attachments(snapshot: &Snapshot, node: &StateNode, host: &Host<'_>, found: &mut Vec<String>) {
+    let of = |pods: &[Arc<Pod>]| -> BTreeSet<(Str, Str)> {
+        let all = pods.iter().flat_map(|pod| pod.spec.volumes.iter().map(move |volume| (pod, volume)));
+        all.filter_map(|(pod, wanted)| volume(snapshot, pod, wanted).ok()?.1).collect()
+    };
+    let mut before = of(&host.running);
+    before.extend(node.attached.iter().cloned());
+    let new: BTreeSet<_> = of(&host.placed).difference(&before).cloned().collect();
+    for (driver, limit) in &node.volume_limits {
+        let count = |set: &BTreeSet<(Str, Str)>| set.iter().filter(|(of, _)| of == driver).count();
+        if count(&new) > 0 && count(&before) + count(&new) > usize::try_from(*limit).unwrap_or(usize::MAX) {
+            found.push(format!("{} has more volumes of {driver} than {limit}", host.name));
+        }
+    }
 }
 
 /// What daemons that are not on a machine yet will take there.
 fn missing_daemons(snapshot: &Snapshot, host: &Host<'_>) -> Resources {
-    let fits =
-        |daemon: &&std::sync::Arc<Pod>| tolerated(&host.taints, daemon) && selects(snapshot, host, daemon);
+    let fits = |daemon: &&Arc<Pod>| tolerated(&host.taints, daemon) && selects(snapshot, host, daemon);
     let expected = sum(snapshot.daemons.iter().filter(fits).map(|daemon| daemon.requests()));
     let there = sum(host.running.iter().filter(|pod| pod.is_daemon()).map(|pod| pod.requests()));
     expected.minus(&there).floored()
@@ -109,7 +185,7 @@ fn check_opening(
         found.push(format!("{}: requests {} are less than {demand}", host.name, opening.requests));
     }
     let mut cheapest = None;
-    for instance_type in named {
+    for instance_type in named.iter() {
         let bought: Vec<&Offering> = instance_type
             .offerings
             .iter()
@@ -130,7 +206,7 @@ fn check_opening(
     }
     for requirement in opening.requirements.iter().filter(|requirement| requirement.min_values().is_some()) {
         let of_types = named.iter().filter_map(|t| t.requirements.get(requirement.key()));
-        let values: std::collections::BTreeSet<_> = of_types.flat_map(|r| r.values()).collect();
+        let values: BTreeSet<_> = of_types.flat_map(|r| r.values()).collect();
         if u32::try_from(values.len()).ok() < requirement.min_values() {
             found.push(format!("{}: minValues of {} is not met", host.name, requirement.key()));
         }
@@ -152,11 +228,11 @@ fn daemons(snapshot: &Snapshot, opening: &Opening, instance_type: &InstanceType)
     let ready: Labels =
         [(labels::REGISTERED.into(), "true".into()), (labels::INITIALIZED.into(), "true".into())].into();
     node.add_all(&Requirements::from_labels(&ready));
-    let runs = |daemon: &&std::sync::Arc<Pod>| {
+    let runs = |daemon: &&Arc<Pod>| {
         tolerated(&pool.template.taints, daemon)
             && alternatives(daemon)
                 .iter()
-                .any(|wanted| node.compatible_claim(wanted, &snapshot.schema).is_ok())
+                .any(|all| all.iter().all(|wanted| node.compatible_claim(wanted, &snapshot.schema).is_ok()))
     };
     sum(snapshot.daemons.iter().filter(runs).map(|daemon| daemon.requests()))
 }

@@ -193,7 +193,9 @@ fn is_domain(pod: &Pod, spread: &TopologySpread, host: &Host<'_>) -> bool {
     offered.replace(Requirement::is_in(labels::HOSTNAME, [host.name.as_str()]));
     let open = host.opening.is_some();
     let allowed = !spread.honor_node_affinity
-        || alternatives(pod).iter().any(|wanted| offered.compatible(wanted, |_| open).is_ok());
+        || alternatives(pod)
+            .iter()
+            .any(|all| all.iter().all(|wanted| offered.compatible(wanted, |_| open).is_ok()));
     let tolerated =
         !spread.honor_node_taints || first_untolerated(&host.taints, &pod.spec.tolerations).is_none();
     allowed && tolerated

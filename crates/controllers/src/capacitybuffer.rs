@@ -1,0 +1,243 @@
+//! `capacitybuffer`: how many chunks a CapacityBuffer has, as virtual pods in the index and as its status.
+//!
+//! A key of its own stands for each buffer; the singleton stands for what the last scheduling pass made of them all.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    self as api, ConditionSet, HasConditions,
+    capacitybuffer::{ACTIVE_CAPACITY, LocalRef, ScalableRef},
+    labels::condition::{PROVISIONING, READY_FOR_PROVISIONING},
+};
+use fleetwright_core::model::NamespacedName;
+use fleetwright_state::{BufferOutcome, Change, Index, Key, Kind, lower::buffer};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{PodTemplate, PodTemplateSpec},
+};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::{
+    provisioning::PROVISIONER,
+    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    settings::Settings,
+};
+
+/// Name of the controller.
+pub(crate) const NAME: &str = "capacitybuffer";
+/// How often a buffer is resolved again: templates and workloads are not watched.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// Resolves buffers.
+pub struct BufferController;
+
+/// What a buffer refers to.
+struct Source {
+    template: PodTemplateSpec,
+    scale: Option<i32>,
+    /// The PodTemplate's name and generation.
+    named: Option<(String, Option<i64>)>,
+}
+
+/// Number of chunks; name and generation of the PodTemplate behind them, where there is one.
+type Resolved = (i32, Option<(String, Option<i64>)>);
+/// Why a buffer cannot be resolved: the condition's reason and message.
+type Unresolved = (&'static str, String);
+
+#[async_trait]
+impl Controller for BufferController {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn concurrency(&self, _: &Settings) -> usize {
+        10
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_millis(100), Duration::from_secs(60), 10, 100)
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        let about = change.kind == Kind::CapacityBuffer && !change.is_deleted();
+        about.then(|| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        if *key == Key::singleton() {
+            let ids: Vec<NamespacedName> = ctx.index().buffers().cloned().collect();
+            for id in ids {
+                tell(ctx, &id, |_| {}).await?;
+            }
+            return Ok(Requeue::No);
+        }
+        let id = NamespacedName::from(key);
+        let known = ctx.index().buffer(&id).map(|(raw, ..)| raw.clone());
+        let Some(buffer) = known else { return Ok(Requeue::No) };
+        let strategy = buffer.spec.provisioning_strategy.as_deref().unwrap_or(ACTIVE_CAPACITY);
+        if strategy != ACTIVE_CAPACITY {
+            // Another controller serves it.
+            ctx.index().set_buffer_pods(&id, Vec::new());
+            return Ok(Requeue::No);
+        }
+        let resolved = match source(ctx, &buffer, &id.namespace).await? {
+            Ok(source) => {
+                let shape = buffer::Shape { template: &source.template, scale: source.scale };
+                let pods = buffer::pods(&buffer, &shape, ctx.index().schema());
+                pods.map(|pods| (pods, source.named)).map_err(|why| ("ResolutionFailed", why))
+            }
+            Err(unresolved) => Err(unresolved),
+        };
+        let (pods, told) = match resolved {
+            Ok((pods, named)) => {
+                let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+                (pods, Ok((count, named)))
+            }
+            Err(unresolved) => (Vec::new(), Err(unresolved)),
+        };
+        let chunks = pods.len();
+        let changed = ctx.index().set_buffer_pods(&id, pods);
+        tell(ctx, &id, |status| describe(status, &told)).await?;
+        if changed || chunks > 0 {
+            // Pods of the cluster may have taken the room that was there.
+            ctx.enqueue(PROVISIONER, Key::cluster("buffers"));
+        }
+        Ok(Requeue::After(EVERY))
+    }
+}
+
+/// Puts the resolution into a status, conditions aside but for their source.
+fn describe(status: &mut Told<'_, '_>, told: &Result<Resolved, Unresolved>) {
+    match told {
+        Ok((count, named)) => {
+            status.fields.replicas = Some(*count);
+            status.fields.pod_template_ref = named.as_ref().map(|(name, _)| LocalRef { name: name.clone() });
+            status.fields.pod_template_generation = named.as_ref().and_then(|(_, generation)| *generation);
+            status.fields.provisioning_strategy = Some(ACTIVE_CAPACITY.to_owned());
+            status.conditions.set_true_with_reason(READY_FOR_PROVISIONING, "Resolved", "");
+        }
+        Err((reason, why)) => {
+            status.conditions.set_false(READY_FOR_PROVISIONING, reason, why);
+        }
+    }
+}
+
+/// A status under change.
+struct Told<'a, 'b> {
+    fields: &'a mut api::CapacityBufferStatus,
+    conditions: &'a mut ConditionSet<'b>,
+}
+
+/// What a buffer refers to, as it stands now.
+async fn source(
+    ctx: &Ctx,
+    buffer: &api::CapacityBuffer,
+    namespace: &str,
+) -> Result<Result<Source, Unresolved>, ReconcileError> {
+    if let Some(reference) = &buffer.spec.pod_template_ref {
+        let api = ctx.namespaced_api::<PodTemplate>(namespace);
+        let found = ctx.call("get podtemplate", api.get_opt(&reference.name)).await?;
+        let missing =
+            || ("PodTemplateNotFound", format!("podtemplate {} does not exist: create it", reference.name));
+        return Ok(found.ok_or_else(missing).map(|found| Source {
+            template: found.template.unwrap_or_default(),
+            scale: None,
+            named: Some((reference.name.clone(), found.metadata.generation)),
+        }));
+    }
+    match &buffer.spec.scalable_ref {
+        Some(reference) => scalable(ctx, reference, namespace).await,
+        None => Ok(Err(("ResolutionFailed", "spec: set podTemplateRef or scalableRef".to_owned()))),
+    }
+}
+
+async fn scalable(
+    ctx: &Ctx,
+    reference: &ScalableRef,
+    namespace: &str,
+) -> Result<Result<Source, Unresolved>, ReconcileError> {
+    let (group, kind, name) = (&reference.api_group, &reference.kind, &reference.name);
+    let what = "get workload of buffer";
+    let found = match (group.as_str(), kind.as_str()) {
+        ("apps", "Deployment") => {
+            let api = ctx.namespaced_api::<Deployment>(namespace);
+            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            spec.map(|spec| (spec.template, spec.replicas))
+        }
+        ("apps", "StatefulSet") => {
+            let api = ctx.namespaced_api::<StatefulSet>(namespace);
+            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            spec.map(|spec| (spec.template, spec.replicas))
+        }
+        ("apps", "ReplicaSet") => {
+            let api = ctx.namespaced_api::<ReplicaSet>(namespace);
+            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            spec.map(|spec| (spec.template.unwrap_or_default(), spec.replicas))
+        }
+        _ => {
+            let why = format!(
+                "spec.scalableRef: {group}/{kind} is not supported: use a Deployment, StatefulSet or ReplicaSet of apps"
+            );
+            return Ok(Err(("ResolutionFailed", why)));
+        }
+    };
+    let missing = || ("ScalableRefNotFound", format!("{kind} {name} does not exist: create it"));
+    Ok(found.ok_or_else(missing).map(|(template, replicas)| Source {
+        template,
+        // Unset means one to Kubernetes.
+        scale: Some(replicas.unwrap_or(1)),
+        named: None,
+    }))
+}
+
+/// Writes the status of a buffer where it changes: what `change` says, and what the last pass made of it.
+async fn tell(
+    ctx: &Ctx,
+    id: &NamespacedName,
+    change: impl FnOnce(&mut Told<'_, '_>),
+) -> Result<(), ReconcileError> {
+    let known = ctx.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
+    let Some((buffer, chunks, outcome)) = known else { return Ok(()) };
+    let mut status = buffer.status.clone().unwrap_or_default();
+    let mut list = std::mem::take(&mut status.conditions);
+    let mut conditions =
+        ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, ctx.now());
+    change(&mut Told { fields: &mut status, conditions: &mut conditions });
+    let ready = conditions.is_true(READY_FOR_PROVISIONING);
+    match (ready, chunks, outcome) {
+        (false, ..) => {
+            conditions.set_false(PROVISIONING, "NotReadyForProvisioning", "");
+        }
+        (true, 0, _) => {
+            conditions.set_false(PROVISIONING, "BufferEmpty", "");
+        }
+        (true, _, Some(BufferOutcome::Fits)) => {
+            conditions.set_true_with_reason(PROVISIONING, "FitsExistingCapacity", "");
+        }
+        (true, _, Some(BufferOutcome::NeedsCapacity)) => {
+            conditions.set_false(PROVISIONING, "RequiresNewCapacity", "");
+        }
+        // The next pass will tell.
+        (true, _, None) => {}
+    }
+    status.conditions = list;
+    if buffer.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let body = Patch::Merge(json!({
+        "metadata": { "resourceVersion": buffer.metadata.resource_version },
+        "status": status,
+    }));
+    let api = ctx.namespaced_api::<api::CapacityBuffer>(&id.namespace);
+    let params = PatchParams::default();
+    let patched = ctx.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
+    if let Some(written) = gone_is_ok(patched)? {
+        ctx.observe(written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

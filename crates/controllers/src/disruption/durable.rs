@@ -1,0 +1,157 @@
+//! Commands outlive the process: each machine says on its NodeClaim which command takes it, before anything else happens
+//! to it, and each replacement says which command it is for.
+//!
+//! The next process takes a command over where all of it is there, else it is rolled back as an orphan. Nothing tainted
+//! is ever forgotten: what says that it belongs to a command, or looks like it, is one or the other.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fleetwright_api::{
+    self as api,
+    labels::{DISRUPTION_COMMAND, REPLACES},
+};
+use fleetwright_core::{
+    disruption::{Candidate, Command, known, method},
+    model::{ClaimName, DisruptionReason, NodeClaim, Snapshot, Str, labels::REPLACED},
+};
+use fleetwright_state::{Key, intents::CommandIntent};
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Commands, Running, queue};
+use crate::runtime::{Ctx, ReconcileError, gone_is_ok, later};
+
+/// A command without replacements that is older was decided on a cluster that is another one by now.
+const STALE: Duration = Duration::from_secs(60);
+
+/// What stands on a machine that a command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    /// The command.
+    id: String,
+    /// Name of its method.
+    method: String,
+    /// When it was started.
+    started: String,
+    /// How many NodeClaims it creates.
+    replacements: usize,
+}
+
+/// Whether a claim says that a command takes it.
+pub(super) fn is_named(claim: &NodeClaim) -> bool {
+    claim.annotations.contains_key(DISRUPTION_COMMAND)
+}
+
+/// Says on a replacement which command it is for, and what it comes in the stead of.
+pub(super) fn name_command(claim: &mut api::NodeClaim, id: &str, replaced: &str) {
+    let annotations = claim.metadata.annotations.get_or_insert_default();
+    annotations.insert(REPLACES.to_owned(), id.to_owned());
+    annotations.insert(REPLACED.to_owned(), replaced.to_owned());
+}
+
+/// Says on a machine which command takes it.
+///
+/// # Errors
+/// Where the API server cannot be reached, or the claim is gone.
+pub(super) async fn write(
+    ctx: &Ctx,
+    candidate: &Candidate,
+    id: &str,
+    running: &Running,
+) -> Result<(), ReconcileError> {
+    let Some(name) = candidate.node.claim_name() else { return Ok(()) };
+    let record = Record {
+        id: id.to_owned(),
+        method: running.command.method.to_owned(),
+        started: running.started.to_string(),
+        replacements: running.command.replacements.len(),
+    };
+    let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
+    annotate(ctx, name, json!(text)).await
+}
+
+/// Takes the word off a machine again.
+///
+/// # Errors
+/// Where the API server cannot be reached.
+pub(super) async fn clear(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
+    let named = ctx.index().claim_model(name).is_some_and(|claim| is_named(claim));
+    if !named {
+        return Ok(());
+    }
+    gone_is_ok(annotate(ctx, name, serde_json::Value::Null).await).map(|_| ())
+}
+
+async fn annotate(ctx: &Ctx, name: &str, value: serde_json::Value) -> Result<(), ReconcileError> {
+    let api = ctx.cluster_api::<api::NodeClaim>();
+    let body = Patch::Merge(json!({"metadata": { "annotations": { DISRUPTION_COMMAND: value } }}));
+    let patched =
+        ctx.call("name disruption command", api.patch(name, &PatchParams::default(), &body)).await?;
+    ctx.observe(patched);
+    Ok(())
+}
+
+/// Takes over the commands that an earlier process left behind, where all that they need is there.
+pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
+    let now = ctx.now();
+    let snapshot = ctx.index().snapshot(now);
+    for (id, (record, machines)) in recorded(&snapshot) {
+        let Some(running) = taken_over(&snapshot, &record, &machines, &id, now) else {
+            tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
+            continue;
+        };
+        let names = running.command.candidates.iter().filter_map(|c| c.node.claim_name().cloned());
+        let intent =
+            CommandIntent { candidates: names.collect(), replacements: running.replacements.clone() };
+        tracing::info!(command = %running.command, command_id = %id, "taking over a disruption command");
+        ctx.index().begin_command(id.clone(), intent);
+        commands.insert(id.clone(), running);
+        ctx.enqueue(queue::NAME, Key::cluster(id));
+    }
+}
+
+/// The commands that machines name, with the indices of those machines.
+fn recorded(snapshot: &Snapshot) -> BTreeMap<Str, (Record, Vec<usize>)> {
+    let mut found: BTreeMap<Str, (Record, Vec<usize>)> = BTreeMap::new();
+    for (index, node) in snapshot.nodes.iter().enumerate() {
+        let text = node.claim.as_ref().and_then(|claim| claim.annotations.get(DISRUPTION_COMMAND));
+        // What cannot be read is an orphan.
+        let Some(record) = text.and_then(|text| serde_json::from_str::<Record>(text).ok()) else { continue };
+        found.entry(record.id.as_str().into()).or_insert_with(|| (record, Vec::new())).1.push(index);
+    }
+    found
+}
+
+/// The command as it goes on; `None` where it has to be rolled back.
+fn taken_over(
+    snapshot: &Snapshot,
+    record: &Record,
+    machines: &[usize],
+    id: &str,
+    now: Timestamp,
+) -> Option<Running> {
+    let method = method(&record.method)?;
+    let started: Timestamp = record.started.parse().ok()?;
+    let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
+    let ours = claims.filter(|claim| claim.annotations.get(REPLACES).is_some_and(|of| &**of == id));
+    let replacements: Vec<ClaimName> = ours.map(|claim| claim.name.clone()).collect();
+    let complete = replacements.len() == record.replacements;
+    let stale = record.replacements == 0 && later(started, STALE) < now;
+    let candidates: Vec<Candidate> = machines.iter().filter_map(|index| known(snapshot, *index)).collect();
+    if !complete || stale || candidates.len() < machines.len() {
+        return None;
+    }
+    let reason: DisruptionReason = method.reason();
+    let command = Command {
+        method: method.name(),
+        consolidation_type: method.consolidation_type(),
+        reason,
+        candidates,
+        replacements: Vec::new(),
+        eventual: method.is_eventual(),
+    };
+    Some(Running { command: Arc::new(command), replacements, started })
+}

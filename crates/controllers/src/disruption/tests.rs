@@ -1,0 +1,132 @@
+//! Commands through the death of the process that began them, against the in-memory API server.
+
+use serde_json::{Value, json};
+
+use crate::testing::World;
+
+const SINCE: &str = "2025-06-15T15:00:00Z";
+
+fn condition(type_: &str) -> Value {
+    json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": SINCE})
+}
+
+/// A drifted machine with a pod that fills it.
+fn drifted(world: &World, name: &str) {
+    let labels = json!({
+        "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
+        "node.kubernetes.io/instance-type": "medium", "topology.kubernetes.io/zone": "a",
+        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name,
+        "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+    });
+    let size = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+    let conditions: Vec<Value> =
+        ["Launched", "Registered", "Initialized", "Drifted"].into_iter().map(condition).collect();
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    world
+        .server
+        .apply(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "labels": labels, "finalizers": ["karpenter.sh/termination"]},
+            "spec": {"nodeClassRef": class, "requirements": []},
+            "status": {"providerID": format!("fake:///{name}"), "nodeName": name, "capacity": size,
+                "allocatable": size, "conditions": conditions},
+        }))
+        .unwrap();
+    world
+        .server
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "spec": {"providerID": format!("fake:///{name}")},
+            "status": {"capacity": size, "allocatable": size, "conditions": [condition("Ready")]},
+        }))
+        .unwrap();
+    world
+        .server
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{name}"), "namespace": "default"},
+            "spec": {"nodeName": name, "containers": [
+                {"name": "a", "image": "a", "resources": {"requests": {"cpu": "3500m"}}}]},
+            "status": {"phase": "Running", "conditions": [condition("Ready")]},
+        }))
+        .unwrap();
+}
+
+/// Catalogues, which decisions need, and disruption.
+async fn run_for(world: &World, seconds: u64) {
+    let mut controllers = super::controllers();
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+    let (trigger, task) = world.run(controllers);
+    world.pass(seconds).await;
+    trigger.fire();
+    task.await.unwrap().unwrap();
+}
+
+fn claim(world: &World, name: &str) -> Value {
+    let found = world.server.get("karpenter.sh/v1", "NodeClaim", "", name);
+    found.map(|claim| (*claim).clone()).unwrap_or_default()
+}
+
+fn named(claim: &Value) -> bool {
+    claim["metadata"]["annotations"]["fleetwright.dev/disruption-command"].is_string()
+}
+
+fn tainted(world: &World, name: &str) -> bool {
+    let node = world.server.get("v1", "Node", "", name).unwrap();
+    node["spec"]["taints"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|t| t["key"] == "karpenter.sh/disrupted"))
+}
+
+/// Names of the NodeClaims that replace others.
+fn replacements(world: &World) -> Vec<String> {
+    let all = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+    let ours = all.iter().filter(|c| c["metadata"]["annotations"]["fleetwright.dev/replaces"].is_string());
+    ours.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn begun() -> World {
+    let world = World::new();
+    world.pool("default", json!({}));
+    drifted(&world, "old");
+    run_for(&world, 30).await;
+    assert!(named(&claim(&world, "old")) && tainted(&world, "old"));
+    assert_eq!(replacements(&world).len(), 1);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_goes_on_after_a_restart() {
+    let mut world = begun().await;
+    let before = replacements(&world);
+    world.restart();
+    run_for(&world, 30).await;
+    assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "it is taken over, not rolled back");
+    assert_eq!(replacements(&world), before, "nothing is created twice");
+    let mut ready = claim(&world, &before[0]);
+    ready["status"]["conditions"] = json!([condition("Initialized")]);
+    world.server.apply(ready).unwrap();
+    world.restart();
+    run_for(&world, 30).await;
+    assert!(claim(&world, "old")["metadata"]["deletionTimestamp"].is_string(), "{:#}", claim(&world, "old"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
+    let mut world = begun().await;
+    let before = replacements(&world);
+    // The replacement dies while nobody looks, and drift is over.
+    let mut gone = claim(&world, &before[0]);
+    gone["metadata"]["finalizers"] = json!([]);
+    world.server.apply(gone).unwrap();
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", &before[0]).unwrap();
+    let mut old = claim(&world, "old");
+    old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
+    world.server.apply(old).unwrap();
+    world.restart();
+    run_for(&world, 30).await;
+    let old = claim(&world, "old");
+    assert!(!named(&old) && !tainted(&world, "old"), "{old:#}");
+    let conditions = old["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|c| c["type"] != "DisruptionReason"), "{old:#}");
+    assert!(old["metadata"]["deletionTimestamp"].is_null());
+}

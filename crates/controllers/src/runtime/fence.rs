@@ -1,0 +1,84 @@
+//! What a process may still do that has lost the lease: nothing that changes anything.
+//!
+//! Reconciles that run when the lease is lost go on until their next call; calls to the API server are refused by
+//! [`super::Ctx::call`], those to the cloud here.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        ProviderStep, Termination,
+    },
+    model::{Catalog, NodeClaim, NodePool, ProviderId},
+};
+
+use super::leader::Leadership;
+
+const NOT_LEADING: &str = "this process does not lead any more";
+
+/// A cloud that only the leader changes.
+pub(super) struct Fenced {
+    inner: Arc<dyn CloudProvider>,
+    leadership: Leadership,
+}
+
+impl Fenced {
+    pub(super) fn new(inner: Arc<dyn CloudProvider>, leadership: Leadership) -> Self {
+        Self { inner, leadership }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Fenced {
+    fn info(&self) -> &ProviderInfo {
+        self.inner.info()
+    }
+
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        self.inner.identify(cluster_uid).await
+    }
+
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        self.inner.catalog(pool).await
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        if self.leadership.holds() {
+            return self.inner.launch(requests).await;
+        }
+        // What became of it is the next leader's to find out, by batch and attempt.
+        requests.iter().map(|_| Err(LaunchError::Unknown(NOT_LEADING.into()))).collect()
+    }
+
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        if self.leadership.holds() {
+            return self.inner.terminate(claim, id).await;
+        }
+        Err(CloudError::Unavailable(NOT_LEADING.into()))
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        if self.leadership.holds() {
+            return self.inner.terminate_orphan(id).await;
+        }
+        Err(CloudError::Unavailable(NOT_LEADING.into()))
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        self.inner.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        self.inner.list().await
+    }
+
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        self.inner.drift(claim).await
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        self.inner.steps()
+    }
+}

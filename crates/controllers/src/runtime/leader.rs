@@ -1,0 +1,230 @@
+//! One leader among replicas, by a Lease as client-go's leader election keeps it, so that both understand each other.
+//!
+//! Whether a lease has run out is judged by how long its record was seen not to change, on a monotonic clock: no two
+//! machines' clocks are compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, while
+//! others wait [`LEASE_DURATION`] since they saw it: between both nobody acts. See [`super::fence`].
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use fleetwright_core::clock::SharedClock;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::Instant;
+
+use super::shutdown::Shutdown;
+
+/// How long a lease lasts that is not renewed.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// How long a leader acts without a renewal.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// How often the lease is looked at.
+pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(5);
+
+/// Whether this process leads. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Leadership(Arc<Term>);
+
+#[derive(Debug)]
+enum Term {
+    /// There is nobody else.
+    Unopposed,
+    /// Until then; never yet, or not any more, where it is `None`.
+    Until(Mutex<Option<Instant>>),
+}
+
+impl Leadership {
+    /// Of a process that runs without an election.
+    #[must_use]
+    pub fn unopposed() -> Self {
+        Self(Arc::new(Term::Unopposed))
+    }
+
+    /// Of a process that has to be elected first.
+    #[must_use]
+    pub fn candidate() -> Self {
+        Self(Arc::new(Term::Until(Mutex::default())))
+    }
+
+    /// Whether this process may act now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match &*self.0 {
+            Term::Unopposed => true,
+            Term::Until(_) => self.until().is_some_and(|until| Instant::now() < until),
+        }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        match &*self.0 {
+            Term::Unopposed => None,
+            Term::Until(until) => *until.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    fn set(&self, value: Option<Instant>) {
+        if let Term::Until(until) = &*self.0 {
+            *until.lock().unwrap_or_else(PoisonError::into_inner) = value;
+        }
+    }
+}
+
+/// The lease was lost: the process must end, for others may act already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leader election lost")]
+pub struct Lost;
+
+/// One candidate of an election.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// What tells this process from others; never used twice.
+    pub identity: String,
+}
+
+/// What was seen of the lease, and since when it has been so.
+#[derive(Default)]
+struct Seen(Option<(Option<LeaseSpec>, Instant)>);
+
+impl Seen {
+    /// How long the record has not changed.
+    fn unchanged(&mut self, record: Option<&LeaseSpec>) -> Duration {
+        let now = Instant::now();
+        match &self.0 {
+            Some((known, since)) if known.as_ref() == record => now.duration_since(*since),
+            _ => {
+                self.0 = Some((record.cloned(), now));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+impl Election {
+    /// Takes part until `stop`, then hands the lease back where it is held.
+    ///
+    /// # Errors
+    /// [`Lost`] where the lease was held and could not be renewed.
+    pub async fn campaign(
+        &self,
+        client: Client,
+        clock: SharedClock,
+        leadership: &Leadership,
+        mut stop: Shutdown,
+    ) -> Result<(), Lost> {
+        let api: Api<Lease> = Api::namespaced(client, &self.namespace);
+        let mut seen = Seen::default();
+        let mut led = false;
+        loop {
+            let begun = Instant::now();
+            let attempt = tokio::time::timeout(CALL, self.try_lead(&api, &clock, &mut seen));
+            match attempt.await {
+                Ok(Ok(true)) => {
+                    leadership.set(begun.checked_add(RENEW_DEADLINE));
+                    if !led {
+                        tracing::info!(identity = self.identity, "became the leader");
+                    }
+                    led = true;
+                }
+                // Somebody else holds it: there is nothing to wait for.
+                Ok(Ok(false)) if led => {
+                    leadership.set(None);
+                    return Err(Lost);
+                }
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "leader election"),
+                Err(_) => tracing::warn!(lease = self.name, "leader election: no answer within {CALL:?}"),
+            }
+            if led && !leadership.holds() {
+                leadership.set(None);
+                return Err(Lost);
+            }
+            tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                () = tokio::time::sleep(RETRY_PERIOD) => {}
+            }
+        }
+        if leadership.holds() && led {
+            leadership.set(None);
+            // Failing that, it runs out by itself.
+            if let Ok(Err(error)) = tokio::time::timeout(CALL, self.release(&api, &clock)).await {
+                tracing::warn!(%error, lease = self.name, "cannot hand back the lease");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the lease is held from now on; at most one of all candidates gets `true` for one version of it.
+    async fn try_lead(&self, api: &Api<Lease>, clock: &SharedClock, seen: &mut Seen) -> kube::Result<bool> {
+        let now = MicroTime(clock.now());
+        let Some(mut lease) = api.get_opt(&self.name).await? else {
+            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            let lease = Lease { metadata, spec: Some(self.record(&now, &now, 0)) };
+            return won(api.create(&PostParams::default(), &lease).await);
+        };
+        let known = lease.spec.clone().unwrap_or_default();
+        let unchanged = seen.unchanged(lease.spec.as_ref());
+        let holder = known.holder_identity.as_deref().unwrap_or_default();
+        let transitions = known.lease_transitions.unwrap_or(0);
+        let record = if holder == self.identity {
+            self.record(known.acquire_time.as_ref().unwrap_or(&now), &now, transitions)
+        } else {
+            let lasts = u64::try_from(known.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
+            if !holder.is_empty() && unchanged < Duration::from_secs(lasts).max(RETRY_PERIOD) {
+                return Ok(false);
+            }
+            self.record(&now, &now, transitions.saturating_add(1))
+        };
+        lease.spec = Some(record);
+        won(api.replace(&self.name, &PostParams::default(), &lease).await)
+    }
+
+    fn record(&self, acquired: &MicroTime, renewed: &MicroTime, transitions: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
+            acquire_time: Some(acquired.clone()),
+            renew_time: Some(renewed.clone()),
+            lease_transitions: Some(transitions),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Lets the next one take over at once.
+    async fn release(&self, api: &Api<Lease>, clock: &SharedClock) -> kube::Result<()> {
+        let mut lease = api.get(&self.name).await?;
+        let known = lease.spec.clone().unwrap_or_default();
+        if known.holder_identity.as_deref() != Some(&self.identity) {
+            return Ok(());
+        }
+        let now = MicroTime(clock.now());
+        let mut record = self.record(&now, &now, known.lease_transitions.unwrap_or(0));
+        record.holder_identity = Some(String::new());
+        record.lease_duration_seconds = Some(1);
+        lease.spec = Some(record);
+        api.replace(&self.name, &PostParams::default(), &lease).await.map(|_| ())
+    }
+}
+
+/// A conflict is an answer: another candidate was faster.
+fn won(answer: kube::Result<Lease>) -> kube::Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

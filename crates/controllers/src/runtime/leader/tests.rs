@@ -1,0 +1,125 @@
+//! Candidates against the in-memory API server: one leads, the next one takes over, and who lost it acts no more.
+
+use std::sync::Arc;
+
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    runtime::{Ctx, ReconcileError, Trigger, run, shutdown},
+    testing::World,
+};
+
+/// A candidate with all of a controller's parts, on the API server of `world`.
+struct Replica {
+    ctx: Ctx,
+    leadership: Leadership,
+    campaign: tokio::task::JoinHandle<Result<(), Lost>>,
+    controllers: tokio::task::JoinHandle<Result<(), crate::runtime::RunError>>,
+    resign: Trigger,
+    _stop: Trigger,
+}
+
+fn replica(world: &mut World, identity: &str) -> Replica {
+    world.restart();
+    let leadership = Leadership::candidate();
+    let ctx = world.ctx.clone().led_by(leadership.clone());
+    let election = Election {
+        namespace: "kube-system".to_owned(),
+        name: "karpenter-leader-election".to_owned(),
+        identity: identity.to_owned(),
+    };
+    let (resign, resigned) = shutdown();
+    let (stop, stopped) = shutdown();
+    let (client, clock, term) = (ctx.client.clone(), ctx.clock.clone(), leadership.clone());
+    let campaign = tokio::spawn(async move { election.campaign(client, clock, &term, resigned).await });
+    let controllers = crate::provisioning::controllers(&ctx.settings);
+    let controllers = tokio::spawn(run(ctx.clone(), controllers, stopped));
+    Replica { ctx, leadership, campaign, controllers, resign, _stop: stop }
+}
+
+fn lease(world: &World) -> serde_json::Value {
+    let found =
+        world.server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
+    found.map(|lease| lease["spec"].clone()).unwrap_or_default()
+}
+
+fn holder(world: &World) -> String {
+    lease(world)["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_from_a_leader_that_died() {
+    let mut world = World::new();
+    world.pool("default", json!({}));
+    let one = replica(&mut world, "one");
+    world.pass(3).await;
+    let two = replica(&mut world, "two");
+    world.pending_pod("a", "1");
+    world.pass(30).await;
+    assert_eq!(
+        (holder(&world).as_str(), one.leadership.holds(), two.leadership.holds()),
+        ("one", true, false)
+    );
+    assert_eq!(world.claims().len(), 1, "one leader, one answer");
+    one.campaign.abort();
+    one.controllers.abort();
+    // Too large for what is on its way to the first one.
+    world.pending_pod("b", "3");
+    world.pass(9).await;
+    assert!(!two.leadership.holds(), "the lease has not run out yet");
+    world.pass(16).await;
+    assert_eq!(
+        (holder(&world).as_str(), one.leadership.holds(), two.leadership.holds()),
+        ("two", false, true)
+    );
+    assert_eq!(lease(&world)["leaseTransitions"], 1);
+    world.pass(15).await;
+    let mut answered: Vec<String> = world.claims().into_iter().flat_map(|(_, pods)| pods).collect();
+    answered.sort();
+    assert_eq!(answered, ["default/a", "default/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_resigns_is_followed_at_once() {
+    let mut world = World::new();
+    let one = replica(&mut world, "one");
+    world.pass(3).await;
+    let two = replica(&mut world, "two");
+    world.pass(3).await;
+    one.resign.fire();
+    assert_eq!(one.campaign.await.unwrap(), Ok(()));
+    assert_eq!((holder(&world).as_str(), one.leadership.holds()), ("", false));
+    world.pass(3).await;
+    assert_eq!((holder(&world).as_str(), two.leadership.holds()), ("two", true));
+}
+
+/// Leases cannot be written from a moment on.
+struct NoRenewals(Arc<std::sync::atomic::AtomicBool>);
+
+impl Faults for NoRenewals {
+    fn decide(&self, request: &Request) -> Fault {
+        let broken = self.0.load(std::sync::atomic::Ordering::Relaxed) && request.resource == "leases";
+        Fault { answer: if broken { Answer::ApplyThenDrop } else { Answer::Normal }, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_acts_no_more() {
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut world = World::with(Some(Arc::new(NoRenewals(broken.clone()))));
+    let one = replica(&mut world, "one");
+    world.pass(3).await;
+    assert!(one.leadership.holds());
+    broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    world.pass(20).await;
+    assert_eq!(one.campaign.await.unwrap(), Err(Lost));
+    assert!(!one.leadership.holds());
+    let api = one.ctx.cluster_api::<fleetwright_api::NodePool>();
+    let refused = one.ctx.call("get nodepool", api.get_opt("default")).await;
+    assert!(matches!(refused, Err(ReconcileError::NotLeading { .. })), "{refused:?}");
+    let claim = fleetwright_core::testing::node("a").build().claim.clone().unwrap();
+    let ended = one.ctx.cloud.terminate(&claim, &"fake:///a".into()).await;
+    assert!(ended.is_err(), "{ended:?}");
+}

@@ -1,0 +1,238 @@
+//! Questions to large clusters: a pod that waits, machines that could go, and what it all weighs.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use fleetwright_core::{
+    disruption::{self, Bench, METHODS, propose_on},
+    model::{Pod, Snapshot, StateNode, labels::HOSTNAME, labels::ZONE, nodeclaim::ConditionType},
+    scheduling::{Effort, Plan, Purpose, Request, Rules, Solver, validator::violations},
+    testing::{Numbers, Scene, affinity_to, kwok_catalog, node, now, pod, pool, spread_over},
+};
+
+use super::{
+    SEED,
+    measure::{self, quantiles},
+    report::Row,
+};
+
+type Measured = Result<Vec<Row>, Box<dyn Error>>;
+
+/// Rows by the start of their names.
+pub(crate) const ROWS: [(&str, fn() -> Measured); 4] = [
+    ("one what-if", what_ifs),
+    ("one pending pod", one_pod),
+    ("single-node pass", passes),
+    ("resident memory", memory),
+];
+
+const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
+
+/// Pods of one machine, of one of 300 deployments each; together they take `load` milli-CPUs.
+fn pods_of(at: usize, per_node: usize, load: i64) -> Vec<Arc<Pod>> {
+    let name = format!("node-{at:05}");
+    let cpu = load / i64::try_from(per_node).unwrap_or(1);
+    let running = |index: usize| {
+        let app = format!("app-{}", (at * per_node + index) % 300);
+        let built = pod(&format!("p-{at:05}-{index}")).app(&app).cpu(cpu).memory(64);
+        built.with(|pod| pod.created = now()).bound(&name)
+    };
+    (0..per_node).map(running).collect()
+}
+
+fn machine(at: usize, pods: Vec<Arc<Pod>>) -> Arc<StateNode> {
+    let name = format!("node-{at:05}");
+    let built = node(&name).size("c-4x-amd64-linux", 4, 8).zone(ZONES[at % 3]).label(HOSTNAME, &name);
+    pods.into_iter().fold(built.condition(ConditionType::Consolidatable), |built, pod| built.pod(pod)).build()
+}
+
+/// Machines of 4 CPUs with so many pods each.
+fn cluster(nodes: usize, per_node: usize, load: i64) -> Snapshot {
+    let machines = (0..nodes).map(|at| machine(at, pods_of(at, per_node, load)));
+    let scene = Scene::new().catalog(kwok_catalog()).pool(pool("default"));
+    let mut snapshot = machines.fold(scene, Scene::node_unsorted).build();
+    // As where one template makes many pods, which the index shares.
+    share(&mut snapshot);
+    snapshot
+}
+
+/// Lets pods of one template share what they have in common, as the index does.
+fn share(snapshot: &mut Snapshot) {
+    let mut known: Vec<Arc<Pod>> = Vec::new();
+    let mut by_app = std::collections::BTreeMap::new();
+    for node in &mut snapshot.nodes {
+        let mut machine = (**node).clone();
+        for pod in &mut machine.pods {
+            let template = by_app.entry(Arc::clone(&pod.labels)).or_insert_with(|| {
+                known.push(Arc::clone(pod));
+                known.len() - 1
+            });
+            let template = &known[*template];
+            let mut own = (**pod).clone();
+            (own.labels, own.spec) = (Arc::clone(&template.labels), Arc::clone(&template.spec));
+            own.id.namespace = template.id.namespace.clone();
+            *pod = Arc::new(own);
+        }
+        *node = Arc::new(machine);
+    }
+}
+
+fn micros(time: Duration) -> String {
+    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+}
+
+fn what_ifs() -> Measured {
+    let mut rows = Vec::new();
+    for (nodes, load, target, limit) in [
+        (2_000, 3_600, "median ≤ 20 µs", Some(Duration::from_micros(20))),
+        (2_000, 4_000, "-", None),
+        (10_000, 3_600, "-", None),
+    ] {
+        let snapshot = cluster(nodes, 10, load);
+        let mut solver = Solver::new(&snapshot, &Rules::default());
+        let (mut times, mut openings) = (Vec::new(), 0);
+        for at in 0..nodes {
+            let (pods, without) = (&snapshot.nodes[at].pods, [at]);
+            let request =
+                Request { pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
+            let (plan, cost) = measure::cost(|| solver.solve(&request));
+            times.push(cost.time);
+            openings += plan.openings.len();
+        }
+        let (median, p99) = quantiles(times);
+        let what = if openings == 0 { "delete" } else { "replace" };
+        rows.push(Row {
+            work: format!("one what-if at {nodes} nodes ({what})"),
+            result: format!("median {}, p99 {}", micros(median), micros(p99)),
+            target,
+            met: limit.map(|limit| median <= limit),
+            input: format!("{nodes} machines with 10 pods that take {load} of 4,000 milli-CPUs"),
+            ..Row::default()
+        });
+    }
+    Ok(rows)
+}
+
+/// A pod as it comes: mostly of a deployment that is known, with or without constraints.
+fn newcomer(at: usize, numbers: &mut Numbers) -> Arc<Pod> {
+    let app = format!("app-{}", numbers.below(300));
+    let built = pod(&format!("new-{at:05}")).app(&app).cpu(100).memory(64);
+    match numbers.below(4) {
+        0 => built.spread(spread_over(ZONE, 1, &app)),
+        1 => built.anti_affinity(affinity_to(HOSTNAME, &app)),
+        _ => built,
+    }
+    .build()
+}
+
+/// A pod comes, is placed, and runs: each time the snapshot is another, and the solver follows.
+fn one_pod() -> Measured {
+    let mut numbers = Numbers::new(SEED);
+    let mut snapshot = Arc::new(cluster(10_000, 10, 3_600));
+    let mut solver = Solver::on(Arc::clone(&snapshot), &Rules::default());
+    let (mut times, mut wrong, mut allocations) = (Vec::new(), 0, 0);
+    for at in 0..2_000 {
+        let mut next = (*snapshot).clone();
+        next.epoch += 1;
+        next.pending = vec![newcomer(at, &mut numbers)];
+        let next = Arc::new(next);
+        let request = Request {
+            pods: &next.pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::First,
+        };
+        let (plan, cost): (Plan, _) = measure::cost(|| {
+            solver.update(&next);
+            solver.solve(&request)
+        });
+        times.push(cost.time);
+        allocations = allocations.max(cost.allocations);
+        if at % 500 == 0 {
+            wrong += violations(&next, &request, &Rules::default(), &plan).len();
+        }
+        wrong += plan.unplaced.len();
+        let mut settled = (*next).clone();
+        settled.pending.clear();
+        for placement in &plan.existing {
+            let before = &settled.nodes[placement.node];
+            let bound = |pod: &Arc<Pod>| {
+                let mut pod = (**pod).clone();
+                pod.node = before.node_name().cloned();
+                Arc::new(pod)
+            };
+            let mut machine = (**before).clone();
+            machine.set_pods(before.pods.iter().cloned().chain(placement.pods.iter().map(bound)).collect());
+            settled.nodes[placement.node] = Arc::new(machine);
+        }
+        snapshot = Arc::new(settled);
+    }
+    let (median, p99) = quantiles(times);
+    Ok(vec![Row {
+        work: "one pending pod, 10,000 nodes, 100,000 pods".to_owned(),
+        result: format!("p99 {}, median {}", micros(p99), micros(median)),
+        target: "p99 ≤ 1 ms",
+        met: Some(p99 <= Duration::from_millis(1) && wrong == 0),
+        allocations: Some(allocations),
+        violations: Some(wrong),
+        input: format!("seed {SEED}: 2,000 pods in turn, half with constraints; update and solve are timed"),
+        ..Row::default()
+    }])
+}
+
+/// Every machine is thought away once, and none can go.
+fn passes() -> Measured {
+    let mut rows = Vec::new();
+    for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
+        let limit = Duration::from_millis(limit);
+        let snapshot = Arc::new(cluster(nodes, 10, 3_900));
+        let rules = disruption::Rules::default();
+        let solver = Solver::on(Arc::clone(&snapshot), &rules.scheduling);
+        let bench = Bench::ready(&snapshot, &rules.scheduling, solver);
+        let mut best: Option<(Duration, u32, usize)> = None;
+        for _ in 0..3 {
+            let (proposal, cost) =
+                measure::cost(|| propose_on(&bench, &rules, now(), &METHODS[METHODS.len() - 1..]));
+            if best.is_none_or(|(time, ..)| cost.time < time) {
+                best = Some((cost.time, proposal.what_ifs, proposal.commands.len()));
+            }
+        }
+        let Some((time, what_ifs, commands)) = best else { continue };
+        rows.push(Row {
+            work: format!("single-node pass at {nodes} nodes"),
+            result: format!("{time:.1?}, {what_ifs} what-ifs, {commands} commands"),
+            target,
+            met: Some(time <= limit),
+            input: format!("{nodes} machines of the cheapest type that holds their 10 pods"),
+            ..Row::default()
+        });
+    }
+    Ok(rows)
+}
+
+/// What a snapshot and its solver hold once they have answered.
+fn memory() -> Measured {
+    let (before, resident) = (measure::live_bytes(), measure::rss());
+    let mut snapshot = cluster(10_000, 10, 3_600);
+    snapshot.pending = vec![newcomer(0, &mut Numbers::new(SEED))];
+    let snapshot = Arc::new(snapshot);
+    let mut solver = Solver::on(Arc::clone(&snapshot), &Rules::default());
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    let plan = solver.solve(&request);
+    let live = measure::live_bytes() - before;
+    let grown = measure::rss().zip(resident).map(|(now, before)| now - before);
+    drop(plan);
+    let grown = grown.map_or_else(|| "n/a".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000));
+    Ok(vec![Row {
+        work: "resident memory, 10,000 nodes, 100,000 pods".to_owned(),
+        result: format!("{} MB allocated, resident +{grown}", live / 1_000_000),
+        target: "≤ 200 MB",
+        met: Some(live <= 200_000_000),
+        input: "snapshot and solver, 300 deployments".to_owned(),
+        ..Row::default()
+    }])
+}

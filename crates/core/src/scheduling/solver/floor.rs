@@ -1,0 +1,148 @@
+//! What a plan must cost at least: a covering program over resources, with a row for machines where pods keep apart by
+//! host. See [`bound`] for the program; what it leaves out (zones, weights, whole machines) only makes the bound weaker.
+
+use hashbrown::HashMap;
+
+use super::{
+    Solver,
+    amounts::{Amounts, get, update},
+    bits::Bits,
+    pass::Pass,
+    topology::GroupKind,
+};
+use crate::{
+    model::Price,
+    scheduling::{Request, bound, bound::Columns},
+};
+
+/// Pods that keep apart by host: at most so many of them share a machine.
+struct Apart {
+    members: i64,
+    per_machine: i64,
+}
+
+/// What the placed pods must cost at least, all of it on openings but what machines have room for.
+pub(super) fn lower_bound(
+    solver: &mut Solver,
+    pass: &Pass,
+    request: &Request<'_>,
+    classes: &[usize],
+) -> Price {
+    if pass.claims.is_empty() {
+        return Price::ZERO;
+    }
+    let mut demand = Amounts::new();
+    let mut placed: HashMap<usize, i64> = HashMap::new();
+    for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|at| classes[*at]) {
+        update(&mut demand, &solver.classes[class].requests, i64::saturating_add);
+        *placed.entry(class).or_insert(0) += 1;
+    }
+    let usable = usable(solver, pass, request, classes);
+    for at in usable.iter() {
+        let free = &solver.machines[at].free;
+        for (slot, amount) in demand.iter_mut().enumerate() {
+            *amount = amount.saturating_sub(get(free, slot).max(0));
+        }
+    }
+    let mut placed: Vec<(usize, i64)> = placed.into_iter().collect();
+    placed.sort_unstable();
+    let apart = apart(solver, &placed, &usable);
+    let mut demand: Vec<i64> = demand.to_vec();
+    let rows = demand.len();
+    demand.push(apart.members);
+    let mut columns = Columns::new(rows + 1);
+    for ((pool, row), price) in offers(solver, &placed) {
+        let free = &solver.row(pool, row).free;
+        columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_machine]));
+    }
+    bound::lower_bound(&demand, &columns)
+}
+
+/// Machines that another plan could put pods of the request on: what is left there counts as free of charge.
+fn usable(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[usize]) -> Bits {
+    let mut distinct: Vec<usize> = (0..request.pods.len()).map(|at| classes[at]).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let mut usable = Bits::default();
+    for class in distinct {
+        for level in 0..solver.classes[class].levels.len() {
+            for at in solver.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
+                usable.insert(at);
+            }
+        }
+    }
+    usable
+}
+
+/// The cheapest way to buy each row that some class may use, at some level.
+fn offers(solver: &mut Solver, placed: &[(usize, i64)]) -> Vec<((usize, usize), Price)> {
+    let mut asked: Vec<(usize, u32)> = Vec::new();
+    for pool in 0..solver.pools.len() {
+        for (class, _) in placed {
+            for level in 0..solver.classes[*class].levels.len() {
+                if let Some(req) = solver.template_for(*class, level, pool) {
+                    asked.push((pool, req));
+                }
+            }
+        }
+    }
+    asked.sort_unstable();
+    asked.dedup();
+    let mut cheapest: HashMap<(usize, usize), Price> = HashMap::new();
+    for (pool, req) in asked {
+        for buy in solver.pools[pool].buys(&solver.universe, req).iter() {
+            let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
+            *price = buy.price.min(*price);
+        }
+    }
+    let mut cheapest: Vec<_> = cheapest.into_iter().collect();
+    cheapest.sort_unstable();
+    cheapest
+}
+
+/// The pods on openings that need the most machines by keeping apart, less what the usable machines can take of them.
+fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
+    let mut most = Apart { members: 0, per_machine: 1 };
+    let mut members: HashMap<usize, i64> = HashMap::new();
+    for (class, count) in placed {
+        for group in solver.always_obeys(*class) {
+            *members.entry(group).or_insert(0) += count;
+        }
+    }
+    let mut members: Vec<(usize, i64)> = members.into_iter().collect();
+    members.sort_unstable();
+    for (at, members) in members {
+        let group = &solver.topology.groups[at];
+        let per_machine = match group.is.kind {
+            GroupKind::Spread { max_skew, .. } => max_skew.max(1),
+            GroupKind::Anti | GroupKind::Affinity => 1,
+        };
+        let room = usable.iter().map(|machine| (per_machine - i64::from(group.count(machine))).max(0));
+        let members = members.saturating_sub(room.sum());
+        if members.saturating_mul(most.per_machine) > most.members.saturating_mul(per_machine) {
+            most = Apart { members, per_machine };
+        }
+    }
+    most
+}
+
+impl Solver {
+    /// Groups by host that hold pods of a class apart from each other whatever is relaxed.
+    fn always_obeys(&self, class: usize) -> Vec<usize> {
+        let class = &self.classes[class];
+        let own = &self.topology.kinds[class.kind].groups;
+        let mut found: Vec<usize> = Vec::new();
+        let Some(last) = class.levels.last() else { return found };
+        let spreads = last.groups.iter().map(|owned| owned.group);
+        let spreads =
+            spreads.filter(|group| matches!(self.topology.groups[*group].is.kind, GroupKind::Spread { .. }));
+        let everywhere =
+            |group: &usize| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
+        for group in class.keeps_away.iter().copied().chain(spreads.filter(everywhere)) {
+            if self.topology.groups[group].by_host && own.contains(&group) && !found.contains(&group) {
+                found.push(group);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,434 @@
+//! A newer snapshot: what changed is taken out and put in, all else stays.
+//!
+//! Nodes are compared by address, as snapshots share what did not change. Where something else than machines changed
+//! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built anew.
+
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+
+use hashbrown::HashMap;
+
+use super::{
+    Solver,
+    amounts::get,
+    bits::Bits,
+    nodes::{Building, Machine, tolerated},
+    pools::Pool,
+    topology::GroupKind,
+};
+use crate::{
+    model::{Catalog, NodePool, Pod, PoolName, Snapshot, StateNode, TaintEffect},
+    scheduling::Rules,
+};
+
+/// Tables that have grown by so much, and to twice their size, are built anew: they keep all that was ever asked, and
+/// the labels of machines that are gone.
+const MAX_GROWTH: usize = 50_000;
+
+/// How large the tables are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size(usize);
+
+/// What the machines of a pool are in sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// By limit of the pool.
+    amounts: Vec<i128>,
+    nodes: i64,
+}
+
+impl Usage {
+    pub(super) fn new(pool: &Pool) -> Self {
+        Self { amounts: vec![0; pool.limits.len()], nodes: 0 }
+    }
+
+    fn count(&mut self, pool: &Pool, machine: &Machine, by: i64) {
+        for (amount, limit) in self.amounts.iter_mut().zip(&pool.limits) {
+            *amount += i128::from(by) * i128::from(get(&machine.capacity, limit.resource));
+        }
+        self.nodes += by;
+    }
+
+    /// What is left of each limit, and of the limit on nodes.
+    fn left(&self, pool: &Pool) -> (Vec<i64>, Option<i64>) {
+        let amounts = pool.limits.iter().zip(&self.amounts);
+        let rest = |limit: i64, used: i128| {
+            let rest = i128::from(limit) - used;
+            i64::try_from(rest).unwrap_or(if rest < 0 { i64::MIN } else { i64::MAX })
+        };
+        let left = amounts.map(|(limit, used)| rest(limit.limit, *used)).collect();
+        (left, pool.model.limits.nodes.map(|nodes| nodes.saturating_sub(self.nodes)))
+    }
+}
+
+/// What tells the machines that come from those that go.
+enum Step {
+    Stays(usize),
+    Comes(Option<usize>),
+}
+
+impl Solver {
+    /// Brings the solver to a newer (or any other) snapshot, at the cost of what has changed since its own. It answers
+    /// as one that is built on that snapshot.
+    pub fn update(&mut self, snapshot: &Arc<Snapshot>) {
+        if !self.can_follow(snapshot) {
+            *self = Self::on(Arc::clone(snapshot), &self.rules);
+            return;
+        }
+        let before = std::mem::replace(&mut self.snapshot, Arc::clone(snapshot));
+        for pool in &mut self.pools {
+            if let Some(model) = snapshot.pool(&pool.model.name) {
+                pool.model = Arc::clone(model);
+            }
+        }
+        let same_volumes = Arc::ptr_eq(&before.volumes, &snapshot.volumes)
+            && same(&before.storage_classes, &snapshot.storage_classes);
+        if !same_volumes {
+            self.class_by_pod.clear();
+        }
+        self.move_machines(&before, snapshot);
+    }
+
+    /// The rules that requests are answered by.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Puts all machines of the snapshot in.
+    pub(super) fn settle_in(&mut self) {
+        let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
+        self.preference_taints =
+            of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
+        let snapshot = Arc::clone(&self.snapshot);
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            let machine = self.machine(node);
+            self.machines.push(machine);
+            self.slots.push(at);
+            self.nodes.push(at);
+            self.enter(at);
+        }
+        for at in 0..self.machines.len() {
+            self.count_owners(at);
+        }
+        self.arrange();
+        self.built = self.size();
+    }
+
+    fn machine(&mut self, node: &Arc<StateNode>) -> Machine {
+        let mut building = Building {
+            snapshot: &self.snapshot,
+            pools: &self.pools,
+            daemons: &self.daemons,
+            universe: &mut self.universe,
+            resources: &mut self.resources,
+            topology: &mut self.topology,
+        };
+        Machine::new(node, &mut building)
+    }
+
+    /// Whether nothing but machines, pods and volumes changed.
+    fn can_follow(&self, next: &Snapshot) -> bool {
+        let this = &self.snapshot;
+        let same_pools = |a: &[Arc<NodePool>], b: &[Arc<NodePool>]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
+        };
+        let same_daemons = |a: &[Arc<Pod>], b: &[Arc<Pod>]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a.spec == b.spec)
+        };
+        same(&this.schema, &next.schema)
+            && same_pools(&this.pools, &next.pools)
+            && same_catalogs(&this.catalogs, &next.catalogs)
+            && same_daemons(&this.daemons, &next.daemons)
+            && same(&this.namespaces, &next.namespaces)
+            && same(&this.workloads, &next.workloads)
+            && self.size().0 <= (2 * self.built.0).max(self.built.0 + MAX_GROWTH)
+    }
+
+    fn size(&self) -> Size {
+        Size(self.universe.size() + self.classes.len() + self.topology.size() + self.shapes.len())
+    }
+
+    /// Takes out the machines that are gone or changed, and puts in those that came or changed.
+    fn move_machines(&mut self, before: &Snapshot, next: &Snapshot) {
+        let preferred = self.preference_taints > 0;
+        let (mut touched, mut reordered) = (Bits::default(), false);
+        let mut left: Vec<usize> = Vec::new();
+        let mut steps = Vec::with_capacity(next.nodes.len());
+        let (mut old, mut new) = (0, 0);
+        // Both are sorted by name, so that what is on one side only shows.
+        while old < before.nodes.len() || new < next.nodes.len() {
+            let order = match (before.nodes.get(old), next.nodes.get(new)) {
+                (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
+                    steps.push(Step::Stays(self.slots[old]));
+                    (old, new) = (old + 1, new + 1);
+                    continue;
+                }
+                (Some(a), Some(b)) => a.name().cmp(b.name()),
+                (Some(_), None) => Ordering::Less,
+                (None, _) => Ordering::Greater,
+            };
+            reordered |= order != Ordering::Equal;
+            let goes = order != Ordering::Greater;
+            let slot = goes.then(|| self.slots[old]);
+            if let Some(slot) = slot {
+                left.push(slot);
+                old += 1;
+            }
+            if order != Ordering::Less {
+                steps.push(Step::Comes(slot));
+                new += 1;
+            } else if let Some(slot) = slot {
+                self.vacant.push(slot);
+            }
+        }
+        let mut dirty = Bits::default();
+        let mut stood = HashMap::new();
+        for slot in left {
+            stood.insert(slot, (self.machines[slot].usable, self.machines[slot].initialized));
+            self.leave(slot, &mut dirty);
+            touched.insert(slot);
+        }
+        self.slots.clear();
+        let mut came = Vec::new();
+        for (node, step) in steps.into_iter().enumerate() {
+            let slot = match step {
+                Step::Stays(slot) => slot,
+                Step::Comes(slot) => {
+                    let slot = self.put(slot, &next.nodes[node]);
+                    let machine = &self.machines[slot];
+                    let now = (machine.usable, machine.initialized);
+                    reordered |= stood.get(&slot).is_some_and(|stood| *stood != now);
+                    came.push(slot);
+                    touched.insert(slot);
+                    slot
+                }
+            };
+            self.slots.push(slot);
+            self.nodes[slot] = node;
+        }
+        for slot in came {
+            self.join(slot, &mut dirty);
+        }
+        self.recount(&dirty);
+        if preferred != (self.preference_taints > 0) {
+            // Whether there is such a taint decides how far every pod may be relaxed.
+            self.forget_classes();
+        }
+        self.refit(&touched);
+        if reordered {
+            self.arrange();
+        }
+    }
+
+    /// Builds a machine into its own slot or a vacant one.
+    fn put(&mut self, slot: Option<usize>, node: &Arc<StateNode>) -> usize {
+        let machine = self.machine(node);
+        match slot.or_else(|| self.vacant.pop()) {
+            Some(slot) => {
+                self.machines[slot] = machine;
+                slot
+            }
+            None => {
+                self.machines.push(machine);
+                self.nodes.push(0);
+                self.machines.len() - 1
+            }
+        }
+    }
+
+    /// Notes a machine's names, what it counts against limits, and its taints.
+    fn enter(&mut self, at: usize) {
+        let machine = &self.machines[at];
+        if let Some(name) = machine.state.claim_name() {
+            self.by_claim.insert(name.clone(), at);
+        }
+        if let Some(name) = machine.state.node_name() {
+            self.by_node.insert(name.clone(), at);
+        }
+        if let Some(pool) = machine.pool.filter(|_| machine.usable) {
+            self.usage[pool].count(&self.pools[pool], machine, 1);
+        }
+        self.preference_taints += usize::from(machine.prefers_to_be_left());
+        self.deleting.set(at, machine.deleting);
+    }
+
+    /// Counts the pods of a machine that came.
+    fn join(&mut self, at: usize, dirty: &mut Bits) {
+        self.enter(at);
+        self.count_selected(at, 1);
+        self.count_owners(at);
+        self.note_domains(at, dirty);
+    }
+
+    /// Takes a machine out of all counts, as it was put in.
+    fn leave(&mut self, at: usize, dirty: &mut Bits) {
+        self.note_domains(at, dirty);
+        self.count_selected(at, -1);
+        for position in 0..self.machines[at].keeps_away.len() {
+            let group = self.machines[at].keeps_away[position];
+            self.count_owner(group, at, -1);
+        }
+        let machine = &mut self.machines[at];
+        self.preference_taints -= usize::from(machine.prefers_to_be_left());
+        if let Some(pool) = machine.pool.filter(|_| machine.usable) {
+            self.usage[pool].count(&self.pools[pool], machine, -1);
+        }
+        // Where two machines had one name, it is the other's now.
+        if let Some(name) = machine.state.claim_name().filter(|name| self.by_claim.get(*name) == Some(&at)) {
+            self.by_claim.remove(name);
+        }
+        if let Some(name) = machine.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
+            self.by_node.remove(name);
+        }
+        machine.vacate();
+        self.deleting.remove(at);
+    }
+
+    /// Counts a machine's pods for the groups that select them.
+    fn count_selected(&mut self, at: usize, sign: i64) {
+        for position in 0..self.machines[at].kinds.len() {
+            let (kind, count) = self.machines[at].kinds[position];
+            for position in 0..self.topology.kinds[kind].groups.len() {
+                let group = self.topology.kinds[kind].groups[position];
+                if self.counts_on(group, at) {
+                    for domain in self.machine_domains(group, at) {
+                        self.topology.count_base(group, domain, false, sign * i64::from(count));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Registers the required anti-affinity of every pod that runs on a machine.
+    fn count_owners(&mut self, at: usize) {
+        let node = Arc::clone(&self.machines[at].state);
+        for pod in node.pods.iter().filter(|pod| pod.is_active()) {
+            for term in &pod.spec.pod_anti_affinity {
+                let group = self.term_group(pod, term, GroupKind::Anti);
+                self.machines[at].keeps_away.push(group);
+                self.count_owner(group, at, 1);
+            }
+        }
+    }
+
+    fn count_owner(&mut self, group: usize, at: usize, by: i64) {
+        for domain in self.machine_domains(group, at) {
+            self.topology.count_base(group, domain, true, by);
+        }
+    }
+
+    /// Notes the groups whose domains a machine may have a part in.
+    fn note_domains(&self, at: usize, dirty: &mut Bits) {
+        let machine = &self.machines[at];
+        if !machine.usable {
+            return;
+        }
+        for (index, group) in self.topology.groups.iter().enumerate().filter(|(_, group)| !group.by_host) {
+            let value = machine.domain(&self.universe, group.is.key, machine.open);
+            if value.is_some_and(|value| !group.of_pools.has(value as usize)) {
+                dirty.insert(index);
+            }
+        }
+    }
+
+    /// Looks at the domains of groups anew, and counts anew where they are others.
+    fn recount(&mut self, groups: &Bits) {
+        for group in groups.iter() {
+            let is = &self.topology.groups[group].is;
+            let (key, filter) = (is.key, is.filter.clone());
+            let domains = self.registered_domains(key, filter.as_ref());
+            if domains == self.topology.groups[group].domains {
+                continue;
+            }
+            self.topology.groups[group].set_domains(domains);
+            self.topology.groups[group].forget_counts();
+            for at in 0..self.machines.len() {
+                self.count_kinds_for(group, at);
+                let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
+                for _ in 0..owners {
+                    self.count_owner(group, at, 1);
+                }
+            }
+        }
+    }
+
+    /// Forgets how pods are compiled, and where they fit.
+    fn forget_classes(&mut self) {
+        self.classes.clear();
+        self.class_by_pointer.clear();
+        self.class_by_pod.clear();
+        self.class_by_content.clear();
+        self.shapes.clear();
+        self.shape_ids.clear();
+        self.scratch = super::Scratch::default();
+    }
+
+    /// Judges the machines that changed for every shape of pod that has been asked for.
+    fn refit(&mut self, touched: &Bits) {
+        for shape in 0..self.shapes.len() {
+            let Some(mut fitting) = self.shapes[shape].machines.take() else { continue };
+            let (class, level) = self.shapes[shape].of;
+            let fits = Arc::make_mut(&mut fitting);
+            for at in touched.iter() {
+                fits.set(at, self.machine_fits(class, level, at));
+            }
+            self.shapes[shape].machines = Some(fitting);
+        }
+    }
+
+    /// The order in which machines are tried: initialised ones first, then by name.
+    fn arrange(&mut self) {
+        let rank = |at: usize| !self.machines[at].initialized;
+        let usable = |at: &usize| self.machines[*at].usable;
+        let mut order: Vec<usize> = self.slots.iter().copied().filter(usable).collect();
+        let by_name = self.snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
+        if by_name {
+            order.sort_by_key(|at| rank(*at));
+        } else {
+            order.sort_by(|a, b| {
+                let name = |at: usize| self.machines[at].state.name();
+                (rank(*a), name(*a)).cmp(&(rank(*b), name(*b)))
+            });
+        }
+        self.in_order = order.is_sorted();
+        self.places.clear();
+        self.places.resize(self.machines.len(), usize::MAX);
+        for (place, at) in order.iter().enumerate() {
+            self.places[*at] = place;
+        }
+        self.order = order;
+    }
+
+    /// What is left of the limits of each pool when some machines are thought away.
+    pub(super) fn limits_left(&self, gone: &Bits) -> Vec<(Vec<i64>, Option<i64>)> {
+        let mut usage: std::borrow::Cow<'_, [Usage]> = std::borrow::Cow::Borrowed(&self.usage);
+        for machine in gone.iter().map(|at| &self.machines[at]).filter(|machine| machine.usable) {
+            if let Some(pool) = machine.pool.filter(|pool| self.pools[*pool].is_limited()) {
+                usage.to_mut()[pool].count(&self.pools[pool], machine, -1);
+            }
+        }
+        self.pools.iter().zip(usage.iter()).map(|(pool, usage)| usage.left(pool)).collect()
+    }
+
+    /// Whether a machine fits a level whatever happens in a pass.
+    pub(super) fn machine_fits(&mut self, class: usize, level: usize, at: usize) -> bool {
+        let machine = &self.machines[at];
+        if !machine.usable {
+            return false;
+        }
+        let pod = &self.classes[class].pod;
+        let level = &self.classes[class].levels[level];
+        let host = self.shapes[level.shape].host.as_ref();
+        host.is_none_or(|set| self.universe.has(self.hostname, set, machine.host))
+            && tolerated(&machine.taints, pod, level.look_past_preferences)
+            && machine.satisfies(&mut self.universe, level.req)
+    }
+}
+
+fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+fn same_catalogs(a: &BTreeMap<PoolName, Arc<Catalog>>, b: &BTreeMap<PoolName, Arc<Catalog>>) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|((a, of_a), (b, of_b))| a == b && same(of_a, of_b))
+}

@@ -1,0 +1,278 @@
+//! The waiting pods as a problem of their own.
+
+use hashbrown::HashMap;
+use indexmap::IndexMap;
+
+use super::{
+    Wish,
+    problem::{Base, Kind, Lane, Problem},
+    table::{Choice, Column, Table},
+};
+use crate::{
+    model::labels::SPOT,
+    scheduling::solver::{
+        Solver,
+        amounts::{Amounts, get},
+        intern::{Req, Side},
+        pass::Pass,
+    },
+};
+
+/// A pool under a set of requirements.
+pub(super) type State = (usize, Req);
+
+/// So many states are looked at: the ways in which pods with different wishes can share a claim are many.
+const MAX_STATES: usize = 64;
+/// More than this many openings are not added to.
+const MAX_BASES: usize = 20_000;
+
+/// A problem, and what its parts stand for.
+pub(super) struct Built {
+    pub(super) problem: Problem,
+    pub(super) states: Vec<State>,
+    /// By kind: the pods, in the order of the queue.
+    pub(super) pods: Vec<Vec<usize>>,
+    /// Pods that patterns cannot help.
+    pub(super) leftover: Vec<usize>,
+    /// By base: the claim.
+    pub(super) claims: Vec<usize>,
+}
+
+/// A problem under construction.
+struct Builder<'a> {
+    pass: &'a Pass,
+    dims: Vec<usize>,
+    problem: Problem,
+    states: Vec<State>,
+    ids: HashMap<State, usize>,
+    /// Pools that take part.
+    pools: Vec<usize>,
+}
+
+impl Pass {
+    pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<usize>>) -> Built {
+        let open = self.claims.iter().enumerate().filter(|(_, claim)| {
+            // What a claim holds of limits, ports or fewer values is not worked out anew.
+            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed
+        });
+        let open: Vec<usize> = open.map(|(at, _)| at).take(MAX_BASES).collect();
+        let amounts = waiting.keys().map(|(_, requests)| requests);
+        let amounts = amounts.chain(open.iter().map(|at| &self.claims[*at].used));
+        let mut builder = Builder {
+            pass: self,
+            dims: dims(amounts),
+            problem: Problem::default(),
+            states: Vec::new(),
+            ids: HashMap::new(),
+            pools: Vec::new(),
+        };
+        builder.problem.dims = builder.dims.len();
+        let mut wishes: Vec<Wish> = Vec::new();
+        for (wish, _) in waiting.keys() {
+            if !wishes.contains(wish) {
+                wishes.push(wish.clone());
+            }
+        }
+        for home in wishes.iter().flat_map(|wish| wish.homes.iter()) {
+            builder.state(solver, *home);
+        }
+        let mut claims = Vec::new();
+        for at in open {
+            if builder.base(solver, at) {
+                claims.push(at);
+            }
+        }
+        builder.join(solver, &wishes);
+        let (mut pods, mut leftover) = (Vec::new(), Vec::new());
+        let mut lanes = IndexMap::new();
+        for ((wish, requests), waiting) in waiting {
+            let at = wishes.iter().position(|known| *known == wish).unwrap_or(0);
+            if builder.kind(at, &wish, &requests, waiting.len(), &mut lanes) {
+                pods.push(waiting);
+            } else {
+                leftover.extend(waiting);
+            }
+        }
+        builder.lanes(&wishes, lanes);
+        let Builder { problem, states, .. } = builder;
+        Built { problem, states, pods, leftover, claims }
+    }
+}
+
+/// The resources that anybody asks for.
+fn dims<'a>(amounts: impl Iterator<Item = &'a Amounts>) -> Vec<usize> {
+    let mut dims: Vec<usize> = Vec::new();
+    for amounts in amounts {
+        for at in 0..amounts.len() {
+            if amounts[at] > 0 && !dims.contains(&at) {
+                dims.push(at);
+            }
+        }
+    }
+    dims.sort_unstable();
+    dims
+}
+
+/// Kinds of one lane: what they wish for, the types that they must keep by pool, the rarer resources that they need.
+type LaneKey = (usize, Vec<usize>, Vec<bool>);
+
+/// CPU and memory: every machine has them.
+const COMMON_DIMS: usize = 2;
+
+impl Builder<'_> {
+    fn flat(&self, amounts: &Amounts) -> Vec<i64> {
+        self.dims.iter().map(|dim| get(amounts, *dim).max(0)).collect()
+    }
+
+    /// The state's index; `None` where there are too many.
+    fn state(&mut self, solver: &mut Solver, state: State) -> Option<usize> {
+        if let Some(known) = self.ids.get(&state) {
+            return Some(*known);
+        }
+        if self.states.len() >= MAX_STATES {
+            return None;
+        }
+        let table = self.table(solver, state);
+        let pool = self.pools.iter().position(|pool| *pool == state.0).unwrap_or_else(|| {
+            self.pools.push(state.0);
+            self.pools.len() - 1
+        });
+        let at = self.states.len();
+        self.states.push(state);
+        self.ids.insert(state, at);
+        self.problem.tables.push(table);
+        self.problem.pool.push(pool);
+        Some(at)
+    }
+
+    fn table(&self, solver: &mut Solver, (pool, req): State) -> Table {
+        let within = self.pass.within_limits(solver, pool);
+        let buys = solver.pools[pool].buys(&solver.universe, req);
+        let keys = solver.pools[pool].min_values.clone();
+        let (mut seen, mut columns) = (crate::scheduling::solver::bits::Bits::default(), Vec::new());
+        let mut spot = false;
+        for buy in buys.iter() {
+            let row = solver.row(pool, buy.row);
+            spot |= &*row.offers[buy.offer].capacity_type == SPOT;
+            if seen.has(buy.row) || !within.has(buy.row) {
+                continue;
+            }
+            seen.insert(buy.row);
+            let values = keys.iter().map(|(key, _)| {
+                let set = solver.universe.get(row.req, *key).filter(|set| !set.complement);
+                set.map_or_else(Vec::new, |set| set.values.to_vec())
+            });
+            columns.push(Column {
+                row: buy.row,
+                price: buy.price.nanos(),
+                free: self.dims.iter().map(|dim| get(&row.free, *dim)).collect(),
+                name: std::sync::Arc::as_ptr(&row.instance_type) as usize,
+                values: values.collect(),
+            });
+        }
+        let flexibility = &solver.rules.flexibility;
+        let choice = Choice {
+            types: if spot { flexibility.spot } else { flexibility.on_demand },
+            min_values: keys.iter().map(|(_, wanted)| *wanted).collect(),
+            named: solver.rules.max_instance_types,
+        };
+        Table::new(columns, self.dims.len(), choice)
+    }
+
+    /// Adds an opening of the pass; `false` where it cannot be added to.
+    fn base(&mut self, solver: &mut Solver, at: usize) -> bool {
+        let claim = &self.pass.claims[at];
+        let used = self.flat(&claim.used);
+        let Some(state) = self.state(solver, (claim.pool, claim.req)) else { return false };
+        let types = self.problem.tables[state].wanted(&used);
+        if self.problem.tables[state].price(&used, types).is_none() {
+            return false;
+        }
+        self.problem.bases.push(Base { state, used, types });
+        true
+    }
+
+    /// Works out which state a claim reaches with a pod of each wish. New states are found on the way.
+    fn join(&mut self, solver: &mut Solver, wishes: &[Wish]) {
+        let mut at = 0;
+        while at < self.states.len() {
+            let (pool, req) = self.states[at];
+            let mut row = Vec::with_capacity(wishes.len());
+            for wish in wishes {
+                let at_home = wish.homes.iter().any(|(home, _)| *home == pool);
+                let met = if at_home { solver.universe.meet(req, wish.req, Side::Claim) } else { None };
+                row.push(met.and_then(|met| self.state(solver, (pool, met))));
+            }
+            self.problem.join.push(row);
+            at += 1;
+        }
+        for row in &mut self.problem.join {
+            for state in row {
+                *state = state.filter(|state| !self.problem.tables[*state].is_empty());
+            }
+        }
+    }
+
+    /// Adds a kind of pods; `false` where none of its homes has a table that can serve it.
+    fn kind(
+        &mut self,
+        wish: usize,
+        asked: &Wish,
+        requests: &Amounts,
+        count: usize,
+        lanes: &mut IndexMap<LaneKey, Vec<usize>>,
+    ) -> bool {
+        let requests = self.flat(requests);
+        let mut types = vec![0; self.pools.len()];
+        let mut served = false;
+        for home in &asked.homes {
+            let Some(state) = self.ids.get(home) else { continue };
+            let table = &self.problem.tables[*state];
+            let wanted = table.wanted(&requests);
+            if table.price(&requests, wanted).is_some() {
+                types[self.problem.pool[*state]] = wanted;
+                served = true;
+            }
+        }
+        let Ok(count) = u32::try_from(count) else { return false };
+        if served {
+            let rare = requests.iter().skip(COMMON_DIMS).map(|amount| *amount > 0).collect();
+            let entry = lanes.entry((wish, types.clone(), rare));
+            let lane = entry.index();
+            entry.or_default().push(self.problem.kinds.len());
+            self.problem.kinds.push(Kind { requests, count, wish, lane, types });
+        }
+        served
+    }
+
+    /// Makes the lanes, those with the least choice first.
+    fn lanes(&mut self, wishes: &[Wish], lanes: IndexMap<LaneKey, Vec<usize>>) {
+        let mut made: Vec<(usize, Lane, Vec<usize>)> = Vec::new();
+        for ((wish, types, _), kinds) in lanes {
+            let least: Vec<i64> = (0..self.dims.len())
+                .map(|dim| {
+                    kinds.iter().map(|kind| self.problem.kinds[*kind].requests[dim]).min().unwrap_or(0)
+                })
+                .collect();
+            let (mut sizes, mut choice) = (Vec::new(), 0);
+            for home in &wishes[wish].homes {
+                let Some(state) = self.ids.get(home) else { continue };
+                let types = types[self.problem.pool[*state]];
+                if types == 0 {
+                    continue;
+                }
+                let table = &self.problem.tables[*state];
+                choice += table.rows(&least).count();
+                sizes.extend(table.sizes(&least, types).into_iter().map(|size| (*state, size)));
+            }
+            made.push((choice, Lane { wish, sizes }, kinds));
+        }
+        made.sort_by_key(|(choice, ..)| *choice);
+        for (at, (_, lane, kinds)) in made.into_iter().enumerate() {
+            for kind in kinds {
+                self.problem.kinds[kind].lane = at;
+            }
+            self.problem.lanes.push(lane);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A packing as claims of the pass.
+
+use std::collections::VecDeque;
+
+use super::{
+    build::State,
+    problem::{Bin, Problem},
+};
+use crate::scheduling::solver::{
+    Solver,
+    amounts::{Amounts, get, update},
+    bits::Bits,
+    claim::Claim,
+    pass::Pass,
+};
+
+/// A packing, and what its parts stand for.
+pub(super) struct Packing<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) states: Vec<State>,
+    /// By kind: the pods, in the order of the queue.
+    pub(super) pods: Vec<Vec<usize>>,
+    /// By base: the claim.
+    pub(super) claims: Vec<usize>,
+    pub(super) bins: Vec<Bin>,
+}
+
+impl Pass {
+    /// Opens the machines of a packing; returns the pods that were left out or that limits keep out.
+    pub(super) fn commit(&mut self, solver: &Solver, classes: &[usize], packing: Packing<'_>) -> Vec<usize> {
+        let Packing { problem, states, pods, claims, bins } = packing;
+        let mut waiting: Vec<VecDeque<usize>> = pods.into_iter().map(VecDeque::from).collect();
+        let mut leftover = Vec::new();
+        for bin in bins {
+            let mut own: Vec<usize> = Vec::new();
+            let mut used = Amounts::new();
+            for (kind, count) in &bin.content {
+                for _ in 0..*count {
+                    own.extend(waiting[*kind].pop_front());
+                }
+            }
+            // The same sum that taking the pods one by one would give.
+            for at in &own {
+                update(&mut used, &solver.classes[classes[*at]].requests, i64::saturating_add);
+            }
+            let rows: Bits = problem.tables[bin.state].rows(&bin.used).collect();
+            let (pool, req) = states[bin.state];
+            if let Some(base) = bin.base {
+                let claim = &mut self.claims[claims[base]];
+                update(&mut claim.used, &used, i64::saturating_add);
+                (claim.req, claim.rows) = (req, rows);
+                claim.pods.extend(own);
+                continue;
+            }
+            let types = problem.types(bin.state, bin.content.iter().map(|(kind, _)| *kind));
+            let Some(rows) = self.affordable(solver, pool, rows, types) else {
+                leftover.extend(own);
+                continue;
+            };
+            self.charge(solver, pool, &rows);
+            self.claims.push(Claim {
+                pool,
+                req,
+                used,
+                rows,
+                envelope: Amounts::new(),
+                floor: Amounts::new(),
+                pods: own,
+                kinds: smallvec::SmallVec::new(),
+                ports: Vec::new(),
+                min_values: solver.pools[pool].min_values.clone().into(),
+                relaxed: false,
+                reserved: smallvec::SmallVec::new(),
+            });
+        }
+        leftover.extend(waiting.into_iter().flatten());
+        if !leftover.is_empty() {
+            self.relist(solver);
+        }
+        leftover
+    }
+
+    /// The rows that a claim may name within what is left of its pool's limits. A claim is charged with the largest, so
+    /// that under a limit it names no larger one than it needs for its choice of types.
+    fn affordable(&self, solver: &Solver, pool: usize, rows: Bits, types: usize) -> Option<Bits> {
+        let (left, nodes) = &self.left[pool];
+        if nodes.is_some_and(|nodes| nodes <= 0) {
+            return None;
+        }
+        let limits = &solver.pools[pool].limits;
+        if limits.is_empty() {
+            return Some(rows);
+        }
+        let capacity = |row: usize, resource: usize| get(&solver.row(pool, row).capacity, resource);
+        let within = |row: &usize| {
+            limits.iter().zip(left).all(|(limit, left)| capacity(*row, limit.resource) <= *left)
+        };
+        let rows: Vec<usize> = rows.iter().filter(within).collect();
+        let mut needed: Vec<usize> = rows.clone();
+        needed.sort_by_key(|row| {
+            let sizes = limits.iter().map(|limit| capacity(*row, limit.resource));
+            (sizes.collect::<Vec<i64>>(), *row)
+        });
+        let mut count = types.max(1);
+        let min_values = &solver.pools[pool].min_values;
+        let kept = |count: usize| -> Bits {
+            let needed = &needed[..count.min(needed.len())];
+            let most = |limit: usize| needed.iter().map(|row| capacity(*row, limits[limit].resource)).max();
+            let most: Vec<Option<i64>> = (0..limits.len()).map(most).collect();
+            let small = |row: &usize| {
+                limits.iter().zip(&most).all(|(limit, most)| Some(capacity(*row, limit.resource)) <= *most)
+            };
+            rows.iter().copied().filter(small).collect()
+        };
+        loop {
+            let kept = kept(count);
+            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key) < *wanted;
+            if !kept.is_empty() && !min_values.iter().any(lacks) {
+                return Some(kept);
+            }
+            if count >= needed.len() {
+                return None;
+            }
+            count *= 2;
+        }
+    }
+}

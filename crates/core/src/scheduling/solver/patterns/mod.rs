@@ -1,0 +1,194 @@
+//! Packing by patterns: pods that topology says nothing about wait until the others have their places, and are then
+//! packed together at the least price.
+//!
+//! - [`Deferral`]: which pods may wait, and for what.
+//! - `build`: the waiting pods as a [`problem`].
+//! - `table`, `fill`, `search`: the problem's solution, free of Kubernetes.
+//! - `commit`: the solution as claims of the pass.
+//!
+//! A pod may wait where no topology group that matters to the request selects it, and where it asks for no port, volume
+//! or reservation: its place then makes no difference to any other pod but for the room that it takes. It waits for the
+//! pools of the highest weight that can take it, and for no other.
+
+mod build;
+mod commit;
+mod fill;
+mod problem;
+mod search;
+mod table;
+
+use hashbrown::HashMap;
+use indexmap::IndexMap;
+
+use self::{build::Built, commit::Packing, search::Search};
+use super::{
+    Solver,
+    amounts::{Amounts, fits},
+    bits::Bits,
+    intern::{ANY, Req},
+    pass::Pass,
+};
+use crate::scheduling::{Effort, Request};
+
+/// Pools of one weight beyond these are not looked at for one pod.
+const MAX_HOMES: usize = 16;
+/// Rounds without a saving after which the search ends.
+const MAX_BARREN: u32 = 20_000;
+
+/// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Wish {
+    req: Req,
+    homes: Vec<(usize, Req)>,
+}
+
+/// Pods that wait for patterns.
+#[derive(Debug, Default)]
+pub(super) struct Deferral {
+    /// Groups that the request is about.
+    groups: Bits,
+    /// By class and level: what such a pod waits for; `None` where it may not.
+    wishes: HashMap<(usize, usize), Option<Wish>>,
+    /// By what they ask for: the pods, as indices into the request, in the order of the queue.
+    waiting: IndexMap<(Wish, Amounts), Vec<usize>>,
+}
+
+impl Deferral {
+    /// Nobody waits yet. `classes` are those of the request.
+    pub(super) fn new(solver: &Solver, classes: &[usize]) -> Self {
+        let mut groups = Bits::default();
+        for class in classes {
+            let class = &solver.classes[*class];
+            let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
+            owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
+        }
+        let claimed = solver.topology.groups.iter().enumerate().filter(|(_, group)| group.has_owners());
+        claimed.for_each(|(at, _)| groups.insert(at));
+        Self { groups, ..Self::default() }
+    }
+}
+
+/// How much of a request patterns can pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) enum Share {
+    /// Every pod that needs an opening.
+    All,
+    /// Some of them.
+    Some,
+    /// None.
+    None,
+}
+
+impl Solver {
+    /// How much of a request patterns can pack, as far as can be told before they try.
+    pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
+        let mut classes: Vec<usize> = request.pods.iter().map(|pod| self.class_of(pod)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let deferral = Deferral::new(self, &classes);
+        let wanted = classes.into_iter().filter(|class| self.classes[*class].refused.is_none());
+        let (plain, other): (Vec<usize>, Vec<usize>) =
+            wanted.partition(|class| self.is_plain(&deferral, *class, 0));
+        match (plain.is_empty(), other.is_empty()) {
+            (true, _) => Share::None,
+            (false, true) => Share::All,
+            (false, false) => Share::Some,
+        }
+    }
+
+    /// Whether the place of such a pod makes no difference to others but for the room that it takes.
+    fn is_plain(&self, deferral: &Deferral, class: usize, level: usize) -> bool {
+        let this = &self.classes[class];
+        let selected = self.topology.kinds[this.kind].groups.iter().any(|group| deferral.groups.has(*group));
+        !selected
+            && this.levels[level].groups.is_empty()
+            && this.keeps_away.is_empty()
+            && this.alternatives == [ANY]
+            && this.pod.spec.volumes.is_empty()
+            && this.pod.spec.host_ports.is_empty()
+            && self.reservations.names.is_empty()
+    }
+}
+
+impl Pass {
+    /// Lets a pod wait, where it may.
+    pub(super) fn defer(&mut self, solver: &mut Solver, at: usize, class: usize, level: usize) -> bool {
+        let Some(mut deferral) = self.deferral.take() else { return false };
+        let known = deferral.wishes.get(&(class, level)).cloned();
+        let wish = known.unwrap_or_else(|| {
+            let wish = self.wish(solver, &deferral, class, level);
+            deferral.wishes.insert((class, level), wish.clone());
+            wish
+        });
+        let waits = wish.is_some();
+        if let Some(wish) = wish {
+            let key = (wish, solver.classes[class].requests.clone());
+            deferral.waiting.entry(key).or_default().push(at);
+        }
+        self.deferral = Some(deferral);
+        waits
+    }
+
+    /// What a pod would wait for.
+    fn wish(&self, solver: &mut Solver, deferral: &Deferral, class: usize, level: usize) -> Option<Wish> {
+        if !solver.is_plain(deferral, class, level) {
+            return None;
+        }
+        let this = &solver.classes[class];
+        let (req, requests) = (this.levels[level].req, this.requests.clone());
+        let mut homes: Vec<(usize, Req)> = Vec::new();
+        for pool in 0..solver.pools.len() {
+            let weight = solver.pools[pool].model.weight;
+            if homes.len() == MAX_HOMES
+                || homes.first().is_some_and(|(home, _)| solver.pools[*home].model.weight != weight)
+            {
+                break;
+            }
+            if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
+                continue;
+            }
+            let Some(template) = solver.template_for(class, level, pool) else { continue };
+            let mut rows = self.within_limits(solver, pool);
+            rows.intersect(&solver.pools[pool].mask(&solver.universe, template));
+            let none = Amounts::new();
+            if rows.iter().any(|row| fits(&none, &requests, &solver.row(pool, row).free)) {
+                homes.push((pool, template));
+            }
+        }
+        (!homes.is_empty()).then_some(Wish { req, homes })
+    }
+
+    /// Packs the pods that wait, improving as long as `effort` lasts. Returns those that found no place, which wait no longer.
+    pub(super) fn pack(&mut self, solver: &mut Solver, classes: &[usize], effort: Effort<'_>) -> Bits {
+        let Some(deferral) = self.deferral.take() else { return Bits::default() };
+        if deferral.waiting.is_empty() {
+            return Bits::default();
+        }
+        let Built { problem, states, pods, mut leftover, claims } = self.build(solver, deferral.waiting);
+        let mut search = Search::new(&problem);
+        let (mut bins, _) = search.first();
+        let (mut round, mut barren) = (0, 0);
+        loop {
+            let go_on = barren < MAX_BARREN
+                && match effort {
+                    Effort::First => false,
+                    Effort::Iterations(rounds) => round < rounds,
+                    // Asking costs more than it is worth before every round.
+                    Effort::While(go_on) => !u32::is_multiple_of(round, 8) || go_on(),
+                };
+            if !go_on {
+                break;
+            }
+            barren = if search.improve(&mut bins) { 0 } else { barren + 1 };
+            round += 1;
+        }
+        let opened = self.claims.len();
+        leftover.extend(self.commit(
+            solver,
+            classes,
+            Packing { problem: &problem, states, pods, claims, bins },
+        ));
+        self.packed = opened..self.claims.len();
+        leftover.into_iter().collect()
+    }
+}

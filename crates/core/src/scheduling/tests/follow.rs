@@ -1,0 +1,96 @@
+//! A solver that is brought from snapshot to snapshot answers as one that is built on the last.
+
+use proptest::prelude::*;
+
+use super::{
+    random::{random_node, random_pod, random_scene, text},
+    *,
+};
+
+/// Changes a few things, as a cluster does; what does not change stays shared.
+fn edit(snapshot: &mut Snapshot, step: usize, numbers: &mut Numbers) {
+    for _ in 0..=numbers.below(3) {
+        let nodes = snapshot.nodes.len();
+        let at = numbers.below(nodes);
+        match numbers.below(12) {
+            0..=3 if nodes > 0 => {
+                let number = snapshot.nodes[at].name()[1..].parse().unwrap_or(0);
+                snapshot.nodes[at] = random_node(number, numbers);
+            }
+            4 if nodes > 0 => drop(snapshot.nodes.remove(at)),
+            5 | 6 => {
+                // A name between, before or after those that are there.
+                let number = numbers.below(1000);
+                if !snapshot.nodes.iter().any(|node| node.name() == format!("n{number}")) {
+                    snapshot.nodes.push(random_node(number, numbers));
+                    snapshot.nodes.sort_by(|a, b| a.name().cmp(b.name()));
+                }
+            }
+            7 => {
+                let name = format!("late{step}-{}", numbers.below(100));
+                snapshot.pending.extend(random_pod(&name, numbers).replicas(2));
+            }
+            8 => drop(snapshot.pending.pop()),
+            9 if nodes > 0 => {
+                let name = snapshot.nodes[at].name().to_owned();
+                snapshot.nodes[at] = node(&name)
+                    .taint("soft", TaintEffect::PreferNoSchedule)
+                    .unlaunched(&[(ZONE, &["a", "b"])])
+                    .build();
+            }
+            10 => {
+                let mut pool = (*snapshot.pools[0]).clone();
+                pool.limits.nodes = Some(i64::try_from(numbers.below(4)).unwrap_or(0));
+                snapshot.pools[0] = Arc::new(pool);
+            }
+            _ => {
+                let volume =
+                    Scene::new().volume("data", VolumeState::Bound, &[["a", "b", "c"][numbers.below(3)]]);
+                snapshot.volumes = volume.build().volumes;
+                let pod = pod(&format!("v{step}")).volume("data").build();
+                snapshot.pending.push(pod);
+            }
+        }
+    }
+}
+
+fn agree(snapshot: &Snapshot, request: &Request<'_>, solver: &mut Solver) -> Result<(), TestCaseError> {
+    let mut fresh = Solver::new(snapshot, &Rules::default());
+    for packer in [&Compatible as &dyn Packer, &LeastCost] {
+        let (updated, built) = (packer.pack(solver, request), packer.pack(&mut fresh, request));
+        prop_assert_eq!(text(snapshot, &updated), text(snapshot, &built));
+        prop_assert_eq!(updated.cost, built.cost);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_updated_solver_answers_as_a_new_one(seed in any::<u64>()) {
+        let mut numbers = Numbers::new(seed);
+        let mut snapshot = random_scene(seed);
+        let mut solver = Solver::new(&snapshot, &Rules::default());
+        for step in 0..6 {
+            let pending = snapshot.pending.clone();
+            let request = Request {
+                pods: &pending,
+                without: &[],
+                purpose: Purpose::Provisioning,
+                effort: Effort::Iterations(2),
+            };
+            agree(&snapshot, &request, &mut solver)?;
+            for at in 0..snapshot.nodes.len() {
+                let pods: Vec<_> =
+                    snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+                let (without, purpose) = ([at], Purpose::Simulation);
+                agree(&snapshot, &Request { pods: &pods, without: &without, purpose, ..request.clone() }, &mut solver)?;
+            }
+            edit(&mut snapshot, step, &mut numbers);
+            snapshot.epoch += 1;
+            snapshot.taken_at += jiff::SignedDuration::from_secs(20);
+            solver.update(&Arc::new(snapshot.clone()));
+        }
+    }
+}

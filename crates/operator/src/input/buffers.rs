@@ -1,0 +1,82 @@
+//! CapacityBuffers of the input, with the templates and workloads that give them their shape.
+
+use std::collections::BTreeMap;
+
+use fleetwright_api as api;
+use fleetwright_core::model::NamespacedName;
+use fleetwright_state::lower::buffer;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use serde_json::Value;
+
+use super::{Source, load::Loader};
+
+/// Kinds of this module that live in a namespace.
+pub(super) const NAMESPACED: [&str; 3] = ["CapacityBuffer", "PodTemplate", "Deployment"];
+
+/// What was read for later.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// By kind, namespace and name: template and replicas of what buffers may refer to.
+    shapes: BTreeMap<(String, NamespacedName), (PodTemplateSpec, Option<i32>)>,
+    /// Where each buffer stands.
+    places: BTreeMap<NamespacedName, Source>,
+}
+
+impl Loader {
+    /// Notes what gives buffers their shape.
+    pub(super) fn shape(&mut self, group: &str, kind: &str, value: &Value, source: &Source) {
+        let (template, replicas) = match (group, kind) {
+            ("", "PodTemplate") => (&value["template"], None),
+            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {
+                // Unset means one to Kubernetes.
+                let replicas = value["spec"]["replicas"].as_i64().unwrap_or(1);
+                (&value["spec"]["template"], Some(i32::try_from(replicas).unwrap_or(i32::MAX)))
+            }
+            _ => return,
+        };
+        if template.is_object()
+            && let Some(template) = self.read::<PodTemplateSpec>(template.clone(), source)
+        {
+            self.buffers.shapes.insert((kind.to_owned(), id_of(value)), (template, replicas));
+        }
+    }
+
+    /// Reads a buffer.
+    pub(super) fn buffer(&mut self, value: Value, source: &Source) {
+        self.buffers.places.insert(id_of(&value), source.clone());
+        self.custom::<api::CapacityBuffer>(value, source);
+    }
+
+    /// Gives every buffer its virtual pods, as its controller would.
+    pub(super) fn resolve_buffers(&mut self) {
+        let ids: Vec<NamespacedName> = self.loaded.index.buffers().cloned().collect();
+        for id in ids {
+            let Some(raw) = self.loaded.index.buffer(&id).map(|(raw, ..)| raw.clone()) else { continue };
+            if let Err(why) = self.resolve(&id, &raw)
+                && let Some(place) = self.buffers.places.get(&id).cloned()
+            {
+                self.note(place, format_args!("CapacityBuffer {id} has no chunks: {why}"));
+            }
+        }
+    }
+
+    fn resolve(&mut self, id: &NamespacedName, raw: &api::CapacityBuffer) -> Result<(), String> {
+        let (kind, name) = match (&raw.spec.pod_template_ref, &raw.spec.scalable_ref) {
+            (Some(reference), _) => ("PodTemplate", &reference.name),
+            (None, Some(reference)) => (&*reference.kind, &reference.name),
+            (None, None) => return Err("spec: set podTemplateRef or scalableRef".to_owned()),
+        };
+        let key = (kind.to_owned(), NamespacedName::new(id.namespace.clone(), name.as_str()));
+        let missing = || format!("{kind} {name} is not in the input");
+        let (template, scale) = self.buffers.shapes.get(&key).ok_or_else(missing)?;
+        let shape = buffer::Shape { template, scale: *scale };
+        let pods = buffer::pods(raw, &shape, self.loaded.index.schema())?;
+        self.loaded.index.set_buffer_pods(id, pods);
+        Ok(())
+    }
+}
+
+fn id_of(value: &Value) -> NamespacedName {
+    let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"))
+}
