@@ -45,7 +45,11 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 }
 
 fn custom_resources(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
-    let drifts = fleetwright_api::crd::generate(&root.join("deploy/crds"), check)?;
+    let folder = root.join("deploy/crds");
+    let mut drifts = fleetwright_api::crd::generate(&folder, check)?;
+    // The common kinds stand there with the rules of the fake cloud; `fleetwright crds --cloud aws` prints those of AWS.
+    let of_aws = [fleetwright_aws_api::crd::node_class()];
+    drifts.extend(fleetwright_api::crd::generate_from(&of_aws, &folder, check)?);
     Ok(drifts.into_iter().map(|drift| drift.path).collect())
 }
 

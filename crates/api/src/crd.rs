@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions, equal in meaning to those that Karpenter installs.
 //!
-//! Names, columns and subresources come from kube's derive, schemas from the private module `schema`. A provider adds the label
+//! Names, columns and subresources come from kube's derive, schemas from the module [`crate::schema`]. A provider adds the label
 //! rules and the kinds of its own to the common base.
 
 mod files;
@@ -12,7 +12,7 @@ use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-pub use files::{Change, Drift, GenerateError, file_name, generate, to_yaml};
+pub use files::{Change, Drift, GenerateError, file_name, generate, generate_from, to_yaml};
 
 use crate::schema;
 use crate::{
@@ -87,6 +87,27 @@ pub fn crds(provider: Provider) -> Vec<CustomResourceDefinition> {
         all.insert(0, with_schema(KwokNodeClass::crd(), class));
     }
     all
+}
+
+/// The definition of a provider's own kind, whose spec is required: names from kube's derive, schema from the types.
+pub fn definition<Kind: CustomResourceExt, Spec: JsonSchema, Status: JsonSchema>(
+    description: &str,
+) -> CustomResourceDefinition {
+    with_schema(Kind::crd(), root::<Spec, Status>(description))
+}
+
+/// Adds CEL rules, as (rule, message), at a JSON pointer into the schema of every version. A pointer that leads nowhere
+/// adds nothing; the tests of the rules would tell.
+pub fn add_rules(crd: &mut CustomResourceDefinition, pointer: &str, rules: &[(&str, &str)]) {
+    for version in &mut crd.spec.versions {
+        let props = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let Some(props) = props else { continue };
+        let Ok(mut value) = serde_json::to_value(&*props) else { continue };
+        add_to(&mut value, pointer, rules);
+        if let Ok(changed) = serde_json::from_value(value) {
+            *props = changed;
+        }
+    }
 }
 
 /// Adds rules for the keys of a list of requirements.

@@ -16,7 +16,7 @@ pub mod labels;
 pub mod nodeclaim;
 pub mod nodeoverlay;
 pub mod nodepool;
-mod schema;
+pub mod schema;
 pub mod shared;
 mod text;
 

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 /// Key under which a field declares its CRD default.
-pub(crate) const DEFAULT: &str = "x-crd-default";
+pub const DEFAULT: &str = "x-crd-default";
 
 /// Label keys and taint keys: an optional DNS subdomain, a slash, a name.
 pub(crate) const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
@@ -23,7 +23,7 @@ pub(crate) const DURATION_OR_NEVER: &str = r"^(([0-9]+(s|m|h))+|Never)$";
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// CEL rules as `x-kubernetes-validations`, from pairs of (rule, message).
-pub(crate) fn rules(rules: &[(&str, &str)]) -> Value {
+pub fn rules(rules: &[(&str, &str)]) -> Value {
     rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Drops the format, for integers that Go declares as plain `int`.
-pub(crate) fn no_format(schema: &mut Schema) {
+pub fn no_format(schema: &mut Schema) {
     schema.remove("format");
 }
 
 /// The structural schema of `T`.
-pub(crate) fn of<T: JsonSchema>() -> Value {
+pub fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;

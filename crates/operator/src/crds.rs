@@ -11,12 +11,12 @@ use crate::cli::Cloud;
 /// # Errors
 /// Where standard output is closed.
 pub(crate) fn print(cloud: Cloud) -> anyhow::Result<()> {
-    let provider = match cloud {
-        Cloud::Fake => Provider::Fake,
-        Cloud::Aws => Provider::Aws,
+    let definitions = match cloud {
+        Cloud::Fake => crds(Provider::Fake),
+        Cloud::Aws => fleetwright_aws_api::crds(),
     };
     let mut out = std::io::stdout().lock();
-    for crd in crds(provider) {
+    for crd in definitions {
         out.write_all(to_yaml(&crd)?.as_bytes())?;
     }
     Ok(())

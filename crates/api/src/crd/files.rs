@@ -92,10 +92,22 @@ fn whole(number: &Number) -> Option<i64> {
 /// # Errors
 /// When a definition has no YAML form, or the folder or a file is not accessible.
 pub fn generate(dir: &Path, check: bool) -> Result<Vec<Drift>, GenerateError> {
+    generate_from(&crds(Provider::Fake), dir, check)
+}
+
+/// The same for definitions of the caller's choice.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_from(
+    definitions: &[CustomResourceDefinition],
+    dir: &Path,
+    check: bool,
+) -> Result<Vec<Drift>, GenerateError> {
     let mut drifts = Vec::new();
-    for crd in crds(Provider::Fake) {
-        let path = dir.join(file_name(&crd));
-        let wanted = to_yaml(&crd)?;
+    for crd in definitions {
+        let path = dir.join(file_name(crd));
+        let wanted = to_yaml(crd)?;
         let access = |source| GenerateError::Io { path: path.clone(), source };
         let change = match fs::read_to_string(&path) {
             Ok(found) if found == wanted => continue,

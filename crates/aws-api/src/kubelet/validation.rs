@@ -1,0 +1,216 @@
+//! What the kubelet would refuse or ignore, found before a node is launched: the CRD lets everything pass.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fleetwright_api::duration;
+use serde_json::Value;
+
+use super::KubeletConfig;
+use super::fields::{Shape, shape};
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The field below `spec.kubelet`; empty for the block as a whole.
+    pub field: String,
+    /// What is wrong and how to fix it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.field.is_empty() { "" } else { "." };
+        write!(f, "spec.kubelet{dot}{}: {}", self.field, self.message)
+    }
+}
+
+const SIGNALS: [&str; 6] = [
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+];
+const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
+
+/// Everything that is wrong with a kubelet block, in the order of its fields. Expressions count as well-formed here; they
+/// are checked where they are evaluated.
+#[must_use]
+pub fn validate(config: &KubeletConfig) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (field, value) in &config.0 {
+        let mut say = |path: &str, message: String| {
+            problems.push(Problem { field: path.to_owned(), message });
+        };
+        // An expression stands where Kubernetes has a number.
+        if field == "maxPods" && value.is_string() {
+            continue;
+        }
+        match shape(field) {
+            Some(shape) => check(shape, value, field, &mut say),
+            None => {
+                say(field, "is not a field of KubeletConfiguration: remove it, or mend its name".to_owned())
+            }
+        }
+    }
+    semantics(config, &mut problems);
+    problems
+}
+
+type Say<'a> = &'a mut dyn FnMut(&str, String);
+
+/// That a value has its field's type.
+fn check(shape: Shape, value: &Value, path: &str, say: Say<'_>) {
+    let wanted = match (shape, value) {
+        (_, Value::Null) | (Shape::Any, _) => return,
+        (Shape::Boolean, Value::Bool(_))
+        | (Shape::Float, Value::Number(_))
+        | (Shape::Text, Value::String(_)) => {
+            return;
+        }
+        (Shape::Int32, value) if value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => return,
+        (Shape::Int64, value) if value.is_i64() => return,
+        (Shape::Duration, Value::String(text)) if duration::parse(text).is_ok() => return,
+        (Shape::List(item), Value::Array(items)) => {
+            for (at, value) in items.iter().enumerate() {
+                check(*item, value, &format!("{path}[{at}]"), say);
+            }
+            return;
+        }
+        (Shape::Map(item), Value::Object(map)) => {
+            for (key, value) in map {
+                check(*item, value, &format!("{path}[{key}]"), say);
+            }
+            return;
+        }
+        (Shape::Object(fields), Value::Object(map)) => {
+            for (key, value) in map {
+                let path = format!("{path}.{key}");
+                match fields.iter().find(|(name, _)| name == key) {
+                    Some((_, shape)) => check(*shape, value, &path, say),
+                    None => say(
+                        &path,
+                        "is not a field of KubeletConfiguration: remove it, or mend its name".to_owned(),
+                    ),
+                }
+            }
+            return;
+        }
+        (Shape::Boolean, _) => "true or false",
+        (Shape::Int32, _) => "a whole number of 32 bits",
+        (Shape::Int64, _) => "a whole number",
+        (Shape::Float, _) => "a number",
+        (Shape::Text, _) => "a string",
+        (Shape::Duration, _) => "a duration such as 30s",
+        (Shape::List(_), _) => "a list",
+        (Shape::Map(_) | Shape::Object(_), _) => "an object",
+    };
+    say(path, format!("must be {wanted}"));
+}
+
+/// What Kubernetes' types do not say.
+fn semantics(config: &KubeletConfig, problems: &mut Vec<Problem>) {
+    let mut say =
+        |field: String, message: &str| problems.push(Problem { field, message: message.to_owned() });
+    if config.0.contains_key("registerWithTaints") {
+        say(
+            "registerWithTaints".to_owned(),
+            "cannot be set: it is made from the NodeClaim's taints, so that nothing is scheduled before the node is ready",
+        );
+    }
+    for field in ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"] {
+        for (signal, value) in texts(config, field) {
+            let at = format!("{field}[{signal}]");
+            if !SIGNALS.contains(&signal) {
+                say(at.clone(), &format!("is no eviction signal: use one of {}", SIGNALS.join(", ")));
+            }
+            let flaw =
+                if field == "evictionSoftGracePeriod" { grace_flaw(value) } else { threshold_flaw(value) };
+            if let Some(flaw) = flaw {
+                say(at, flaw);
+            }
+        }
+    }
+    let (soft, grace) = (texts(config, "evictionSoft"), texts(config, "evictionSoftGracePeriod"));
+    for signal in soft.keys().filter(|signal| !grace.contains_key(*signal)) {
+        say(format!("evictionSoft[{signal}]"), "has no matching evictionSoftGracePeriod: add one");
+    }
+    for signal in grace.keys().filter(|signal| !soft.contains_key(*signal)) {
+        say(format!("evictionSoftGracePeriod[{signal}]"), "has no matching evictionSoft: add one");
+    }
+    for field in ["kubeReserved", "systemReserved"] {
+        for (resource, value) in texts(config, field) {
+            let at = format!("{field}[{resource}]");
+            if !RESERVABLE.contains(&resource) {
+                say(at.clone(), &format!("cannot be reserved: use one of {}", RESERVABLE.join(", ")));
+            }
+            if value.starts_with('-') {
+                say(at, "must not be negative");
+            }
+        }
+    }
+    for field in ["podsPerCore", "evictionMaxPodGracePeriod", "maxPods"] {
+        if int(config, field).is_some_and(|number| number < 0) {
+            say(field.to_owned(), "must not be negative");
+        }
+    }
+    let percents = ["imageGCHighThresholdPercent", "imageGCLowThresholdPercent"];
+    for field in percents {
+        if int(config, field).is_some_and(|number| !(0..=100).contains(&number)) {
+            say(field.to_owned(), "must be between 0 and 100");
+        }
+    }
+    if let [Some(high), Some(low)] = percents.map(|field| int(config, field))
+        && high <= low
+    {
+        say(percents[0].to_owned(), "must be greater than imageGCLowThresholdPercent");
+    }
+}
+
+/// A field that maps strings to strings; empty where it is something else, which its type has told.
+fn texts<'a>(config: &'a KubeletConfig, field: &str) -> BTreeMap<&'a str, &'a str> {
+    let map = config.0.get(field).and_then(Value::as_object);
+    let entries = map.into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+fn int(config: &KubeletConfig, field: &str) -> Option<i64> {
+    config.0.get(field).and_then(Value::as_i64)
+}
+
+fn grace_flaw(value: &str) -> Option<&'static str> {
+    match duration::parse(value) {
+        Err(_) => Some("must be a duration such as 1m30s"),
+        Ok(duration) if duration.is_negative() => Some("must not be negative"),
+        Ok(_) => None,
+    }
+}
+
+/// A threshold is a share of 0 to 100 percent, or a quantity of at least zero.
+fn threshold_flaw(value: &str) -> Option<&'static str> {
+    const NEITHER: &str = "must be a percentage from 0% to 100%, or a quantity such as 500Mi";
+    if let Some(percent) = value.strip_suffix('%') {
+        let number: Option<f64> = percent.parse().ok();
+        return number.is_none_or(|number| !(0.0..=100.0).contains(&number)).then_some(NEITHER);
+    }
+    match value.strip_prefix('-') {
+        Some(rest) if is_quantity(rest) => Some("must not be negative"),
+        _ if is_quantity(value) => None,
+        _ => Some(NEITHER),
+    }
+}
+
+/// Whether a text has the form of a Kubernetes quantity.
+fn is_quantity(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let digits = number.chars().filter(char::is_ascii_digit).count();
+    let number_holds = digits > 0 && number.len() - digits <= 1;
+    let known = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let exponent = suffix.strip_prefix(['e', 'E']).filter(|rest| !rest.is_empty());
+    number_holds
+        && (known.contains(&suffix) || exponent.is_some_and(|exponent| exponent.parse::<i16>().is_ok()))
+}

@@ -1,0 +1,13 @@
+//! The Kubernetes API of the AWS provider: EC2NodeClass of `karpenter.k8s.aws/v1`, its kubelet block, conditions, drift
+//! hash, labels, and the rules that AWS adds to the common custom resources.
+//!
+//! Types and pure functions only; no client and no AWS SDK. Reading is lenient, writing skips what is unset.
+
+pub mod crd;
+pub mod ec2nodeclass;
+pub mod kubelet;
+pub mod labels;
+
+pub use crd::crds;
+pub use ec2nodeclass::{Alias, Ec2NodeClass, Ec2NodeClassSpec, Ec2NodeClassStatus, Family};
+pub use kubelet::{KubeletConfig, MaxPods, ParsedKubelet};

@@ -1,0 +1,123 @@
+//! What AWS answers when it refuses, and what to make of each code.
+
+use std::time::Duration;
+
+/// A refusal, or a failure on the way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct AwsError {
+    /// The code, such as `InsufficientInstanceCapacity`. The adapter makes [`AwsError::NO_ANSWER`] of what never got one.
+    pub code: String,
+    /// The text beside it.
+    pub message: String,
+    /// How long AWS asks to be left alone, where it says.
+    pub retry_after: Option<Duration>,
+}
+
+/// What a code means to whoever called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It is not there.
+    NotFound,
+    /// There is no capacity, or no room in a quota: another offering may have some.
+    Unfulfillable,
+    /// Asked too often.
+    Throttled,
+    /// Not allowed.
+    Unauthorized,
+    /// AWS has a fault of its own, or no answer came: the call may have had its effect.
+    Unknown,
+    /// Anything else: repeating does not help.
+    Refused,
+}
+
+impl AwsError {
+    /// The code of a call that was sent and not answered.
+    pub const NO_ANSWER: &'static str = "NoAnswer";
+
+    /// An error of `code`.
+    #[must_use]
+    pub fn new(code: &str, message: &str) -> Self {
+        Self { code: code.to_owned(), message: message.to_owned(), retry_after: None }
+    }
+
+    /// What the code means.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        classify(&self.code)
+    }
+
+    /// Whether what was asked for is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.class() == Class::NotFound
+    }
+
+    /// How long to wait after a throttled call.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(1);
+        const LONGEST: Duration = Duration::from_secs(60);
+        self.retry_after.unwrap_or(DEFAULT).clamp(Duration::from_millis(100), LONGEST)
+    }
+}
+
+const NOT_FOUND: [&str; 9] = [
+    "InvalidCapacityReservationId.NotFound",
+    "InvalidInstanceID.NotFound",
+    "InvalidInstanceID.Malformed",
+    "InvalidLaunchTemplateName.NotFoundException",
+    "InvalidLaunchTemplateId.NotFound",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueDoesNotExist",
+    "NoSuchEntity",
+    "ParameterNotFound",
+];
+const UNFULFILLABLE: [&str; 8] = [
+    "InsufficientInstanceCapacity",
+    "MaxSpotInstanceCountExceeded",
+    "VcpuLimitExceeded",
+    "UnfulfillableCapacity",
+    "Unsupported",
+    "InsufficientFreeAddressesInSubnet",
+    "MaxFleetCountExceeded",
+    "ReservationCapacityExceeded",
+];
+const THROTTLED: [&str; 6] = [
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "EC2ThrottledException",
+    "RequestThrottled",
+];
+const UNAUTHORIZED: [&str; 6] = [
+    "UnauthorizedOperation",
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthFailure",
+    "ExpiredToken",
+    "UnrecognizedClientException",
+];
+const UNKNOWN: [&str; 7] = [
+    AwsError::NO_ANSWER,
+    "InternalError",
+    "InternalFailure",
+    "InternalServerError",
+    "ServiceUnavailable",
+    "Unavailable",
+    "RequestTimeout",
+];
+
+/// What a code means.
+#[must_use]
+pub fn classify(code: &str) -> Class {
+    let table: [(&[&str], Class); 5] = [
+        (&NOT_FOUND, Class::NotFound),
+        (&UNFULFILLABLE, Class::Unfulfillable),
+        (&THROTTLED, Class::Throttled),
+        (&UNAUTHORIZED, Class::Unauthorized),
+        (&UNKNOWN, Class::Unknown),
+    ];
+    table.iter().find(|(codes, _)| codes.contains(&code)).map_or(Class::Refused, |(_, class)| *class)
+}

@@ -1,0 +1,257 @@
+//! Launching: launch templates, fleets, and the instances that come of them.
+
+use std::collections::BTreeMap;
+
+use fleetwright_core::model::Price;
+use jiff::Timestamp;
+
+/// Tags by key.
+pub type TagSet = BTreeMap<String, String>;
+
+/// What a fleet is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FleetKind {
+    /// Spare capacity.
+    Spot,
+    /// Capacity at list price; reservations of the ordinary kind are drawn on by it.
+    OnDemand,
+    /// A capacity block.
+    CapacityBlock,
+    /// A reservation that may be taken back.
+    InterruptibleReservation,
+}
+
+/// How a fleet chooses among overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strategy {
+    /// Spot: price and capacity weighed.
+    PriceCapacityOptimized,
+    /// Spot: capacity first, then our priorities.
+    CapacityOptimizedPrioritized,
+    /// On demand: the cheapest.
+    LowestPrice,
+    /// On demand: our priorities.
+    Prioritized,
+    /// Blocks and interruptible reservations take no strategy.
+    None,
+}
+
+/// One instance type in one subnet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Override {
+    /// The launch template.
+    pub template: String,
+    /// The instance type.
+    pub instance_type: String,
+    /// The subnet.
+    pub subnet: String,
+    /// The zone.
+    pub zone: String,
+    /// The image.
+    pub image: String,
+    /// What it costs; the fleet's priority.
+    pub price: Price,
+}
+
+/// A fleet of equal instances, launched at once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FleetRequest {
+    /// A repeated request with the same token gives the same instances.
+    pub token: String,
+    /// How many.
+    pub count: usize,
+    /// What it is made of.
+    pub kind: FleetKind,
+    /// How it chooses.
+    pub strategy: Strategy,
+    /// What it may choose from.
+    pub overrides: Vec<Override>,
+    /// Tags of instances, volumes and the fleet from birth.
+    pub tags: TagSet,
+    /// Reserved by EC2.
+    pub context: Option<String>,
+}
+
+/// What came of a fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetAnswer {
+    /// The instances.
+    pub instances: Vec<FleetInstance>,
+    /// What failed; there may be instances all the same.
+    pub errors: Vec<FleetError>,
+}
+
+/// An instance of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetInstance {
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    pub instance_type: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its subnet.
+    pub subnet: String,
+    /// Its image.
+    pub image: String,
+}
+
+/// A failure of one override.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetError {
+    /// The code.
+    pub code: String,
+    /// The text beside it.
+    pub message: String,
+    /// The override's instance type; empty where the failure is the whole fleet's.
+    pub instance_type: String,
+    /// The override's zone.
+    pub zone: String,
+    /// The override's subnet.
+    pub subnet: String,
+}
+
+/// An instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceInfo {
+    /// Its id.
+    pub id: String,
+    /// `pending`, `running`, `shutting-down`, `stopping`, `stopped`, `terminated`.
+    pub state: String,
+    /// Its type.
+    pub instance_type: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its zone's id.
+    pub zone_id: String,
+    /// Its image.
+    pub image: String,
+    /// Its subnet.
+    pub subnet: String,
+    /// Its security groups.
+    pub security_groups: Vec<String>,
+    /// Whether it is a spot instance.
+    pub spot: bool,
+    /// The reservation that it draws on.
+    pub reservation: Option<String>,
+    /// `default` or `dedicated`.
+    pub tenancy: String,
+    /// Its placement group and partition.
+    pub placement: Option<(String, Option<u32>)>,
+    /// How many of its interfaces are for EFA.
+    pub efa_interfaces: i64,
+    /// When it was launched.
+    pub launched: Option<Timestamp>,
+    /// Its tags.
+    pub tags: TagSet,
+}
+
+/// A launch template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchTemplate {
+    /// Its name.
+    pub name: String,
+    /// Its tags.
+    pub tags: TagSet,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// What a launch template says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TemplateData {
+    /// Volumes.
+    pub volumes: Vec<TemplateVolume>,
+    /// Whether nested virtualisation is switched on or off.
+    pub nested_virtualization: Option<bool>,
+    /// Name of the instance profile.
+    pub instance_profile: String,
+    /// Whether CloudWatch measures every minute.
+    pub detailed_monitoring: Option<bool>,
+    /// User data, base64.
+    pub user_data: String,
+    /// The image.
+    pub image: String,
+    /// Metadata service: endpoint, protocol over IPv6, hop limit, tokens.
+    pub metadata: [Option<String>; 4],
+    /// Whether enclaves are switched on.
+    pub enclaves: bool,
+    /// `default` or `dedicated`.
+    pub tenancy: Option<String>,
+    /// Placement group and partition.
+    pub placement: Option<(String, Option<u32>)>,
+    /// Network interfaces.
+    pub interfaces: Vec<TemplateInterface>,
+    /// How reservations are used; `None` leaves it to the account.
+    pub reservation: Option<TemplateReservation>,
+    /// Capacity blocks and interruptible reservations are markets of their own.
+    pub market: Option<Market>,
+    /// Tags of network interfaces and spot requests.
+    pub tags: TagSet,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TemplateVolume {
+    /// Device.
+    pub device: String,
+    /// Whether it goes with the instance.
+    pub delete_on_termination: Option<bool>,
+    /// Whether it is encrypted.
+    pub encrypted: Option<bool>,
+    /// I/O operations per second.
+    pub iops: Option<i64>,
+    /// Key of the encryption.
+    pub kms_key: Option<String>,
+    /// Snapshot.
+    pub snapshot: Option<String>,
+    /// Throughput in MiB/s.
+    pub throughput: Option<i64>,
+    /// Initialisation rate in MiB/s.
+    pub initialization_rate: Option<i32>,
+    /// Size in GiB, rounded up.
+    pub size_gib: Option<i64>,
+    /// Type.
+    pub volume_type: Option<String>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TemplateInterface {
+    /// Index of the network card.
+    pub card: i32,
+    /// Index of the device.
+    pub device: i32,
+    /// `interface`, `efa` or `efa-only`.
+    pub kind: String,
+    /// Security groups.
+    pub security_groups: Vec<String>,
+    /// Whether it gets a public address.
+    pub public_address: Option<bool>,
+    /// IPv4 prefixes.
+    pub ipv4_prefixes: Option<i32>,
+    /// IPv6 prefixes.
+    pub ipv6_prefixes: Option<i32>,
+    /// Whether it has an IPv6 address, its primary one.
+    pub ipv6: bool,
+    /// Idle timeouts: established TCP, UDP streams, UDP.
+    pub connection_tracking: Option<[Option<i32>; 3]>,
+}
+
+/// How capacity reservations are used.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TemplateReservation {
+    /// None is, not even an open one.
+    Never,
+    /// This one, or the launch fails.
+    Only(String),
+}
+
+/// A market of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Market {
+    /// Capacity blocks.
+    CapacityBlock,
+    /// Reservations that may be taken back.
+    InterruptibleReservation,
+}

@@ -1,0 +1,95 @@
+//! Everything that is asked of AWS: our own request and response types, and the trait over them.
+//!
+//! An adapter over the official SDK implements [`AwsApi`], and so does the fake that behaves (feature `testing`). Each method is one
+//! call of AWS, or one with all its pages.
+
+mod error;
+mod fleet;
+mod machine;
+mod network;
+mod others;
+
+use async_trait::async_trait;
+
+pub use error::{AwsError, Class, classify};
+pub use fleet::{
+    FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest, InstanceInfo, LaunchTemplate, Market,
+    Override, Strategy, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume,
+};
+pub use machine::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, SoldIn, Storage};
+pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
+pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo};
+
+use fleetwright_core::model::Price;
+
+/// What is asked of AWS.
+#[async_trait]
+pub trait AwsApi: Send + Sync + 'static {
+    /// `DescribeInstanceTypes`: virtual machines of x86_64 and arm64.
+    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError>;
+    /// `DescribeInstanceTypeOfferings` by zone.
+    async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError>;
+    /// `DescribeSubnets`.
+    async fn subnets(&self, filters: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError>;
+    /// `DescribeSecurityGroups`.
+    async fn security_groups(&self, filters: &[Filter]) -> Result<Vec<GroupInfo>, AwsError>;
+    /// `DescribePlacementGroups`, available ones.
+    async fn placement_groups(
+        &self,
+        id: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Vec<PlacementGroup>, AwsError>;
+    /// `DescribeImages`, available ones, deprecated ones included; no owners stands for all.
+    async fn images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError>;
+    /// `DescribeCapacityReservations`, active ones.
+    async fn reservations(
+        &self,
+        id: Option<&str>,
+        filters: &[Filter],
+    ) -> Result<Vec<ReservationInfo>, AwsError>;
+    /// `ssm:GetParameter`.
+    async fn parameter(&self, name: &str) -> Result<String, AwsError>;
+    /// `CreateFleet` of type `instant`.
+    async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
+    /// `DescribeInstances` that are not gone; ids and filters both narrow.
+    async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
+    /// `DescribeInstanceStatus`, impaired ones and ones with events.
+    async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError>;
+    /// `TerminateInstances`: one answer for all.
+    async fn terminate(&self, ids: &[String]) -> Result<(), AwsError>;
+    /// `CreateTags` on one resource.
+    async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError>;
+    /// `DescribeLaunchTemplates`.
+    async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError>;
+    /// `CreateLaunchTemplate`.
+    async fn create_launch_template(
+        &self,
+        name: &str,
+        data: &TemplateData,
+        tags: &TagSet,
+    ) -> Result<(), AwsError>;
+    /// `DeleteLaunchTemplate`.
+    async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError>;
+    /// `pricing:GetProducts`: on-demand prices of a region.
+    async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError>;
+    /// `DescribeSpotPriceHistory` from now on: type, zone, price.
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError>;
+    /// `eks:DescribeCluster`.
+    async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError>;
+    /// `sqs:ReceiveMessage`: up to ten, waiting for the first.
+    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError>;
+    /// `sqs:DeleteMessage`.
+    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError>;
+    /// `iam:GetInstanceProfile`.
+    async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError>;
+    /// `iam:ListInstanceProfiles` below a path.
+    async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError>;
+    /// `iam:CreateInstanceProfile`.
+    async fn create_profile(&self, name: &str, path: &str, tags: &TagSet) -> Result<(), AwsError>;
+    /// `iam:AddRoleToInstanceProfile`.
+    async fn add_role(&self, profile: &str, role: &str) -> Result<(), AwsError>;
+    /// `iam:RemoveRoleFromInstanceProfile`.
+    async fn remove_role(&self, profile: &str, role: &str) -> Result<(), AwsError>;
+    /// `iam:DeleteInstanceProfile`.
+    async fn delete_profile(&self, name: &str) -> Result<(), AwsError>;
+}

@@ -1,0 +1,95 @@
+//! Images, reservations, the cluster, messages, instance profiles and instance statuses.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// An image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `x86_64`, `arm64`.
+    pub architecture: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// From when on its owner advises against it.
+    pub deprecated_at: Option<Timestamp>,
+}
+
+/// A capacity reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservationInfo {
+    /// Its id.
+    pub id: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its instance type.
+    pub instance_type: String,
+    /// Its owner's account.
+    pub owner: String,
+    /// `open` or `targeted`.
+    pub match_criteria: String,
+    /// `default` or `capacity-block`.
+    pub kind: String,
+    /// Whether it may be taken back.
+    pub interruptible: bool,
+    /// When it ends.
+    pub ends: Option<Timestamp>,
+    /// How many more instances it can hold.
+    pub available: u32,
+}
+
+/// The cluster as EKS knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterInfo {
+    /// Address of the API server.
+    pub endpoint: String,
+    /// The API server's certificate authority, base64.
+    pub ca_bundle: String,
+    /// Version of the control plane, such as `1.35`.
+    pub version: String,
+    /// The services' IPv4 range.
+    pub service_cidr_v4: Option<String>,
+    /// The services' IPv6 range.
+    pub service_cidr_v6: Option<String>,
+}
+
+/// A message of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// What it is deleted by.
+    pub receipt: String,
+    /// Its text.
+    pub body: String,
+}
+
+/// An instance profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileInfo {
+    /// Its name.
+    pub name: String,
+    /// Its path.
+    pub path: String,
+    /// Its roles, by name.
+    pub roles: Vec<String>,
+    /// Its tags, where they were asked for.
+    pub tags: BTreeMap<String, String>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// That something is wrong with an instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceStatus {
+    /// The instance.
+    pub id: String,
+    /// Since when its own checks fail.
+    pub instance_impaired_since: Option<Timestamp>,
+    /// Since when the checks of its host fail.
+    pub system_impaired_since: Option<Timestamp>,
+    /// Codes of scheduled events, such as `instance-retirement`.
+    pub events: Vec<String>,
+}

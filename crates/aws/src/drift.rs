@@ -1,0 +1,162 @@
+//! Whether an instance is still what its class asks for.
+
+use std::collections::BTreeSet;
+
+use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassSpec, Ec2NodeClassStatus};
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::Labels;
+
+use crate::calls::InstanceInfo;
+
+/// Why an instance has drifted; the names are Karpenter's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A static field of the class has changed.
+    NodeClass,
+    /// Its image is not the one that its type would get today.
+    Ami,
+    /// It is in a subnet that the class does not select any more.
+    Subnet,
+    /// It has other security groups.
+    SecurityGroup,
+    /// It draws on a reservation that the class does not select any more.
+    CapacityReservation,
+    /// It is in another placement group.
+    PlacementGroup,
+}
+
+impl Reason {
+    /// The reason in one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeClass => "NodeClassDrift",
+            Self::Ami => "AMIDrift",
+            Self::Subnet => "SubnetDrift",
+            Self::SecurityGroup => "SecurityGroupDrift",
+            Self::CapacityReservation => "CapacityReservationDrift",
+            Self::PlacementGroup => "PlacementGroupDrift",
+        }
+    }
+}
+
+/// Why drift cannot be told: something that must be there is not. Never drift.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("drift cannot be told: {0}")]
+pub struct Unclear(pub &'static str);
+
+/// Whether a claim's hash differs from its class's. Hashes of different versions are never compared.
+#[must_use]
+pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Option<Reason> {
+    let version = claim.get(labels::HASH_VERSION)?;
+    let hash = claim.get(labels::HASH)?;
+    let compared = &**version == labels::CURRENT_HASH_VERSION;
+    (compared && **hash != *spec.drift_hash(ca_bundle)).then_some(Reason::NodeClass)
+}
+
+/// Whether an instance differs from what its class came to. `image` is the one that the instance's type would get today.
+///
+/// # Errors
+/// Where the status is empty, or the type has no image: that is the class's trouble, and no reason to replace nodes.
+pub fn of_instance(
+    instance: &InstanceInfo,
+    status: &Ec2NodeClassStatus,
+    image: Option<&str>,
+    group: Option<&str>,
+) -> Result<Option<Reason>, Unclear> {
+    if status.amis.is_empty() || status.subnets.is_empty() || status.security_groups.is_empty() {
+        return Err(Unclear("the class has no images, subnets or security groups"));
+    }
+    if instance.image.is_empty() {
+        return Err(Unclear("the instance's image is not known"));
+    }
+    let image = image.ok_or(Unclear("no image of the class is for the instance's type"))?;
+    if instance.image != image {
+        return Ok(Some(Reason::Ami));
+    }
+    let groups: BTreeSet<&str> = instance.security_groups.iter().map(String::as_str).collect();
+    let wanted: BTreeSet<&str> = status.security_groups.iter().map(|group| group.id.as_str()).collect();
+    if groups != wanted {
+        return Ok(Some(Reason::SecurityGroup));
+    }
+    if !status.subnets.iter().any(|subnet| subnet.id == instance.subnet) {
+        return Ok(Some(Reason::Subnet));
+    }
+    let known = |id: &String| status.capacity_reservations.iter().any(|reservation| reservation.id == *id);
+    if instance.reservation.as_ref().is_some_and(|id| !known(id)) {
+        return Ok(Some(Reason::CapacityReservation));
+    }
+    let placed = instance.placement.as_ref().map(|(id, _)| id.as_str());
+    Ok((placed != group).then_some(Reason::PlacementGroup))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each reason, in Karpenter's order.
+    use fleetwright_aws_api::ec2nodeclass::{Ami, SecurityGroup, Subnet};
+    use rstest::rstest;
+
+    use super::*;
+
+    fn status() -> Ec2NodeClassStatus {
+        Ec2NodeClassStatus {
+            amis: vec![Ami { id: "ami-1".to_owned(), ..Ami::default() }],
+            subnets: vec![Subnet { id: "subnet-1".to_owned(), ..Subnet::default() }],
+            security_groups: ["sg-1", "sg-2"]
+                .map(|id| SecurityGroup { id: id.to_owned(), ..SecurityGroup::default() })
+                .into(),
+            ..Ec2NodeClassStatus::default()
+        }
+    }
+
+    fn instance() -> InstanceInfo {
+        InstanceInfo {
+            image: "ami-1".to_owned(),
+            subnet: "subnet-1".to_owned(),
+            security_groups: vec!["sg-2".to_owned(), "sg-1".to_owned()],
+            ..InstanceInfo::default()
+        }
+    }
+
+    type Edit = fn(&mut InstanceInfo);
+
+    #[rstest]
+    #[case::none(|_: &mut InstanceInfo| {}, None)]
+    #[case::image(|i: &mut InstanceInfo| i.image = "ami-2".to_owned(), Some(Reason::Ami))]
+    #[case::groups(|i: &mut InstanceInfo| i.security_groups = vec!["sg-1".to_owned()], Some(Reason::SecurityGroup))]
+    #[case::more_groups(|i: &mut InstanceInfo| i.security_groups.push("sg-3".to_owned()), Some(Reason::SecurityGroup))]
+    #[case::subnet(|i: &mut InstanceInfo| i.subnet = "subnet-2".to_owned(), Some(Reason::Subnet))]
+    #[case::reservation(|i: &mut InstanceInfo| i.reservation = Some("cr-1".to_owned()), Some(Reason::CapacityReservation))]
+    #[case::placement(|i: &mut InstanceInfo| i.placement = Some(("pg-1".to_owned(), None)), Some(Reason::PlacementGroup))]
+    fn of_an_instance(#[case] edit: Edit, #[case] expected: Option<Reason>) {
+        let mut changed = instance();
+        edit(&mut changed);
+        assert_eq!(of_instance(&changed, &status(), Some("ami-1"), None), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_drift() {
+        for empty in [
+            Ec2NodeClassStatus { amis: Vec::new(), ..status() },
+            Ec2NodeClassStatus { subnets: Vec::new(), ..status() },
+            Ec2NodeClassStatus { security_groups: Vec::new(), ..status() },
+        ] {
+            assert!(of_instance(&instance(), &empty, Some("ami-1"), None).is_err());
+        }
+        assert!(of_instance(&instance(), &status(), None, None).is_err());
+        assert!(of_instance(&InstanceInfo::default(), &status(), Some("ami-1"), None).is_err());
+    }
+
+    #[test]
+    fn hashes_of_one_version_are_compared() {
+        let spec = Ec2NodeClassSpec::default();
+        let hash = spec.drift_hash("ca");
+        let of = |hash: &str, version: &str| -> Labels {
+            [(labels::HASH.into(), hash.into()), (labels::HASH_VERSION.into(), version.into())].into()
+        };
+        assert_eq!(of_hash(&of(&hash, "v6"), &spec, "ca"), None);
+        assert_eq!(of_hash(&of("1", "v6"), &spec, "ca"), Some(Reason::NodeClass));
+        assert_eq!(of_hash(&of("1", "v5"), &spec, "ca"), None);
+        assert_eq!(of_hash(&Labels::new(), &spec, "ca"), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Which image an instance type runs.
+//!
+//! The most specific of the images that can run on it wins: the one that demands the presence of more of the machine, then the
+//! one that demands the absence of more, then the first of the status, which has the newest first. So an image for GPUs
+//! never serves a machine without, nor a plain one a machine with GPUs while there is one for GPUs.
+
+use fleetwright_aws_api::ec2nodeclass::{Ami, AmiRequirement};
+use fleetwright_core::model::{Operator, Requirement, Requirements};
+
+/// The image of an instance type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice<'a> {
+    /// The image.
+    pub image: &'a Ami,
+    /// Another image that is as specific by other demands: which one is meant, only the user can say.
+    pub rival: Option<&'a Ami>,
+}
+
+/// An image's demands; `None` where one cannot be read, which no machine meets.
+#[must_use]
+pub fn demands(requirements: &[AmiRequirement]) -> Option<Requirements> {
+    let read = |requirement: &AmiRequirement| {
+        let operator = Operator::parse(&requirement.operator)?;
+        Requirement::new(requirement.key.as_str(), operator, requirement.values.iter().map(String::as_str))
+            .ok()
+    };
+    requirements.iter().map(read).collect()
+}
+
+/// How much of the machine is demanded to be there, and to be absent.
+fn specificity(demands: &Requirements) -> (usize, usize) {
+    let absent = demands.iter().filter(|requirement| requirement.allows_missing()).count();
+    (demands.len() - absent, absent)
+}
+
+/// The image for a machine that `machine` describes.
+#[must_use]
+pub fn choose<'a>(machine: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
+    let mut best: Option<(Choice<'a>, Requirements)> = None;
+    for image in images {
+        let Some(wanted) = demands(&image.requirements) else { continue };
+        if machine.compatible(&wanted, |_| false).is_err() {
+            continue;
+        }
+        match &mut best {
+            Some((choice, known)) => {
+                let (new, old) = (specificity(&wanted), specificity(known));
+                if new > old {
+                    best = Some((Choice { image, rival: None }, wanted));
+                } else if new == old && wanted != *known && choice.rival.is_none() {
+                    choice.rival = Some(image);
+                }
+            }
+            None => best = Some((Choice { image, rival: None }, wanted)),
+        }
+    }
+    best.map(|(choice, _)| choice)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which image serves which machine.
+    use fleetwright_aws_api::labels::{INSTANCE_ACCELERATOR_COUNT, INSTANCE_GPU_COUNT};
+    use fleetwright_core::model::labels::ARCH;
+
+    use super::*;
+
+    fn ami(id: &str, requirements: &[(&str, &str, &[&str])]) -> Ami {
+        let requirement = |(key, operator, values): &(&str, &str, &[&str])| AmiRequirement {
+            key: (*key).to_owned(),
+            operator: (*operator).to_owned(),
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        let requirements = requirements.iter().map(requirement).collect();
+        Ami { id: id.to_owned(), requirements, ..Ami::default() }
+    }
+
+    fn machine(gpus: Option<&str>, accelerators: Option<&str>) -> Requirements {
+        [
+            Requirement::is_in(ARCH, ["amd64"]),
+            Requirement::is_in(INSTANCE_GPU_COUNT, gpus),
+            Requirement::is_in(INSTANCE_ACCELERATOR_COUNT, accelerators),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    fn chosen(machine: &Requirements, images: &[Ami]) -> Option<(String, Option<String>)> {
+        choose(machine, images)
+            .map(|choice| (choice.image.id.clone(), choice.rival.map(|rival| rival.id.clone())))
+    }
+
+    #[test]
+    fn one_alias_of_four_variants() {
+        let amd64: (&str, &str, &[&str]) = (ARCH, "In", &["amd64"]);
+        let arm64: (&str, &str, &[&str]) = (ARCH, "In", &["arm64"]);
+        let no_gpu: (&str, &str, &[&str]) = (INSTANCE_GPU_COUNT, "DoesNotExist", &[]);
+        let no_neuron: (&str, &str, &[&str]) = (INSTANCE_ACCELERATOR_COUNT, "DoesNotExist", &[]);
+        let images = [
+            ami("nvidia", &[amd64, (INSTANCE_GPU_COUNT, "Exists", &[])]),
+            ami("neuron", &[amd64, (INSTANCE_ACCELERATOR_COUNT, "Exists", &[])]),
+            ami("arm", &[arm64, no_gpu, no_neuron]),
+            ami("plain", &[amd64, no_gpu, no_neuron]),
+        ];
+        assert_eq!(chosen(&machine(None, None), &images), Some(("plain".to_owned(), None)));
+        assert_eq!(chosen(&machine(Some("1"), None), &images), Some(("nvidia".to_owned(), None)));
+        assert_eq!(chosen(&machine(None, Some("1")), &images), Some(("neuron".to_owned(), None)));
+        let both = chosen(&machine(Some("1"), Some("1")), &images);
+        assert_eq!(both, Some(("nvidia".to_owned(), Some("neuron".to_owned()))), "two could be meant");
+    }
+
+    #[test]
+    fn a_general_image_yields_to_a_special_one_whatever_its_place() {
+        let general = ami("general", &[(ARCH, "In", &["amd64"])]);
+        let gpu = ami("gpu", &[(ARCH, "In", &["amd64"]), (INSTANCE_GPU_COUNT, "Exists", &[])]);
+        for images in [[general.clone(), gpu.clone()], [gpu, general]] {
+            assert_eq!(chosen(&machine(Some("4"), None), &images), Some(("gpu".to_owned(), None)));
+            assert_eq!(chosen(&machine(None, None), &images), Some(("general".to_owned(), None)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_serves_nothing() {
+        let broken = ami("broken", &[(ARCH, "Is", &["amd64"])]);
+        assert_eq!(chosen(&machine(None, None), &[broken]), None);
+        let two = [ami("new", &[(ARCH, "In", &["amd64"])]), ami("old", &[(ARCH, "In", &["amd64"])])];
+        assert_eq!(
+            chosen(&machine(None, None), &two),
+            Some(("new".to_owned(), None)),
+            "the newest stands first"
+        );
+    }
+}

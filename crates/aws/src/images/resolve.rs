@@ -1,0 +1,152 @@
+//! From a class's selector terms to the images of its status.
+//!
+//! What AWS does not answer is an error and never an absence: a throttled look-up must not look like an image that is gone.
+
+use std::collections::BTreeMap;
+
+use fleetwright_aws_api::ec2nodeclass::Ami;
+use fleetwright_aws_api::ec2nodeclass::{AmiSelectorTerm, Ec2NodeClassSpec};
+use jiff::Timestamp;
+
+use super::alias::{AliasProblem, Variant, parameters};
+use super::select::{Candidate, select, variant_of_name};
+use crate::calls::{AwsApi, AwsError, Filter};
+
+/// Why a class has no images.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// The alias is not for this cluster; waiting does not help.
+    #[error(transparent)]
+    Alias(#[from] AliasProblem),
+    /// Nothing matches.
+    #[error("no image matches spec.amiSelectorTerms")]
+    NoneFound,
+    /// AWS did not answer: what is known stands.
+    #[error("images cannot be looked up, {0}")]
+    Unanswered(#[from] AwsError),
+}
+
+/// The images of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The images, newest first.
+    pub amis: Vec<Ami>,
+    /// Parameters that do not exist or hold no image's id.
+    pub missing: Vec<String>,
+}
+
+/// Looks up the images of a class for a cluster's version.
+///
+/// # Errors
+/// Where nothing is found, or AWS does not answer.
+pub async fn resolve(
+    api: &dyn AwsApi,
+    spec: &Ec2NodeClassSpec,
+    kubernetes: &str,
+    now: Timestamp,
+) -> Result<Resolved, ImageError> {
+    let mut missing = Vec::new();
+    let candidates = match spec.alias() {
+        Some(alias) => {
+            let mut ids: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
+            for parameter in parameters(&alias, kubernetes)? {
+                match value(api, &parameter.path, &mut missing).await? {
+                    Some(id) => ids.entry(id).or_default().extend(parameter.variants),
+                    None => continue,
+                }
+            }
+            by_ids(api, &ids).await?
+        }
+        None => by_terms(api, &spec.ami_selector_terms, &mut missing).await?,
+    };
+    let amis = select(&candidates, now);
+    if amis.is_empty() { Err(ImageError::NoneFound) } else { Ok(Resolved { amis, missing }) }
+}
+
+/// The image's id that a parameter holds; `None` where there is no such parameter or no id in it.
+async fn value(api: &dyn AwsApi, path: &str, missing: &mut Vec<String>) -> Result<Option<String>, AwsError> {
+    match api.parameter(path).await {
+        Ok(id) if id.starts_with("ami-") => return Ok(Some(id)),
+        Ok(_) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    missing.push(path.to_owned());
+    Ok(None)
+}
+
+async fn by_ids(api: &dyn AwsApi, ids: &BTreeMap<String, Vec<Variant>>) -> Result<Vec<Candidate>, AwsError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let images = api.images(&[], &[Filter::new("image-id", ids.keys())]).await?;
+    let candidate = |image: crate::calls::Image| {
+        let known = ids.get(&image.id).cloned().unwrap_or_default();
+        let variants =
+            if known.is_empty() { variant_of_name(&image.name).into_iter().collect() } else { known };
+        Candidate { image, variants }
+    };
+    Ok(images.into_iter().map(candidate).collect())
+}
+
+async fn by_terms(
+    api: &dyn AwsApi,
+    terms: &[AmiSelectorTerm],
+    missing: &mut Vec<String>,
+) -> Result<Vec<Candidate>, AwsError> {
+    let mut ids: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for term in terms {
+        if let Some(id) = &term.id {
+            ids.entry(id.clone()).or_default();
+            continue;
+        }
+        if let Some(parameter) = &term.ssm_parameter {
+            if let Some(id) = value(api, parameter, missing).await? {
+                ids.entry(id).or_default();
+            }
+            continue;
+        }
+        let (owners, filters) = query(term);
+        for image in api.images(&owners, &filters).await? {
+            let variants = variant_of_name(&image.name).into_iter().collect();
+            found.push(Candidate { image, variants });
+        }
+    }
+    found.extend(by_ids(api, &ids).await?);
+    Ok(found)
+}
+
+/// Owners and filters of a term by name or tags. A name alone means one's own images and Amazon's: anybody may publish an
+/// image of any name.
+fn query(term: &AmiSelectorTerm) -> (Vec<String>, Vec<Filter>) {
+    let owners = match (&term.owner, &term.name) {
+        (Some(owner), _) => vec![owner.clone()],
+        (None, Some(_)) => vec!["self".to_owned(), "amazon".to_owned()],
+        (None, None) => Vec::new(),
+    };
+    let by_name = term.name.as_ref().map(|name| Filter::new("name", [name]));
+    let by_tags = term.tags.as_ref().map(Filter::of_tags).unwrap_or_default();
+    (owners, by_name.into_iter().chain(by_tags).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a term asks for.
+    use super::*;
+
+    #[test]
+    fn names_do_not_reach_strangers_images() {
+        let by_name = AmiSelectorTerm { name: Some("ours-*".to_owned()), ..AmiSelectorTerm::default() };
+        let (owners, filters) = query(&by_name);
+        assert_eq!(owners, ["self", "amazon"]);
+        assert_eq!(filters, [Filter::new("name", ["ours-*"])]);
+        let tags = [("a".to_owned(), "*".to_owned()), ("b".to_owned(), "c".to_owned())].into();
+        let by_tags = AmiSelectorTerm { tags: Some(tags), ..AmiSelectorTerm::default() };
+        let (owners, filters) = query(&by_tags);
+        assert!(owners.is_empty());
+        assert_eq!(filters, [Filter::new("tag-key", ["a"]), Filter::new("tag:b", ["c"])]);
+        let owned = AmiSelectorTerm { owner: Some("123".to_owned()), ..by_name };
+        assert_eq!(query(&owned).0, ["123"]);
+    }
+}

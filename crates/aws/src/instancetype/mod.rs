@@ -1,0 +1,264 @@
+//! Instance types as scheduling sees them: labels, capacity, overhead and offerings, by node class.
+
+mod capacity;
+pub mod compatible;
+pub mod expressions;
+mod offerings;
+mod overhead;
+mod pods;
+mod requirements;
+pub mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassSpec, Ec2NodeClassStatus, Subnet};
+use fleetwright_aws_api::{MaxPods, ParsedKubelet, labels};
+use fleetwright_core::model::{Catalog, InstanceType, Requirement, ResourceName};
+
+pub use offerings::Market;
+pub use pods::eni_limited;
+pub use requirements::architecture;
+
+use crate::calls::{MachineInfo, PlacementGroup};
+use crate::families::traits;
+use crate::images::choose;
+use crate::learnt::Learnt;
+use crate::settings::Settings;
+use expressions::{Expression, Variables};
+use pods::PodLimits;
+
+/// A node class as instance types see it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// The class's spec.
+    pub spec: &'a Ec2NodeClassSpec,
+    /// What the class came to.
+    pub status: &'a Ec2NodeClassStatus,
+    /// The class's kubelet block.
+    pub kubelet: &'a ParsedKubelet,
+    /// The class's placement group.
+    pub group: Option<&'a PlacementGroup>,
+}
+
+impl<'a> View<'a> {
+    /// The class's subnets in a zone.
+    pub fn subnets_in(&self, zone: &str) -> impl Iterator<Item = &'a Subnet> {
+        self.status.subnets.iter().filter(move |subnet| subnet.zone == zone)
+    }
+
+    /// The class's reservations, where they are switched on.
+    pub fn reservations(&self) -> impl Iterator<Item = &'a CapacityReservation> {
+        let on = self.settings.reserved_capacity;
+        self.status.capacity_reservations.iter().filter(move |_| on)
+    }
+}
+
+/// An instance type by a class, before it is offered anywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaped {
+    /// The type without offerings.
+    pub instance_type: InstanceType,
+    /// The image that its nodes run.
+    pub image: Option<String>,
+    /// What the kubelet is told, with expressions evaluated for the type.
+    pub kubelet: ResolvedKubelet,
+    /// What did not come out as the class says, for people.
+    pub problems: Vec<String>,
+}
+
+/// The parts of the kubelet block that differ by instance type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResolvedKubelet {
+    /// Pods of the node: the class's limit, else the family's.
+    pub pods: i64,
+    /// kubeReserved, evaluated; `None` where the class says nothing.
+    pub kube_reserved: Option<BTreeMap<String, String>>,
+    /// systemReserved, evaluated.
+    pub system_reserved: Option<BTreeMap<String, String>>,
+}
+
+/// Why an instance type is left out of a class's catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The expression for maxPods has no usable value.
+    #[error("instance type {instance_type}: spec.kubelet.maxPods: {why}")]
+    MaxPods {
+        /// The type.
+        instance_type: String,
+        /// Why.
+        why: String,
+    },
+    /// EC2 describes it in a way that cannot be right.
+    #[error("instance type {0}: EC2 describes no CPU or no memory")]
+    Empty(String),
+}
+
+fn variables(info: &MachineInfo, pods: i64) -> Variables {
+    Variables {
+        vcpus: info.vcpus,
+        memory_mib: info.memory_mib,
+        default_enis: info.network.default_interfaces(),
+        ips_per_eni: info.network.ipv4_per_interface,
+        max_pods: pods,
+        instance_type: info.name.clone(),
+    }
+}
+
+fn max_pods(info: &MachineInfo, view: &View<'_>, default: i64) -> Result<Option<i64>, Unusable> {
+    let text = match &view.kubelet.max_pods {
+        None => return Ok(None),
+        Some(MaxPods::Count(count)) => return Ok(Some(i64::from(*count))),
+        Some(MaxPods::Expression(_)) if !view.settings.node_class_cel => return Ok(None),
+        Some(MaxPods::Expression(text)) => text,
+    };
+    let unusable = |why: String| Unusable::MaxPods { instance_type: info.name.clone(), why };
+    let value =
+        Expression::compile(text).and_then(|expression| expression.evaluate(&variables(info, default)));
+    let value = value.map_err(|error| unusable(error.to_string()))?;
+    if !(0..=i64::from(i32::MAX)).contains(&value) {
+        return Err(unusable(format!("{value} is out of range: use 0 to {}", i32::MAX)));
+    }
+    Ok(Some(value))
+}
+
+/// Works out pods and reserved resources of a type.
+///
+/// # Errors
+/// Where the expression for maxPods has no usable value.
+pub fn resolve_kubelet(
+    info: &MachineInfo,
+    view: &View<'_>,
+    problems: &mut Vec<String>,
+) -> Result<ResolvedKubelet, Unusable> {
+    let family = view.spec.family();
+    let interfaces = view.spec.network_interfaces.as_deref();
+    let pods_with = |max_pods: Option<i64>| {
+        let limits = PodLimits { max_pods, pods_per_core: view.kubelet.pods_per_core.map(i64::from) };
+        pods::pods(info, family, limits, view.settings.reserved_enis, interfaces)
+    };
+    let pods = pods_with(max_pods(info, view, pods_with(None))?);
+    let mut failed = Vec::new();
+    let mut resolve = |map: &Option<BTreeMap<String, String>>| {
+        let enabled = view.settings.node_class_cel;
+        map.as_ref().map(|map| expressions::reserved(map, enabled, || variables(info, pods), &mut failed))
+    };
+    let kube_reserved = resolve(&view.kubelet.kube_reserved);
+    let system_reserved = resolve(&view.kubelet.system_reserved);
+    problems.extend(failed.into_iter().map(|error| format!("instance type {}: {error}", info.name)));
+    Ok(ResolvedKubelet { pods, kube_reserved, system_reserved })
+}
+
+/// Describes a type by a class. What earlier nodes of the type and its image reported goes before the estimate, and overhead
+/// and eviction thresholds follow from it.
+///
+/// # Errors
+/// Where the type cannot be used with the class at all.
+pub fn shape(
+    info: &MachineInfo,
+    sold_in: &BTreeSet<String>,
+    view: &View<'_>,
+    learnt: &Learnt,
+) -> Result<Shaped, Unusable> {
+    if info.vcpus <= 0 || info.memory_mib <= 0 {
+        return Err(Unusable::Empty(info.name.clone()));
+    }
+    let mut problems = Vec::new();
+    let family = view.spec.family();
+    let reservations: Vec<&CapacityReservation> =
+        view.reservations().filter(|reservation| reservation.instance_type == info.name).collect();
+    let subnets = &view.status.subnets;
+    let zones = requirements::zones(sold_in, subnets);
+    let mut requirements =
+        requirements::requirements(info, &view.settings.region, &zones, subnets, family, &reservations);
+    if let Some(group) = view.group {
+        requirements.replace(Requirement::is_in(labels::PLACEMENT_GROUP_ID, [group.id.as_str()]));
+        let parts = (1..=group.partitions).map(|part| part.to_string());
+        if group.partitions > 0 {
+            requirements.replace(Requirement::is_in(labels::PLACEMENT_GROUP_PARTITION, parts));
+        }
+    }
+    let choice = choose(&requirements, &view.status.amis);
+    if let Some(rival) = choice.as_ref().and_then(|choice| Some((choice.image, choice.rival?))) {
+        let (image, rival) = (&rival.0.id, &rival.1.id);
+        problems
+            .push(format!("instance type {}: images {image} and {rival} are equally specific", info.name));
+    }
+    let image = choice.map(|choice| choice.image.id.clone());
+    let kubelet = resolve_kubelet(info, view, &mut problems)?;
+    let known = image.as_deref().and_then(|image| learnt.known(&info.name, image));
+    let estimate = capacity::estimated_memory(info, view.settings.memory_overhead_ppm);
+    let memory = known.map_or(estimate, |(_, memory)| memory);
+    let mut capacity = capacity::capacity(info, view.spec, memory, kubelet.pods);
+    if let Some((cpu, _)) = known {
+        capacity.set(&ResourceName::Cpu, cpu);
+    }
+    let overhead_pods = if traits(family).eni_limited_memory_overhead {
+        eni_limited(info, 0, view.spec.network_interfaces.as_deref())
+    } else {
+        kubelet.pods
+    };
+    let overhead = overhead::overhead(&overhead::Basis {
+        cpu: capacity.cpu(),
+        memory,
+        storage: capacity.get(&ResourceName::EphemeralStorage),
+        pods: overhead_pods,
+        kube_reserved: kubelet.kube_reserved.as_ref(),
+        system_reserved: kubelet.system_reserved.as_ref(),
+        eviction_hard: view.kubelet.eviction_hard.as_ref(),
+    });
+    let name = info.name.as_str().into();
+    let instance_type = InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead };
+    Ok(Shaped { instance_type, image, kubelet, problems })
+}
+
+/// What EC2 sells in a region.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machines {
+    /// Types by name.
+    pub types: BTreeMap<String, MachineInfo>,
+    /// The zones that sell each.
+    pub sold_in: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A class's catalogue, and what its types come to besides.
+#[derive(Clone, Debug, Default)]
+pub struct ClassCatalog {
+    /// The catalogue.
+    pub catalog: Arc<Catalog>,
+    /// The types by name, as they are launched.
+    pub shaped: BTreeMap<String, Shaped>,
+    /// Types that were left out, and what did not come out as the class says.
+    pub problems: Vec<String>,
+}
+
+/// The catalogue of a class. A type that cannot be described is left out and named; the others stand. A type that no zone of
+/// the class sells, or that has no price anywhere, is not listed.
+#[must_use]
+pub fn catalog(machines: &Machines, view: &View<'_>, learnt: &Learnt, market: &Market<'_>) -> ClassCatalog {
+    let mut all = ClassCatalog::default();
+    let mut types = Vec::new();
+    let nowhere = BTreeSet::new();
+    for (name, info) in &machines.types {
+        let sold_in = machines.sold_in.get(name).unwrap_or(&nowhere);
+        match shape(info, sold_in, view, learnt) {
+            Ok(mut shaped) => {
+                let offerings = offerings::offerings(info, &shaped.instance_type, view, market);
+                if offerings.is_empty() {
+                    continue;
+                }
+                all.problems.append(&mut shaped.problems);
+                types.push(Arc::new(InstanceType { offerings, ..shaped.instance_type.clone() }));
+                all.shaped.insert(name.clone(), shaped);
+            }
+            Err(error) => all.problems.push(error.to_string()),
+        }
+    }
+    all.catalog = Arc::new(Catalog::new(types));
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Where and how an instance type can be bought with a node class.
+
+use fleetwright_aws_api::ec2nodeclass::CapacityReservation;
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::{
+    InstanceType, Offering, Price, Requirement, Requirements,
+    labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
+};
+
+use super::View;
+use super::compatible::compatible;
+use crate::calls::MachineInfo;
+use crate::prices::Prices;
+use crate::unavailable::{Asked, Unavailable};
+
+/// What offerings depend on besides the type and the class.
+#[derive(Clone, Copy)]
+pub struct Market<'a> {
+    /// Prices.
+    pub prices: &'a Prices,
+    /// What recently failed, swept.
+    pub unavailable: &'a Unavailable,
+    /// Zones by id that traffic is shifted away from.
+    pub shifted_zones: &'a dyn Fn(&str) -> bool,
+    /// How many more instances a reservation can hold.
+    pub reservation_capacity: &'a dyn Fn(&str) -> u32,
+}
+
+/// All ways to buy the type in the zones that it and the class share; what has no price is not for sale.
+#[must_use]
+pub(super) fn offerings(
+    info: &MachineInfo,
+    shaped: &InstanceType,
+    view: &View<'_>,
+    market: &Market<'_>,
+) -> Vec<Offering> {
+    let can = compatible(info, view.spec, view.group);
+    let mut all = Vec::new();
+    let zones = shaped.requirements.get(ZONE).map(|zones| zones.values().clone()).unwrap_or_default();
+    for zone in &zones {
+        for capacity_type in [ON_DEMAND, SPOT] {
+            if !shaped.requirements.allows(CAPACITY_TYPE, capacity_type) {
+                continue;
+            }
+            let price = match capacity_type {
+                ON_DEMAND => market.prices.on_demand(&info.name),
+                _ => market.prices.spot(&info.name, zone),
+            };
+            if let Some(price) = price {
+                let base = Base { zone, capacity_type, price, reservation: None };
+                all.extend(base.offerings(info, view, market, can));
+            }
+        }
+        let here = |reservation: &&CapacityReservation| {
+            reservation.instance_type == info.name && reservation.availability_zone == **zone
+        };
+        for reservation in view.reservations().filter(here) {
+            let price = market.prices.reserved(&info.name);
+            let base = Base { zone, capacity_type: RESERVED, price, reservation: Some(reservation) };
+            all.extend(base.offerings(info, view, market, can));
+        }
+    }
+    all
+}
+
+/// One way to buy, before placement groups divide it by partitions.
+struct Base<'a> {
+    zone: &'a str,
+    capacity_type: &'static str,
+    price: Price,
+    reservation: Option<&'a CapacityReservation>,
+}
+
+impl Base<'_> {
+    fn offerings(
+        &self,
+        info: &MachineInfo,
+        view: &View<'_>,
+        market: &Market<'_>,
+        can: bool,
+    ) -> Vec<Offering> {
+        let parts = view.group.map_or(0, |group| group.partitions);
+        let one_each = (1..=parts).map(|part| Some(part.to_string()));
+        let whole = (parts == 0).then_some(None);
+        one_each.chain(whole).map(|part| self.offering(info, view, market, can, part.as_deref())).collect()
+    }
+
+    fn offering(
+        &self,
+        info: &MachineInfo,
+        view: &View<'_>,
+        market: &Market<'_>,
+        can: bool,
+        part: Option<&str>,
+    ) -> Offering {
+        let subnets: Vec<&str> = view.subnets_in(self.zone).map(|subnet| subnet.id.as_str()).collect();
+        let zone_id =
+            view.subnets_in(self.zone).map(|subnet| subnet.zone_id.as_str()).find(|id| !id.is_empty());
+        let asked = Asked {
+            instance_type: &info.name,
+            zone: self.zone,
+            capacity_type: self.capacity_type,
+            subnets: &subnets,
+            group: view.group.map(|group| (group.id.as_str(), part)),
+        };
+        let left = self.reservation.map(|reservation| (market.reservation_capacity)(&reservation.id));
+        let ending = self.reservation.is_some_and(|reservation| reservation.state == "expiring");
+        // Reserved capacity is counted; what others ran out of says nothing about it.
+        let dry = if self.reservation.is_some() {
+            left == Some(0) || ending
+        } else {
+            market.unavailable.covers(&asked)
+        };
+        let shifted = zone_id.is_some_and(|id| (market.shifted_zones)(id));
+        Offering {
+            requirements: self.requirements(zone_id, view.group.map(|group| group.id.as_str()), part),
+            price: self.price,
+            available: can && !dry && !shifted,
+            reservation_capacity: left,
+            allocatable: None,
+            overlaid: false,
+        }
+    }
+
+    fn requirements(&self, zone_id: Option<&str>, group: Option<&str>, part: Option<&str>) -> Requirements {
+        let of = |value: fn(&CapacityReservation) -> String| self.reservation.map(value);
+        let mut all: Requirements = [
+            Requirement::is_in(CAPACITY_TYPE, [self.capacity_type]),
+            Requirement::is_in(ZONE, [self.zone]),
+            Requirement::is_in(labels::CAPACITY_RESERVATION_ID, of(|reservation| reservation.id.clone())),
+            Requirement::is_in(
+                labels::CAPACITY_RESERVATION_TYPE,
+                of(|reservation| reservation.reservation_type.clone()),
+            ),
+            Requirement::is_in(
+                labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
+                of(|reservation| reservation.interruptible.to_string()),
+            ),
+        ]
+        .into_iter()
+        .collect();
+        let labelled = [
+            (labels::ZONE_ID, zone_id),
+            (labels::PLACEMENT_GROUP_ID, group),
+            (labels::PLACEMENT_GROUP_PARTITION, part),
+        ];
+        for (key, value) in labelled {
+            if let Some(value) = value {
+                all.replace(Requirement::is_in(key, [value]));
+            }
+        }
+        all
+    }
+}

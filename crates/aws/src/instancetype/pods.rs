@@ -1,0 +1,59 @@
+//! How many pods an instance type carries.
+
+use fleetwright_aws_api::Family;
+use fleetwright_aws_api::ec2nodeclass::NetworkInterface;
+
+use crate::calls::MachineInfo;
+use crate::families::traits;
+
+/// Pods of a node where neither the class nor its network says a number.
+const DEFAULT_PODS: i64 = 110;
+
+/// Pods that the network interfaces can give an address: interfaces of the card that pods use, less reserved ones and less
+/// those for EFA alone, times addresses beyond an interface's own, plus two pods of the host's network.
+///
+/// The formula is that of EKS' `max-pods` calculator; it knows nothing of prefix delegation.
+#[must_use]
+pub fn eni_limited(info: &MachineInfo, reserved_enis: i64, interfaces: Option<&[NetworkInterface]>) -> i64 {
+    let efa_only = interfaces.unwrap_or_default().iter();
+    let efa_only = efa_only.filter(|i| i.network_card_index == 0 && i.interface_type == "efa-only").count();
+    let efa_only = i64::try_from(efa_only).unwrap_or(i64::MAX);
+    let usable =
+        info.network.default_interfaces().saturating_sub(reserved_enis.max(0)).saturating_sub(efa_only);
+    if usable <= 0 {
+        return 0;
+    }
+    usable.saturating_mul(info.network.ipv4_per_interface.saturating_sub(1)).saturating_add(2)
+}
+
+/// What of the kubelet block decides about pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodLimits {
+    /// maxPods, evaluated.
+    pub max_pods: Option<i64>,
+    /// podsPerCore.
+    pub pods_per_core: Option<i64>,
+}
+
+/// The number of pods of a node.
+#[must_use]
+pub(super) fn pods(
+    info: &MachineInfo,
+    family: Family,
+    limits: PodLimits,
+    reserved_enis: i64,
+    interfaces: Option<&[NetworkInterface]>,
+) -> i64 {
+    let traits = traits(family);
+    let count = match limits.max_pods {
+        Some(max_pods) => max_pods,
+        None if traits.eni_limited_pods => eni_limited(info, reserved_enis, interfaces),
+        None => DEFAULT_PODS,
+    };
+    match limits.pods_per_core {
+        Some(per_core) if per_core > 0 && traits.pods_per_core => {
+            count.min(per_core.saturating_mul(info.vcpus))
+        }
+        _ => count,
+    }
+}

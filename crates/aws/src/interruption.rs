@@ -1,0 +1,285 @@
+//! Messages of the interruption queue: what EventBridge says is about to happen to instances, and what is done about it.
+
+use serde::Deserialize;
+
+/// Longest message that is read; EventBridge's own limit is 256 KiB.
+const LENGTH_MAX: usize = 256 * 1024;
+/// Most instances of one message.
+const INSTANCES_MAX: usize = 1000;
+
+/// What a message announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Spot capacity is taken back in two minutes.
+    SpotInterrupted,
+    /// Spot capacity may be taken back.
+    RebalanceRecommendation,
+    /// AWS maintains or retires the host.
+    ScheduledChange,
+    /// Somebody has stopped the instance.
+    InstanceStopped,
+    /// Somebody has ended the instance.
+    InstanceTerminated,
+    /// A reservation's capacity is taken back.
+    CapacityReservationInterrupted,
+    /// Of no concern.
+    NoOp,
+}
+
+impl Kind {
+    /// The kind in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SpotInterrupted => "spot_interrupted",
+            Self::RebalanceRecommendation => "rebalance_recommendation",
+            Self::ScheduledChange => "scheduled_change",
+            Self::InstanceStopped => "instance_stopped",
+            Self::InstanceTerminated => "instance_terminated",
+            Self::CapacityReservationInterrupted => "capacity_reservation_interrupted",
+            Self::NoOp => "no_op",
+        }
+    }
+
+    /// What is done for each of its instances that is ours.
+    #[must_use]
+    pub fn action(self) -> Action {
+        let delete = |event, offering| Action { event: Some(event), delete_claim: true, offering };
+        match self {
+            Self::SpotInterrupted => delete("SpotInterrupted", Offering::SpotUnavailable),
+            Self::ScheduledChange => delete("InstanceUnhealthy", Offering::AsIs),
+            Self::InstanceStopped => delete("InstanceStopping", Offering::AsIs),
+            Self::InstanceTerminated => delete("InstanceTerminating", Offering::AsIs),
+            Self::CapacityReservationInterrupted => {
+                delete("CapacityReservationInstanceInterrupted", Offering::ReservationFull)
+            }
+            Self::RebalanceRecommendation => Action {
+                event: Some("SpotRebalanceRecommendation"),
+                delete_claim: false,
+                offering: Offering::AsIs,
+            },
+            Self::NoOp => Action { event: None, delete_claim: false, offering: Offering::AsIs },
+        }
+    }
+}
+
+/// What is done about an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Reason of the event on claim and node.
+    pub event: Option<&'static str>,
+    /// Whether its NodeClaim is deleted.
+    pub delete_claim: bool,
+    /// What it says of its offering.
+    pub offering: Offering,
+}
+
+/// What an interruption says of the offering that the instance was bought as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offering {
+    /// Nothing.
+    AsIs,
+    /// There is no spot capacity of its type in its zone.
+    SpotUnavailable,
+    /// Its reservation has no room.
+    ReservationFull,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What it announces.
+    pub kind: Kind,
+    /// The instances that it speaks of.
+    pub instances: Vec<String>,
+    /// When it was sent, as written.
+    pub sent: String,
+}
+
+/// Why a message cannot be read; it is deleted all the same, for it would come again for ever.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Not EventBridge's JSON.
+    #[error("message is no event: {0}")]
+    NotAnEvent(String),
+    /// An event of a known kind without what it must have.
+    #[error("event {kind}: {why}")]
+    Incomplete {
+        /// Its kind.
+        kind: String,
+        /// What is missing.
+        why: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Envelope {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    detail_type: String,
+    #[serde(default)]
+    time: String,
+    #[serde(default)]
+    detail: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OfInstance {
+    instance_id: String,
+    #[serde(default)]
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Health {
+    #[serde(default)]
+    service: String,
+    #[serde(default)]
+    event_type_category: String,
+    #[serde(default)]
+    affected_entities: Vec<Entity>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entity {
+    #[serde(default)]
+    entity_value: String,
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// Where it is no event, or one of a known kind that says nothing of an instance.
+pub fn parse(body: &str) -> Result<Notice, Unreadable> {
+    if body.len() > LENGTH_MAX {
+        return Err(Unreadable::NotAnEvent(format!("{} bytes are too many", body.len())));
+    }
+    let not_an_event = |error: serde_json::Error| Unreadable::NotAnEvent(error.to_string());
+    // A map, so that a list is not taken for the fields in their order.
+    let fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(body).map_err(not_an_event)?;
+    let event: Envelope = serde_json::from_value(fields.into()).map_err(not_an_event)?;
+    let nothing = |sent: &str| Notice { kind: Kind::NoOp, instances: Vec::new(), sent: sent.to_owned() };
+    if event.version != "0" {
+        return Ok(nothing(&event.time));
+    }
+    let kind = match (event.source.as_str(), event.detail_type.as_str()) {
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => Kind::SpotInterrupted,
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation") => Kind::RebalanceRecommendation,
+        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning") => {
+            Kind::CapacityReservationInterrupted
+        }
+        ("aws.ec2", "EC2 Instance State-change Notification") => return state_change(&event),
+        ("aws.health", "AWS Health Event") => return health(&event),
+        _ => return Ok(nothing(&event.time)),
+    };
+    let of: OfInstance = detail(&event)?;
+    Ok(Notice { kind, instances: vec![of.instance_id], sent: event.time })
+}
+
+fn detail<T: for<'de> Deserialize<'de>>(event: &Envelope) -> Result<T, Unreadable> {
+    let incomplete = |error: serde_json::Error| Unreadable::Incomplete {
+        kind: event.detail_type.clone(),
+        why: error.to_string(),
+    };
+    T::deserialize(&event.detail).map_err(incomplete)
+}
+
+fn state_change(event: &Envelope) -> Result<Notice, Unreadable> {
+    let of: OfInstance = detail(event)?;
+    let kind = match of.state.to_lowercase().as_str() {
+        "stopping" | "stopped" => Kind::InstanceStopped,
+        "shutting-down" | "terminated" => Kind::InstanceTerminated,
+        _ => Kind::NoOp,
+    };
+    let instances = if kind == Kind::NoOp { Vec::new() } else { vec![of.instance_id] };
+    Ok(Notice { kind, instances, sent: event.time.clone() })
+}
+
+fn health(event: &Envelope) -> Result<Notice, Unreadable> {
+    let of: Health = detail(event)?;
+    let ours = of.service == "EC2" && of.event_type_category == "scheduledChange";
+    let kind = if ours { Kind::ScheduledChange } else { Kind::NoOp };
+    let entities = of.affected_entities.into_iter().filter(|_| ours).map(|entity| entity.entity_value);
+    let instances = entities.filter(|id| id.starts_with("i-")).take(INSTANCES_MAX).collect();
+    Ok(Notice { kind, instances, sent: event.time.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Messages as EventBridge sends them, and ones that it would not.
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(source: &str, detail_type: &str, detail: Value) -> String {
+        json!({
+            "version": "0", "id": "1", "account": "123456789012", "region": "us-west-2", "resources": [],
+            "time": "2026-06-01T00:00:00Z", "source": source, "detail-type": detail_type, "detail": detail,
+        })
+        .to_string()
+    }
+
+    #[rstest]
+    #[case("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), Kind::SpotInterrupted)]
+    #[case("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({"instance-id": "i-1"}), Kind::RebalanceRecommendation)]
+    #[case("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), Kind::CapacityReservationInterrupted)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopping"}), Kind::InstanceStopped)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopped"}), Kind::InstanceStopped)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "shutting-down"}), Kind::InstanceTerminated)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "terminated"}), Kind::InstanceTerminated)]
+    #[case("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}, {"entityValue": "vol-1"}]}), Kind::ScheduledChange)]
+    fn announced(
+        #[case] source: &str,
+        #[case] detail_type: &str,
+        #[case] detail: Value,
+        #[case] expected: Kind,
+    ) {
+        let notice = parse(&event(source, detail_type, detail)).unwrap();
+        assert_eq!((notice.kind, notice.instances), (expected, vec!["i-1".to_owned()]));
+        let deletes = expected != Kind::RebalanceRecommendation;
+        assert_eq!(expected.action().delete_claim, deletes);
+    }
+
+    #[rstest]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "running"}))]
+    #[case("aws.health", "AWS Health Event", json!({"service": "RDS", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}]}))]
+    #[case("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": "i-1"}]}))]
+    #[case("aws.s3", "Object Created", json!({"bucket": "b"}))]
+    fn of_no_concern(#[case] source: &str, #[case] detail_type: &str, #[case] detail: Value) {
+        let notice = parse(&event(source, detail_type, detail)).unwrap();
+        assert_eq!((notice.kind, notice.instances.len()), (Kind::NoOp, 0));
+        assert_eq!(
+            Kind::NoOp.action(),
+            Action { event: None, delete_claim: false, offering: Offering::AsIs }
+        );
+    }
+
+    #[test]
+    fn garbage_is_named() {
+        for body in ["", "{", "[]", "\"text\"", "null"] {
+            assert!(matches!(parse(body), Err(Unreadable::NotAnEvent(_))), "{body}");
+        }
+        let empty = event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({}));
+        assert!(matches!(parse(&empty), Err(Unreadable::Incomplete { .. })));
+        assert!(parse(&" ".repeat(LENGTH_MAX + 1)).is_err());
+        assert_eq!(parse("{}").unwrap().kind, Kind::NoOp, "another version is not read");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(body in ".{0,200}", id in ".{0,20}", state in ".{0,20}") {
+            let _ = parse(&body);
+            let _ = parse(&event("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": id, "state": state})));
+        }
+    }
+}

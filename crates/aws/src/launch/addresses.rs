@@ -1,0 +1,74 @@
+//! Free addresses of subnets, with those that launches under way will take.
+
+use std::collections::BTreeMap;
+
+/// Free addresses by subnet. What EC2 tells is minutes old; launches since then are subtracted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    told: BTreeMap<String, i64>,
+    held: BTreeMap<String, i64>,
+}
+
+impl Addresses {
+    /// Takes what EC2 tells now; launches until now are in it.
+    pub fn refresh(&mut self, told: impl IntoIterator<Item = (String, i64)>) {
+        for (subnet, free) in told {
+            self.held.remove(&subnet);
+            self.told.insert(subnet, free);
+        }
+    }
+
+    /// Addresses that are free, as far as is known; none of a subnet that was never told of.
+    #[must_use]
+    pub fn free(&self, subnet: &str) -> i64 {
+        let told = self.told.get(subnet).copied().unwrap_or(0);
+        told.saturating_sub(self.held.get(subnet).copied().unwrap_or(0))
+    }
+
+    /// The subnet with the most free addresses; of equals the first by name.
+    #[must_use]
+    pub fn roomiest<'a>(&self, subnets: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        let best = |a: &&str, b: &&str| self.free(a).cmp(&self.free(b)).then_with(|| b.cmp(a));
+        subnets.into_iter().max_by(best)
+    }
+
+    /// Counts addresses as taken.
+    pub fn hold(&mut self, subnet: &str, count: i64) {
+        let held = self.held.entry(subnet.to_owned()).or_default();
+        *held = held.saturating_add(count.max(0));
+    }
+
+    /// Gives back what a launch did not take.
+    pub fn release(&mut self, subnet: &str, count: i64) {
+        if let Some(held) = self.held.get_mut(subnet) {
+            *held = held.saturating_sub(count.max(0)).max(0);
+        }
+    }
+
+    /// Notes that a subnet has run out.
+    pub fn exhausted(&mut self, subnet: &str) {
+        self.told.insert(subnet.to_owned(), 0);
+        self.held.remove(subnet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_count_until_ec2_tells_anew() {
+        let mut addresses = Addresses::default();
+        addresses.refresh([("a".to_owned(), 100), ("b".to_owned(), 90)]);
+        assert_eq!(addresses.roomiest(["a", "b"]), Some("a"));
+        addresses.hold("a", 29);
+        assert_eq!(addresses.roomiest(["a", "b"]), Some("b"));
+        addresses.release("a", 40);
+        assert_eq!((addresses.free("a"), addresses.roomiest(["b", "a"])), (100, Some("a")));
+        addresses.exhausted("a");
+        assert_eq!(addresses.roomiest(["a", "b"]), Some("b"));
+        addresses.refresh([("a".to_owned(), 90)]);
+        assert_eq!(addresses.roomiest(["b", "a"]), Some("a"), "of equals the first");
+        assert_eq!(addresses.roomiest([]), None);
+    }
+}

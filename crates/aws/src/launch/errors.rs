@@ -1,0 +1,178 @@
+//! What EC2's refusals mean: to the claim that was not launched, and to what is tried next.
+
+use fleetwright_core::cloud::LaunchError;
+
+use crate::calls::{AwsError, Class, FleetError, classify};
+use crate::unavailable::Scarce;
+
+/// What a failure teaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Something has run dry.
+    Unavailable(Scarce),
+    /// A subnet has no free addresses.
+    NoAddresses(String),
+    /// A reservation is full.
+    ReservationFull,
+}
+
+/// What a fleet's error teaches, whether or not the fleet launched anything.
+#[must_use]
+pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> Vec<Effect> {
+    const SPREAD: &str = "limit of instances in this spread placement group";
+    let offering = |group: Option<&str>| {
+        Effect::Unavailable(Scarce::Offering {
+            instance_type: error.instance_type.clone(),
+            zone: error.zone.clone(),
+            capacity_type: capacity_type.to_owned(),
+            group: group.map(|id| (id.to_owned(), None)),
+        })
+    };
+    if capacity_type == "reserved" && classify(&error.code) == Class::Unfulfillable {
+        return vec![Effect::ReservationFull];
+    }
+    match error.code.as_str() {
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => {
+            vec![Effect::Unavailable(Scarce::CapacityType("spot".to_owned()))]
+        }
+        "InsufficientFreeAddressesInSubnet" => vec![
+            Effect::NoAddresses(error.subnet.clone()),
+            Effect::Unavailable(Scarce::Subnet(error.subnet.clone())),
+            offering(None),
+        ],
+        _ if error.message.contains(SPREAD) => vec![offering(group)],
+        code if classify(code) == Class::Unfulfillable => vec![offering(None)],
+        _ => Vec::new(),
+    }
+}
+
+/// What to tell a claim that a fleet launched nothing for.
+#[must_use]
+pub fn launch_error(errors: &[FleetError]) -> LaunchError {
+    if errors.is_empty() {
+        return LaunchError::InsufficientCapacity(
+            "the fleet launched fewer instances than were asked for".into(),
+        );
+    }
+    let text: Vec<String> = {
+        let mut lines: Vec<String> =
+            errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
+        lines.sort();
+        lines.dedup();
+        lines.truncate(5);
+        lines
+    };
+    let role = |error: &FleetError| error.code == "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    let dry = |error: &FleetError| classify(&error.code) == Class::Unfulfillable || role(error);
+    let message = text.join("; ");
+    if errors.iter().all(dry) {
+        return LaunchError::InsufficientCapacity(message.into());
+    }
+    let telling = errors
+        .iter()
+        .find(|error| !dry(error))
+        .map_or("LaunchFailed", |error| reason(&error.code, &error.message));
+    LaunchError::Failed { reason: telling.into(), message: message.into() }
+}
+
+/// What to tell a claim whose call failed as a whole.
+#[must_use]
+pub fn call_error(error: &AwsError) -> LaunchError {
+    match error.class() {
+        Class::Throttled => LaunchError::RateLimited { after: error.wait() },
+        Class::Unknown => LaunchError::Unknown(error.to_string().into()),
+        Class::Unfulfillable => LaunchError::InsufficientCapacity(error.to_string().into()),
+        Class::NotFound | Class::Unauthorized | Class::Refused => LaunchError::Failed {
+            reason: reason(&error.code, &error.message).into(),
+            message: error.to_string().into(),
+        },
+    }
+}
+
+/// The reason of a failed launch in one word, as Karpenter's conditions have it. The first that fits counts.
+#[must_use]
+pub fn reason(code: &str, message: &str) -> &'static str {
+    let says = |text: &str| message.contains(text);
+    match code {
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => "SpotSLRCreationFailed",
+        "UnauthorizedOperation" | "AccessDenied" => "Unauthorized",
+        "AuthFailure" if says("image") => "AMIAuthorizationFailure",
+        "InvalidParameter" if says("Security group") => "SecurityGroupSubnetVPCMismatch",
+        "InvalidParameterValue" if says("Invalid IAM Instance Profile") => "InstanceProfileNameInvalid",
+        "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound" => {
+            "LaunchTemplateNotFound"
+        }
+        "InvalidParameterValue" if says("User data is limited") => "UserDataSizeLimitExceeded",
+        "InvalidAMIID.Malformed" => "InvalidAMIID",
+        "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" => "AMINotFound",
+        "RequestLimitExceeded" => "RequestLimitExceeded",
+        "InternalError" => "InternalError",
+        "InvalidParameterCombination" if says("Free Tier") => "FreeTierIneligible",
+        "MaxFleetCountExceeded" => "FleetQuotaExceeded",
+        "PendingVerification" => "AccountPendingVerification",
+        "MaxSpotInstanceCountExceeded" => "SpotQuotaExceeded",
+        "VcpuLimitExceeded" => "VCPULimitExceeded",
+        "InsufficientFreeAddressesInSubnet" => "InsufficientFreeAddressesInSubnet",
+        _ => "LaunchFailed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which refusal means what.
+    use rstest::rstest;
+
+    use super::*;
+
+    fn error(code: &str) -> FleetError {
+        let [instance_type, zone, subnet] = ["m5.large", "a", "subnet-1"].map(str::to_owned);
+        FleetError { code: code.to_owned(), message: "why".to_owned(), instance_type, zone, subnet }
+    }
+
+    #[rstest]
+    #[case(&["InsufficientInstanceCapacity"], "InsufficientCapacity")]
+    #[case(&["InsufficientInstanceCapacity", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "InsufficientCapacity")]
+    #[case(&["InsufficientInstanceCapacity", "UnauthorizedOperation"], "Unauthorized")]
+    #[case(&["SomethingNew"], "LaunchFailed")]
+    #[case(&[], "InsufficientCapacity")]
+    fn of_a_fleet(#[case] codes: &[&str], #[case] expected: &str) {
+        let errors: Vec<FleetError> = codes.iter().map(|code| error(code)).collect();
+        let found = match launch_error(&errors) {
+            LaunchError::InsufficientCapacity(_) => "InsufficientCapacity".to_owned(),
+            LaunchError::Failed { reason, .. } => reason.to_string(),
+            other => other.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_failures_teach() {
+        let dry = effects(&error("InsufficientInstanceCapacity"), "spot", None);
+        assert!(matches!(dry.as_slice(), [Effect::Unavailable(Scarce::Offering { group: None, .. })]));
+        assert_eq!(
+            effects(&error("InsufficientInstanceCapacity"), "reserved", None),
+            [Effect::ReservationFull]
+        );
+        assert_eq!(effects(&error("InsufficientFreeAddressesInSubnet"), "spot", None).len(), 3);
+        assert!(effects(&error("UnauthorizedOperation"), "spot", None).is_empty());
+        let spread = FleetError {
+            message: "You have reached the limit of instances in this spread placement group".to_owned(),
+            ..error("InsufficientInstanceCapacity")
+        };
+        let taught = effects(&spread, "on-demand", Some("pg-1"));
+        assert!(matches!(taught.as_slice(), [Effect::Unavailable(Scarce::Offering { group: Some(_), .. })]));
+    }
+
+    #[rstest]
+    #[case("RequestLimitExceeded", Class::Throttled)]
+    #[case("InsufficientInstanceCapacity", Class::Unfulfillable)]
+    #[case("InvalidInstanceID.NotFound", Class::NotFound)]
+    #[case("NoAnswer", Class::Unknown)]
+    #[case("UnauthorizedOperation", Class::Unauthorized)]
+    #[case("InvalidParameterValue", Class::Refused)]
+    fn classes(#[case] code: &str, #[case] expected: Class) {
+        assert_eq!(classify(code), expected);
+        let told = call_error(&AwsError::new(code, "why"));
+        assert_eq!(matches!(told, LaunchError::Unknown(_)), expected == Class::Unknown);
+    }
+}

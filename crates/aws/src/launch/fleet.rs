@@ -1,0 +1,166 @@
+//! Fleets: what is asked of CreateFleet for claims of one shape.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::{NodeClaim, Price, labels::SPOT};
+
+use super::addresses::Addresses;
+use super::filter::Filtered;
+use super::template::{Group, group_of};
+use crate::calls::{FleetKind, FleetRequest, Override, Strategy, TagSet};
+use crate::digest::digest;
+use crate::instancetype::{ClassCatalog, View};
+
+/// Most instances of one fleet.
+const FLEET_MAX: usize = 1000;
+
+/// One way to launch: a type in a subnet, by the template of a group.
+#[derive(Clone, Debug, PartialEq)]
+struct Way {
+    group: Group,
+    instance_type: String,
+    zone: String,
+    subnet: String,
+    price: Price,
+}
+
+/// A launch of claims that are alike, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    ways: Vec<Way>,
+    /// What the instances cost by.
+    pub capacity_type: &'static str,
+    /// `default` or `dedicated`.
+    pub tenancy: &'static str,
+    /// The groups, each of which needs a launch template.
+    pub groups: BTreeSet<Group>,
+    /// Addresses that each instance takes at least, by subnet.
+    pub addresses: BTreeMap<String, i64>,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy)]
+pub struct PlanInput<'a> {
+    /// One of the claims; the others are like it.
+    pub claim: &'a NodeClaim,
+    /// What may be launched.
+    pub filtered: &'a Filtered,
+    /// The class.
+    pub view: &'a View<'a>,
+    /// The class's types.
+    pub catalog: &'a ClassCatalog,
+    /// Free addresses.
+    pub addresses: &'a Addresses,
+}
+
+/// Decides subnets, groups and tenancy. `None` where no type has an image, or no zone a subnet.
+#[must_use]
+pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
+    let mut ways = Vec::new();
+    let mut subnets: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut addresses: BTreeMap<String, i64> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for candidate in &input.filtered.candidates {
+        let name = candidate.instance_type.name.to_string();
+        let Some(shaped) = input.catalog.shaped.get(&name) else { continue };
+        for offering in &candidate.offerings {
+            let Some(zone) = offering.zone().map(ToString::to_string) else { continue };
+            let of_zone = || input.view.subnets_in(&zone).map(|subnet| subnet.id.as_str());
+            let roomiest = || input.addresses.roomiest(of_zone()).map(str::to_owned);
+            let subnet = subnets.entry(zone.clone()).or_insert_with(roomiest).clone();
+            let (Some(subnet), Some(group)) = (subnet, group_of(shaped, offering, input.claim)) else {
+                continue;
+            };
+            if !seen.insert((group.clone(), name.clone(), zone.clone())) {
+                continue;
+            }
+            let pods = shaped.kubelet.pods;
+            let least = addresses.entry(subnet.clone()).or_insert(pods);
+            *least = pods.min(*least);
+            ways.push(Way { group, instance_type: name.clone(), zone, subnet, price: offering.price });
+        }
+    }
+    if ways.is_empty() {
+        return None;
+    }
+    let dedicated = !input.claim.requirements.allows(labels::INSTANCE_TENANCY, "default");
+    let groups = ways.iter().map(|way| way.group.clone()).collect();
+    Some(Plan {
+        ways,
+        capacity_type: input.filtered.capacity_type,
+        tenancy: if dedicated { "dedicated" } else { "default" },
+        groups,
+        addresses,
+    })
+}
+
+impl Plan {
+    /// The group by which a type is launched in a zone.
+    #[must_use]
+    pub fn group_of(&self, instance_type: &str, zone: &str) -> Option<&Group> {
+        let way = self.ways.iter().find(|way| way.instance_type == instance_type && way.zone == zone)?;
+        Some(&way.group)
+    }
+
+    fn kind(&self) -> (FleetKind, Strategy) {
+        let reservation = self.groups.iter().find_map(|group| group.reservation.as_ref());
+        match reservation {
+            Some((.., true)) => (FleetKind::InterruptibleReservation, Strategy::None),
+            Some((_, kind, _)) if kind == "capacity-block" => (FleetKind::CapacityBlock, Strategy::None),
+            _ if self.capacity_type == SPOT => (FleetKind::Spot, Strategy::PriceCapacityOptimized),
+            _ => (FleetKind::OnDemand, Strategy::LowestPrice),
+        }
+    }
+}
+
+/// The fleets of a plan for claims by name, as indices into `claims`: at most [`FLEET_MAX`] each. The token of each is batch,
+/// attempt and the claims that it is for, so that the same call has the same token in any process.
+#[must_use]
+pub fn requests(
+    plan: &Plan,
+    templates: &BTreeMap<Group, String>,
+    claims: &[(usize, &NodeClaim)],
+    tags: &TagSet,
+    context: Option<&str>,
+) -> Vec<(FleetRequest, Vec<usize>)> {
+    let mut sorted: Vec<&(usize, &NodeClaim)> = claims.iter().collect();
+    sorted.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+    let overrides: Vec<Override> = plan
+        .ways
+        .iter()
+        .filter_map(|way| {
+            Some(Override {
+                template: templates.get(&way.group)?.clone(),
+                instance_type: way.instance_type.clone(),
+                subnet: way.subnet.clone(),
+                zone: way.zone.clone(),
+                image: way.group.image.clone(),
+                price: way.price,
+            })
+        })
+        .collect();
+    let (kind, strategy) = plan.kind();
+    let chunk = |chunk: &[&(usize, &NodeClaim)]| {
+        let mut tags = tags.clone();
+        if let [(_, only)] = chunk {
+            // An instance that is alone can be told for whom it is from birth.
+            tags.insert(labels::TAG_NODECLAIM.to_owned(), only.name.to_string());
+        }
+        let names: Vec<&str> = chunk.iter().map(|(_, claim)| claim.name.as_str()).collect();
+        let of = |key: &str| tags.get(key).map_or("", String::as_str);
+        let scope = [labels::TAG_CLUSTER_UID, labels::TAG_BATCH, labels::TAG_ATTEMPT].map(of).join("/");
+        let token = digest(&format!("{scope}/{}", names.join(",")));
+        let request = FleetRequest {
+            token,
+            count: chunk.len(),
+            kind,
+            strategy,
+            overrides: overrides.clone(),
+            tags,
+            context: context.map(str::to_owned),
+        };
+        (request, chunk.iter().map(|(at, _)| *at).collect())
+    };
+    sorted.chunks(FLEET_MAX).map(chunk).collect()
+}

@@ -1,0 +1,15 @@
+//! From a claim to what is asked of EC2: which offerings remain, in which launch templates, subnets and fleets.
+
+mod addresses;
+mod errors;
+mod filter;
+mod fleet;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use addresses::Addresses;
+pub use errors::{Effect, call_error, effects, launch_error, reason};
+pub use filter::{Candidate, Filtered, candidates};
+pub use fleet::{Plan, PlanInput, plan, requests};
+pub use template::{Group, TEMPLATE_PREFIX, TemplateInput, group_of, template_data, template_name};

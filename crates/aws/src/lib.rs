@@ -1,0 +1,28 @@
+//! The AWS provider's logic, on request and response types of its own: no AWS SDK.
+//!
+//! [`calls`] is the seam: everything that is asked of AWS, behind one trait. What is decided from the answers is pure and
+//! stands in a module for each question.
+
+pub mod calls;
+pub mod digest;
+pub mod drift;
+pub mod families;
+pub mod garbage;
+pub mod images;
+pub mod instancetype;
+pub mod interruption;
+pub mod launch;
+pub mod learnt;
+pub mod nodeclass;
+pub mod prices;
+pub mod provider;
+pub mod schema;
+pub mod settings;
+pub mod tags;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod unavailable;
+pub mod userdata;
+
+pub use provider::{AwsProvider, Classes};
+pub use settings::Settings;

@@ -1,0 +1,308 @@
+//! What a node class comes to: each step takes what AWS answered and says what stands in the status and under a condition.
+//!
+//! Where AWS does not answer, what is known stays and the condition keeps its last word for as long: a failed look-up is
+//! never taken for an empty one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleetwright_aws_api::ec2nodeclass::{
+    Ec2NodeClassSpec, Ec2NodeClassStatus, SecurityGroup, SecurityGroupSelectorTerm, Subnet,
+    SubnetSelectorTerm, condition,
+};
+use fleetwright_aws_api::{KubeletConfig, MaxPods, kubelet};
+
+use crate::calls::{AwsError, Filter, GroupInfo, SubnetInfo};
+use crate::families::traits;
+use crate::images::{ImageError, Resolved};
+use crate::instancetype::expressions::{Expression, is_expression};
+use crate::settings::Settings;
+use crate::tags::restricted;
+
+/// What a step says of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False {
+        /// Why, in one word.
+        reason: &'static str,
+        /// Why, in a sentence.
+        message: String,
+    },
+    /// AWS did not answer: leave the condition as it is, and ask again.
+    Unanswered {
+        /// What AWS said.
+        message: String,
+        /// When to ask again.
+        after: Duration,
+    },
+}
+
+/// A condition and what is said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The condition's type.
+    pub condition: &'static str,
+    /// What is said of it.
+    pub outcome: Outcome,
+}
+
+impl Finding {
+    fn good(condition: &'static str) -> Self {
+        Self { condition, outcome: Outcome::True }
+    }
+
+    fn bad(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { condition, outcome: Outcome::False { reason, message: message.into() } }
+    }
+
+    fn unanswered(condition: &'static str, error: &AwsError) -> Self {
+        Self { condition, outcome: Outcome::Unanswered { message: error.to_string(), after: error.wait() } }
+    }
+}
+
+/// The queries of subnet terms: one for all ids, and one for each term by tags.
+#[must_use]
+pub fn subnet_queries(terms: &[SubnetSelectorTerm]) -> Vec<Vec<Filter>> {
+    let ids: Vec<&String> = terms.iter().filter_map(|term| term.id.as_ref()).collect();
+    let by_id = (!ids.is_empty()).then(|| vec![Filter::new("subnet-id", ids)]);
+    let by_tags = terms.iter().filter(|term| term.id.is_none()).filter_map(|term| term.tags.as_ref());
+    by_id.into_iter().chain(by_tags.map(Filter::of_tags)).collect()
+}
+
+/// The queries of security group terms: one for all ids, one for all names, and one for each term by tags.
+#[must_use]
+pub fn security_group_queries(terms: &[SecurityGroupSelectorTerm]) -> Vec<Vec<Filter>> {
+    let ids: Vec<&String> = terms.iter().filter_map(|term| term.id.as_ref()).collect();
+    let names: Vec<&String> =
+        terms.iter().filter(|term| term.id.is_none()).filter_map(|term| term.name.as_ref()).collect();
+    let of = |name: &str, values: Vec<&String>| (!values.is_empty()).then(|| vec![Filter::new(name, values)]);
+    let plain = terms.iter().filter(|term| term.id.is_none() && term.name.is_none());
+    let by_tags = plain.filter_map(|term| term.tags.as_ref()).map(Filter::of_tags);
+    of("group-id", ids).into_iter().chain(of("group-name", names)).chain(by_tags).collect()
+}
+
+/// Subnets, the one with the most free addresses first, each once.
+pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeClassStatus) -> Finding {
+    const CONDITION: &str = condition::SUBNETS_READY;
+    let mut found = match found {
+        Ok(found) => found,
+        Err(error) => return Finding::unanswered(CONDITION, &error),
+    };
+    found.sort_by(|a, b| b.free_addresses.cmp(&a.free_addresses).then_with(|| a.id.cmp(&b.id)));
+    found.dedup_by(|a, b| a.id == b.id);
+    let subnet = |info: SubnetInfo| Subnet { id: info.id, zone: info.zone, zone_id: info.zone_id };
+    status.subnets = found.into_iter().map(subnet).collect();
+    match status.subnets.is_empty() {
+        true => Finding::bad(CONDITION, "SubnetsNotFound", "no subnet matches spec.subnetSelectorTerms"),
+        false => Finding::good(CONDITION),
+    }
+}
+
+/// Security groups by id, each once.
+pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2NodeClassStatus) -> Finding {
+    const CONDITION: &str = condition::SECURITY_GROUPS_READY;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Finding::unanswered(CONDITION, &error),
+    };
+    let by_id: BTreeMap<String, String> = found.into_iter().map(|group| (group.id, group.name)).collect();
+    status.security_groups = by_id.into_iter().map(|(id, name)| SecurityGroup { id, name }).collect();
+    match status.security_groups.is_empty() {
+        true => {
+            let message = "no security group matches spec.securityGroupSelectorTerms";
+            Finding::bad(CONDITION, "SecurityGroupsNotFound", message)
+        }
+        false => Finding::good(CONDITION),
+    }
+}
+
+/// Images. What is known stays while AWS does not answer; an alias that is not for this cluster, or nothing found, empties it.
+pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStatus) -> Finding {
+    const CONDITION: &str = condition::AMIS_READY;
+    match found {
+        Ok(resolved) => {
+            status.amis = resolved.amis;
+            Finding::good(CONDITION)
+        }
+        Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, &error),
+        Err(error @ ImageError::Alias(_)) => {
+            status.amis.clear();
+            Finding::bad(CONDITION, "UnsupportedAlias", error.to_string())
+        }
+        Err(error @ ImageError::NoneFound) => {
+            status.amis.clear();
+            Finding::bad(CONDITION, "AMINotFound", error.to_string())
+        }
+    }
+}
+
+/// What can be told of a spec without asking anybody, in Karpenter's order; the first that is wrong counts.
+#[must_use]
+pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
+    const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
+    let block = spec.kubelet.clone().unwrap_or_default();
+    let bad = |reason: &'static str, message: String| Finding::bad(CONDITION, reason, message);
+    let problems = kubelet::validate(&block);
+    if !problems.is_empty() {
+        let all: Vec<String> = problems.iter().take(10).map(ToString::to_string).collect();
+        return bad("InvalidKubeletConfiguration", all.join("; "));
+    }
+    let texts = expressions(&block);
+    if let Some((field, _)) = texts.first().filter(|_| !settings.node_class_cel) {
+        return bad(
+            "KubeletExpressionsDisabled",
+            format!("spec.kubelet.{field}: expressions need the gate NodeClassCEL"),
+        );
+    }
+    for (field, text) in &texts {
+        if let Err(error) = Expression::compile(text) {
+            return bad("KubeletExpressionInvalid", format!("spec.kubelet.{field}: {error}"));
+        }
+    }
+    if let Some(message) = unsupported(spec, &block) {
+        return bad("UnsupportedKubeletConfiguration", message);
+    }
+    match restricted(spec).first() {
+        Some(key) => bad("TagValidationFailed", format!("spec.tags has the restricted key {key}: remove it")),
+        None => Finding::good(CONDITION),
+    }
+}
+
+/// The expressions of a block with their fields.
+fn expressions(block: &KubeletConfig) -> Vec<(String, String)> {
+    let Ok(parsed) = block.parse() else { return Vec::new() };
+    let mut all = Vec::new();
+    if let Some(MaxPods::Expression(text)) = parsed.max_pods {
+        all.push(("maxPods".to_owned(), text));
+    }
+    for (field, map) in [("kubeReserved", parsed.kube_reserved), ("systemReserved", parsed.system_reserved)] {
+        let entries = map.into_iter().flatten().filter(|(_, value)| is_expression(value));
+        all.extend(entries.map(|(key, value)| (format!("{field}[{key}]"), value)));
+    }
+    all
+}
+
+/// What the family's nodes could not be told.
+fn unsupported(spec: &Ec2NodeClassSpec, block: &KubeletConfig) -> Option<String> {
+    let family = spec.family();
+    let parsed = block.parse().ok()?;
+    let traits = traits(family);
+    if traits.any_kubelet_field {
+        return None;
+    }
+    let fields: Vec<&str> = block.unmanaged_fields().collect();
+    if !fields.is_empty() {
+        return Some(format!("spec.kubelet: {family} does not apply {}", fields.join(", ")));
+    }
+    if parsed.pods_per_core.is_some() && !traits.pods_per_core {
+        return Some(format!("spec.kubelet.podsPerCore: {family} does not apply it, use maxPods"));
+    }
+    let addresses = parsed.cluster_dns.map_or(0, |addresses| addresses.len());
+    (addresses > 1).then(|| format!("spec.kubelet.clusterDNS: {family} takes one address"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What each step says.
+    use fleetwright_aws_api::ec2nodeclass::Ami;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn throttled() -> AwsError {
+        AwsError::new("RequestLimitExceeded", "slow down")
+    }
+
+    #[test]
+    fn a_failed_look_up_changes_nothing() {
+        let mut status = Ec2NodeClassStatus {
+            subnets: vec![Subnet::default()],
+            security_groups: vec![SecurityGroup::default()],
+            amis: vec![Ami::default()],
+            ..Ec2NodeClassStatus::default()
+        };
+        let before = status.clone();
+        let found = [
+            subnets(Err(throttled()), &mut status),
+            security_groups(Err(throttled()), &mut status),
+            images(Err(ImageError::Unanswered(throttled())), &mut status),
+        ];
+        assert!(found.iter().all(|finding| matches!(finding.outcome, Outcome::Unanswered { .. })));
+        assert_eq!(status, before);
+    }
+
+    #[test]
+    fn what_is_found_stands_in_order() {
+        let subnet = |id: &str, free_addresses: i64| SubnetInfo {
+            id: id.to_owned(),
+            free_addresses,
+            ..SubnetInfo::default()
+        };
+        let mut status = Ec2NodeClassStatus::default();
+        let found = vec![subnet("b", 10), subnet("c", 20), subnet("a", 10), subnet("c", 20)];
+        assert_eq!(subnets(Ok(found), &mut status).outcome, Outcome::True);
+        assert_eq!(
+            status.subnets.iter().map(|subnet| subnet.id.as_str()).collect::<Vec<_>>(),
+            ["c", "a", "b"]
+        );
+        let bad = subnets(Ok(Vec::new()), &mut status);
+        assert!(matches!(bad.outcome, Outcome::False { reason: "SubnetsNotFound", .. }));
+        let bad = security_groups(Ok(Vec::new()), &mut status);
+        assert!(matches!(bad.outcome, Outcome::False { reason: "SecurityGroupsNotFound", .. }));
+        let bad = images(Err(ImageError::NoneFound), &mut status);
+        assert!(matches!(bad.outcome, Outcome::False { reason: "AMINotFound", .. }));
+    }
+
+    #[test]
+    fn terms_are_asked_together() {
+        let terms: Vec<SecurityGroupSelectorTerm> = serde_json::from_value(
+            json!([{"id": "sg-1"}, {"name": "a"}, {"id": "sg-2"}, {"tags": {"k": "*"}}]),
+        )
+        .unwrap();
+        let expected = [
+            vec![Filter::new("group-id", ["sg-1", "sg-2"])],
+            vec![Filter::new("group-name", ["a"])],
+            vec![Filter::new("tag-key", ["k"])],
+        ];
+        assert_eq!(security_group_queries(&terms), expected);
+        let terms: Vec<SubnetSelectorTerm> =
+            serde_json::from_value(json!([{"tags": {"k": "v"}}, {"id": "subnet-1"}])).unwrap();
+        assert_eq!(
+            subnet_queries(&terms),
+            [vec![Filter::new("subnet-id", ["subnet-1"])], vec![Filter::new("tag:k", ["v"])]]
+        );
+    }
+
+    #[rstest]
+    #[case(json!({"amiFamily": "AL2023"}), None)]
+    #[case(json!({"amiFamily": "AL2023", "kubelet": {"topologyManagerPolicy": "none"}}), None)]
+    #[case(json!({"amiFamily": "AL2", "kubelet": {"topologyManagerPolicy": "none"}}), Some("UnsupportedKubeletConfiguration"))]
+    #[case(json!({"amiFamily": "Bottlerocket", "kubelet": {"podsPerCore": 2}}), Some("UnsupportedKubeletConfiguration"))]
+    #[case(json!({"amiFamily": "AL2", "kubelet": {"clusterDNS": ["a", "b"]}}), Some("UnsupportedKubeletConfiguration"))]
+    #[case(json!({"amiFamily": "Custom", "kubelet": {"topologyManagerPolicy": "none"}}), None)]
+    #[case(json!({"kubelet": {"maxPod": 1}}), Some("InvalidKubeletConfiguration"))]
+    #[case(json!({"amiFamily": "AL2023", "kubelet": {"maxPods": "vcpus +"}}), Some("KubeletExpressionInvalid"))]
+    #[case(json!({"amiFamily": "AL2023", "kubelet": {"kubeReserved": {"cpu": "vcpus * 10"}}}), None)]
+    #[case(json!({"tags": {"fleetwright.dev/batch-id": "x"}}), Some("TagValidationFailed"))]
+    fn validation(#[case] spec: Value, #[case] expected: Option<&str>) {
+        let spec: Ec2NodeClassSpec = serde_json::from_value(spec).unwrap();
+        let settings = Settings { node_class_cel: true, ..Settings::new("c", "r") };
+        let found = match validate(&spec, &settings).outcome {
+            Outcome::False { reason, .. } => Some(reason),
+            _ => None,
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn expressions_need_their_gate() {
+        let spec: Ec2NodeClassSpec =
+            serde_json::from_value(json!({"kubelet": {"maxPods": "vcpus"}})).unwrap();
+        let found = validate(&spec, &Settings::new("c", "r"));
+        assert!(matches!(found.outcome, Outcome::False { reason: "KubeletExpressionsDisabled", .. }));
+    }
+}

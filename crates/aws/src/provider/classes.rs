@@ -1,0 +1,73 @@
+//! The node classes that the provider goes by, fed by whoever watches them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::{Ec2NodeClass, KubeletConfig, ParsedKubelet};
+
+/// A class as it is used.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The object.
+    pub class: Arc<Ec2NodeClass>,
+    /// Its kubelet block, read once.
+    pub kubelet: Arc<ParsedKubelet>,
+    /// Changes whenever the object changes.
+    pub version: u64,
+}
+
+/// The classes by name.
+#[derive(Clone, Debug, Default)]
+pub struct Classes(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    classes: BTreeMap<String, Known>,
+    changes: u64,
+}
+
+impl Classes {
+    /// Takes a class as it stands now.
+    pub fn set(&self, class: Ec2NodeClass) {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let kubelet = class.spec.kubelet.as_ref().and_then(|block: &KubeletConfig| block.parse().ok());
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.changes += 1;
+        let known = Known {
+            class: Arc::new(class),
+            kubelet: Arc::new(kubelet.unwrap_or_default()),
+            version: inner.changes,
+        };
+        inner.classes.insert(name, known);
+    }
+
+    /// Forgets a class.
+    pub fn remove(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.remove(name);
+    }
+
+    /// A class by name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.get(name).cloned()
+    }
+}
+
+impl Known {
+    /// Why nothing may be launched with the class; `None` where it is ready. A condition of an older generation counts for
+    /// nothing.
+    #[must_use]
+    pub fn not_ready(&self) -> Option<String> {
+        let status = self.class.status.as_ref();
+        let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+        let generation = self.class.metadata.generation.unwrap_or(0);
+        match ready {
+            Some(ready) if ready.is_true() && ready.observed_generation == generation => None,
+            Some(ready) if ready.is_true() => Some("its status is older than its spec".to_owned()),
+            Some(ready) => Some(format!("{}: {}", ready.reason, ready.message)),
+            None => Some(format!("{} and others are not known yet", condition::AMIS_READY)),
+        }
+    }
+}

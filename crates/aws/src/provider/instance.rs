@@ -1,0 +1,115 @@
+//! Instances of EC2 as the rest of Fleetwright sees them.
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::Instance;
+use fleetwright_core::model::{
+    BatchId, Labels, ProviderId, Resources, Str,
+    labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, REGION, RESERVED, SPOT, ZONE},
+};
+
+use crate::calls::InstanceInfo;
+use crate::instancetype::Shaped;
+
+/// `aws:///<zone>/<id>`.
+#[must_use]
+pub fn provider_id(zone: &str, id: &str) -> ProviderId {
+    format!("aws:///{zone}/{id}").into()
+}
+
+/// The instance's id in a provider id; `None` for another cloud's.
+#[must_use]
+pub fn instance_id(provider_id: &str) -> Option<&str> {
+    let id = provider_id.strip_prefix("aws:///")?.split_once('/')?.1;
+    (id.starts_with("i-") && !id.contains('/')).then_some(id)
+}
+
+/// Whether EC2 is ending an instance, or has.
+#[must_use]
+pub fn is_ending(info: &InstanceInfo) -> bool {
+    info.state == "shutting-down" || info.state == "terminated"
+}
+
+/// An instance, with what its type is by its class, where both are known.
+#[must_use]
+pub(super) fn instance(info: &InstanceInfo, shaped: Option<&Shaped>, region: &str) -> Instance {
+    let tag = |key: &str| {
+        info.tags.get(key).filter(|value| !value.is_empty()).map(|value| Str::from(value.as_str()))
+    };
+    let attempt = tag(labels::TAG_ATTEMPT).and_then(|attempt| attempt.parse().ok());
+    let launched_by = tag(labels::TAG_BATCH).map(BatchId::from).zip(attempt);
+    let (capacity, allocatable) = match shaped {
+        Some(shaped) => {
+            let with_efa = |mut resources: Resources| {
+                resources.set(&labels::RESOURCE_EFA.into(), info.efa_interfaces);
+                resources
+            };
+            let machine = &shaped.instance_type;
+            (with_efa(machine.capacity.clone()), with_efa(machine.allocatable()))
+        }
+        None => (Resources::new(), Resources::new()),
+    };
+    Instance {
+        provider_id: provider_id(&info.zone, &info.id),
+        claim: tag(labels::TAG_NODECLAIM).map(Into::into),
+        launched_by,
+        cluster_uid: tag(labels::TAG_CLUSTER_UID),
+        labels: node_labels(info, shaped, region),
+        image_id: (!info.image.is_empty()).then(|| info.image.as_str().into()),
+        capacity,
+        allocatable,
+        created: info.launched,
+        terminating: is_ending(info),
+    }
+}
+
+/// The labels of its node: what its type fixes, and what is known of this one machine.
+fn node_labels(info: &InstanceInfo, shaped: Option<&Shaped>, region: &str) -> Labels {
+    let mut all = shaped.map(|shaped| shaped.instance_type.requirements.labels()).unwrap_or_default();
+    let reservation = [
+        labels::CAPACITY_RESERVATION_ID,
+        labels::CAPACITY_RESERVATION_TYPE,
+        labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
+    ];
+    if info.reservation.is_none() {
+        for key in reservation {
+            all.remove(key);
+        }
+    }
+    let capacity_type = match (&info.reservation, info.spot) {
+        (Some(_), _) => RESERVED,
+        (None, true) => SPOT,
+        (None, false) => ON_DEMAND,
+    };
+    let partition = info.placement.as_ref().and_then(|(_, part)| *part).map(|part| part.to_string());
+    let fixed = [
+        (INSTANCE_TYPE, info.instance_type.as_str()),
+        (ZONE, info.zone.as_str()),
+        (REGION, region),
+        (CAPACITY_TYPE, capacity_type),
+        (labels::ZONE_ID, info.zone_id.as_str()),
+        (labels::INSTANCE_TENANCY, if info.tenancy.is_empty() { "default" } else { &info.tenancy }),
+        (labels::CAPACITY_RESERVATION_ID, info.reservation.as_deref().unwrap_or_default()),
+        (labels::PLACEMENT_GROUP_ID, info.placement.as_ref().map_or("", |(id, _)| id)),
+        (labels::PLACEMENT_GROUP_PARTITION, partition.as_deref().unwrap_or_default()),
+        (NODEPOOL, info.tags.get(labels::TAG_NODEPOOL).map_or("", String::as_str)),
+    ];
+    for (key, value) in fixed.into_iter().filter(|(_, value)| !value.is_empty()) {
+        all.insert(key.into(), value.into());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_ids() {
+        assert_eq!(instance_id(provider_id("us-west-2a", "i-1").as_str()), Some("i-1"));
+        for other in
+            ["fake:///none/i-0", "aws:///us-west-2a/x-1", "aws:///us-west-2a", "i-1", "aws:///a/i-1/b"]
+        {
+            assert_eq!(instance_id(other), None, "{other}");
+        }
+    }
+}

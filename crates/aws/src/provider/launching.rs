@@ -1,0 +1,456 @@
+//! Launching a batch: what is known of it already, what is asked of EC2, and which claim gets which instance.
+
+use std::collections::BTreeMap;
+
+use fleetwright_aws_api::{Family, labels};
+use fleetwright_core::{
+    cloud::{CloudError, Instance, LaunchError, LaunchRequest},
+    model::{Labels, NodeClaim, Requirements, Resources, Str, Taint},
+};
+use futures::StreamExt as _;
+
+use super::classes::Known;
+use super::{AwsProvider, cloud_error, is_ending};
+use crate::calls::{Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::instancetype::View;
+use crate::launch::{
+    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, plan,
+    requests, template_data, template_name,
+};
+use crate::tags::{Owner, owned, restricted};
+use crate::userdata::{self, Bootstrap};
+
+/// How many instances are told their claim's name at once.
+const TAGGED_AT_ONCE: usize = 16;
+
+/// What makes claims of one batch alike.
+type Shape = (Requirements, Resources, Str, Labels, Vec<Taint>, Vec<Taint>);
+
+type Answers = Vec<Option<Result<Instance, LaunchError>>>;
+
+fn shape(claim: &NodeClaim) -> Shape {
+    let NodeClaim { requirements, requests, class, labels, taints, startup_taints, .. } = claim;
+    (
+        requirements.clone(),
+        requests.clone(),
+        class.name.clone(),
+        labels.clone(),
+        taints.clone(),
+        startup_taints.clone(),
+    )
+}
+
+fn as_launch_error(error: CloudError) -> LaunchError {
+    match error {
+        CloudError::RateLimited { after } => LaunchError::RateLimited { after },
+        CloudError::NodeClassNotReady(why) => LaunchError::NodeClassNotReady(why),
+        CloudError::Unauthorized { .. } => {
+            LaunchError::Failed { reason: "Unauthorized".into(), message: error.to_string().into() }
+        }
+        other => LaunchError::Unknown(other.to_string().into()),
+    }
+}
+
+/// A launch template that is not there any more: made anew, once.
+fn lost_template(answer: &FleetAnswer) -> bool {
+    answer.instances.is_empty()
+        && answer.errors.iter().any(|error| error.code.starts_with("InvalidLaunchTemplateName"))
+}
+
+impl AwsProvider {
+    pub(super) async fn launch_all(&self, batch: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        let mut answers: Answers = vec![None; batch.len()];
+        let uid = match self.may_mutate() {
+            Ok(uid) => uid,
+            Err(error) => {
+                let refused = LaunchError::Failed {
+                    reason: "ClusterUnknown".into(),
+                    message: error.to_string().into(),
+                };
+                return batch.iter().map(|_| Err(refused.clone())).collect();
+            }
+        };
+        self.remembered(batch, &mut answers);
+        if let Err(error) = self.found(batch, &uid, &mut answers).await {
+            let error = as_launch_error(error);
+            return answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(error.clone()))).collect();
+        }
+        let mut shapes: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
+        for (at, request) in batch.iter().enumerate().filter(|(at, _)| answers[*at].is_none()) {
+            shapes.entry(shape(&request.claim)).or_default().push(at);
+        }
+        for alike in shapes.into_values() {
+            self.launch_alike(batch, &alike, &uid, &mut answers).await;
+        }
+        let short = || Err(LaunchError::Unknown("fewer instances were launched than were asked for".into()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(short)).collect()
+    }
+
+    /// What this process has answered before.
+    fn remembered(&self, batch: &[LaunchRequest], answers: &mut Answers) {
+        let state = self.state();
+        for (request, answer) in batch.iter().zip(answers) {
+            *answer = state.dealt.get(&request.batch, request.attempt, &request.claim.name).map(Ok);
+        }
+    }
+
+    /// What an earlier call launched whose answer was lost: instances that carry batch and attempt. Those that are told their
+    /// claim go to it; the others go to the claims that have none, both in the order of their names.
+    async fn found(
+        &self,
+        batch: &[LaunchRequest],
+        uid: &str,
+        answers: &mut Answers,
+    ) -> Result<(), CloudError> {
+        let open = || batch.iter().zip(answers.iter()).any(|(_, answer)| answer.is_none());
+        let Some(first) = batch.first().filter(|_| open()) else { return Ok(()) };
+        let tag = |key: &str, value: &str| Filter::new(format!("tag:{key}"), [value]);
+        let filters = [
+            tag(labels::TAG_CLUSTER_UID, uid),
+            tag(labels::TAG_BATCH, &first.batch),
+            tag(labels::TAG_ATTEMPT, &first.attempt.to_string()),
+        ];
+        let found = self.api.instances(&[], &filters).await;
+        let mut found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        found.retain(|info| !is_ending(info));
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut by_name: Vec<usize> = (0..batch.len()).filter(|at| answers[*at].is_none()).collect();
+        by_name.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
+        let (told, untold): (Vec<InstanceInfo>, Vec<InstanceInfo>) =
+            found.into_iter().partition(|info| info.tags.contains_key(labels::TAG_NODECLAIM));
+        for info in told {
+            let name = info.tags.get(labels::TAG_NODECLAIM);
+            let place =
+                by_name.iter().position(|at| name.is_some_and(|name| **name == *batch[*at].claim.name));
+            if let Some(place) = place {
+                let at = by_name.remove(place);
+                answers[at] = Some(Ok(self.deal(&batch[at], self.seen(&info))));
+            }
+        }
+        for info in untold {
+            let instance = self.seen(&info);
+            if self.state().dealt.is_taken(&instance) {
+                continue;
+            }
+            let fits = |at: &usize| allowed(&instance, &batch[*at].claim.requirements);
+            if let Some(place) = by_name.iter().position(fits) {
+                let at = by_name.remove(place);
+                let told = self.tell(&info.id, instance, &batch[at]).await;
+                answers[at] = Some(Ok(self.deal(&batch[at], told)));
+            }
+        }
+        Ok(())
+    }
+
+    fn deal(&self, request: &LaunchRequest, instance: Instance) -> Instance {
+        self.state().dealt.put(&request.batch, request.attempt, &request.claim.name, instance.clone());
+        instance
+    }
+
+    /// Writes the claim's name on an instance. Where EC2 refuses, the instance keeps its batch, and the claim is told later.
+    async fn tell(&self, id: &str, mut instance: Instance, request: &LaunchRequest) -> Instance {
+        let name = request.claim.name.to_string();
+        let tags = TagSet::from([(labels::TAG_NODECLAIM.to_owned(), name)]);
+        if self.api.create_tags(id, &tags).await.is_ok() {
+            instance.claim = Some(request.claim.name.clone());
+        }
+        instance
+    }
+
+    /// Launches claims that are alike.
+    async fn launch_alike(&self, batch: &[LaunchRequest], alike: &[usize], uid: &str, answers: &mut Answers) {
+        let Some(&first) = alike.first() else { return };
+        let outcome = self.prepare(&batch[first], uid).await;
+        let (plan, templates, tags, context) = match outcome {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                for at in alike {
+                    answers[*at] = Some(Err(error.clone()));
+                }
+                return;
+            }
+        };
+        let claims: Vec<(usize, &NodeClaim)> = alike.iter().map(|at| (*at, &*batch[*at].claim)).collect();
+        for (request, places) in requests(&plan, &templates, &claims, &tags, context.as_deref()) {
+            self.send(&request, &places, batch, &plan, answers).await;
+        }
+    }
+
+    /// Everything that is decided and made before EC2 is asked to launch.
+    async fn prepare(&self, request: &LaunchRequest, uid: &str) -> Result<Prepared, LaunchError> {
+        let claim = &request.claim;
+        let not_ready =
+            |why: String| LaunchError::NodeClassNotReady(format!("{}: {why}", claim.class).into());
+        let known =
+            self.classes.get(&claim.class.name).ok_or_else(|| not_ready("it does not exist".to_owned()))?;
+        if let Some(why) = known.not_ready() {
+            return Err(not_ready(why));
+        }
+        if let Some(key) = restricted(&known.class.spec).first() {
+            return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
+        }
+        if known.class.spec.placement_group_selector.is_some() {
+            // An instance outside of the group that was asked for would be worse than none.
+            return Err(not_ready("spec.placementGroupSelector is not supported yet: remove it".to_owned()));
+        }
+        let catalog = self.class_catalog(&known);
+        let dry = || {
+            let message = "all requested instance types were unavailable during launch";
+            LaunchError::InsufficientCapacity(message.into())
+        };
+        let filtered = candidates(claim, &catalog.catalog).ok_or_else(dry)?;
+        let status = known.class.status.clone().unwrap_or_default();
+        let view = View {
+            settings: &self.settings,
+            spec: &known.class.spec,
+            status: &status,
+            kubelet: &known.kubelet,
+            group: None,
+        };
+        let plan = {
+            let state = self.state();
+            plan(&PlanInput {
+                claim,
+                filtered: &filtered,
+                view: &view,
+                catalog: &catalog,
+                addresses: &state.addresses,
+            })
+        };
+        let plan = plan.ok_or_else(dry)?;
+        let owner = Owner {
+            settings: &self.settings,
+            cluster_uid: uid,
+            class: &claim.class.name,
+            pool: claim.pool.as_ref().map_or("", |pool| pool.as_str()),
+        };
+        let mut tags = owned(&owner, &known.class.spec);
+        let templates = self.templates(&known, claim, &plan, &tags).await?;
+        tags.insert(labels::TAG_BATCH.to_owned(), request.batch.to_string());
+        tags.insert(labels::TAG_ATTEMPT.to_owned(), request.attempt.to_string());
+        let relaxed = claim
+            .annotations
+            .get("karpenter.sh/nodeclaim-min-values-relaxed")
+            .is_some_and(|v| &**v == "true");
+        let context = known.class.spec.context.clone().filter(|_| !relaxed);
+        Ok((plan, templates, tags, context))
+    }
+
+    /// The launch templates of a plan, made where they are not there.
+    async fn templates(
+        &self,
+        known: &Known,
+        claim: &NodeClaim,
+        plan: &Plan,
+        tags: &TagSet,
+    ) -> Result<BTreeMap<Group, String>, LaunchError> {
+        let mut names = BTreeMap::new();
+        for group in &plan.groups {
+            let user_data = self.user_data(known, claim, group, plan)?;
+            let status = known.class.status.clone().unwrap_or_default();
+            let input = TemplateInput {
+                spec: &known.class.spec,
+                status: &status,
+                user_data: &user_data,
+                tags,
+                tenancy: plan.tenancy,
+                placement: None,
+                ipv6: self.is_ipv6(),
+                reserved_capacity: self.settings.reserved_capacity,
+                metadata_ipv6: !self.settings.region.contains("-iso"),
+            };
+            let data = template_data(group, &input);
+            let name = template_name(&data);
+            if !self.state().templates.contains(&name) {
+                let there = self.api.launch_templates(&[Filter::new("launch-template-name", [&name])]).await;
+                let there = there.map_err(|error| call_error(&error))?;
+                if there.is_empty() {
+                    match self.api.create_launch_template(&name, &data, tags).await {
+                        // Another process was faster, with the same content.
+                        Err(error) if error.code == "InvalidLaunchTemplateName.AlreadyExistsException" => {}
+                        made => made.map_err(|error| call_error(&error))?,
+                    }
+                }
+                self.state().templates.insert(name.clone());
+            }
+            names.insert(group.clone(), name);
+        }
+        Ok(names)
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.state().cluster_dns.as_deref().is_some_and(|address| address.contains(':'))
+    }
+
+    fn user_data(
+        &self,
+        known: &Known,
+        claim: &NodeClaim,
+        group: &Group,
+        plan: &Plan,
+    ) -> Result<String, LaunchError> {
+        let spec = &known.class.spec;
+        let family = spec.family();
+        let amis = known.class.status.as_ref().map(|status| status.amis.clone()).unwrap_or_default();
+        let (dns, cidr) = {
+            let state = self.state();
+            let cluster = state.cluster.as_ref();
+            let cidr = cluster.and_then(|c| c.service_cidr_v4.clone().or_else(|| c.service_cidr_v6.clone()));
+            (state.cluster_dns.clone(), cidr)
+        };
+        let block = spec.kubelet.clone().unwrap_or_default();
+        let (kubelet, parsed) = userdata::resolve(&block, &known.kubelet, &group.kubelet, dns.as_deref());
+        let bootstrap = Bootstrap {
+            cluster_name: &self.settings.cluster_name,
+            endpoint: &self.settings.cluster_endpoint,
+            ca_bundle: &self.settings.ca_bundle,
+            service_cidr: cidr.as_deref(),
+            kubelet,
+            parsed,
+            taints: userdata::taints(&claim.taints, &claim.startup_taints),
+            labels: userdata::labels(&claim.labels, plan.capacity_type, family),
+            custom: spec.user_data.as_deref(),
+            raid0: spec.instance_store_policy.as_deref() == Some("RAID0"),
+            bind_by_default: family == Family::Bottlerocket && userdata::mounts_by_default(spec, &amis),
+        };
+        match userdata::render(family, &bootstrap) {
+            Ok(data) => Ok(data.base64()),
+            Err(userdata::UserDataError::TooLarge { .. }) => Err(LaunchError::Failed {
+                reason: "UserDataSizeLimitExceeded".into(),
+                message: format!("EC2NodeClass/{}: user data is larger than EC2 takes", claim.class.name)
+                    .into(),
+            }),
+            Err(error) => Err(LaunchError::NodeClassNotReady(format!("{}: {error}", claim.class).into())),
+        }
+    }
+
+    /// Asks for one fleet and deals its instances.
+    async fn send(
+        &self,
+        request: &FleetRequest,
+        places: &[usize],
+        batch: &[LaunchRequest],
+        plan: &Plan,
+        answers: &mut Answers,
+    ) {
+        let count = i64::try_from(request.count).unwrap_or(i64::MAX);
+        self.hold(plan, count);
+        let mut answer = self.api.create_fleet(request).await;
+        if answer.as_ref().is_ok_and(lost_template) {
+            // Somebody has deleted it. It is looked for again at the next launch.
+            self.state().templates.clear();
+            answer = self.api.create_fleet(request).await;
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.release(plan, count, &[]);
+                let error = call_error(&error);
+                for at in places {
+                    answers[*at] = Some(Err(error.clone()));
+                }
+                return;
+            }
+        };
+        self.learn(&answer, plan);
+        let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();
+        self.release(plan, count, &subnets);
+        let mut dealt: Vec<(usize, InstanceInfo)> = Vec::new();
+        let mut launched = answer.instances.clone();
+        launched.sort_by(|a, b| a.id.cmp(&b.id));
+        for (at, fleet) in places.iter().zip(launched) {
+            dealt.push((*at, self.born(request, plan, &fleet)));
+        }
+        for at in &places[dealt.len()..] {
+            answers[*at] = Some(Err(launch_error(&answer.errors)));
+        }
+        let alone = request.tags.contains_key(labels::TAG_NODECLAIM);
+        let told = futures::stream::iter(dealt).map(|(at, info)| async move {
+            let instance = self.seen(&info);
+            let instance = if alone { instance } else { self.tell(&info.id, instance, &batch[at]).await };
+            (at, instance)
+        });
+        let told: Vec<(usize, Instance)> = told.buffer_unordered(TAGGED_AT_ONCE).collect().await;
+        for (at, instance) in told {
+            answers[at] = Some(Ok(self.deal(&batch[at], instance)));
+        }
+    }
+
+    /// A new instance, as EC2 will describe it.
+    fn born(&self, request: &FleetRequest, plan: &Plan, fleet: &crate::calls::FleetInstance) -> InstanceInfo {
+        let group = request.overrides.iter().find(|way| {
+            way.instance_type == fleet.instance_type && way.zone == fleet.zone && way.image == fleet.image
+        });
+        let group = group.and_then(|way| plan.group_of(&way.instance_type, &way.zone));
+        let known = self.classes.get(request.tags.get(labels::NODE_CLASS).map_or("", String::as_str));
+        let status = known.and_then(|known| known.class.status.clone()).unwrap_or_default();
+        let zone_id = status
+            .subnets
+            .iter()
+            .find(|subnet| subnet.id == fleet.subnet)
+            .map(|subnet| subnet.zone_id.clone());
+        InstanceInfo {
+            id: fleet.id.clone(),
+            state: "pending".to_owned(),
+            instance_type: fleet.instance_type.clone(),
+            zone: fleet.zone.clone(),
+            zone_id: zone_id.unwrap_or_default(),
+            image: fleet.image.clone(),
+            subnet: fleet.subnet.clone(),
+            security_groups: status.security_groups.iter().map(|group| group.id.clone()).collect(),
+            spot: plan.capacity_type == "spot",
+            reservation: group.and_then(|group| group.reservation.as_ref().map(|(id, ..)| id.clone())),
+            tenancy: plan.tenancy.to_owned(),
+            placement: None,
+            efa_interfaces: group.map_or(0, |group| group.efas),
+            launched: Some(self.clock.now()),
+            tags: request.tags.clone(),
+        }
+    }
+
+    fn hold(&self, plan: &Plan, count: i64) {
+        let mut state = self.state();
+        for (subnet, each) in &plan.addresses {
+            state.addresses.hold(subnet, each.saturating_mul(count));
+        }
+    }
+
+    /// Gives back the addresses that were held, less those of the subnets that were chosen.
+    fn release(&self, plan: &Plan, count: i64, chosen: &[&str]) {
+        let mut state = self.state();
+        for (subnet, each) in &plan.addresses {
+            let taken = chosen.iter().filter(|name| **name == subnet.as_str()).count();
+            let taken = i64::try_from(taken).unwrap_or(i64::MAX);
+            state.addresses.release(subnet, each.saturating_mul(count.saturating_sub(taken)));
+        }
+    }
+
+    /// Remembers what failed, also where something was launched.
+    fn learn(&self, answer: &FleetAnswer, plan: &Plan) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        for error in &answer.errors {
+            for effect in effects(error, plan.capacity_type, None) {
+                match effect {
+                    Effect::Unavailable(what) => state.unavailable.mark(what, now),
+                    Effect::NoAddresses(subnet) => state.addresses.exhausted(&subnet),
+                    Effect::ReservationFull => {
+                        let group = plan.group_of(&error.instance_type, &error.zone);
+                        if let Some((id, ..)) = group.and_then(|group| group.reservation.clone()) {
+                            state.reservations.insert(id, 0);
+                            state.machines_version += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A launch, decided and prepared: the plan, its templates by group, the tags, and the context.
+type Prepared = (Plan, BTreeMap<Group, String>, TagSet, Option<String>);
+
+/// Whether an instance may be a claim's.
+fn allowed(instance: &Instance, requirements: &Requirements) -> bool {
+    instance.labels.iter().all(|(key, value)| requirements.allows(key, value))
+}

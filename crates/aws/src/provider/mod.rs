@@ -1,0 +1,429 @@
+//! The provider: what is known of the region, and AWS behind core's seam.
+
+mod classes;
+mod instance;
+mod launching;
+mod memory;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::labels;
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        ProviderStep, RepairPolicy, Termination,
+    },
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
+};
+
+pub use classes::{Classes, Known};
+pub use instance::{instance_id, is_ending, provider_id};
+
+use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo};
+use crate::drift;
+use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
+use crate::launch::Addresses;
+use crate::learnt::Learnt;
+use crate::prices::Prices;
+use crate::schema::schema;
+use crate::settings::Settings;
+use crate::tags::{Ownership, ownership};
+use crate::unavailable::Unavailable;
+use memory::Dealt;
+
+/// AWS as a cloud. Clones share everything.
+#[derive(Clone)]
+pub struct AwsProvider {
+    api: Arc<dyn AwsApi>,
+    clock: SharedClock,
+    settings: Settings,
+    classes: Classes,
+    info: ProviderInfo,
+    cluster_uid: Arc<OnceLock<Str>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What is known of the region, and remembered of what was done.
+#[derive(Default)]
+struct State {
+    machines: Arc<Machines>,
+    machines_version: u64,
+    prices: Prices,
+    learnt: Learnt,
+    unavailable: Unavailable,
+    addresses: Addresses,
+    reservations: BTreeMap<String, u32>,
+    catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
+    dealt: Dealt,
+    templates: BTreeSet<String>,
+    cluster: Option<ClusterInfo>,
+    cluster_dns: Option<String>,
+    /// Why nothing may be mutated: the configured cluster is another one.
+    mismatch: Option<Str>,
+}
+
+/// What a class's catalogue was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Versions {
+    class: u64,
+    machines: u64,
+    prices: u64,
+    learnt: u64,
+    unavailable: u64,
+}
+
+fn repair_policies() -> Vec<RepairPolicy> {
+    let policy = |condition: &str, status: &str, minutes: u64| RepairPolicy {
+        condition: condition.into(),
+        status: status.into(),
+        toleration: Duration::from_secs(minutes * 60),
+    };
+    vec![
+        policy("Ready", "False", 30),
+        policy("Ready", "Unknown", 30),
+        policy("AcceleratedHardwareReady", "False", 10),
+        policy("StorageReady", "False", 30),
+        policy("NetworkingReady", "False", 30),
+        policy("KernelReady", "False", 30),
+        policy("ContainerRuntimeReady", "False", 30),
+    ]
+}
+
+/// What AWS' refusal of `action` means to the rest.
+fn cloud_error(error: &AwsError, action: &str) -> CloudError {
+    match error.class() {
+        Class::NotFound => CloudError::NotFound(error.to_string().into()),
+        Class::Throttled => CloudError::RateLimited { after: error.wait() },
+        Class::Unauthorized => CloudError::Unauthorized { action: action.into() },
+        Class::Unfulfillable | Class::Unknown | Class::Refused => {
+            CloudError::Unavailable(error.to_string().into())
+        }
+    }
+}
+
+impl AwsProvider {
+    /// The provider of a region, with what the region sells.
+    ///
+    /// # Errors
+    /// Where EC2 does not tell what it sells.
+    pub async fn new(
+        api: Arc<dyn AwsApi>,
+        classes: Classes,
+        settings: Settings,
+        clock: SharedClock,
+    ) -> Result<Self, CloudError> {
+        let class = NodeClassRef {
+            group: labels::GROUP.into(),
+            kind: labels::NODE_CLASS_KIND.into(),
+            name: "".into(),
+        };
+        let info = ProviderInfo {
+            name: "aws".into(),
+            node_classes: vec![class],
+            schema: Arc::new(schema()),
+            repair_policies: repair_policies(),
+            bootstraps_startup_taints: true,
+        };
+        let state = State { prices: Prices::of_region(&settings.region), ..State::default() };
+        let provider = Self {
+            api,
+            clock,
+            settings,
+            classes,
+            info,
+            cluster_uid: Arc::default(),
+            state: Arc::new(Mutex::new(state)),
+        };
+        provider.refresh_machines().await?;
+        Ok(provider)
+    }
+
+    /// The classes that launches and catalogues go by.
+    #[must_use]
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uid(&self) -> Result<Str, CloudError> {
+        let unknown =
+            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
+        self.cluster_uid.get().cloned().ok_or_else(unknown)
+    }
+
+    /// Refuses to mutate anything where the cloud's cluster is another than the API server's.
+    fn may_mutate(&self) -> Result<Str, CloudError> {
+        let uid = self.uid()?;
+        match &self.state().mismatch {
+            Some(why) => Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into())),
+            None => Ok(uid),
+        }
+    }
+
+    /// Reads instance types and where they are sold, and keeps what is known where EC2 tells nothing.
+    ///
+    /// # Errors
+    /// Where EC2 does not answer, or answers with nothing.
+    pub async fn refresh_machines(&self) -> Result<(), CloudError> {
+        let types =
+            self.api.machines().await.map_err(|error| cloud_error(&error, "ec2:DescribeInstanceTypes"))?;
+        let sold = self.api.sold_in().await;
+        let sold = sold.map_err(|error| cloud_error(&error, "ec2:DescribeInstanceTypeOfferings"))?;
+        if types.is_empty() || sold.is_empty() {
+            return Err(CloudError::Unavailable("ec2 describes no instance types".into()));
+        }
+        let mut machines = Machines::default();
+        for info in types {
+            machines.types.insert(info.name.clone(), info);
+        }
+        for place in sold {
+            machines.sold_in.entry(place.instance_type).or_default().insert(place.zone);
+        }
+        let mut state = self.state();
+        if *state.machines != machines {
+            state.machines = Arc::new(machines);
+            state.machines_version += 1;
+        }
+        Ok(())
+    }
+
+    /// Lays prices over what is known; see [`Prices`].
+    pub fn with_prices<T>(&self, change: impl FnOnce(&mut Prices) -> T) -> T {
+        change(&mut self.state().prices)
+    }
+
+    /// Takes note of what nodes report; see [`Learnt`].
+    pub fn with_learnt<T>(&self, change: impl FnOnce(&mut Learnt) -> T) -> T {
+        change(&mut self.state().learnt)
+    }
+
+    /// Takes the free addresses of subnets as EC2 tells them.
+    pub fn refresh_addresses(&self, told: impl IntoIterator<Item = (String, i64)>) {
+        self.state().addresses.refresh(told);
+    }
+
+    /// Takes the address of the cluster's DNS, which nodes get where their class names none.
+    pub fn set_cluster_dns(&self, address: Option<String>) {
+        self.state().cluster_dns = address;
+    }
+
+    /// A class's catalogue; the same `Arc` while nothing changes.
+    fn class_catalog(&self, known: &Known) -> Arc<ClassCatalog> {
+        let mut state = self.state();
+        state.unavailable.sweep(self.clock.now());
+        let versions = Versions {
+            class: known.version,
+            machines: state.machines_version,
+            prices: state.prices.version(),
+            learnt: state.learnt.version(),
+            unavailable: state.unavailable.version(),
+        };
+        let name = known.class.metadata.name.clone().unwrap_or_default();
+        if let Some((made_from, catalog)) = state.catalogs.get(&name)
+            && *made_from == versions
+        {
+            return catalog.clone();
+        }
+        let status = known.class.status.clone().unwrap_or_default();
+        let view = View {
+            settings: &self.settings,
+            spec: &known.class.spec,
+            status: &status,
+            kubelet: &known.kubelet,
+            group: None,
+        };
+        let market = Market {
+            prices: &state.prices,
+            unavailable: &state.unavailable,
+            shifted_zones: &|_| false,
+            reservation_capacity: &|id| state.reservations.get(id).copied().unwrap_or(0),
+        };
+        let made = Arc::new(instancetype::catalog(&state.machines, &view, &state.learnt, &market));
+        // The same content under another version is the same catalogue to those who compare pointers.
+        let kept = match state.catalogs.get(&name) {
+            Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old.clone(),
+            _ => made,
+        };
+        state.catalogs.insert(name, (versions, kept.clone()));
+        kept
+    }
+
+    fn known_class(&self, name: &str) -> Result<Known, CloudError> {
+        let missing = || CloudError::NodeClassNotReady(format!("EC2NodeClass/{name} does not exist").into());
+        self.classes.get(name).ok_or_else(missing)
+    }
+
+    /// An instance with what its class makes of its type.
+    fn seen(&self, info: &InstanceInfo) -> Instance {
+        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
+        let catalog = class.map(|known| self.class_catalog(&known));
+        let shaped = catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type));
+        instance::instance(info, shaped, &self.settings.region)
+    }
+
+    /// An instance as EC2 has it now.
+    async fn read(&self, id: &ProviderId) -> Result<InstanceInfo, CloudError> {
+        let gone = || CloudError::NotFound(format!("no instance {id}").into());
+        let ec2_id = instance_id(id).ok_or_else(gone)?;
+        let found = self.api.instances(&[ec2_id.to_owned()], &[]).await;
+        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated").ok_or_else(gone)
+    }
+
+    /// Ends an instance that is ours: by its UID, or by the NodeClaim that names it where it has none.
+    async fn end(&self, id: &ProviderId, named: bool) -> Result<Termination, CloudError> {
+        let uid = self.may_mutate()?;
+        let info = match self.read(id).await {
+            Err(CloudError::NotFound(_)) => return Ok(Termination::Gone),
+            read => read?,
+        };
+        let owner = ownership(&info.tags, &self.settings.cluster_name, &uid);
+        if owner == Ownership::Foreign || (owner == Ownership::Unstamped && !named) {
+            let why = "its tags do not say that this cluster launched it".into();
+            return Err(CloudError::NotOwned { id: id.as_str().into(), why });
+        }
+        if is_ending(&info) {
+            return Ok(Termination::Accepted);
+        }
+        match self.api.terminate(std::slice::from_ref(&info.id)).await {
+            Ok(()) => Ok(Termination::Accepted),
+            Err(error) if error.is_not_found() => Ok(Termination::Gone),
+            Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+        }
+    }
+
+    /// Whether the cloud's cluster of the configured name is the one behind the API server: by its certificate authority, for
+    /// its address differs inside and outside.
+    fn compare(&self, cluster: &ClusterInfo) -> Identity {
+        let ours = self.settings.ca_bundle.trim();
+        let name = &self.settings.cluster_name;
+        if ours.is_empty() {
+            return Identity::Unproven("no certificate authority of the API server is known".into());
+        }
+        if cluster.ca_bundle.trim() == ours {
+            return Identity::Proven;
+        }
+        let why = format!(
+            "EKS knows another cluster called {name}: its certificate authority is not the API server's"
+        );
+        Identity::Mismatch(why.into())
+    }
+}
+
+#[async_trait]
+impl CloudProvider for AwsProvider {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        if cluster_uid.is_empty() {
+            let message = "is empty: give the UID of the kube-system namespace".into();
+            return Err(CloudError::Invalid { field: "cluster UID".into(), message });
+        }
+        let known = self.cluster_uid.get_or_init(|| cluster_uid.into());
+        if **known != *cluster_uid {
+            let why = format!("identified as cluster {known} before, as {cluster_uid} now");
+            return Ok(Identity::Mismatch(why.into()));
+        }
+        let identity = match self.api.cluster(&self.settings.cluster_name).await {
+            Ok(cluster) => {
+                let identity = self.compare(&cluster);
+                self.state().cluster = Some(cluster);
+                identity
+            }
+            Err(error) => match error.class() {
+                Class::NotFound => {
+                    let name = &self.settings.cluster_name;
+                    Identity::Unproven(format!("EKS knows no cluster called {name}").into())
+                }
+                Class::Unauthorized => Identity::Unproven("eks:DescribeCluster is not allowed".into()),
+                _ if error.code == "ResourceNotFoundException" => {
+                    let name = &self.settings.cluster_name;
+                    Identity::Unproven(format!("EKS knows no cluster called {name}").into())
+                }
+                _ => return Err(cloud_error(&error, "eks:DescribeCluster")),
+            },
+        };
+        self.state().mismatch = match &identity {
+            Identity::Mismatch(why) => Some(why.clone()),
+            _ => None,
+        };
+        Ok(identity)
+    }
+
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        let known = self.known_class(&pool.template.class.name)?;
+        Ok(self.class_catalog(&known).catalog.clone())
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        self.launch_all(requests).await
+    }
+
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.end(id, claim.provider_id.as_ref() == Some(id)).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.end(id, false).await
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        let info = self.read(id).await?;
+        Ok(self.seen(&info))
+    }
+
+    /// Instances with our cluster's UID, and those of our cluster's name without any: Karpenter launched them, and they are
+    /// ours where a NodeClaim names them.
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        let uid = self.uid()?;
+        let filters = [
+            Filter::new("tag-key", [labels::TAG_NODEPOOL]),
+            Filter::new("tag-key", [labels::NODE_CLASS]),
+            Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*self.settings.cluster_name]),
+        ];
+        let found = self.api.instances(&[], &filters).await;
+        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let owned = found.iter().filter(|info| {
+            info.state != "terminated"
+                && ownership(&info.tags, &self.settings.cluster_name, &uid) != Ownership::Foreign
+        });
+        let mut all: Vec<Instance> = owned.map(|info| self.seen(info)).collect();
+        all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
+        Ok(all)
+    }
+
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        // A class that is gone is not drift: its claims are deleted with it.
+        let Some(known) = self.classes.get(&claim.class.name) else { return Ok(None) };
+        let told = |reason: drift::Reason| Some(Drift(reason.as_str().into()));
+        if let Some(reason) = drift::of_hash(&claim.annotations, &known.class.spec, &self.settings.ca_bundle)
+        {
+            return Ok(told(reason));
+        }
+        let Some(id) = &claim.provider_id else { return Ok(None) };
+        let info = self.read(id).await?;
+        let catalog = self.class_catalog(&known);
+        let image = catalog.shaped.get(&info.instance_type).and_then(|shaped| shaped.image.as_deref());
+        let status = known.class.status.clone().unwrap_or_default();
+        let found = drift::of_instance(&info, &status, image, None);
+        let found = found.map_err(|unclear| CloudError::Unavailable(unclear.to_string().into()))?;
+        Ok(found.and_then(told))
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        steps::all(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

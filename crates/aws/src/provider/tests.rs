@@ -1,0 +1,371 @@
+//! The AWS provider keeps the contract of a cloud, on a region in memory; and what only AWS has.
+use std::{future::Future, pin::Pin};
+
+use fleetwright_core::{
+    clock::Clock,
+    cloud::{
+        Interruption, InterruptionKind,
+        conformance::{self, Fault as Wrong, Harness},
+    },
+    model::{Requirements, Resources},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::*;
+use crate::calls::AwsError;
+use crate::images::{self, ImageError};
+use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, REGION, class};
+
+const UID: &str = "7f1c0a52-cluster-uid";
+
+/// Time that passes when a test says so.
+struct ManualClock(Mutex<Timestamp>);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Aws {
+    cloud: Arc<FakeAws>,
+    clock: Arc<ManualClock>,
+    classes: Classes,
+    settings: Settings,
+    provider: Mutex<Arc<AwsProvider>>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        cluster_endpoint: "https://test-cluster".to_owned(),
+        ca_bundle: CA.to_owned(),
+        ..Settings::new(CLUSTER, REGION)
+    }
+}
+
+impl Aws {
+    async fn new(settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock(Mutex::new("2026-06-01T00:00:00Z".parse().unwrap())));
+        let shared: SharedClock = clock.clone();
+        let cloud = Arc::new(FakeAws::new(shared.clone()));
+        let classes = Classes::default();
+        classes.set(class("default", true));
+        let provider = Self::provider(&cloud, &classes, &settings, shared).await;
+        Self { cloud, clock, classes, settings, provider: Mutex::new(provider) }
+    }
+
+    async fn provider(
+        cloud: &Arc<FakeAws>,
+        classes: &Classes,
+        settings: &Settings,
+        clock: SharedClock,
+    ) -> Arc<AwsProvider> {
+        let provider =
+            AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
+        provider.identify(UID).await.unwrap();
+        Arc::new(provider)
+    }
+}
+
+#[async_trait]
+impl Harness for Aws {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.lock().unwrap().clone()
+    }
+    fn cluster_uid(&self) -> Str {
+        UID.into()
+    }
+    fn class(&self) -> NodeClassRef {
+        NodeClassRef {
+            group: "karpenter.k8s.aws".into(),
+            kind: "EC2NodeClass".into(),
+            name: "default".into(),
+        }
+    }
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+    fn consistency(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn termination(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+    async fn advance(&self, by: Duration) {
+        *self.clock.0.lock().unwrap() += SignedDuration::try_from(by).unwrap();
+    }
+    async fn set_class_ready(&self, ready: bool) {
+        self.classes.set(class("default", ready));
+    }
+    async fn inject(&self, fault: Wrong) {
+        let unknown = || Fault::Refuse(AwsError::new(AwsError::NO_ANSWER, "connection reset"));
+        match fault {
+            Wrong::ThrottleLaunch => {
+                let refusal = AwsError::new("RequestLimitExceeded", "Request limit exceeded.");
+                self.cloud.inject(Call::CreateFleet, Fault::Refuse(refusal));
+            }
+            Wrong::FailLaunch => self.cloud.inject(Call::CreateFleet, unknown()),
+            Wrong::LoseLaunchAnswer => self.cloud.inject(Call::CreateFleet, Fault::Lose),
+            Wrong::LoseTerminateAnswer => self.cloud.inject(Call::Terminate, Fault::Lose),
+            Wrong::Exhaust { zone } => self.cloud.exhaust(zone.as_deref().unwrap_or("")),
+        }
+    }
+    async fn restart(&self) {
+        let fresh = Self::provider(&self.cloud, &self.classes, &self.settings, self.clock.clone()).await;
+        *self.provider.lock().unwrap() = fresh;
+    }
+    async fn foreign(&self) -> ProviderId {
+        // Another cluster of the same name in the same account.
+        let tags = [
+            ("eks:eks-cluster-name", CLUSTER),
+            ("karpenter.sh/nodepool", "conformance"),
+            ("karpenter.k8s.aws/ec2nodeclass", "default"),
+            ("fleetwright.dev/cluster-uid", "another-cluster"),
+        ];
+        let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let (zone, id) = self.cloud.adopt(tags);
+        provider_id(&zone, &id)
+    }
+}
+
+#[tokio::test]
+async fn the_contract() {
+    let mut failures = Vec::new();
+    for case in conformance::cases() {
+        let aws = Aws::new(settings()).await;
+        if let Err(failure) = case.run(&aws).await {
+            failures.push(failure.to_string());
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The certificate authority that EKS reports proves which cluster this is.
+#[tokio::test]
+async fn identity_is_the_certificate_authority() {
+    let aws = Aws::new(settings()).await;
+    assert_eq!(aws.provider().identify(UID).await.unwrap(), Identity::Proven);
+    let other = Aws::new(Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() }).await;
+    assert!(matches!(other.provider().identify(UID).await.unwrap(), Identity::Mismatch(_)));
+    let unknown = Settings { ca_bundle: CA.to_owned(), ..Settings::new("self-made", REGION) };
+    assert!(matches!(Aws::new(unknown).await.provider().identify(UID).await.unwrap(), Identity::Unproven(_)));
+}
+
+fn claim(name: &str, batch: &str) -> NodeClaim {
+    NodeClaim {
+        name: name.into(),
+        uid: format!("{name}-uid").into(),
+        pool: Some("general".into()),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        has_finalizer: true,
+        created: Timestamp::UNIX_EPOCH,
+        deleting: None,
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        requests: Resources::of(1000, 0),
+        class: NodeClassRef {
+            group: "karpenter.k8s.aws".into(),
+            kind: "EC2NodeClass".into(),
+            name: "default".into(),
+        },
+        termination_grace_period: None,
+        expire_after: None,
+        batch: batch.into(),
+        attempt: 1,
+        intended_pods: Vec::new(),
+        provider_id: None,
+        node_name: None,
+        image_id: None,
+        capacity: Resources::new(),
+        allocatable: Resources::new(),
+        conditions: BTreeMap::new(),
+        last_pod_event: None,
+        pool_hash: None,
+        termination_deadline: None,
+    }
+}
+
+fn batch(count: usize) -> Vec<LaunchRequest> {
+    let request = |n: usize| LaunchRequest {
+        claim: Arc::new(claim(&format!("claim-{n:03}"), "batch")),
+        batch: "batch".into(),
+        attempt: 1,
+    };
+    (0..count).map(request).collect()
+}
+
+/// A burst of one shape is one fleet, and looking on changes nothing.
+#[tokio::test]
+async fn calls_are_few() {
+    let aws = Aws::new(settings()).await;
+    let answers = aws.provider().launch(&batch(500)).await;
+    let mut names: Vec<String> =
+        answers.iter().map(|answer| answer.as_ref().unwrap().claim.clone().unwrap().to_string()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), aws.cloud.count("CreateFleet")), (500, 1));
+    let mutating = || ["CreateFleet", "CreateTags", "CreateLaunchTemplate"].map(|call| aws.cloud.count(call));
+    let before = (mutating(), aws.cloud.count("DescribeInstances"));
+    assert_eq!(aws.provider().list().await.unwrap().len(), 500);
+    assert_eq!((mutating(), aws.cloud.count("DescribeInstances")), (before.0, before.1 + 1));
+}
+
+/// The process ends between a fleet and its answer: the instances are found by their batch and dealt, each to one claim.
+#[tokio::test]
+async fn an_interrupted_batch_is_dealt_once() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.inject(Call::CreateFleet, Fault::Lose);
+    assert!(aws.provider().launch(&batch(5)).await.iter().all(Result::is_err));
+    aws.restart().await;
+    let first = aws.provider().launch(&batch(5)[..2]).await;
+    let all = aws.provider().launch(&batch(5)).await;
+    let id = |answer: &Result<Instance, LaunchError>| answer.as_ref().unwrap().provider_id.clone();
+    assert_eq!(first.iter().map(id).collect::<Vec<_>>(), all[..2].iter().map(id).collect::<Vec<_>>());
+    assert_eq!(all.iter().map(id).collect::<BTreeSet<_>>().len(), 5);
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.provider().list().await.unwrap().len()), (1, 5));
+}
+
+/// An instance of Karpenter's has no UID: it is ended for the claim that names it, and for no other.
+#[tokio::test]
+async fn unstamped_instances_are_the_claims_that_name_them() {
+    let aws = Aws::new(settings()).await;
+    let tags = [
+        ("eks:eks-cluster-name", CLUSTER),
+        ("karpenter.sh/nodepool", "general"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+    ];
+    let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let (zone, id) = aws.cloud.adopt(tags);
+    let id = provider_id(&zone, &id);
+    let listed = aws.provider().list().await.unwrap();
+    assert_eq!((listed.len(), listed[0].cluster_uid.clone()), (1, None));
+    let stranger = claim("a", "b");
+    let refused = aws.provider().terminate(&stranger, &id).await;
+    assert!(matches!(refused, Err(CloudError::NotOwned { .. })), "{refused:?}");
+    let named = NodeClaim { provider_id: Some(id.clone()), ..stranger };
+    assert_eq!(aws.provider().terminate(&named, &id).await, Ok(Termination::Accepted));
+}
+
+/// Where EKS knows another cluster of this name, nothing is launched and nothing is ended.
+#[tokio::test]
+async fn nothing_is_mutated_under_another_clusters_name() {
+    let aws = Aws::new(Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() }).await;
+    let answers = aws.provider().launch(&batch(1)).await;
+    assert!(matches!(answers.as_slice(), [Err(LaunchError::Failed { .. })]), "{answers:?}");
+    assert!(aws.provider().terminate(&claim("a", "b"), &provider_id("a", "i-1")).await.is_err());
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.count("CreateLaunchTemplate")), (0, 0));
+}
+
+/// What drifts: a new image for the alias, in the status that follows it.
+#[tokio::test]
+async fn a_new_image_is_drift_and_an_empty_status_is_not() {
+    let aws = Aws::new(settings()).await;
+    let launched = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let owned = NodeClaim { provider_id: Some(launched.provider_id.clone()), ..claim("claim-000", "batch") };
+    assert_eq!(aws.provider().drift(&owned).await, Ok(None));
+    let mut changed = class("default", true);
+    changed.status.as_mut().unwrap().amis[0].id = "ami-new".to_owned();
+    changed.status.as_mut().unwrap().amis[1].id = "ami-new-arm".to_owned();
+    aws.classes.set(changed.clone());
+    assert_eq!(aws.provider().drift(&owned).await, Ok(Some(Drift("AMIDrift".into()))));
+    changed.status.as_mut().unwrap().amis.clear();
+    aws.classes.set(changed);
+    assert!(aws.provider().drift(&owned).await.is_err(), "that is the class's trouble");
+    aws.classes.remove("default");
+    assert_eq!(aws.provider().drift(&owned).await, Ok(None));
+}
+
+/// An alias comes to its variants; a parameter that is missing is told of, and one that is throttled is no absence.
+#[tokio::test]
+async fn aliases_are_resolved() {
+    let aws = Aws::new(settings()).await;
+    let spec = class("default", true).spec;
+    let now = aws.clock.now();
+    let found = images::resolve(&*aws.cloud, &spec, "1.35", now).await.unwrap();
+    let ids: Vec<&str> = found.amis.iter().map(|ami| ami.id.as_str()).collect();
+    assert_eq!(ids, ["ami-amd64", "ami-arm64", "ami-nvidia"]);
+    assert_eq!(found.missing.len(), 2, "no neuron image, and none for GPUs on arm64");
+    let throttled = AwsError::new("ThrottlingException", "slow down");
+    aws.cloud.inject(Call::Parameter, Fault::Refuse(throttled.clone()));
+    let failed = images::resolve(&*aws.cloud, &spec, "1.35", now).await;
+    assert_eq!(failed, Err(ImageError::Unanswered(throttled)));
+    assert_eq!(images::resolve(&*aws.cloud, &spec, "1.36", now).await, Err(ImageError::NoneFound));
+    let by_id =
+        serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
+    let found = images::resolve(&*aws.cloud, &by_id.unwrap(), "1.35", now).await.unwrap();
+    assert_eq!(found.amis[0].requirements.len(), 2, "its name tells that it is for GPUs");
+}
+
+fn notice(detail_type: &str, detail: serde_json::Value) -> String {
+    json!({"version": "0", "source": "aws.ec2", "detail-type": detail_type, "time": "", "detail": detail})
+        .to_string()
+}
+
+/// A warning is reported until its instance is ending, then its message goes; garbage goes at once; what is another cluster's
+/// stays for that cluster.
+#[tokio::test]
+async fn interruptions_are_reported_until_they_are_acted_on() {
+    const SPOT: &str = "EC2 Spot Instance Interruption Warning";
+    let aws = Aws::new(Settings { interruption_queue: Some("queue".to_owned()), ..settings() }).await;
+    let provider = aws.provider();
+    let steps = provider.steps();
+    let step = steps.iter().find(|step| step.name() == "interruption").unwrap();
+    let launched = provider.launch(&batch(1)).await.remove(0).unwrap();
+    let id = launched.provider_id.clone();
+    let [foreign, ours] = [aws.foreign().await, id.clone()].map(|id| instance_id(&id).unwrap().to_owned());
+    for body in [
+        notice(SPOT, json!({"instance-id": ours})),
+        notice(SPOT, json!({"instance-id": foreign})),
+        notice(SPOT, json!({"instance-id": "i-never-was"})),
+        notice("EC2 Instance Rebalance Recommendation", json!({"instance-id": ours})),
+        "garbage".to_owned(),
+    ] {
+        aws.cloud.push_message(&body);
+    }
+    let before = provider.catalog(&pool()).await.unwrap();
+    for _ in 0..2 {
+        let round = step.run(aws.now()).await.unwrap();
+        let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
+        assert_eq!(round.interruptions, [expected], "a report may be lost");
+        assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
+    }
+    let after = provider.catalog(&pool()).await.unwrap();
+    assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");
+    assert_eq!(provider.terminate_orphan(&id).await, Ok(Termination::Accepted));
+    assert!(step.run(aws.now()).await.unwrap().interruptions.is_empty());
+    assert_eq!(aws.cloud.messages(), 1);
+}
+
+fn pool() -> NodePool {
+    use fleetwright_core::model::pool::{ConsolidationPolicy, Limits, Template};
+    NodePool {
+        name: "general".into(),
+        uid: "pool".into(),
+        created: Timestamp::UNIX_EPOCH,
+        deleting: false,
+        ready: true,
+        weight: 0,
+        replicas: None,
+        limits: Limits::default(),
+        template: Template {
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            class: claim("a", "b").class,
+            termination_grace_period: None,
+            expire_after: None,
+        },
+        consolidate_after: None,
+        consolidation_policy: ConsolidationPolicy::WhenEmpty,
+        budgets: Vec::new(),
+        hash: None,
+    }
+}

@@ -1,0 +1,35 @@
+//! What label keys mean on AWS.
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::{LabelSchema, labels::ZONE};
+
+/// Karpenter's schema with AWS' labels.
+#[must_use]
+pub fn schema() -> LabelSchema {
+    let mut schema = LabelSchema::default();
+    schema.well_known.extend(labels::WELL_KNOWN.iter().map(|key| (*key).into()));
+    schema.restricted_domains.insert(labels::GROUP.into());
+    schema.normalized.insert(labels::EBS_CSI_ZONE.into(), ZONE.into());
+    schema.reservation_id = Some(labels::CAPACITY_RESERVATION_ID.into());
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_domain_is_closed_but_for_what_is_known() {
+        let schema = schema();
+        for (key, restricted) in [
+            ("karpenter.k8s.aws/instance-family", false),
+            ("karpenter.k8s.aws/colour", true),
+            ("sub.karpenter.k8s.aws/colour", true),
+            ("topology.k8s.aws/zone-id", false),
+            ("team", false),
+        ] {
+            assert_eq!(schema.is_restricted(key), restricted, "{key}");
+        }
+        assert_eq!(schema.normalize(labels::EBS_CSI_ZONE), ZONE);
+    }
+}

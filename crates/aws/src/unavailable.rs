@@ -1,0 +1,166 @@
+//! What recently could not be launched, so that it is not tried again at once.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// How long something counts as unavailable after a failure.
+pub const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(180);
+/// How many entries are kept: more than all types in all zones of a region, both ways to buy.
+const ENTRIES_MAX: usize = 100_000;
+
+/// Something that can run dry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scarce {
+    /// One way to buy an instance type in a zone, perhaps only within a placement group or one of its partitions.
+    Offering {
+        /// The instance type.
+        instance_type: String,
+        /// The zone.
+        zone: String,
+        /// The capacity type.
+        capacity_type: String,
+        /// The placement group, where only it is full.
+        group: Option<(String, Option<String>)>,
+    },
+    /// A capacity type altogether.
+    CapacityType(String),
+    /// A subnet without free addresses.
+    Subnet(String),
+}
+
+/// What an offering is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The instance type.
+    pub instance_type: &'a str,
+    /// The zone.
+    pub zone: &'a str,
+    /// The capacity type.
+    pub capacity_type: &'a str,
+    /// The class's subnets in the zone.
+    pub subnets: &'a [&'a str],
+    /// The placement group and partition that it would be launched into.
+    pub group: Option<(&'a str, Option<&'a str>)>,
+}
+
+/// The memory of what was unavailable.
+#[derive(Clone, Debug, Default)]
+pub struct Unavailable {
+    until: BTreeMap<Scarce, Timestamp>,
+    version: u64,
+}
+
+impl Unavailable {
+    /// Takes note of a failure.
+    pub fn mark(&mut self, what: Scarce, now: Timestamp) {
+        let until = now.checked_add(UNAVAILABLE_FOR).unwrap_or(Timestamp::MAX);
+        let new = self.until.insert(what, until).is_none();
+        self.version += u64::from(new);
+        if self.until.len() > ENTRIES_MAX {
+            let oldest = self.until.iter().min_by_key(|(_, until)| **until).map(|(what, _)| what.clone());
+            if let Some(oldest) = oldest {
+                self.until.remove(&oldest);
+            }
+        }
+    }
+
+    /// Forgets what is over.
+    pub fn sweep(&mut self, now: Timestamp) {
+        let before = self.until.len();
+        self.until.retain(|_, until| *until > now);
+        self.version += u64::from(self.until.len() != before);
+    }
+
+    /// Changes whenever an answer may change; sweep first.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether an offering should not be tried.
+    #[must_use]
+    pub fn covers(&self, asked: &Asked<'_>) -> bool {
+        let offering = |group: Option<(String, Option<String>)>| Scarce::Offering {
+            instance_type: asked.instance_type.to_owned(),
+            zone: asked.zone.to_owned(),
+            capacity_type: asked.capacity_type.to_owned(),
+            group,
+        };
+        let has = |what: Scarce| self.until.contains_key(&what);
+        let in_group = asked.group.is_some_and(|(id, partition)| {
+            let whole = offering(Some((id.to_owned(), None)));
+            let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));
+            has(whole) || part.is_some_and(has)
+        });
+        let dry_subnets = !asked.subnets.is_empty()
+            && asked.subnets.iter().all(|subnet| has(Scarce::Subnet((*subnet).to_owned())));
+        has(offering(None))
+            || in_group
+            || dry_subnets
+            || has(Scarce::CapacityType(asked.capacity_type.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a failure covers, and for how long.
+    use super::*;
+
+    fn asked<'a>(
+        zone: &'a str,
+        subnets: &'a [&'a str],
+        group: Option<(&'a str, Option<&'a str>)>,
+    ) -> Asked<'a> {
+        Asked { instance_type: "m5.large", zone, capacity_type: "spot", subnets, group }
+    }
+
+    fn offering(group: Option<(&str, Option<&str>)>) -> Scarce {
+        let group = group.map(|(id, partition)| (id.to_owned(), partition.map(str::to_owned)));
+        let [instance_type, zone, capacity_type] = ["m5.large", "a", "spot"].map(str::to_owned);
+        Scarce::Offering { instance_type, zone, capacity_type, group }
+    }
+
+    #[test]
+    fn a_failure_covers_what_it_speaks_of() {
+        let now = Timestamp::UNIX_EPOCH;
+        let of = |what: Scarce| {
+            let mut memory = Unavailable::default();
+            memory.mark(what, now);
+            memory
+        };
+        let general = of(offering(None));
+        assert!(
+            general.covers(&asked("a", &[], None)) && general.covers(&asked("a", &[], Some(("pg", None))))
+        );
+        assert!(!general.covers(&asked("b", &[], None)));
+        let group = of(offering(Some(("pg", None))));
+        assert!(
+            group.covers(&asked("a", &[], Some(("pg", Some("2"))))) && !group.covers(&asked("a", &[], None))
+        );
+        let partition = of(offering(Some(("pg", Some("1")))));
+        assert!(partition.covers(&asked("a", &[], Some(("pg", Some("1"))))));
+        assert!(!partition.covers(&asked("a", &[], Some(("pg", Some("2"))))));
+        assert!(of(Scarce::CapacityType("spot".to_owned())).covers(&asked("b", &[], None)));
+        let subnet = of(Scarce::Subnet("subnet-1".to_owned()));
+        assert!(subnet.covers(&asked("b", &["subnet-1"], None)));
+        assert!(
+            !subnet.covers(&asked("b", &["subnet-1", "subnet-2"], None))
+                && !subnet.covers(&asked("b", &[], None))
+        );
+    }
+
+    #[test]
+    fn it_is_forgotten_after_three_minutes() {
+        let mut memory = Unavailable::default();
+        let now = Timestamp::UNIX_EPOCH;
+        memory.mark(offering(None), now);
+        let version = memory.version();
+        memory.mark(offering(None), now);
+        assert_eq!(memory.version(), version, "nothing new");
+        memory.sweep(now + UNAVAILABLE_FOR - SignedDuration::from_secs(1));
+        assert!(memory.covers(&asked("a", &[], None)));
+        memory.sweep(now + UNAVAILABLE_FOR);
+        assert!(!memory.covers(&asked("a", &[], None)) && memory.version() > version);
+    }
+}

@@ -1,0 +1,241 @@
+//! User data: how a new instance is told to join, in the form of its family, merged with what the class says.
+
+mod bottlerocket;
+mod linux;
+mod mime;
+mod nodeadm;
+mod windows;
+mod yaml;
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fleetwright_aws_api::{Family, KubeletConfig, MaxPods, ParsedKubelet};
+use fleetwright_core::model::{Labels, Taint, TaintEffect, labels::UNREGISTERED_TAINT};
+use serde_json::Value;
+
+pub use bottlerocket::mounts_by_default;
+
+use crate::instancetype::ResolvedKubelet;
+
+/// Most bytes of user data that EC2 takes, before base64.
+pub const SIZE_MAX: usize = 16_384;
+
+/// Why there is no user data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UserDataError {
+    /// The class's user data cannot be merged into.
+    #[error("spec.userData cannot be read as {form}: {why}")]
+    Unreadable {
+        /// What it should be.
+        form: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// EC2 would refuse it.
+    #[error(
+        "user data is {size} bytes, and {SIZE_MAX} is the most: shorten spec.userData, or fetch parts of it at boot"
+    )]
+    TooLarge {
+        /// Its size.
+        size: usize,
+    },
+    /// The services' address range is not known (yet).
+    #[error("the cluster's service CIDR is not known")]
+    NoCidr,
+}
+
+/// What an instance is told.
+#[derive(Clone, Debug, Default)]
+pub struct Bootstrap<'a> {
+    /// Name of the cluster.
+    pub cluster_name: &'a str,
+    /// Address of the API server.
+    pub endpoint: &'a str,
+    /// Its certificate authority, base64; empty where it is not told.
+    pub ca_bundle: &'a str,
+    /// The services' range, for AL2023.
+    pub service_cidr: Option<&'a str>,
+    /// The kubelet block, resolved.
+    pub kubelet: KubeletConfig,
+    /// Its fields that every family applies.
+    pub parsed: ParsedKubelet,
+    /// Taints that the node is born with.
+    pub taints: Vec<Taint>,
+    /// Labels that the node is born with.
+    pub labels: BTreeMap<String, String>,
+    /// The class's user data.
+    pub custom: Option<&'a str>,
+    /// Whether disks of the machine's own become one.
+    pub raid0: bool,
+    /// Whether Bottlerocket binds its usual folders by itself.
+    pub bind_by_default: bool,
+}
+
+/// User data, and what was left out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserData {
+    /// The text, as the instance sees it.
+    pub text: String,
+    /// Settings of the class that are not known and were dropped.
+    pub dropped: Vec<String>,
+}
+
+impl UserData {
+    /// As a launch template takes it.
+    #[must_use]
+    pub fn base64(&self) -> String {
+        STANDARD.encode(&self.text)
+    }
+}
+
+/// Writes the user data of a family.
+///
+/// # Errors
+/// Where the class's part cannot be read, something is not known, or it becomes too large.
+pub fn render(family: Family, bootstrap: &Bootstrap<'_>) -> Result<UserData, UserDataError> {
+    let plain = |text: String| UserData { text, dropped: Vec::new() };
+    let data = match family {
+        Family::Al2 => plain(linux::render(bootstrap)?),
+        Family::Al2023 => plain(nodeadm::render(bootstrap)?),
+        Family::Bottlerocket => bottlerocket::render(bootstrap)?,
+        Family::Windows2019 | Family::Windows2022 | Family::Windows2025 => plain(windows::render(bootstrap)),
+        Family::Custom => plain(bootstrap.custom.unwrap_or_default().to_owned()),
+    };
+    match data.text.len() {
+        size if size > SIZE_MAX => Err(UserDataError::TooLarge { size }),
+        _ => Ok(data),
+    }
+}
+
+/// The kubelet block as a node of one instance type gets it: pods as a number, reserved values evaluated, the cluster's DNS
+/// where the class names none.
+#[must_use]
+pub fn resolve(
+    config: &KubeletConfig,
+    parsed: &ParsedKubelet,
+    resolved: &ResolvedKubelet,
+    cluster_dns: Option<&str>,
+) -> (KubeletConfig, ParsedKubelet) {
+    let mut config = config.clone();
+    let mut parsed = parsed.clone();
+    let pods = i32::try_from(resolved.pods).unwrap_or(i32::MAX);
+    parsed.max_pods = Some(MaxPods::Count(pods));
+    config.0.insert("maxPods".to_owned(), Value::from(pods));
+    parsed.kube_reserved.clone_from(&resolved.kube_reserved);
+    parsed.system_reserved.clone_from(&resolved.system_reserved);
+    let reserved = [("kubeReserved", &resolved.kube_reserved), ("systemReserved", &resolved.system_reserved)];
+    for (field, map) in reserved {
+        if let Some(map) = map {
+            let object: Value =
+                map.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
+            config.0.insert(field.to_owned(), object);
+        }
+    }
+    let named = parsed.cluster_dns.as_ref().is_some_and(|addresses| !addresses.is_empty());
+    if let (false, Some(address)) = (named, cluster_dns) {
+        parsed.cluster_dns = Some(vec![address.to_owned()]);
+        config.0.insert("clusterDNS".to_owned(), Value::from(vec![address.to_owned()]));
+    }
+    (config, parsed)
+}
+
+/// The taints that a node is born with: the claim's, and the one that says that it is not registered yet.
+#[must_use]
+pub fn taints(own: &[Taint], startup: &[Taint]) -> Vec<Taint> {
+    let mut all: Vec<Taint> = own.iter().chain(startup).cloned().collect();
+    if !all.iter().any(|taint| &*taint.key == UNREGISTERED_TAINT) {
+        all.push(Taint { key: UNREGISTERED_TAINT.into(), value: "".into(), effect: TaintEffect::NoExecute });
+    }
+    all
+}
+
+/// Domains whose labels a kubelet may not set on its own node, but for those that admission knows.
+const RESTRICTED_DOMAINS: [&str; 3] = ["node-restriction.kubernetes.io", "kubernetes.io", "k8s.io"];
+
+/// The labels that a node is born with: the claim's and the capacity type, without those that the API server refuses from
+/// a kubelet.
+#[must_use]
+pub fn labels(claim: &Labels, capacity_type: &str, family: Family) -> BTreeMap<String, String> {
+    let text = |(key, value): (&fleetwright_core::model::Str, &fleetwright_core::model::Str)| {
+        (key.to_string(), value.to_string())
+    };
+    let mut all: BTreeMap<String, String> = claim.iter().map(text).collect();
+    all.insert(fleetwright_core::model::labels::CAPACITY_TYPE.to_owned(), capacity_type.to_owned());
+    if family != Family::Custom {
+        all.insert("karpenter.sh/do-not-sync-taints".to_owned(), "true".to_owned());
+    }
+    all.retain(|key, _| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        !RESTRICTED_DOMAINS.iter().any(|restricted| {
+            domain == *restricted || domain.strip_suffix(restricted).is_some_and(|rest| rest.ends_with('.'))
+        })
+    });
+    all
+}
+
+/// `key=value:effect`, as the kubelet's flag takes a taint.
+fn taint_flag(taint: &Taint) -> String {
+    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+    format!("{}{value}:{}", taint.key, taint.effect.as_str())
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn label_flag(labels: &BTreeMap<String, String>) -> Option<String> {
+    if labels.is_empty() {
+        return None;
+    }
+    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    Some(format!("--node-labels={}", quoted(&pairs.join(","))))
+}
+
+/// The kubelet's flags, in a fixed order, maps by key.
+fn kubelet_flags(bootstrap: &Bootstrap<'_>) -> Vec<String> {
+    let parsed = &bootstrap.parsed;
+    let taints: Vec<String> = bootstrap.taints.iter().map(taint_flag).collect();
+    let mut flags: Vec<String> = label_flag(&bootstrap.labels).into_iter().collect();
+    flags.push(format!("--register-with-taints={}", quoted(&taints.join(","))));
+    let mut number = |name: &str, value: Option<i32>| {
+        flags.extend(value.map(|value| format!("--{name}={value}")));
+    };
+    number("max-pods", parsed.max_pods_count());
+    number("pods-per-core", parsed.pods_per_core);
+    let mut map = |name: &str, values: &Option<BTreeMap<String, String>>, between: char| {
+        let pairs: Vec<String> =
+            values.iter().flatten().map(|(key, value)| format!("{key}{between}{value}")).collect();
+        if !pairs.is_empty() {
+            flags.push(format!("--{name}={}", quoted(&pairs.join(","))));
+        }
+    };
+    map("system-reserved", &parsed.system_reserved, '=');
+    map("kube-reserved", &parsed.kube_reserved, '=');
+    map("eviction-hard", &parsed.eviction_hard, '<');
+    map("eviction-soft", &parsed.eviction_soft, '<');
+    map("eviction-soft-grace-period", &grace_periods(parsed), '=');
+    let mut number = |name: &str, value: Option<i32>| {
+        flags.extend(value.map(|value| format!("--{name}={value}")));
+    };
+    number("eviction-max-pod-grace-period", parsed.eviction_max_pod_grace_period);
+    number("image-gc-high-threshold", parsed.image_gc_high_threshold_percent);
+    number("image-gc-low-threshold", parsed.image_gc_low_threshold_percent);
+    flags.extend(parsed.cpu_cfs_quota.map(|quota| format!("--cpu-cfs-quota={quota}")));
+    flags
+}
+
+fn grace_periods(parsed: &ParsedKubelet) -> Option<BTreeMap<String, String>> {
+    let periods = parsed.eviction_soft_grace_period.as_ref()?;
+    let go =
+        |(key, value): (&String, &String)| (key.clone(), fleetwright_aws_api::kubelet::go_duration(value));
+    Some(periods.iter().map(go).collect())
+}
+
+fn dns<'a>(bootstrap: &'a Bootstrap<'_>) -> Option<&'a str> {
+    bootstrap.parsed.cluster_dns.as_ref()?.first().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests;

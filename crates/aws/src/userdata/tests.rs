@@ -1,0 +1,241 @@
+//! Golden user data of each family, what is merged, what is refused, and that nothing gets lost.
+
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::json;
+
+use super::mime::Part;
+use super::*;
+
+fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
+    let claim: Labels = [
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("karpenter.sh/nodepool", "default"),
+        ("testing/cluster", "unspecified"),
+        ("kubernetes.io/arch", "amd64"),
+        ("kops.k8s.io/gpu", "1"),
+    ]
+    .map(|(key, value)| (key.into(), value.into()))
+    .into();
+    let config = KubeletConfig::default();
+    let resolved = ResolvedKubelet { pods: 110, kube_reserved: None, system_reserved: None };
+    let (kubelet, parsed) = resolve(&config, &ParsedKubelet::default(), &resolved, Some("10.0.100.10"));
+    Bootstrap {
+        cluster_name: "test-cluster",
+        endpoint: "https://test-cluster",
+        ca_bundle: "Y2EtYnVuZGxlCg==",
+        service_cidr: Some("10.100.0.0/16"),
+        kubelet,
+        parsed,
+        taints: taints(&[], &[]),
+        labels: labels(&claim, "on-demand", Family::Al2023),
+        custom,
+        ..Bootstrap::default()
+    }
+}
+
+fn text(family: Family, bootstrap: &Bootstrap<'_>) -> String {
+    render(family, bootstrap).unwrap().text
+}
+
+const SCRIPT: &str = "#!/bin/bash\necho \"Hello, AL2023!\"\n";
+const NODE_CONFIG: &str = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster:\n    name: test-cluster\n    clusterEndpoint: https://test-cluster\n    certificateAuthority: cluster-ca\n    cidr: 10.100.0.0/16\n  kubelet:\n    config:\n      maxPods: 42\n";
+
+/// The structure is that of Karpenter's own golden files.
+#[rstest]
+#[case::al2(Family::Al2, None, include_str!("golden/al2.txt"))]
+#[case::al2_merged(
+    Family::Al2,
+    Some("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"BOUNDARY\"\n\n--BOUNDARY\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/bash\necho \"Running custom user data script\"\n\n--BOUNDARY--"),
+    include_str!("golden/al2-merged.txt")
+)]
+#[case::al2_content_type_first(
+    Family::Al2,
+    Some("Content-Type: multipart/mixed; boundary=\"BOUNDARY\"\r\nMIME-Version: 1.0\r\n\r\n--BOUNDARY\r\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\r\n\r\n#!/bin/bash\r\necho \"Running custom user data script\"\r\n\r\n--BOUNDARY--"),
+    include_str!("golden/al2-merged.txt")
+)]
+#[case::al2_script(
+    Family::Al2,
+    Some("#!/bin/bash\necho \"Running custom user data script\"\n"),
+    include_str!("golden/al2-merged.txt")
+)]
+#[case::al2023(Family::Al2023, None, include_str!("golden/al2023.txt"))]
+#[case::al2023_script(Family::Al2023, Some(SCRIPT.trim_end()), include_str!("golden/al2023-shell.txt"))]
+#[case::al2023_config(Family::Al2023, Some(NODE_CONFIG.trim_end()), include_str!("golden/al2023-yaml.txt"))]
+#[case::windows(
+    Family::Windows2022,
+    Some("Write-Host \"Running custom user data script\"\nWrite-Host \"Finished running custom user data script\""),
+    include_str!("golden/windows.txt")
+)]
+fn golden(#[case] family: Family, #[case] custom: Option<&str>, #[case] expected: &str) {
+    assert_eq!(text(family, &bootstrap(custom)), expected);
+}
+
+#[test]
+fn an_archive_keeps_its_parts_and_ends_with_ours() {
+    let archive = format!(
+        "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: application/node.eks.aws\n\n{}\n--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n{}\n--//\n",
+        NODE_CONFIG.trim_end(),
+        SCRIPT.trim_end()
+    );
+    assert_eq!(text(Family::Al2023, &bootstrap(Some(&archive))), include_str!("golden/al2023-mime.txt"));
+}
+
+#[test]
+fn bottlerocket_keeps_what_is_not_ours() {
+    let custom = "[settings.kubernetes]\n\"unknown-setting\" = \"unknown\"\napi-server = 'replaceme'\ncloud-provider = 'external'\ncluster-certificate = \"replaceme\"\nmax-pods = 9999999999\n[settings.kubernetes.eviction-hard]\n\"memory.available\" = \"12%\"\n[settings.kubernetes.labels]\n\"replace\" = \"me\"\n[settings.kubernetes.node-labels]\n\"custom-node-label\" = \"custom\"\n\"karpenter.sh/nodepool\" = \"should-be-overridden\"\n[settings.kubernetes.node-taints]\n\"replace\" = [\"me:Schedule\"]\n[settings.network]\nhostname = \"test.local\"\nhttps-proxy = \"1.2.3.4:8080\"\nno-proxy = [\"localhost\", \"127.0.0.1\"]\nhosts = [[\"10.0.0.0\", [\"test.example.com\", \"test1.example.com\"]]]\n[settings.ntp]\ntime-servers = [\"169.254.169.123\"]\n";
+    let data = render(Family::Bottlerocket, &bootstrap(Some(custom))).unwrap();
+    assert_eq!(data.text, include_str!("golden/bottlerocket.txt"));
+    assert_eq!(data.dropped, ["settings.kubernetes.labels", "settings.kubernetes.unknown-setting"]);
+}
+
+#[test]
+fn bottlerocket_mounts_its_disks() {
+    let mut raid = bootstrap(None);
+    raid.raid0 = true;
+    let old = text(Family::Bottlerocket, &raid);
+    assert!(old.contains("[settings.bootstrap-commands.000-mount-instance-storage]"), "{old}");
+    assert!(
+        old.contains("\"--dirs\", \"/var/lib/containerd\", \"/var/lib/kubelet\", \"/var/log/pods\""),
+        "{old}"
+    );
+    raid.bind_by_default = true;
+    assert!(!text(Family::Bottlerocket, &raid).contains("--dirs"));
+    assert!(text(Family::Al2, &raid).contains(" \\\n--local-disks raid0\n"));
+    assert!(text(Family::Al2023, &raid).contains("    localStorage:\n      strategy: RAID0\n"));
+}
+
+#[rstest]
+#[case("bottlerocket@latest", true)]
+#[case("bottlerocket@v1.46.0", true)]
+#[case("bottlerocket@1.45.9", false)]
+#[case("bottlerocket@v2.0.0", true)]
+fn versions_that_bind_by_themselves(#[case] alias: &str, #[case] expected: bool) {
+    let spec = serde_json::from_value(json!({"amiSelectorTerms": [{"alias": alias}]})).unwrap();
+    assert_eq!(mounts_by_default(&spec, &[]), expected);
+}
+
+#[test]
+fn every_flag_of_the_kubelet_in_its_order() {
+    let config: KubeletConfig = serde_json::from_value(json!({
+        "maxPods": 10, "podsPerCore": 2, "systemReserved": {"memory": "1Gi", "cpu": "100m"}, "kubeReserved": {"cpu": "1"},
+        "evictionHard": {"memory.available": "5%"}, "evictionSoft": {"memory.available": "10%"},
+        "evictionSoftGracePeriod": {"memory.available": "90s"}, "evictionMaxPodGracePeriod": 60,
+        "imageGCHighThresholdPercent": 80, "imageGCLowThresholdPercent": 70, "cpuCFSQuota": false,
+    }))
+    .unwrap();
+    let mut given = bootstrap(None);
+    given.parsed = config.parse().unwrap();
+    let flags = kubelet_flags(&given);
+    assert_eq!(
+        flags[1..],
+        [
+            "--register-with-taints=\"karpenter.sh/unregistered:NoExecute\"",
+            "--max-pods=10",
+            "--pods-per-core=2",
+            "--system-reserved=\"cpu=100m,memory=1Gi\"",
+            "--kube-reserved=\"cpu=1\"",
+            "--eviction-hard=\"memory.available<5%\"",
+            "--eviction-soft=\"memory.available<10%\"",
+            "--eviction-soft-grace-period=\"memory.available=1m30s\"",
+            "--eviction-max-pod-grace-period=60",
+            "--image-gc-high-threshold=80",
+            "--image-gc-low-threshold=70",
+            "--cpu-cfs-quota=false",
+        ]
+    );
+}
+
+#[test]
+fn the_raw_kubelet_block_reaches_al2023_whole() {
+    let config: KubeletConfig = serde_json::from_value(json!({
+        "topologyManagerPolicy": "best-effort", "featureGates": {"A": true}, "evictionHard": {"memory.available": "5%"},
+        "podCIDR": "yes", "shutdownGracePeriod": "30s", "port": 10250, "memoryThrottlingFactor": 0.5, "staticPodPath": "",
+        "kubeReserved": {"cpu": "vcpus * 2"},
+    }))
+    .unwrap();
+    let reserved: BTreeMap<String, String> = [("cpu".to_owned(), "20m".to_owned())].into();
+    let resolved = ResolvedKubelet { pods: 30, kube_reserved: Some(reserved), system_reserved: None };
+    let (kubelet, parsed) = resolve(&config, &config.parse().unwrap(), &resolved, Some("fd00::a"));
+    let given = Bootstrap { kubelet, parsed, ..bootstrap(None) };
+    let text = text(Family::Al2023, &given);
+    let expected = "    config:\n      clusterDNS:\n      - fd00::a\n      evictionHard:\n        memory.available: 5%\n      featureGates:\n        A: true\n      kubeReserved:\n        cpu: 20m\n      maxPods: 30\n      memoryThrottlingFactor: 0.5\n      podCIDR: \"yes\"\n      port: 10250\n      registerWithTaints:\n      - effect: NoExecute\n        key: karpenter.sh/unregistered\n      shutdownGracePeriod: 30s\n      staticPodPath: \"\"\n      topologyManagerPolicy: best-effort\n";
+    assert!(text.contains(expected), "{text}");
+    assert!(linux::render(&given).unwrap().contains("--ip-family ipv6"));
+}
+
+#[rstest]
+#[case(Family::Al2, "Content-Type: text/plain\n\nx")]
+#[case(Family::Al2, "MIME-Version: 1.0\n\nx")]
+#[case(Family::Al2023, "Content-Type: multipart/mixed\n\nx")]
+#[case(Family::Bottlerocket, "settings = 1")]
+#[case(Family::Bottlerocket, "[settings]\nkubernetes = 'x'")]
+#[case(Family::Bottlerocket, "not toml")]
+fn what_cannot_be_read_is_refused(#[case] family: Family, #[case] custom: &str) {
+    let found = render(family, &bootstrap(Some(custom)));
+    assert!(matches!(found, Err(UserDataError::Unreadable { .. })), "{found:?}");
+}
+
+#[test]
+fn what_is_too_large_or_unknown_is_refused() {
+    let long = "#".repeat(SIZE_MAX + 1);
+    let found = render(Family::Custom, &bootstrap(Some(&long)));
+    assert_eq!(found, Err(UserDataError::TooLarge { size: SIZE_MAX + 1 }));
+    let unknown = Bootstrap { service_cidr: None, ..bootstrap(None) };
+    assert_eq!(render(Family::Al2023, &unknown), Err(UserDataError::NoCidr));
+    assert!(render(Family::Custom, &bootstrap(None)).unwrap().text.is_empty());
+}
+
+#[test]
+fn yaml_is_read_back_as_written() {
+    for value in [
+        json!({"a": [1, {"b": [], "c": {}}, [true, null]], "d": "x: y", "e": "- f", "g": "#h", "1": "2", "i": "no"}),
+        json!({"text": "line\nbreak", "quote": "'\"", "float": "1e3", "hex": "0x1F", "time": "12:30", "dash": "--- x"}),
+        json!({"empty": "", "colon": "a:", "bool": "True", "version": "1.2.3", "plain": "/a/b-c_d+e"}),
+    ] {
+        let written = yaml::write(&value);
+        let read: Value = serde_saphyr::from_str(&written).unwrap();
+        assert_eq!(read, value, "{written}");
+    }
+}
+
+fn arbitrary_part() -> impl Strategy<Value = Part> {
+    let line =
+        prop_oneof!["[ -~]{0,20}", Just("--//".to_owned()), Just("--//--".to_owned()), Just(String::new())];
+    let content = prop::collection::vec(line, 0..5).prop_map(|lines| lines.join("\n"));
+    ("[a-z]{1,6}", content)
+        .prop_map(|(kind, content)| Part::new(&format!("Content-Type: text/{kind}"), content))
+}
+
+proptest! {
+    /// Whatever parts an archive has, they are all there after a merge, unchanged and in order, with ours at the end.
+    #[test]
+    fn a_merge_drops_no_part(parts in prop::collection::vec(arbitrary_part(), 0..5)) {
+        let archive = mime::write(&parts);
+        prop_assert_eq!(&mime::read(&archive).unwrap(), &parts);
+        let merged = linux::render(&bootstrap(Some(&archive))).unwrap();
+        let found = mime::read(&merged).unwrap();
+        prop_assert_eq!(found.len(), parts.len() + 1);
+        prop_assert_eq!(&found[..parts.len()], &parts[..]);
+    }
+
+    /// Tables that are not Kubernetes' stay as they are.
+    #[test]
+    fn a_merge_drops_no_table(tables in prop::collection::btree_map("[a-j]{1,5}", prop::collection::btree_map("[a-z-]{1,8}", ".{0,8}", 0..4), 0..4)) {
+        let root: toml::Table = [("settings".to_owned(), toml::Value::try_from(&tables).unwrap())].into_iter().collect();
+        let text = toml::to_string(&root).unwrap();
+        let merged: toml::Table = render(Family::Bottlerocket, &bootstrap(Some(&text))).unwrap().text.parse().unwrap();
+        for (name, table) in &tables {
+            prop_assert_eq!(&merged["settings"][name], &toml::Value::try_from(table).unwrap());
+        }
+    }
+
+    /// Nothing makes it panic, and nothing but what is readable is merged.
+    #[test]
+    fn anything_may_come(custom in ".{0,200}") {
+        for family in Family::ALL {
+            let _ = render(family, &bootstrap(Some(&custom)));
+            let _ = render(family, &bootstrap(Some(&format!("Content-Type: {custom}"))));
+        }
+    }
+}
