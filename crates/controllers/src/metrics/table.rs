@@ -60,7 +60,14 @@ fn all() -> Vec<Family> {
         runtime::MAX_CONCURRENT,
         runtime::BUILD_INFO,
     ]);
-    all.extend([
+    all.extend(of_decisions());
+    all.sort_by_key(|family| family.name);
+    all
+}
+
+/// Families of scheduling, disruption and the lives of machines.
+fn of_decisions() -> Vec<Family> {
+    vec![
         scheduling::NODECLAIMS_CREATED,
         scheduling::SCHEDULING_DURATION,
         scheduling::QUEUE_DEPTH,
@@ -69,8 +76,6 @@ fn all() -> Vec<Family> {
         scheduling::UNSCHEDULABLE_PODS,
         scheduling::DECISION_DURATION,
         scheduling::ZONE_PODS,
-    ]);
-    all.extend([
         figures::DECISIONS,
         figures::DECISIONS_BY_POOL,
         figures::EVALUATION,
@@ -81,8 +86,6 @@ fn all() -> Vec<Family> {
         figures::CONSUMING,
         figures::DISRUPTED,
         figures::PODS_DISRUPTED,
-    ]);
-    all.extend([
         life::CLAIMS_TERMINATED,
         life::CLAIM_TERMINATION,
         life::INSTANCE_TERMINATION,
@@ -96,9 +99,7 @@ fn all() -> Vec<Family> {
         life::INTERRUPTIONS,
         life::ORPHANS_ENDED,
         life::COLLECTION_HELD,
-    ]);
-    all.sort_by_key(|family| family.name);
-    all
+    ]
 }
 
 fn row(family: &Family) -> String {

@@ -20,9 +20,11 @@ use super::{
 };
 
 type Measured = Result<Vec<Row>, Box<dyn Error>>;
+/// What measures, by the start of the names of its rows.
+type Work = (&'static str, fn() -> Measured);
 
 /// Rows by the start of their names.
-pub(crate) const ROWS: [(&str, fn() -> Measured); 4] = [
+pub(crate) const ROWS: [Work; 4] = [
     ("one what-if", what_ifs),
     ("one pending pod", one_pod),
     ("single-node pass", passes),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A running pod of a ReplicaSet on `host`.
-fn on(host: &str, name: &str, milli: i64) -> Arc<crate::model::Pod> {
+fn on(host: &str, name: &str, milli: i64) -> Arc<Pod> {
     running(host, pod(name).cpu(milli)).into()
 }
 

@@ -81,6 +81,10 @@ impl CloudProvider for Broken {
         Ok(if self.bug == Bug::GoneTooSoon { Termination::Gone } else { answer })
     }
 
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.inner.terminate_orphan(id).await
+    }
+
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
         self.inner.get(id).await
     }
