@@ -1,8 +1,11 @@
 //! Pods onto machines that exist or are on their way.
 
+use smallvec::SmallVec;
+
 use super::{
     Solver,
     amounts::{fits_free, update},
+    bits::Bits,
     claim::clash,
     intern::{ANY, Req, Side},
     narrow::Demand,
@@ -13,7 +16,59 @@ use crate::{
     scheduling::Purpose,
 };
 
+/// So few machines are sorted rather than searched for in the order of all.
+const FEW: usize = 64;
+
 impl Pass {
+    /// Tries the machines that fit, in order.
+    pub(super) fn attempt_machines(
+        &mut self,
+        solver: &mut Solver,
+        pod: &Pod,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        fitting: &Bits,
+    ) -> Option<usize> {
+        let shape = solver.classes[class].levels[level].shape;
+        let mut start = 0;
+        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
+        while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
+            start = at + 1;
+            if solver.in_order {
+                if self.try_machine(solver, class, level, demand, at, pod) {
+                    return Some(at);
+                }
+            } else if few.len() < FEW {
+                few.push(at);
+            } else {
+                return self.attempt_all_machines(solver, pod, class, level, demand, fitting);
+            }
+        }
+        few.sort_unstable_by_key(|at| solver.places[*at]);
+        few.into_iter().find(|at| self.try_machine(solver, class, level, demand, *at, pod))
+    }
+
+    fn attempt_all_machines(
+        &mut self,
+        solver: &mut Solver,
+        pod: &Pod,
+        class: usize,
+        level: usize,
+        demand: &Demand,
+        fitting: &Bits,
+    ) -> Option<usize> {
+        let shape = solver.classes[class].levels[level].shape;
+        for place in 0..solver.order.len() {
+            let at = solver.order[place];
+            let left = fitting.has(at) && !self.gone.has(at) && !self.scratch.full[shape].has(at);
+            if left && self.try_machine(solver, class, level, demand, at, pod) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
     pub(super) fn try_machine(
         &mut self,
         solver: &mut Solver,

@@ -8,7 +8,6 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 use super::{
     Solver,
@@ -26,9 +25,6 @@ use crate::{
     model::{Pod, Str, pod::HostPort},
     scheduling::{Plan, Purpose, Request},
 };
-
-/// So few machines are sorted rather than searched for in the order of all.
-const FEW: usize = 64;
 
 /// How openings are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -455,55 +451,6 @@ impl Pass {
             placed += 1;
         }
         placed
-    }
-
-    /// Tries the machines that fit, in order.
-    fn attempt_machines(
-        &mut self,
-        solver: &mut Solver,
-        pod: &Pod,
-        class: usize,
-        level: usize,
-        demand: &Demand,
-        fitting: &Bits,
-    ) -> Option<usize> {
-        let shape = solver.classes[class].levels[level].shape;
-        let mut start = 0;
-        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
-        while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
-            start = at + 1;
-            if solver.in_order {
-                if self.try_machine(solver, class, level, demand, at, pod) {
-                    return Some(at);
-                }
-            } else if few.len() < FEW {
-                few.push(at);
-            } else {
-                return self.attempt_all_machines(solver, pod, class, level, demand, fitting);
-            }
-        }
-        few.sort_unstable_by_key(|at| solver.places[*at]);
-        few.into_iter().find(|at| self.try_machine(solver, class, level, demand, *at, pod))
-    }
-
-    fn attempt_all_machines(
-        &mut self,
-        solver: &mut Solver,
-        pod: &Pod,
-        class: usize,
-        level: usize,
-        demand: &Demand,
-        fitting: &Bits,
-    ) -> Option<usize> {
-        let shape = solver.classes[class].levels[level].shape;
-        for place in 0..solver.order.len() {
-            let at = solver.order[place];
-            let left = fitting.has(at) && !self.gone.has(at) && !self.scratch.full[shape].has(at);
-            if left && self.try_machine(solver, class, level, demand, at, pod) {
-                return Some(at);
-            }
-        }
-        None
     }
 
     /// Tries the openings of this pass, the one with the fewest pods first.
