@@ -87,6 +87,7 @@ fn of_decisions() -> Vec<Family> {
         figures::DISRUPTED,
         figures::PODS_DISRUPTED,
         life::CLAIMS_TERMINATED,
+        life::CLAIMS_UNHEALTHY,
         life::CLAIM_TERMINATION,
         life::INSTANCE_TERMINATION,
         life::NODES_CREATED,
