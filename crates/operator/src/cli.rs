@@ -32,6 +32,11 @@ pub(crate) enum Tool {
     Demo(Demo),
     /// Shows what would be launched for the pods that wait, by the controller's own code, and does nothing.
     Plan(PlanOptions),
+    /// Shows what disruption would do now, and what keeps each node, by the controller's own code, and does nothing.
+    Disrupt(DisruptOptions),
+    /// Explains a decision.
+    #[command(subcommand)]
+    Explain(Explain),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
         /// Whose label rules and node class to include.
@@ -100,6 +105,47 @@ pub(crate) struct PlanOptions {
     /// The seed of generated names.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+/// Options of `disrupt`. The controller's settings count here too.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DisruptOptions {
+    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The moment to decide at, such as 2026-01-31T12:00:00Z; by default now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<jiff::Timestamp>,
+    /// Ask only this method (may be repeated): emptiness, static-drift, drift, multi-node-consolidation,
+    /// single-node-consolidation.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) method: Vec<String>,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    pub(crate) output: TableOrJson,
+}
+
+/// What to explain.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Explain {
+    /// Lists everything that keeps a node from being disrupted, with owner and end.
+    Node(ExplainOptions),
+}
+
+/// Options of `explain node`. The controller's settings count here too.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ExplainOptions {
+    /// The Node or NodeClaim.
+    pub(crate) name: String,
+    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The moment to judge at, such as 2026-01-31T12:00:00Z; by default now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<jiff::Timestamp>,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    pub(crate) output: TableOrJson,
 }
 
 /// How pods become nodes.
@@ -225,11 +271,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     for tool in DECISIONS {
         tools = tools.mut_subcommand(tool, |tool| with_settings(tool, true));
     }
+    tools =
+        tools.mut_subcommand("explain", |tool| tool.mut_subcommand("node", |node| with_settings(node, true)));
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
         let matches = tools.try_get_matches_from(args)?;
         let tool = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?.tool;
-        let decision = matches.subcommand().filter(|(name, _)| DECISIONS.contains(name));
+        let nested = matches.subcommand().and_then(|(name, inner)| match name {
+            "explain" => inner.subcommand(),
+            _ => Some((name, inner)),
+        });
+        let decision = nested.filter(|(name, _)| DECISIONS.contains(name) || *name == "node");
         let flags = decision.map(|(_, matches)| flags(matches)).unwrap_or_default();
         return Ok(Invocation::Tool(tool, flags));
     }
@@ -238,7 +290,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
 }
 
 /// Tools that decide as the controller would: its settings are theirs.
-const DECISIONS: [&str; 1] = ["plan"];
+const DECISIONS: [&str; 2] = ["plan", "disrupt"];
 
 /// Settings that matter to a decision; the others are accepted there and not shown.
 const DECISIVE: [&str; 7] = [

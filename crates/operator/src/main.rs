@@ -5,6 +5,7 @@ mod clock;
 mod controller;
 mod crds;
 mod demo;
+mod disrupt;
 mod fake;
 mod http;
 mod input;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ffi::OsString, process::ExitCode};
 
 use crate::{
-    cli::{self, Invocation, Tool},
-    controller, crds, demo, fake, plan, settings,
+    cli::{self, Explain, Invocation, Tool},
+    controller, crds, demo, disrupt, fake, plan, settings,
 };
 
 /// Does what the command line says. Failures go to standard error, with their causes.
@@ -35,6 +35,10 @@ fn run(tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
     match tool {
         Tool::Demo(options) => demo::run(options),
         Tool::Plan(options) => plan::run(options, &settings::from_environment(flags)?),
+        Tool::Disrupt(options) => disrupt::run(options, &settings::from_environment(flags)?),
+        Tool::Explain(Explain::Node(options)) => {
+            disrupt::explain(options, &settings::from_environment(flags)?)
+        }
         Tool::Crds { cloud } => crds::print(*cloud),
         Tool::FakeCloud(options) => fake::serve_cloud(options),
         Tool::FakeKube(options) => fake::serve_kube(options),

@@ -22,7 +22,8 @@ use crate::{
 };
 
 /// The methods that the settings allow.
-fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
+#[must_use]
+pub fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
     let allowed =
         |method: &&'static dyn Method| settings.gates.static_capacity || method.name() != "static-drift";
     METHODS.into_iter().filter(allowed).collect()

@@ -16,6 +16,8 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use decide::methods;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -45,7 +47,9 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
 }
 
 /// What of the settings disruption reads.
-fn rules(settings: &Settings) -> Rules {
+/// What disruption reads of the settings.
+#[must_use]
+pub fn rules(settings: &Settings) -> Rules {
     Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot }
 }
 

@@ -331,6 +331,7 @@ impl Loader {
                 self.note(&source, format_args!("NodePool {name} takes no part: {message}"));
             }
             prepare::set_ready(&mut pool, ready);
+            prepare::stamp(&mut pool);
             let key = (None, pool.metadata.name.clone());
             self.loaded.index.apply(pool);
             self.tell_invalid(Kind::NodePool, key, &source);

@@ -3,21 +3,46 @@
 //! - [`files`]: YAML and JSON become [`Item`]s that know where they stand.
 //! - [`cluster`]: the same from a live cluster, read-only.
 //! - [`load`]: items go into the controller's own index, as watch events would.
+//! - [`evaluate`]: what controllers would have written on NodeClaims by now.
 //! - [`prepare`]: what the API server and the controller add before a decision reads it.
 
 mod buffers;
-pub(crate) mod cluster;
-pub(crate) mod files;
+mod cluster;
+pub(crate) mod evaluate;
+mod files;
 pub(crate) mod load;
 mod prepare;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
+
+use crate::kube_client;
+
+/// The objects of files, or of the cluster where no file is named.
+///
+/// # Errors
+/// Where they cannot be read.
+pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+    if !paths.is_empty() {
+        return files::read(paths);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
+        cluster::read(&client).await
+    })
+}
 
 /// One Kubernetes object as it was read.
 #[derive(Clone, Debug)]

@@ -41,6 +41,8 @@ impl Schemas {
 /// Gives an object the name parts that an API server would: a namespace where it needs one, and a UID.
 pub(super) fn identify(value: &mut Value, namespaced: bool) {
     let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    // Versions order what is read from one server; a file stands for itself.
+    meta.remove("resourceVersion");
     let filled = |meta: &serde_json::Map<String, Value>, key: &str| {
         meta.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
     };
@@ -114,4 +116,13 @@ pub(super) fn set_ready(pool: &mut api::NodePool, ready: Result<(), (&str, Strin
         Err((reason, message)) => (ConditionStatus::False, reason.to_owned(), message),
     };
     conditions.push(Condition { type_: READY.to_owned(), status, reason, message, ..Condition::default() });
+}
+
+/// Writes a pool's drift hash, as its hash controller would.
+pub(super) fn stamp(pool: &mut api::NodePool) {
+    let hash = pool.drift_hash();
+    let annotations = pool.metadata.annotations.get_or_insert_default();
+    annotations.insert(api::labels::NODEPOOL_HASH.to_owned(), hash);
+    let version = api::labels::CURRENT_NODEPOOL_HASH_VERSION.to_owned();
+    annotations.insert(api::labels::NODEPOOL_HASH_VERSION.to_owned(), version);
 }

@@ -8,7 +8,6 @@ mod tests;
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
 use fleetwright_controllers::{provisioning::eligible, settings::SolveEffort};
 use fleetwright_core::{
     clock::Clock as _,
@@ -18,15 +17,18 @@ use fleetwright_core::{
 use jiff::Timestamp;
 
 use self::report::{Context, Report, Timing};
+pub(crate) use self::{
+    report::document,
+    table::{grid, names},
+};
 use crate::{
     cli::{PackerName, PlanOptions, TableOrJson},
     clock::SystemClock,
     fake,
     input::{
-        Item, cluster, files,
+        self, Item,
         load::{self, Loaded, Offer},
     },
-    kube_client,
     settings::{self, Values},
 };
 
@@ -36,7 +38,7 @@ use crate::{
 /// Where the input cannot be used at all. Pods without a place are a result.
 pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> {
     let started = SystemClock.now();
-    let items = items(&options.files)?;
+    let items = input::read(&options.files)?;
     let report = plan(items, options, values, started)?;
     for note in &report.notes {
         writeln!(anstream::stderr(), "note: {note}")?;
@@ -47,21 +49,6 @@ pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> 
         TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
     }
     Ok(())
-}
-
-/// The objects of files, or of the cluster where no file is named.
-///
-/// # Errors
-/// Where they cannot be read.
-pub(crate) fn items(paths: &[std::path::PathBuf]) -> anyhow::Result<Vec<Item>> {
-    if !paths.is_empty() {
-        return files::read(paths);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
-        cluster::read(&client).await
-    })
 }
 
 /// What the settings' cloud offers.

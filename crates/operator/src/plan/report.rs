@@ -215,7 +215,8 @@ fn batches(plan: &Plan, names: &Names) -> Vec<String> {
     raise::shapes(&plan.openings).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
 }
 
-fn document(claim: &NodeClaim) -> Value {
+/// A NodeClaim as it would be applied.
+pub(crate) fn document(claim: &NodeClaim) -> Value {
     let mut value = json!(claim);
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, part| !part.is_null());

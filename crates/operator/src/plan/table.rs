@@ -61,7 +61,8 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-fn grid(header: &[&str]) -> Grid {
+/// A table without lines.
+pub(crate) fn grid(header: &[&str]) -> Grid {
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_header(header);
     grid
@@ -82,7 +83,8 @@ fn row(claim: &Claim) -> [String; 9] {
     ]
 }
 
-fn names(pods: &[String]) -> String {
+/// The first few of many names.
+pub(crate) fn names(pods: &[String]) -> String {
     let shown = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match pods.len().saturating_sub(NAMED) {
         0 => shown,

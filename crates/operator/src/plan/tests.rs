@@ -47,7 +47,7 @@ fn report(path: &Path) -> String {
     let (options, flags) = options(path, &text);
     let values = Values::resolve(&flags, |_| None).unwrap();
     let (offer, notes) = offer(&values).unwrap();
-    let mut loaded = load::load(items(&options.files).unwrap(), &offer).unwrap();
+    let mut loaded = load::load(input::read(&options.files).unwrap(), &offer).unwrap();
     loaded.notes.splice(0..0, notes);
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let snapshot = loaded.index.snapshot(now);

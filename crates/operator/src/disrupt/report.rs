@@ -1,0 +1,224 @@
+//! What disruption would do, as a document: what `-o json` prints. `docs/disrupt.schema.json` is made from these types.
+
+use fleetwright_controllers::runtime::Names;
+use fleetwright_core::{
+    disruption::{Allowance, Blocker, Command, Standing, Survey},
+    model::{Snapshot, labels::NODEPOOL},
+    scheduling::Opening,
+};
+use fleetwright_state::raise::{self, Identity};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{input::load::Loaded, plan::document};
+
+/// Version of the document's form.
+const VERSION: u32 = 1;
+/// The seed of names of NodeClaims that would be created.
+const SEED: u64 = 1;
+
+/// What one pass would do, before the validation delay. Prices are dollars per hour as exact decimal text.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Report {
+    /// Version of this form.
+    pub(super) version: u32,
+    /// Commands in the order in which they would be carried out, as many as the budgets allow in one pass.
+    pub(super) commands: Vec<CommandRow>,
+    /// Every machine, by name.
+    pub(super) nodes: Vec<NodeRow>,
+    /// Budgets by pool and reason.
+    pub(super) budgets: Vec<BudgetRow>,
+    /// How long it took; the one part that differs between equal runs.
+    pub(super) timing: Timing,
+    /// What was passed over or assumed in the input.
+    pub(super) notes: Vec<String>,
+}
+
+/// A command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CommandRow {
+    /// The method that found it.
+    pub(super) method: String,
+    /// `Empty`, `Drifted` or `Underutilized`.
+    pub(super) reason: String,
+    /// Machines that go.
+    pub(super) nodes: Vec<String>,
+    /// NodeClaims that come first.
+    pub(super) replacements: Vec<Replacement>,
+    /// Pods that move, as `namespace/name`.
+    pub(super) pods: Vec<String>,
+    /// What is saved per hour.
+    pub(super) savings_hourly: String,
+    /// What it costs the pods that move: Karpenter's disruption cost.
+    pub(super) disruption_cost: f64,
+}
+
+/// A NodeClaim that would be created.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Replacement {
+    /// Its NodePool.
+    pub(super) node_pool: String,
+    /// The whole object.
+    pub(super) resource: Value,
+    /// Pods that it is for, as `namespace/name`.
+    pub(super) pods: Vec<String>,
+}
+
+/// How a machine stands.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeRow {
+    /// The Node, empty where there is none yet.
+    pub(super) node: String,
+    /// The NodeClaim, empty where there is none.
+    pub(super) node_claim: String,
+    /// The NodePool, empty where there is none.
+    pub(super) node_pool: String,
+    /// Whether a method takes it as a case.
+    pub(super) candidate: bool,
+    /// Dollars per hour, where known.
+    pub(super) price: Option<String>,
+    /// Everything that keeps it.
+    pub(super) blockers: Vec<BlockerRow>,
+}
+
+/// Something that keeps a machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BlockerRow {
+    /// One word.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// With figures.
+    pub(super) message: String,
+    /// Who owns it, as `kind/name`.
+    pub(super) owner: Option<String>,
+    /// When it ends by itself.
+    pub(super) until: Option<String>,
+}
+
+/// A budget.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BudgetRow {
+    /// The NodePool.
+    pub(super) node_pool: String,
+    /// The reason.
+    pub(super) reason: String,
+    /// How many nodes may be disrupted at once.
+    pub(super) allowed: i64,
+    /// How many are.
+    pub(super) disrupting: i64,
+}
+
+/// Milliseconds, and how many simulations were made.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Timing {
+    /// Reading the input.
+    pub(super) load_ms: f64,
+    /// Making it ready.
+    pub(super) snapshot_ms: f64,
+    /// Deciding.
+    pub(super) solve_ms: f64,
+    /// Simulations.
+    pub(super) what_ifs: u32,
+}
+
+impl Timing {
+    pub(super) fn new(
+        started: Timestamp,
+        read: Timestamp,
+        ready: Timestamp,
+        done: Timestamp,
+        what_ifs: u32,
+    ) -> Self {
+        let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
+        Self {
+            load_ms: between(started, read),
+            snapshot_ms: between(read, ready),
+            solve_ms: between(ready, done),
+            what_ifs,
+        }
+    }
+}
+
+/// What a report needs beside the survey.
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) loaded: &'a Loaded,
+    pub(super) timing: Timing,
+}
+
+impl Report {
+    pub(super) fn new(survey: &Survey, context: &Context<'_>) -> Self {
+        let names = Names::new(SEED);
+        Self {
+            version: VERSION,
+            commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
+            nodes: survey.nodes.iter().map(|standing| node(standing, context.snapshot)).collect(),
+            budgets: survey.budgets.iter().map(budget).collect(),
+            timing: context.timing,
+            notes: context.loaded.notes.clone(),
+        }
+    }
+}
+
+fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
+    let moved = command.candidates.iter().flat_map(|candidate| &candidate.pods);
+    let replacement = |opening: &Opening| {
+        let batch = names.suffix(10);
+        let name = format!("{}-{}", opening.pool.name, names.suffix(5));
+        let identity = Identity { name, batch: &batch, cluster_uid: &context.loaded.cluster_uid };
+        let pool = context.loaded.index.pool(&opening.pool.name);
+        let raised = pool.map(|pool| document(&raise::claim(opening, pool, &opening.pods, identity)));
+        Replacement {
+            node_pool: opening.pool.name.to_string(),
+            resource: raised.unwrap_or(Value::Null),
+            pods: opening.pods.iter().map(|pod| pod.id.to_string()).collect(),
+        }
+    };
+    CommandRow {
+        method: command.method.to_owned(),
+        reason: command.reason.to_string(),
+        nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
+        replacements: command.replacements.iter().map(replacement).collect(),
+        pods: moved.map(|pod| pod.id.to_string()).collect(),
+        savings_hourly: command.savings().to_string(),
+        disruption_cost: command.disruption_cost().pods(),
+    }
+}
+
+/// How one machine stands.
+pub(super) fn node(standing: &Standing, _snapshot: &Snapshot) -> NodeRow {
+    let machine = &standing.node;
+    NodeRow {
+        node: machine.node_name().map(ToString::to_string).unwrap_or_default(),
+        node_claim: machine.claim_name().map(ToString::to_string).unwrap_or_default(),
+        node_pool: machine.label(NODEPOOL).unwrap_or_default().to_owned(),
+        candidate: standing.candidate,
+        price: standing.price.map(|price| price.to_string()),
+        blockers: standing.blockers.iter().map(blocker).collect(),
+    }
+}
+
+fn blocker(blocker: &Blocker) -> BlockerRow {
+    BlockerRow {
+        kind: blocker.kind().to_owned(),
+        message: blocker.to_string(),
+        owner: blocker.owner(),
+        until: blocker.until().map(|until| until.to_string()),
+    }
+}
+
+fn budget(allowance: &Allowance) -> BudgetRow {
+    BudgetRow {
+        node_pool: allowance.pool.to_string(),
+        reason: allowance.reason.to_string(),
+        allowed: allowance.allowed,
+        disrupting: allowance.disrupting,
+    }
+}

@@ -1,0 +1,88 @@
+//! What the controllers would have written on NodeClaims by a given moment: the conditions that make candidates.
+//!
+//! A dump shows them as they were when it was taken, a hand-written file not at all; a decision at `--at` reads them as of
+//! then. The provider is not asked, so drift that only it can see stays as the input has it.
+
+use fleetwright_api::{
+    self as api,
+    condition::{Condition, ConditionStatus},
+};
+use fleetwright_core::{
+    cloud::{self, ProviderInfo},
+    model::{self, nodeclaim::ConditionType},
+    nodeclaim::{
+        Stage as _, Step, View,
+        conditions::{Consolidatable, Drifted},
+    },
+};
+use fleetwright_state::Index;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Reasons of drift that follow from the NodePool and its instance types; all others are the provider's.
+const OF_POOL: [&str; 3] = ["NodePoolDrifted", "RequirementsDrifted", "InstanceTypeNotFound"];
+
+/// Brings the conditions of all NodeClaims to `now`.
+pub(crate) fn conditions(index: &mut Index, now: Timestamp) {
+    let provider = ProviderInfo {
+        name: "input".into(),
+        node_classes: Vec::new(),
+        schema: index.schema().clone(),
+        repair_policies: Vec::new(),
+        bootstraps_startup_taints: true,
+    };
+    let names: Vec<String> = index.claim_models().map(|claim| claim.name.to_string()).collect();
+    for name in names {
+        let steps = steps(index, &name, &provider, now);
+        let Some(raw) = index.claim(&name).filter(|_| !steps.is_empty()) else { continue };
+        let mut claim = (**raw).clone();
+        for step in steps {
+            write(&mut claim, step, now);
+        }
+        index.apply(claim);
+    }
+}
+
+fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> Vec<Step> {
+    let Some(claim) = index.claim_model(name) else { return Vec::new() };
+    let nodes: Vec<_> = index.nodes_of_claim(name).cloned().collect();
+    let pods: Vec<_> = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
+    let pool = claim.pool.as_deref().and_then(|pool| index.pool_model(pool));
+    let catalog = pool.and_then(|pool| index.catalog(&pool.name));
+    let view = View { claim, nodes: &nodes, pool: pool.map(|pool| &**pool), pods: &pods, provider };
+    let known = by_provider(index, name);
+    let drifted = Drifted { catalog: catalog.map(|catalog| &**catalog), provider: known.as_ref() };
+    Consolidatable.next(&view, now).and(drifted.next(&view, now)).steps
+}
+
+/// Drift that only the provider can have seen, as the input has it.
+fn by_provider(index: &Index, name: &str) -> Option<cloud::Drift> {
+    let status = index.claim(name)?.status.as_ref()?;
+    let drifted = api::condition::find(&status.conditions, ConditionType::Drifted.as_str())?;
+    let own = drifted.is_true() && !OF_POOL.contains(&drifted.reason.as_str());
+    own.then(|| cloud::Drift(drifted.reason.as_str().into()))
+}
+
+fn write(claim: &mut api::NodeClaim, step: Step, now: Timestamp) {
+    let conditions = &mut claim.status.get_or_insert_default().conditions;
+    match step {
+        Step::Clear(condition) => conditions.retain(|known| known.type_ != condition.as_str()),
+        Step::Condition(change) => {
+            conditions.retain(|known| known.type_ != change.condition.as_str());
+            conditions.push(Condition {
+                type_: change.condition.as_str().to_owned(),
+                status: match change.status {
+                    model::ConditionStatus::True => ConditionStatus::True,
+                    model::ConditionStatus::False => ConditionStatus::False,
+                    model::ConditionStatus::Unknown => ConditionStatus::Unknown,
+                },
+                reason: change.reason.to_string(),
+                message: change.message,
+                last_transition_time: Some(Time(now)),
+                ..Condition::default()
+            });
+        }
+        // These two stages ask for nothing else.
+        _ => {}
+    }
+}
