@@ -93,3 +93,65 @@ fn tell(ctx: &Ctx, machine: &Machine, reason: &'static str, message: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! An announcement ends the claim, once, with the words that Karpenter's users search for.
+    use fleetwright_core::cloud::{CloudError, InterruptionKind, Round};
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::World;
+
+    /// Announces the same again and again.
+    struct Announces;
+
+    #[async_trait]
+    impl ProviderStep for Announces {
+        fn name(&self) -> &'static str {
+            "interruption"
+        }
+
+        async fn run(&self, _: Timestamp) -> Result<Round, CloudError> {
+            let of = |id: &str| Interruption { id: id.into(), kind: InterruptionKind::Spot };
+            Ok(Round {
+                again: Duration::from_secs(1),
+                interruptions: vec![of("test:///unknown"), of("test:///i-1")],
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_announced_is_deleted_once() {
+        let world = World::new();
+        for name in ["a", "b"] {
+            let id = if name == "a" { "test:///i-1" } else { "test:///i-2" };
+            world
+                .server
+                .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                    "metadata": {"name": name, "finalizers": ["karpenter.sh/termination"],
+                        "labels": {"karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "spot"}},
+                    "spec": {"requirements": [], "nodeClassRef":
+                        {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
+                    "status": {"providerID": id}}))
+                .unwrap();
+        }
+        let (_trigger, _task) = world.run(controllers(&Arc::default(), vec![Arc::new(Announces)]));
+        world.pass(10).await;
+        let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+        let deleting: Vec<_> =
+            claims.iter().map(|claim| claim["metadata"]["deletionTimestamp"].is_string()).collect();
+        assert_eq!(deleting, [true, false]);
+        assert_eq!(
+            world.events(),
+            [
+                "NodeClaim/a SpotInterrupted: Spot interruption warning was triggered",
+                "NodeClaim/a TerminatingOnInterruption: Interruption triggered termination",
+            ]
+        );
+        let labels = ["spot_interrupted", "default", "spot", "", "forceful"];
+        assert_eq!(world.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
+        assert_eq!(world.ctx.metrics.value(&families::INTERRUPTIONS, &["spot_interrupted"]), 1.0);
+    }
+}

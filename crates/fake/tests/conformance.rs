@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::{Clock, SharedClock},
     cloud::{
-        CloudProvider,
+        CloudProvider, Interruption, InterruptionKind,
         conformance::{self, Fault as Wrong, Harness},
     },
-    model::{NodeClassRef, ProviderId, Str},
+    model::{Catalog, NodeClassRef, Offering, ProviderId, Str},
 };
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass, NodeClasses,
@@ -164,4 +164,54 @@ async fn in_process_with_the_realistic_catalogue() {
 #[tokio::test]
 async fn over_http() {
     conforms(kwok(), true).await;
+}
+
+/// The provider's loops keep what it shows current, and report what the cloud announces until it has happened.
+async fn steps_tell(over_http: bool) {
+    let fake = Fake::new(realistic(1), over_http).await;
+    let provider = fake.provider.lock().unwrap().clone();
+    let pool = conformance::any_pool(&fake);
+    let shown = provider.catalog(&pool).await.unwrap();
+    let [pricing, notices] = <[_; 2]>::try_from(provider.steps()).ok().unwrap();
+    let round = pricing.run(fake.now()).await.unwrap();
+    assert!(round.again <= Duration::from_secs(300) && round.interruptions.is_empty());
+    let moved = provider.catalog(&pool).await.unwrap();
+    assert!(Arc::ptr_eq(&moved, &provider.catalog(&pool).await.unwrap()), "the same while nothing changes");
+    assert_ne!(*shown, *moved);
+    // A machine costs what is shown at its launch.
+    let request = conformance::launch_request(&fake, "a", "spot");
+    let instance = provider.launch(&[request]).await.pop().unwrap().unwrap();
+    let label = |key: &str| instance.labels.get(key).unwrap().to_string();
+    let (kind, zone) = (label("node.kubernetes.io/instance-type"), label("topology.kubernetes.io/zone"));
+    let machine = fake.cloud.machines().pop().unwrap();
+    assert_eq!(moved.price(&kind, &zone, "spot").unwrap().nanos(), machine.price_nanos);
+    assert!(notices.run(fake.now()).await.unwrap().interruptions.is_empty());
+    assert!(fake.cloud.interrupt(&machine.id));
+    for _ in 0..2 {
+        let told = notices.run(fake.now()).await.unwrap().interruptions;
+        assert_eq!(told, [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]);
+    }
+    let dry = provider.catalog(&pool).await.unwrap();
+    let offering = |catalog: &Catalog| {
+        let offerings = catalog.get(&kind).unwrap().offerings.clone();
+        let spot = |offering: &&Offering| {
+            offering.zone().is_some_and(|of| **of == *zone)
+                && offering.capacity_type().is_some_and(|of| &**of == "spot")
+        };
+        offerings.iter().find(spot).unwrap().available
+    };
+    assert_eq!((offering(&moved), offering(&dry)), (true, false));
+    fake.clock.advance(Duration::from_secs(300));
+    assert!(notices.run(fake.now()).await.unwrap().interruptions.is_empty(), "it has ended");
+    assert!(offering(&provider.catalog(&pool).await.unwrap()), "forgotten after three minutes");
+}
+
+#[tokio::test]
+async fn steps_in_process() {
+    steps_tell(false).await;
+}
+
+#[tokio::test]
+async fn steps_over_http() {
+    steps_tell(true).await;
 }

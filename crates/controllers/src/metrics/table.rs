@@ -5,6 +5,92 @@ use std::{fmt::Write as _, fs, path::Path};
 use super::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status};
 use crate::{disruption::figures, lifecycle::families as life};
 
+const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];
+const CLUSTER: &[Family] = &[
+    cluster::NODES_ALLOCATABLE,
+    cluster::NODES_POD_REQUESTS,
+    cluster::NODES_POD_LIMITS,
+    cluster::NODES_DAEMON_LIMITS,
+    cluster::NODES_DAEMON_REQUESTS,
+    cluster::NODES_SYSTEM_OVERHEAD,
+    cluster::NODES_LIFETIME,
+    cluster::UTILIZATION,
+    cluster::STATE_NODE_COUNT,
+    cluster::STATE_SYNCED,
+    cluster::STATE_UNSYNCED_TIME,
+    cluster::POOL_LIMIT,
+    cluster::POOL_USAGE,
+    cluster::POOL_COST,
+    cluster::OFFERING_PRICE,
+    cluster::OFFERING_AVAILABLE,
+    cluster::TYPE_CPU,
+    cluster::TYPE_MEMORY,
+];
+const PODS: &[Family] = &[
+    pods::STATE,
+    pods::STARTUP,
+    pods::BOUND,
+    pods::PROVISIONING_BOUND,
+    pods::PROVISIONING_STARTUP,
+    pods::UNSTARTED,
+    pods::UNBOUND,
+    pods::PROVISIONING_UNBOUND,
+    pods::PROVISIONING_UNSTARTED,
+    pods::UNDECIDED,
+];
+const RUNTIME: &[Family] = &[
+    runtime::RECONCILES,
+    runtime::RECONCILE_ERRORS,
+    runtime::PANICS,
+    runtime::RECONCILE_TIME,
+    runtime::WATCH_ERRORS,
+    runtime::QUEUE_DEPTH,
+    runtime::QUEUE_ADDS,
+    runtime::QUEUE_RETRIES,
+    runtime::QUEUE_WORK,
+    runtime::ACTIVE,
+    runtime::MAX_CONCURRENT,
+    runtime::BUILD_INFO,
+];
+const SCHEDULING: &[Family] = &[
+    scheduling::NODECLAIMS_CREATED,
+    scheduling::SCHEDULING_DURATION,
+    scheduling::QUEUE_DEPTH,
+    scheduling::UNFINISHED_WORK,
+    scheduling::IGNORED_PODS,
+    scheduling::UNSCHEDULABLE_PODS,
+    scheduling::DECISION_DURATION,
+    scheduling::ZONE_PODS,
+];
+const DISRUPTION: &[Family] = &[
+    figures::DECISIONS,
+    figures::DECISIONS_BY_POOL,
+    figures::EVALUATION,
+    figures::ELIGIBLE,
+    figures::FAILED_VALIDATIONS,
+    figures::QUEUE_FAILURES,
+    figures::ALLOWED,
+    figures::CONSUMING,
+    figures::DISRUPTED,
+    figures::PODS_DISRUPTED,
+];
+const LIFE: &[Family] = &[
+    life::CLAIMS_TERMINATED,
+    life::CLAIMS_UNHEALTHY,
+    life::CLAIM_TERMINATION,
+    life::INSTANCE_TERMINATION,
+    life::NODES_CREATED,
+    life::NODES_TERMINATED,
+    life::NODE_TERMINATION,
+    life::NODE_LIFETIME,
+    life::NODES_DRAINED,
+    life::EVICTION_REQUESTS,
+    life::PODS_DRAINED,
+    life::INTERRUPTIONS,
+    life::ORPHANS_ENDED,
+    life::COLLECTION_HELD,
+];
+
 /// Every family, by name.
 fn all() -> Vec<Family> {
     let kinds =
@@ -12,95 +98,10 @@ fn all() -> Vec<Family> {
     let of_kinds = kinds
         .iter()
         .flat_map(|of| [of.count, of.current, of.transition, of.transitions, of.terminating, of.termination]);
-    let mut all: Vec<Family> = of_kinds.collect();
-    all.extend([cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION]);
-    all.extend([
-        cluster::NODES_ALLOCATABLE,
-        cluster::NODES_POD_REQUESTS,
-        cluster::NODES_POD_LIMITS,
-        cluster::NODES_DAEMON_LIMITS,
-        cluster::NODES_DAEMON_REQUESTS,
-        cluster::NODES_SYSTEM_OVERHEAD,
-        cluster::NODES_LIFETIME,
-        cluster::UTILIZATION,
-        cluster::STATE_NODE_COUNT,
-        cluster::STATE_SYNCED,
-        cluster::STATE_UNSYNCED_TIME,
-        cluster::POOL_LIMIT,
-        cluster::POOL_USAGE,
-        cluster::POOL_COST,
-        cluster::OFFERING_PRICE,
-        cluster::OFFERING_AVAILABLE,
-        cluster::TYPE_CPU,
-        cluster::TYPE_MEMORY,
-    ]);
-    all.extend([
-        pods::STATE,
-        pods::STARTUP,
-        pods::BOUND,
-        pods::PROVISIONING_BOUND,
-        pods::PROVISIONING_STARTUP,
-        pods::UNSTARTED,
-        pods::UNBOUND,
-        pods::PROVISIONING_UNBOUND,
-        pods::PROVISIONING_UNSTARTED,
-        pods::UNDECIDED,
-    ]);
-    all.extend([
-        runtime::RECONCILES,
-        runtime::RECONCILE_ERRORS,
-        runtime::PANICS,
-        runtime::RECONCILE_TIME,
-        runtime::WATCH_ERRORS,
-        runtime::QUEUE_DEPTH,
-        runtime::QUEUE_ADDS,
-        runtime::QUEUE_RETRIES,
-        runtime::QUEUE_WORK,
-        runtime::ACTIVE,
-        runtime::MAX_CONCURRENT,
-        runtime::BUILD_INFO,
-    ]);
-    all.extend(of_decisions());
+    let rest = [CALLS, CLUSTER, PODS, RUNTIME, SCHEDULING, DISRUPTION, LIFE].concat();
+    let mut all: Vec<Family> = of_kinds.chain(rest).collect();
     all.sort_by_key(|family| family.name);
     all
-}
-
-/// Families of scheduling, disruption and the lives of machines.
-fn of_decisions() -> Vec<Family> {
-    vec![
-        scheduling::NODECLAIMS_CREATED,
-        scheduling::SCHEDULING_DURATION,
-        scheduling::QUEUE_DEPTH,
-        scheduling::UNFINISHED_WORK,
-        scheduling::IGNORED_PODS,
-        scheduling::UNSCHEDULABLE_PODS,
-        scheduling::DECISION_DURATION,
-        scheduling::ZONE_PODS,
-        figures::DECISIONS,
-        figures::DECISIONS_BY_POOL,
-        figures::EVALUATION,
-        figures::ELIGIBLE,
-        figures::FAILED_VALIDATIONS,
-        figures::QUEUE_FAILURES,
-        figures::ALLOWED,
-        figures::CONSUMING,
-        figures::DISRUPTED,
-        figures::PODS_DISRUPTED,
-        life::CLAIMS_TERMINATED,
-        life::CLAIMS_UNHEALTHY,
-        life::CLAIM_TERMINATION,
-        life::INSTANCE_TERMINATION,
-        life::NODES_CREATED,
-        life::NODES_TERMINATED,
-        life::NODE_TERMINATION,
-        life::NODE_LIFETIME,
-        life::NODES_DRAINED,
-        life::EVICTION_REQUESTS,
-        life::PODS_DRAINED,
-        life::INTERRUPTIONS,
-        life::ORPHANS_ENDED,
-        life::COLLECTION_HELD,
-    ]
 }
 
 fn row(family: &Family) -> String {

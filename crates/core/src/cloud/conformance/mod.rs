@@ -13,8 +13,8 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::CloudProvider;
-use crate::model::{NodeClassRef, ProviderId, Str};
+use super::{CloudProvider, LaunchRequest};
+use crate::model::{NodeClassRef, NodePool, ProviderId, Str, labels::CAPACITY_TYPE};
 
 /// A provider under test and the cloud behind it.
 #[async_trait]
@@ -87,6 +87,19 @@ impl Case {
     pub async fn run(&self, harness: &dyn Harness) -> Verdict {
         (self.run)(harness).await.map_err(|Failure(message)| Failure(format!("{}: {message}", self.name)))
     }
+}
+
+/// A pool that asks for nothing in particular, for tests of a provider's own.
+#[must_use]
+pub fn any_pool(harness: &dyn Harness) -> NodePool {
+    support::pool(harness)
+}
+
+/// A request for a claim of this name, of whatever is sold as `capacity_type`, for tests of a provider's own.
+#[must_use]
+pub fn launch_request(harness: &dyn Harness, name: &str, capacity_type: &str) -> LaunchRequest {
+    let requirements = [support::only(CAPACITY_TYPE, capacity_type)].into_iter().collect();
+    support::request(&support::claim(harness, name, name, requirements), 1)
 }
 
 /// Every clause.

@@ -1,0 +1,52 @@
+//! Plays every scenario of `tests/scenarios/` and compares the report with the one that stands beside it.
+//!
+//! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports anew; what a scenario expects
+//! in its own words must hold all the same.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fleetwright_sim::{
+    scenario::{Scenario, play},
+    world::virtual_runtime,
+};
+
+/// Plays one scenario; what is wrong, if anything.
+fn check(path: &Path, update: bool) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let scenario = Scenario::parse(&text)?;
+    let runtime = virtual_runtime().map_err(|error| error.to_string())?;
+    let report = runtime.block_on(play(&scenario)).map_err(|error| error.to_string())?;
+    let beside = path.with_extension("report");
+    if update {
+        fs::write(&beside, &report.text).map_err(|error| error.to_string())?;
+    }
+    if !report.failures.is_empty() {
+        return Err(format!("{}\n{}", report.failures.join("\n"), report.text));
+    }
+    let expected = fs::read_to_string(&beside).unwrap_or_default();
+    if expected == report.text {
+        return Ok(());
+    }
+    let differs = expected.lines().zip(report.text.lines()).position(|(expected, found)| expected != found);
+    let line = differs.unwrap_or_else(|| expected.lines().count().min(report.text.lines().count())) + 1;
+    Err(format!("differs from {} at line {line}; it is now:\n{}", beside.display(), report.text))
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the switch that writes the expected reports anew")]
+fn every_scenario_tells_its_story() {
+    let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    assert!(files.len() >= 16, "only {} scenarios in {}", files.len(), folder.display());
+    let failures: Vec<String> = files
+        .iter()
+        .filter_map(|path| check(path, update).err().map(|why| format!("{}: {why}", path.display())))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
