@@ -3,6 +3,11 @@
 
 use std::cmp::Reverse;
 
+use smallvec::{SmallVec, smallvec};
+
+/// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
+pub(super) type Room = SmallVec<[i64; 4]>;
+
 /// A type as it goes into a table.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -11,7 +16,7 @@ pub(super) struct Column {
     /// The cheapest offering, in nano-dollars per hour.
     pub(super) price: i64,
     /// What pods can have of each dimension.
-    pub(super) free: Vec<i64>,
+    pub(super) free: Room,
     /// Tells instance types apart: two rows may be of one.
     pub(super) name: usize,
     /// By key of minValues: the values that the type has.
@@ -52,7 +57,7 @@ struct Thresholds {
 /// A size to fill: what at least as many types have as a claim must be able to become.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Size {
-    pub(super) room: Vec<i64>,
+    pub(super) room: Room,
     /// What the cheapest of those types costs.
     pub(super) price: i64,
 }
@@ -81,7 +86,7 @@ impl Table {
     }
 
     fn holding(&self, used: &[i64]) -> Set {
-        let mut set: Set = smallvec::SmallVec::from_elem(u64::MAX, self.words);
+        let mut set: Set = SmallVec::from_elem(u64::MAX, self.words);
         trim(&mut set, self.columns.len());
         for (dim, used) in self.dims.iter().zip(used) {
             dim.intersect(*used, &mut set);
@@ -140,10 +145,10 @@ impl Table {
     }
 
     /// What the cheapest types that hold `used` have in common, so many of them: what fits into it costs no more.
-    pub(super) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Vec<i64>> {
+    pub(super) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Room> {
         let set = self.holding(used);
-        let mut names: Vec<usize> = Vec::new();
-        let mut room: Option<Vec<i64>> = None;
+        let mut names: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut room: Option<Room> = None;
         for at in members(set.iter().copied()) {
             let column = &self.columns[at];
             if names.contains(&column.name) {
@@ -216,7 +221,7 @@ impl Table {
         if self.types(&set) < types.max(1) || !self.keeps_values(&set) {
             return None;
         }
-        let mut room = vec![first, second];
+        let mut room: Room = smallvec![first, second];
         room.truncate(self.dims.len());
         for dim in room.len()..self.dims.len() {
             let amounts = members(set.iter().copied()).map(|at| self.columns[at].free[dim]);
@@ -230,7 +235,7 @@ impl Table {
     }
 }
 
-type Set = smallvec::SmallVec<[u64; 12]>;
+type Set = SmallVec<[u64; 12]>;
 
 impl Thresholds {
     fn new(columns: &[Column], dim: usize, words: usize) -> Self {
