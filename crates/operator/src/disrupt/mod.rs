@@ -56,7 +56,7 @@ pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Resu
     let standing = disruption::standing(&snapshot, &rules, at, &options.name)
         .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
     show_notes(&notes)?;
-    let node = report::node(&standing, &snapshot);
+    let node = report::node(&standing);
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&node)?)?,
@@ -92,7 +92,7 @@ fn survey(
     let survey = disruption::survey(&snapshot, &controller::rules(&settings), at, &methods);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done, survey.what_ifs);
-    Ok(Report::new(&survey, &Context { snapshot: &snapshot, loaded: &loaded, timing }))
+    Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 
 /// The methods that were asked for, in their order; by default those of the settings.

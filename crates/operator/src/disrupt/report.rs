@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     disruption::{Allowance, Blocker, Command, Standing, Survey},
-    model::{Snapshot, labels::NODEPOOL},
+    model::labels::NODEPOOL,
     scheduling::Opening,
 };
 use fleetwright_state::raise::{self, Identity};
@@ -148,7 +148,6 @@ impl Timing {
 
 /// What a report needs beside the survey.
 pub(super) struct Context<'a> {
-    pub(super) snapshot: &'a Snapshot,
     pub(super) loaded: &'a Loaded,
     pub(super) timing: Timing,
 }
@@ -159,7 +158,7 @@ impl Report {
         Self {
             version: VERSION,
             commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
-            nodes: survey.nodes.iter().map(|standing| node(standing, context.snapshot)).collect(),
+            nodes: survey.nodes.iter().map(node).collect(),
             budgets: survey.budgets.iter().map(budget).collect(),
             timing: context.timing,
             notes: context.loaded.notes.clone(),
@@ -193,7 +192,7 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
 }
 
 /// How one machine stands.
-pub(super) fn node(standing: &Standing, _snapshot: &Snapshot) -> NodeRow {
+pub(super) fn node(standing: &Standing) -> NodeRow {
     let machine = &standing.node;
     NodeRow {
         node: machine.node_name().map(ToString::to_string).unwrap_or_default(),

@@ -6,9 +6,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc};
 
-use fleetwright_controllers::{provisioning::eligible, settings::SolveEffort};
+use fleetwright_controllers::{provisioning::eligible, runtime::later, settings::SolveEffort};
 use fleetwright_core::{
     clock::Clock as _,
     model::{Pod, PodUid, Snapshot},
@@ -115,11 +115,6 @@ fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: Sol
         PackerName::LeastCost => LeastCost.pack(solver, &request),
         PackerName::Compatible => Compatible.pack(solver, &request),
     }
-}
-
-fn later(from: Timestamp, by: Duration) -> Timestamp {
-    let by = jiff::SignedDuration::try_from(by).unwrap_or(jiff::SignedDuration::MAX);
-    from.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// Pods of the input that nobody plans for, and why: they have a verdict too.

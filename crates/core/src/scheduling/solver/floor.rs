@@ -1,11 +1,12 @@
 //! What a plan must cost at least: a covering program over resources, with a row for machines where pods keep apart by
 //! host. See [`bound`] for the program; what it leaves out (zones, weights, whole machines) only makes the bound weaker.
+//! On an empty cluster one machine must also hold the most demanding pod whole.
 
 use hashbrown::HashMap;
 
 use super::{
     Solver,
-    amounts::{Amounts, get, update},
+    amounts::{Amounts, fits_free, get, update},
     bits::Bits,
     pass::Pass,
     topology::GroupKind,
@@ -55,7 +56,29 @@ pub(super) fn lower_bound(
         let free = &solver.row(pool, row).free;
         columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_machine]));
     }
-    bound::lower_bound(&demand, &columns)
+    let sum = bound::lower_bound(&demand, &columns);
+    // Where nothing else has room, the pod that is dearest by itself needs a machine that holds it whole.
+    if usable.is_empty() { sum.max(dearest(solver, &placed)) } else { sum }
+}
+
+/// What the cheapest machine for the most demanding of the pods costs.
+fn dearest(solver: &mut Solver, placed: &[(usize, i64)]) -> Price {
+    let mut dearest = Price::ZERO;
+    for (class, _) in placed {
+        let mut cheapest: Option<Price> = None;
+        for pool in 0..solver.pools.len() {
+            for level in 0..solver.classes[*class].levels.len() {
+                let Some(req) = solver.template_for(*class, level, pool) else { continue };
+                let buys = solver.pools[pool].buys(&solver.universe, req);
+                let requests = &solver.classes[*class].requests;
+                let found = buys.iter().find(|buy| fits_free(requests, &solver.row(pool, buy.row).free));
+                let price = found.map(|buy| buy.price);
+                cheapest = [cheapest, price].into_iter().flatten().min();
+            }
+        }
+        dearest = dearest.max(cheapest.unwrap_or(Price::ZERO));
+    }
+    dearest
 }
 
 /// Machines that another plan could put pods of the request on: what is left there counts as free of charge.
