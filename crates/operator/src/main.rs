@@ -12,6 +12,8 @@ mod input;
 mod kube_client;
 mod logging;
 mod plan;
+#[cfg(test)]
+mod scenarios;
 mod settings;
 mod wire;
 

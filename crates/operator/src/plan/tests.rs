@@ -2,32 +2,15 @@
 //!
 //! A first line `# plan: --flag …` adds to the command line. Every plan is judged by the independent validator.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use fleetwright_core::scheduling::validator;
 
 use super::*;
-use crate::cli::{Invocation, Tool, parse};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/plan")
-}
-
-fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            scenarios(&path, found);
-        } else if path.extension().is_some_and(|end| end == "yaml") {
-            found.push(path);
-        }
-    }
-    found.sort();
-}
+use crate::{
+    cli::{Invocation, Tool, parse},
+    scenarios,
+};
 
 fn options(path: &Path, text: &str) -> (PlanOptions, BTreeMap<String, String>) {
     let extra = text.lines().next().and_then(|line| line.strip_prefix("# plan:")).unwrap_or_default();
@@ -66,38 +49,11 @@ fn report(path: &Path) -> String {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a switch for people: it rewrites the expected reports")]
 fn scenario_files() {
-    let mut paths = Vec::new();
-    scenarios(&folder(), &mut paths);
-    assert!(!paths.is_empty());
-    let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
-    let mut wrong = Vec::new();
-    for path in paths {
-        let (found, expected) = (report(&path), path.with_extension("txt"));
-        if update {
-            std::fs::write(expected, found).unwrap();
-            continue;
-        }
-        let wanted = std::fs::read_to_string(&expected).unwrap_or_default();
-        if found != wanted {
-            wrong.push(format!("=== {}\n--- wanted\n{wanted}--- found\n{found}", path.display()));
-        }
-    }
-    assert!(wrong.is_empty(), "{}\nUPDATE_SCENARIOS=1 writes the reports anew", wrong.join("\n"));
+    scenarios::check("plan", report);
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a switch for people: it rewrites the schema")]
 fn the_schema_in_docs_is_that_of_the_report() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plan.schema.json");
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Report)).unwrap() + "\n";
-    if std::env::var_os("UPDATE_SCENARIOS").is_some() {
-        std::fs::write(&path, &schema).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        schema,
-        "UPDATE_SCENARIOS=1 writes it anew"
-    );
+    scenarios::check_schema::<Report>("plan.schema.json");
 }

@@ -1,0 +1,63 @@
+//! Scenario files of the tools, for their tests: the input is YAML, the report stands beside it as `.txt`.
+//!
+//! `UPDATE_SCENARIOS=1` writes reports and schemas anew.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+
+/// A path from the root of the repository.
+fn from_root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a switch for people: it rewrites what is expected")]
+fn updates() -> bool {
+    std::env::var_os("UPDATE_SCENARIOS").is_some()
+}
+
+/// Compares the report of every scenario below a folder of `tests/scenarios/` with the one beside it.
+pub(crate) fn check(folder: &str, report: impl Fn(&Path) -> String) {
+    let mut paths = Vec::new();
+    collect(&from_root("tests/scenarios").join(folder), &mut paths);
+    assert!(!paths.is_empty());
+    let mut wrong = Vec::new();
+    for path in paths {
+        let (found, expected) = (report(&path), path.with_extension("txt"));
+        if updates() {
+            std::fs::write(expected, found).unwrap();
+            continue;
+        }
+        let wanted = std::fs::read_to_string(&expected).unwrap_or_default();
+        if found != wanted {
+            wrong.push(format!("=== {}\n--- wanted\n{wanted}--- found\n{found}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nUPDATE_SCENARIOS=1 writes the reports anew", wrong.join("\n"));
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|end| end == "yaml") {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
+
+/// Compares the schema of a report with the file in `docs/`.
+pub(crate) fn check_schema<T: JsonSchema>(file: &str) {
+    let path = from_root("docs").join(file);
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(T)).unwrap() + "\n";
+    if updates() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        schema,
+        "UPDATE_SCENARIOS=1 writes it anew"
+    );
+}
