@@ -15,6 +15,7 @@ use super::{
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
+    devices::Grants,
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
     narrow::Demand,
@@ -119,6 +120,8 @@ pub(super) struct Pass {
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Devices for resource claims, where pods have some.
+    pub(super) devices: Option<Box<Grants>>,
     /// Pods that wait for patterns.
     pub(super) deferral: Option<Deferral>,
     /// Claims that patterns have opened.
@@ -153,6 +156,7 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         }
     }
     let mut pass = Pass::new(solver, request, strategy);
+    pass.devices = Grants::new(solver, request, &distinct);
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
@@ -287,6 +291,7 @@ impl Pass {
             failed: HashMap::new(),
             probes: 0,
             exhausted: false,
+            devices: None,
             deferral: None,
             packed: 0..0,
             gone,
@@ -343,7 +348,7 @@ impl Pass {
     }
 
     fn attempt(&mut self, solver: &mut Solver, at: usize, pod: &Pod, class: usize) -> Outcome {
-        if solver.classes[class].refused.is_some() {
+        if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
@@ -372,6 +377,8 @@ impl Pass {
                 return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
+                // Relaxing a preference is no answer to missing devices.
+                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
@@ -564,7 +571,8 @@ impl Pass {
             return;
         }
         for (at, claim) in self.claims.iter_mut().enumerate() {
-            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+            if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
