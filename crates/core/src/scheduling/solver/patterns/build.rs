@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{
     Wish,
     problem::{Base, Kind, Lane, Problem},
-    table::{Choice, Column, Table},
+    table::{Choice, Column, Room, Table},
 };
 use crate::{
     model::labels::SPOT,
@@ -120,7 +120,7 @@ type LaneKey = (usize, Vec<usize>, Vec<bool>);
 const COMMON_DIMS: usize = 2;
 
 impl Builder<'_> {
-    fn flat(&self, amounts: &Amounts) -> Vec<i64> {
+    fn flat(&self, amounts: &Amounts) -> Room {
         self.dims.iter().map(|dim| get(amounts, *dim).max(0)).collect()
     }
 

@@ -143,8 +143,9 @@ impl<'p> Search<'p> {
 
     /// Uses the room of openings that are there anyway, as far as they get no dearer.
     fn fill_bases(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>) {
+        let mut present = present(remaining);
         for (at, base) in self.problem.bases.iter().enumerate() {
-            let present = present(remaining);
+            present.retain(|kind| remaining[*kind] > 0);
             if present.is_empty() {
                 return;
             }
