@@ -17,9 +17,7 @@ use fleetwright_core::model::{DisruptionReason, Str};
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{
-    Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, live, orphans, report, rules, standing,
-};
+use super::{Commands, durable, execute, figures, live, orphans, report, rules, standing};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, later},
@@ -127,7 +125,7 @@ impl Controller for Disruption {
             tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
         let started = self.carry_out(ctx, proposal.commands).await?;
-        Ok(if started { Requeue::Now } else { Requeue::After(IDLE) })
+        Ok(if started { Requeue::Now } else { Requeue::After(ctx.settings.disruption.period) })
     }
 }
 
@@ -170,7 +168,7 @@ impl Disruption {
                 report::on_machines(ctx, command, "ConsolidationCandidate", &command.to_string());
                 report::approved(ctx, command);
             }
-            ctx.clock.sleep(VALIDATION_DELAY).await;
+            ctx.clock.sleep(ctx.settings.disruption.validation_delay).await;
             for command in &commands {
                 live::refresh(ctx, &command.candidates).await?;
             }
