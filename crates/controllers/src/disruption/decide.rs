@@ -12,9 +12,7 @@ use fleetwright_core::disruption::{
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{
-    Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, live, orphans, report, rules, standing,
-};
+use super::{Commands, durable, execute, figures, live, orphans, report, rules, standing};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, later},
@@ -91,7 +89,7 @@ impl Controller for Disruption {
             tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
         let started = self.carry_out(ctx, proposal.commands).await?;
-        Ok(if started { Requeue::Now } else { Requeue::After(IDLE) })
+        Ok(if started { Requeue::Now } else { Requeue::After(ctx.settings.disruption.period) })
     }
 }
 
@@ -115,7 +113,7 @@ impl Disruption {
             for command in &commands {
                 report::on_machines(ctx, command, "ConsolidationCandidate", &command.to_string());
             }
-            ctx.clock.sleep(VALIDATION_DELAY).await;
+            ctx.clock.sleep(ctx.settings.disruption.validation_delay).await;
             for command in &commands {
                 live::refresh(ctx, &command.candidates).await?;
             }

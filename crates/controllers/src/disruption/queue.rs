@@ -113,7 +113,9 @@ impl Queue {
                 Some(claim) if claim.is(ConditionType::Initialized) => {}
                 Some(_) => {
                     let waited = now.duration_since(running.started);
-                    if Duration::try_from(waited).is_ok_and(|waited| waited > self.commands.timeout()) {
+                    if Duration::try_from(waited)
+                        .is_ok_and(|waited| waited > self.commands.timeout(ctx.settings.disruption.timeout))
+                    {
                         return Step::Abandon(format!("replacement {name} was not initialized in time"));
                     }
                     return Step::Wait;

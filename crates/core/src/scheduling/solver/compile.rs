@@ -112,7 +112,8 @@ struct Relaxation {
     near: Vec<(i32, PodAffinityTerm)>,
     away: Vec<(i32, PodAffinityTerm)>,
     nodes: Vec<(i32, Vec<Requirement>)>,
-    soft_spread: Vec<TopologySpread>,
+    /// All constraints: those that yield go one by one, as Karpenter does it: the first, whose place the last takes.
+    spread: Vec<TopologySpread>,
     look_past_preferences: bool,
 }
 
@@ -127,13 +128,13 @@ impl Relaxation {
         };
         let mut nodes = if respected { spec.preferred_node_terms.clone() } else { Vec::new() };
         nodes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-        let soft = spec.topology_spread.iter().filter(|spread| respected && !spread.hard);
+        let spread = spec.topology_spread.iter().filter(|spread| respected || spread.hard);
         Self {
             required: 0,
             near: by_weight(&spec.preferred_pod_affinity),
             away: by_weight(&spec.preferred_pod_anti_affinity),
             nodes,
-            soft_spread: soft.cloned().collect(),
+            spread: spread.cloned().collect(),
             look_past_preferences: false,
         }
     }
@@ -148,8 +149,8 @@ impl Relaxation {
             self.away.remove(0);
         } else if !self.nodes.is_empty() {
             self.nodes.remove(0);
-        } else if !self.soft_spread.is_empty() {
-            self.soft_spread.swap_remove(0);
+        } else if let Some(soft) = self.spread.iter().position(|spread| !spread.hard) {
+            self.spread.swap_remove(soft);
         } else if any_preference_taint && !self.look_past_preferences {
             self.look_past_preferences = true;
         } else {
@@ -163,7 +164,7 @@ impl Relaxation {
         self.near.clear();
         self.away.clear();
         self.nodes.clear();
-        self.soft_spread.clear();
+        self.spread.retain(|spread| spread.hard);
     }
 }
 
@@ -282,7 +283,7 @@ impl Solver {
                 groups.push(owned);
             }
         };
-        for spread in spec.topology_spread.iter().filter(|spread| spread.hard).chain(&relaxed.soft_spread) {
+        for spread in &relaxed.spread {
             let group = self.spread_group(&pod, spread);
             own(self, group);
         }

@@ -116,7 +116,8 @@ impl Pass {
         };
         loop {
             let kept = kept(count);
-            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key) < *wanted;
+            let req = solver.pools[pool].req;
+            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key, req) < *wanted;
             if !kept.is_empty() && !min_values.iter().any(lacks) {
                 return Some(kept);
             }
