@@ -7,7 +7,7 @@ use super::table::{Room, Size, Table};
 use crate::{model::Price, scheduling::bound::Columns};
 
 /// Kinds and how many of each.
-pub(super) type Content = SmallVec<[(usize, u32); 6]>;
+pub(in crate::scheduling::solver) type Content = SmallVec<[(usize, u32); 6]>;
 
 /// Pods that are alike, and that topology says nothing about.
 #[derive(Clone, Debug)]
@@ -41,14 +41,14 @@ pub(super) struct Base {
 
 /// See the module. A *state* is a pool under a set of requirements; it has a table.
 #[derive(Debug, Default)]
-pub(super) struct Problem {
-    pub(super) dims: usize,
+pub(in crate::scheduling::solver) struct Problem {
+    pub(in crate::scheduling::solver) dims: usize,
     pub(super) kinds: Vec<Kind>,
-    pub(super) tables: Vec<Table>,
+    pub(in crate::scheduling::solver) tables: Vec<Table>,
     /// By state: which of the pools that take part it is of.
-    pub(super) pool: Vec<usize>,
+    pub(in crate::scheduling::solver) pool: Vec<usize>,
     /// By state and wish: the state of a claim that such a pod joins.
-    pub(super) join: Vec<Vec<Option<usize>>>,
+    pub(in crate::scheduling::solver) join: Vec<Vec<Option<usize>>>,
     /// Those with the least choice first.
     pub(super) lanes: Vec<Lane>,
     pub(super) bases: Vec<Base>,
