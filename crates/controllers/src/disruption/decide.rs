@@ -40,7 +40,7 @@ pub(super) struct Disruption {
     commands: Arc<Commands>,
     /// Whether commands of an earlier process were taken over.
     restored: AtomicBool,
-    /// When conditions were last brought up to date.
+    /// When conditions were last brought up to date, or the first pass was.
     told: Mutex<Option<Timestamp>>,
     memory: Mutex<Memory>,
 }
@@ -148,10 +148,11 @@ impl Disruption {
         (methods, memory.unreached.clone(), rests)
     }
 
-    /// Whether it is time to say on every machine what blocks it; takes note.
+    /// Whether it is time to say on every machine what blocks it; takes note. Not at start: what is not known yet would
+    /// look like a block, and be written on every machine and taken off again.
     fn is_due(&self, now: Timestamp) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = told.is_none_or(|then| later(then, standing::INTERVAL) <= now);
+        let due = later(*told.get_or_insert(now), standing::INTERVAL) <= now;
         if due {
             *told = Some(now);
         }
