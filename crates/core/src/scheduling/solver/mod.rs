@@ -9,6 +9,7 @@
 //! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `devices`: pods with resource claims.
+//! - `rearrange`: openings packed anew once topology has had its say.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
@@ -33,6 +34,7 @@ mod pass;
 mod patterns;
 mod pools;
 mod ranks;
+mod rearrange;
 mod topology;
 
 use std::sync::Arc;
@@ -53,7 +55,7 @@ use self::{
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
-pub(super) use self::{pass::Strategy, patterns::Share};
+pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
 use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
 
@@ -205,6 +207,17 @@ impl Solver {
 
     /// One pass, pod by pod.
     pub(super) fn pass(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
-        pass::run(self, request, strategy)
+        pass::run(self, request, strategy, None).0
+    }
+
+    /// One pass, and what becomes of its openings when they are packed anew for as long as the request's effort lasts;
+    /// `None` where that saves nothing.
+    pub(super) fn pass_and_rearrange(
+        &mut self,
+        request: &Request<'_>,
+        strategy: Strategy,
+        start: Start,
+    ) -> (Plan, Option<Plan>) {
+        pass::run(self, request, strategy, Some(start))
     }
 }
