@@ -67,6 +67,7 @@ fn instance() -> Instance {
         launched_by: None,
         cluster_uid: None,
         labels: Labels::new(),
+        annotations: Labels::new(),
         image_id: None,
         capacity: Resources::new(),
         allocatable: Resources::new(),

@@ -30,8 +30,8 @@ pub(super) struct Claim {
     /// The smallest amounts: what fits into them fits every row.
     pub(super) floor: Amounts,
     /// Indices into the request.
-    pub(super) pods: Vec<usize>,
-    pub(super) kinds: SmallVec<[(usize, u32); 4]>,
+    pub(super) pods: SmallVec<[usize; 8]>,
+    pub(super) kinds: SmallVec<[(usize, u32); 8]>,
     pub(super) ports: Vec<HostPort>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     /// Whether minValues were lowered.

@@ -9,7 +9,7 @@ use super::{
     Solver,
     bits::Bits,
     intern::{ANY, Key, Req, Side, Value},
-    topology::{GroupKey, GroupKind, NodeFilter},
+    topology::{GroupKey, GroupKind, NodeFilter, Wanted},
 };
 use crate::model::{Taint, taint::first_untolerated};
 
@@ -17,11 +17,12 @@ use crate::model::{Taint, taint::first_untolerated};
 pub(super) type ByValue = HashMap<Value, Bits>;
 
 impl Solver {
-    /// The group that `key` describes, with the pods that run counted.
-    pub(super) fn group(&mut self, key: GroupKey) -> usize {
-        if let Some(known) = self.topology.find(&key) {
+    /// The group that is wanted, with the pods that run counted.
+    pub(super) fn group(&mut self, wanted: Wanted<'_>) -> usize {
+        if let Some(known) = self.topology.find(&wanted) {
             return known;
         }
+        let key = GroupKey::from(wanted);
         let by_host = key.key == self.hostname;
         let domains: Arc<[Value]> =
             if by_host { Arc::new([]) } else { self.registered_domains(key.key, key.filter.as_ref()) };
