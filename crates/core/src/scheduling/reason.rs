@@ -231,6 +231,12 @@ impl fmt::Display for Eliminated {
                 write!(f, "incompatible requirements, {why}")?;
                 requirements_fix(f, why, meant.as_deref())
             }
+            Self::Volumes(why) if &**why.key() == HOSTNAME => {
+                write!(
+                    f,
+                    "incompatible volumes, {why}: one is tied to its host, and no new node has its name"
+                )
+            }
             Self::Volumes(why) => {
                 write!(f, "incompatible volumes, {why}: let the nodepool have nodes where the volumes are")
             }

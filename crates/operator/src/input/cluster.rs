@@ -34,6 +34,7 @@ const KINDS: [(&str, &str, &str, &str); 24] = [
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
     ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
     ("", "v1", "PodTemplate", "podtemplates"),
+    ("", "v1", "ResourceQuota", "resourcequotas"),
     ("apps", "v1", "Deployment", "deployments"),
     ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
     ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers"),

@@ -238,6 +238,7 @@ impl Loader {
             }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
             ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
+            ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
                 self.buffer(value, source);
             }
@@ -286,7 +287,12 @@ impl Loader {
         match serde_path_to_error::deserialize(value) {
             Ok(object) => Some(object),
             Err(error) => {
-                let message = format!("{}: {}", error.path(), error.inner());
+                let quotes = if error.inner().to_string().ends_with("expected a string") {
+                    ": put it in quotes"
+                } else {
+                    ""
+                };
+                let message = format!("{}: {}{quotes}", error.path(), error.inner());
                 self.note(source, format_args!("{kind} {name} is malformed and left out: {message}"));
                 None
             }

@@ -3,6 +3,8 @@
 //! A first line `# plan: --flag …` adds to the command line; with `-o json` the whole NodeClaims follow the report. Every
 //! plan is judged by the independent validator.
 
+mod mutations;
+
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use fleetwright_core::scheduling::validator;

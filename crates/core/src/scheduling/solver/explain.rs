@@ -20,6 +20,7 @@ use crate::{
     model::{
         Incompatible, InstanceType, Requirement,
         labels::{self, HOSTNAME},
+        pod::HostPort,
     },
     scheduling::{Eliminated, Nearest, PoolVerdict, Unplaced},
 };
@@ -226,12 +227,15 @@ impl Solver {
     fn types_lost(&mut self, class: usize, pool: usize, req: Req) -> Eliminated {
         let this = &self.classes[class];
         let ports = &this.pod.spec.host_ports;
-        let rows = &self.pools[pool].rows;
-        if !ports.is_empty()
-            && let Some(port) =
-                ports.iter().find(|port| rows.iter().all(|row| clash(std::slice::from_ref(port), &row.ports)))
-        {
-            return Eliminated::HostPort(port.port);
+        if !ports.is_empty() {
+            let of_pool = self.pools[pool].rows.iter();
+            let rows: Vec<&Row> = of_pool.filter(|row| agrees(&self.universe, row.req, req)).collect();
+            let taken = |port: &&HostPort| {
+                !rows.is_empty() && rows.iter().all(|row| clash(std::slice::from_ref(*port), &row.ports))
+            };
+            if let Some(port) = ports.iter().find(taken) {
+                return Eliminated::HostPort(port.port);
+            }
         }
         let catalog = self.snapshot.catalog(&self.pools[pool].model.name).cloned().unwrap_or_default();
         let asked = this.requests.clone();

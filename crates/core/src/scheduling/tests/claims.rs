@@ -55,6 +55,19 @@ fn zones_of_pools_that_a_pod_cannot_use_are_no_domains() {
 }
 
 #[test]
+fn ports_of_daemons_are_named_where_the_pool_has_other_types_too() {
+    let types = vec![
+        instance_type("x86", 4, 8).offer("a", SPOT, 10).build(),
+        instance_type("arm", 4, 8).label(ARCH, "arm64").offer("a", SPOT, 9).build(),
+    ];
+    let pool = pool("default").require(ARCH, Operator::In, &["amd64"]);
+    let scene = Scene::new().catalog(Arc::new(Catalog::new(types))).pool(pool);
+    let scene = scene.daemon(pod("ds").daemon().host_port(9100)).pending(pod("p").host_port(9100));
+    let why = plan(scene).1.unplaced[0].1.to_string();
+    assert!(why.contains("host port 9100 is taken by a daemon on every instance type"), "{why}");
+}
+
+#[test]
 fn min_values_count_what_the_claim_may_still_be() {
     let scene = |p: PodBuilder| {
         Scene::new().pool(pool("default").require(ZONE, Operator::Exists, &[]).min_values(ZONE, 2)).pending(p)
