@@ -367,5 +367,6 @@ fn pool() -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        learnt: fleetwright_core::model::Learnt::default(),
     }
 }

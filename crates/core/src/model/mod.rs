@@ -4,6 +4,7 @@
 pub mod ids;
 pub mod instance_type;
 pub mod labels;
+pub mod learnt;
 pub mod node;
 pub mod nodeclaim;
 pub mod pdb;
@@ -22,6 +23,7 @@ pub mod workloads;
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
 pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
 pub use labels::{LabelSchema, Labels};
+pub use learnt::{Learnt, LearntShape, LearntTaint};
 pub use node::{Node, Nomination, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
 pub use pdb::PodDisruptionBudget;

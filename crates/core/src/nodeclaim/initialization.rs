@@ -41,7 +41,7 @@ impl Stage for Initialization {
 }
 
 /// The first thing that the node still lacks: reason and message.
-fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
+pub(super) fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
     if !node.ready {
         return Some(("NodeNotReady", "Node status is NotReady".to_owned()));
     }

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::now;
 use crate::model::{
-    Budget, ConsolidationPolicy, Labels, Limits, NodePool, Operator, Requirement, Requirements, Taint,
-    TaintEffect,
+    Budget, ConsolidationPolicy, Labels, Learnt, Limits, NodePool, Operator, Requirement, Requirements,
+    Taint, TaintEffect,
     pool::{BudgetNodes, Template},
 };
 
@@ -45,6 +45,7 @@ pub fn pool(name: &str) -> PoolBuilder {
             duration: None,
         }],
         hash: None,
+        learnt: Learnt::default(),
     })
 }
 
