@@ -16,6 +16,8 @@ pub struct Settings {
     pub batch_max: Duration,
     /// `BATCH_IDLE_DURATION`: a batch of pods is closed after this long without a new one.
     pub batch_idle: Duration,
+    /// `INITIALIZATION_TIMEOUT`: how long a node may take from joining to being initialised; `None` is for ever.
+    pub initialization_timeout: Option<Duration>,
     /// `PREFERENCE_POLICY`.
     pub preference_policy: PreferencePolicy,
     /// `MIN_VALUES_POLICY`.
@@ -100,6 +102,7 @@ impl Default for Settings {
             cpu_requests: 1000,
             batch_max: Duration::from_secs(10),
             batch_idle: Duration::from_secs(1),
+            initialization_timeout: None,
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
             ignore_dra_requests: true,

@@ -371,5 +371,6 @@ fn pool() -> NodePool {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        learnt: fleetwright_core::model::Learnt::default(),
     }
 }

@@ -124,6 +124,11 @@ impl Ctx {
         }
     }
 
+    /// Whether this process leads.
+    pub(crate) fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
     /// The same, acting only while `leadership` holds. To be called before anything runs.
     #[must_use]
     pub fn led_by(mut self, leadership: Leadership) -> Self {

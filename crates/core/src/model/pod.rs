@@ -46,6 +46,8 @@ pub struct Pod {
     pub bound_since: Option<Timestamp>,
     /// Whether kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
+    /// What it said: another text means that it has looked again.
+    pub refusal: Option<Str>,
     /// `status.nominatedNodeName`: kube-scheduler is making room for it there.
     pub nominated_node: Option<NodeName>,
     /// The controller that owns it.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     ids::{PoolName, Str},
     labels::Labels,
+    learnt::Learnt,
     nodeclaim::NodeClassRef,
     requirements::Requirements,
     resources::Resources,
@@ -24,7 +25,7 @@ pub struct NodePool {
     pub created: Timestamp,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether its `Ready` condition is True.
+    /// Whether its `Ready` condition is True, and nothing has stopped launches for it.
     pub ready: bool,
     /// `spec.weight`; unset is zero. Higher is tried first, strictly.
     pub weight: i32,
@@ -47,6 +48,8 @@ pub struct NodePool {
     pub expiry_grace: Option<Duration>,
     /// A brake on drift beside the budgets.
     pub drift_cap: Option<DriftCap>,
+    /// What its nodes taught.
+    pub learnt: Learnt,
 }
 
 /// How many nodes may be replaced within a time.

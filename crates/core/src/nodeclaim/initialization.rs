@@ -55,7 +55,7 @@ fn missing_driver(view: &View<'_>) -> Option<(&'static str, String)> {
 }
 
 /// The first thing that the node still lacks: reason and message.
-fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
+pub(super) fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
     if !node.ready {
         return Some(("NodeNotReady", "Node status is NotReady".to_owned()));
     }

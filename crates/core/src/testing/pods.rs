@@ -40,6 +40,7 @@ pub fn pod(name: &str) -> PodBuilder {
         ready_since: None,
         bound_since: None,
         unschedulable: true,
+        refusal: None,
         nominated_node: None,
         owner: Some(owner),
         do_not_disrupt: DoNotDisrupt::No,

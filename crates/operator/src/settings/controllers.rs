@@ -17,6 +17,8 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             .filter(|cpus| *cpus > 0)
             .unwrap_or(1000),
         batch_max: values.duration("BATCH_MAX_DURATION"),
+        initialization_timeout: Some(values.duration("INITIALIZATION_TIMEOUT"))
+            .filter(|time| !time.is_zero()),
         batch_idle: values.duration("BATCH_IDLE_DURATION"),
         preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
         min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },

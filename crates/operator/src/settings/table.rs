@@ -127,6 +127,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Default constraints of kube-scheduler, as JSON or YAML",
     ),
     setting(
+        "INITIALIZATION_TIMEOUT",
+        Kind::Duration,
+        "0s",
+        "How long a node may take from joining to being initialised; 0s is for ever",
+    ),
+    setting(
         "INSTANCE_TYPES_FILE_PATH",
         Kind::Text,
         "",

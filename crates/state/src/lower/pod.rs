@@ -111,6 +111,9 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
         ready_since: since("Ready"),
         bound_since: since("PodScheduled"),
         unschedulable: of("PodScheduled").is_some_and(refused),
+        refusal: of("PodScheduled")
+            .filter(|known| refused(known))
+            .and_then(|known| filled(known.message.as_ref())),
         nominated_node: status.and_then(|status| filled(status.nominated_node_name.as_ref())).map(Into::into),
         owner: owner(&pod.metadata),
         do_not_disrupt: do_not_disrupt(annotation(&pod.metadata, "karpenter.sh/do-not-disrupt")),
@@ -151,6 +154,7 @@ pub fn of_template(
         ready_since: None,
         bound_since: None,
         unschedulable: false,
+        refusal: None,
         nominated_node: None,
         owner: Some(Owner {
             kind: text(owner_kind),

@@ -29,7 +29,7 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
         uid: text(meta.uid.as_deref().unwrap_or_default()),
         created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
         deleting: meta.deletion_timestamp.is_some(),
-        ready: condition::is_true(conditions, READY),
+        ready: condition::is_true(conditions, READY) && !is_halted(pool),
         weight: spec.weight.unwrap_or(0),
         replicas: spec.replicas,
         limits: limits(spec.limits.as_ref())?,
@@ -51,6 +51,15 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
         hash: hash.map(|(hash, version)| (text(hash), text(version))),
         expiry_grace: annotation(names::EXPIRE_WITHIN_BUDGETS).and_then(positive),
         drift_cap: annotation(names::DRIFT_CAP).map(drift_cap),
+        learnt: annotation(names::LEARNT).map(crate::learnt::read).unwrap_or_default(),
+    })
+}
+
+/// Whether nodes of the pool were not initialised in time, so that nothing is launched for it until its spec changes.
+fn is_halted(pool: &api::NodePool) -> bool {
+    let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    condition::find(conditions, names::condition::INITIALIZATION_HEALTHY).is_some_and(|condition| {
+        condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0)
     })
 }
 

@@ -6,7 +6,7 @@ use super::{Failure, Harness, Verdict};
 use crate::{
     cloud::{Instance, LaunchError, LaunchRequest},
     model::{
-        Catalog, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Resources, Str,
+        Catalog, Learnt, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Resources, Str,
         labels::{CAPACITY_TYPE, ON_DEMAND},
         pool::{ConsolidationPolicy, Limits, Template},
     },
@@ -49,6 +49,7 @@ pub(super) fn pool(harness: &dyn Harness) -> NodePool {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        learnt: Learnt::default(),
     }
 }
 
