@@ -116,8 +116,8 @@ pub(crate) struct DisruptOptions {
     /// The moment to decide at, such as 2026-01-31T12:00:00Z; by default now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
-    /// Ask only this method (may be repeated): emptiness, static-drift, drift, multi-node-consolidation,
-    /// single-node-consolidation.
+    /// Ask only this method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
+    /// single-node-consolidation, n-to-m-consolidation.
     #[arg(long, value_name = "NAME")]
     pub(crate) method: Vec<String>,
     /// How the result is printed.

@@ -16,9 +16,9 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-use self::report::{Context, Report, Timing};
+use self::report::{Context, Report};
 pub(crate) use self::{
-    report::document,
+    report::{Timing, raised},
     table::{grid, names},
 };
 use crate::{
