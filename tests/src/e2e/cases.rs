@@ -45,6 +45,9 @@ pub(crate) fn all() -> Vec<Case> {
             "kill -9 at each step from pod to initialised node leaves one machine for each",
             |cx| Box::pin(phases::birth(cx)),
         ),
+        case("kill-undo", "a command that was interrupted and is not wanted any more leaves no mark", |cx| {
+            Box::pin(phases::undo(cx))
+        }),
         case("leader", "of two operators one acts; killed or paused, the other takes over", |cx| {
             Box::pin(leader::run(cx))
         }),
