@@ -1,12 +1,13 @@
 //! The provider: what is known of the region, and AWS behind core's seam.
 
 mod classes;
+mod dry_run;
 mod instance;
 mod launching;
 mod memory;
 mod steps;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -20,18 +21,22 @@ use fleetwright_core::{
     },
     model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
+use jiff::Timestamp;
 
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
-use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo};
+use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
+use crate::nodeclass::placement::Resolved;
+use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
 use crate::schema::schema;
 use crate::settings::Settings;
+use crate::shift::Shifts;
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
 use memory::Dealt;
@@ -57,10 +62,15 @@ struct State {
     learnt: Learnt,
     unavailable: Unavailable,
     addresses: Addresses,
-    reservations: BTreeMap<String, u32>,
+    reservations: Room,
+    /// Placement groups by class.
+    groups: BTreeMap<String, Resolved>,
+    groups_version: u64,
+    shifts: Shifts,
     catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
     dealt: Dealt,
-    templates: BTreeSet<String>,
+    /// Launch templates that are known to be there, and when each was last used.
+    templates: BTreeMap<String, Timestamp>,
     cluster: Option<ClusterInfo>,
     cluster_dns: Option<String>,
     /// Why nothing may be mutated: the configured cluster is another one.
@@ -75,6 +85,9 @@ struct Versions {
     prices: u64,
     learnt: u64,
     unavailable: u64,
+    reservations: u64,
+    groups: u64,
+    shifts: u64,
 }
 
 fn repair_policies() -> Vec<RepairPolicy> {
@@ -225,6 +238,9 @@ impl AwsProvider {
             prices: state.prices.version(),
             learnt: state.learnt.version(),
             unavailable: state.unavailable.version(),
+            reservations: state.reservations.version(),
+            groups: state.groups_version,
+            shifts: state.shifts.version(),
         };
         let name = known.class.metadata.name.clone().unwrap_or_default();
         if let Some((made_from, catalog)) = state.catalogs.get(&name)
@@ -232,21 +248,7 @@ impl AwsProvider {
         {
             return catalog.clone();
         }
-        let status = known.class.status.clone().unwrap_or_default();
-        let view = View {
-            settings: &self.settings,
-            spec: &known.class.spec,
-            status: &status,
-            kubelet: &known.kubelet,
-            group: None,
-        };
-        let market = Market {
-            prices: &state.prices,
-            unavailable: &state.unavailable,
-            shifted_zones: &|_| false,
-            reservation_capacity: &|id| state.reservations.get(id).copied().unwrap_or(0),
-        };
-        let made = Arc::new(instancetype::catalog(&state.machines, &view, &state.learnt, &market));
+        let made = Arc::new(self.make_catalog(&state, known));
         // The same content under another version is the same catalogue to those who compare pointers.
         let kept = match state.catalogs.get(&name) {
             Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old.clone(),
@@ -254,6 +256,30 @@ impl AwsProvider {
         };
         state.catalogs.insert(name, (versions, kept.clone()));
         kept
+    }
+
+    fn make_catalog(&self, state: &State, known: &Known) -> ClassCatalog {
+        let name = known.class.metadata.name.as_deref().unwrap_or_default();
+        let status = known.class.status.clone().unwrap_or_default();
+        let view = View {
+            settings: &self.settings,
+            spec: &known.class.spec,
+            status: &status,
+            kubelet: &known.kubelet,
+            group: state.groups.get(name).map(|resolved| &resolved.group),
+        };
+        let market = Market {
+            prices: &state.prices,
+            unavailable: &state.unavailable,
+            shifted_zones: &|zone_id| state.shifts.is_away(zone_id),
+            reservation_capacity: &|id| state.reservations.left(id),
+        };
+        instancetype::catalog(&state.machines, &view, &state.learnt, &market)
+    }
+
+    /// The placement group of a class, where it has one that is known.
+    fn group(&self, class: &str) -> Option<PlacementGroup> {
+        self.state().groups.get(class).map(|resolved| resolved.group.clone())
     }
 
     fn known_class(&self, name: &str) -> Result<Known, CloudError> {
@@ -293,10 +319,21 @@ impl AwsProvider {
         if is_ending(&info) {
             return Ok(Termination::Accepted);
         }
+        self.not_away(&info.zone_id)?;
         match self.api.terminate(std::slice::from_ref(&info.id)).await {
             Ok(()) => Ok(Termination::Accepted),
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
             Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+        }
+    }
+
+    /// Refuses to change anything in a zone that traffic is shifted away from: its machines may be needed in an hour.
+    fn not_away(&self, zone_id: &str) -> Result<(), CloudError> {
+        match self.state().shifts.is_away(zone_id) {
+            true => Err(CloudError::Unavailable(
+                format!("traffic is shifted away from zone {zone_id}: nothing is changed there").into(),
+            )),
+            false => Ok(()),
         }
     }
 
@@ -370,7 +407,13 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.end(id, claim.provider_id.as_ref() == Some(id)).await
+        let ended = self.end(id, claim.provider_id.as_ref() == Some(id)).await?;
+        if let (Termination::Gone, Some(reservation)) =
+            (ended, claim.labels.get(labels::CAPACITY_RESERVATION_ID))
+        {
+            self.state().reservations.ended(reservation);
+        }
+        Ok(ended)
     }
 
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
@@ -415,7 +458,12 @@ impl CloudProvider for AwsProvider {
         let catalog = self.class_catalog(&known);
         let image = catalog.shaped.get(&info.instance_type).and_then(|shaped| shaped.image.as_deref());
         let status = known.class.status.clone().unwrap_or_default();
-        let found = drift::of_instance(&info, &status, image, None);
+        let group = self.group(&claim.class.name);
+        let group = group.as_ref().map(|group| group.id.as_str());
+        if group.is_none() && known.class.spec.placement_group_selector.is_some() {
+            return Err(CloudError::Unavailable("the class's placement group is not known".into()));
+        }
+        let found = drift::of_instance(&info, &status, image, group);
         let found = found.map_err(|unclear| CloudError::Unavailable(unclear.to_string().into()))?;
         Ok(found.and_then(told))
     }

@@ -4,13 +4,15 @@ use std::{future::Future, pin::Pin};
 use fleetwright_core::{
     clock::Clock,
     cloud::{
-        Interruption, InterruptionKind,
+        Interruption, InterruptionKind, Outlook,
         conformance::{self, Fault as Wrong, Harness},
     },
     model::{Requirements, Resources},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+
+use std::collections::BTreeSet;
 
 use super::*;
 use crate::calls::AwsError;
@@ -294,7 +296,7 @@ async fn aliases_are_resolved() {
     let throttled = AwsError::new("ThrottlingException", "slow down");
     aws.cloud.inject(Call::Parameter, Fault::Refuse(throttled.clone()));
     let failed = images::resolve(&*aws.cloud, &spec, "1.35", now).await;
-    assert_eq!(failed, Err(ImageError::Unanswered(throttled)));
+    assert_eq!(failed, Err(ImageError::Parameter(throttled)));
     assert_eq!(images::resolve(&*aws.cloud, &spec, "1.36", now).await, Err(ImageError::NoneFound));
     let by_id =
         serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
@@ -330,7 +332,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
     }
     let before = provider.catalog(&pool()).await.unwrap();
     for _ in 0..2 {
-        let round = step.run(aws.now()).await.unwrap();
+        let round = step.run(&Outlook::at(aws.now())).await.unwrap();
         let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
         assert_eq!(round.interruptions, [expected], "a report may be lost");
         assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
@@ -338,7 +340,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
     let after = provider.catalog(&pool()).await.unwrap();
     assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");
     assert_eq!(provider.terminate_orphan(&id).await, Ok(Termination::Accepted));
-    assert!(step.run(aws.now()).await.unwrap().interruptions.is_empty());
+    assert!(step.run(&Outlook::at(aws.now())).await.unwrap().interruptions.is_empty());
     assert_eq!(aws.cloud.messages(), 1);
 }
 
@@ -367,5 +369,7 @@ fn pool() -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
     }
 }

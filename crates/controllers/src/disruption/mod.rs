@@ -42,11 +42,10 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
     vec![Arc::new(decide::Disruption::new(commands.clone())), Arc::new(queue::Queue::new(commands))]
 }
 
-/// What of the settings disruption reads.
 /// What disruption reads of the settings.
 #[must_use]
 pub fn rules(settings: &Settings) -> Rules {
-    Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot }
+    Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot, ..Rules::default() }
 }
 
 /// Commands under way.
