@@ -28,6 +28,7 @@ mod rest;
 mod runner;
 mod schema;
 mod server;
+mod speed;
 mod trap;
 mod world;
 

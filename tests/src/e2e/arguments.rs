@@ -28,6 +28,12 @@ pub struct Arguments {
     /// Record the server's answers to refused objects in tests/e2e/refusals.json (kube tier only)
     #[arg(long)]
     pub bless: bool,
+    /// Measure instead of running cases: from pods to claims, to bound, to an empty fleet
+    #[arg(long, conflicts_with_all = ["cases", "list", "bless"])]
+    pub speed: bool,
+    /// With --speed: how many pods, one measurement each
+    #[arg(long, value_delimiter = ',', default_value = "1000,5000")]
+    pub pods: Vec<usize>,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,

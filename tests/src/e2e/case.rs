@@ -27,8 +27,11 @@ pub(crate) struct Case {
     pub(crate) shows: &'static str,
     /// The only tier it makes sense on, if not both.
     pub(crate) only: Option<Tier>,
-    pub(crate) run: for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+    pub(crate) run: Run,
 }
+
+/// What a case does.
+pub(crate) type Run = for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyhow::Result<()>>;
 
 /// What a running case works with.
 pub(crate) struct Cx<'w> {

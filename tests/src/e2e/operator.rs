@@ -25,6 +25,7 @@ pub(crate) struct Operator {
     special: usize,
     process: Option<Process>,
     health: u16,
+    metrics: u16,
 }
 
 /// How an operator is told from others, and whom it talks to.
@@ -59,7 +60,7 @@ impl Operator {
             logs: folder.to_path_buf(),
         };
         recipe.env.extend(PACE.map(|(name, value)| (name, OsString::from(value))));
-        Ok(Self { recipe, special: 0, process: None, health })
+        Ok(Self { recipe, special: 0, process: None, health, metrics })
     }
 
     /// Gives the next start these settings too, which win over the others.
@@ -74,6 +75,12 @@ impl Operator {
         let left = self.recipe.env.len() - self.special;
         self.recipe.env.truncate(left);
         std::mem::take(&mut self.special) > 0
+    }
+
+    /// What `/metrics` shows.
+    pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
+        let url = format!("http://127.0.0.1:{}/metrics", self.metrics);
+        Ok(reqwest::get(&url).await?.error_for_status()?.text().await?)
     }
 
     /// Sends a signal to the process.

@@ -18,6 +18,7 @@ use super::assets::Assets;
 use super::case::{Case, Cx};
 use super::cases;
 use super::process::tail;
+use super::speed;
 use super::world::World;
 
 /// No case takes longer than this; a hanging one must not hide what the others show.
@@ -35,6 +36,12 @@ pub async fn run(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
+    if arguments.speed {
+        return tokio::select! {
+            result = measure(arguments, environment, out) => result,
+            signal = interrupted() => { signal?; bail!("interrupted") }
+        };
+    }
     let chosen = choose(&cases::all(), &arguments.cases, arguments.tier)?;
     if arguments.list {
         for case in &chosen {
@@ -122,6 +129,33 @@ async fn run_cases(
         begin.elapsed().as_secs_f64()
     )?;
     Ok(failed == 0)
+}
+
+/// Measures on one world, and prints the table.
+async fn measure(
+    arguments: &Arguments,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let folder = run_folder(environment, arguments.tier)?;
+    writeln!(out, "e2e --tier {} --speed, logs in {}", arguments.tier.name(), folder.display())?;
+    let assets = Assets::find(arguments.tier, environment, out)?;
+    let mut world = World::start(arguments.tier, environment, &assets, folder.clone()).await?;
+    let mut rows = Vec::new();
+    for &pods in &arguments.pods {
+        speed::announce(pods, out)?;
+        // A new process for each, so that its memory is that of this measurement.
+        world.operator.stop().await?;
+        world.operator.unset();
+        world.operator.set(&speed::PACE);
+        world.operator.start()?;
+        world.operator.wait_ready().await?;
+        rows.push(speed::measure(&mut world, pods).await?);
+    }
+    speed::print(arguments.tier, &rows, out)?;
+    drop(world);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(true)
 }
 
 /// What the lanes of a run share.

@@ -42,6 +42,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     armed: bool,
+    /// The only change that is held, if not each.
+    only: Option<&'static str>,
     /// How often each kind of change was held.
     held: BTreeMap<String, u8>,
     closing: Option<(String, Side)>,
@@ -59,6 +61,13 @@ impl Traps {
         self.state().armed = true;
     }
 
+    /// From now on this change is held, and no other.
+    pub(crate) fn arm_for(&self, change: &'static str) {
+        let mut state = self.state();
+        state.armed = true;
+        state.only = Some(change);
+    }
+
     /// What is to become of this change.
     pub(super) fn meet(&self, change: &Change) -> Fate {
         let mut state = self.state();
@@ -69,6 +78,9 @@ impl Traps {
             return Fate::Waits;
         }
         let what = change.to_string();
+        if state.only.is_some_and(|only| only != what) {
+            return Fate::Passes;
+        }
         let held = state.held.entry(what.clone()).or_default();
         let side = match *held {
             0 => Side::Before,
@@ -124,6 +136,9 @@ mod tests {
         assert_eq!(traps.meet(&launch()), Fate::Held(Side::After));
         traps.open();
         assert_eq!(traps.meet(&launch()), Fate::Passes);
+        let other = Traps::default();
+        other.arm_for("terminate");
+        assert_eq!(other.meet(&launch()), Fate::Passes);
         assert_eq!(traps.open(), None);
     }
 }

@@ -151,8 +151,10 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
     cx.apply(&manifests::namespace(&namespace)).await?;
     cx.apply(&consolidated_pool(&cx.pool())).await?;
-    cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "1")).await?;
+    // One after the other: the small pod takes the room that the large machine has left.
     cx.apply(&manifests::pod(&namespace, "big", &cx.pool(), "5")).await?;
+    cx.serving(1, Duration::from_secs(60)).await?;
+    cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "1")).await?;
     cx.serving(2, Duration::from_secs(60)).await?;
     let before = cx.settled(Duration::from_secs(60)).await?;
     let old = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;
@@ -195,6 +197,45 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             "nodeclaims -finalizer",
         ],
     )
+}
+
+/// The operator is killed in the middle of a command, and meanwhile there is no reason for the command any more: nobody
+/// will take it up again, so the marks have to be taken off.
+pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let hunt = Hunt::begin(cx).await?;
+    cx.apply(&manifests::namespace(&cx.namespace())).await?;
+    let mut pool = manifests::node_pool(&cx.pool(), 4);
+    pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    cx.apply(&pool).await?;
+    cx.apply(&manifests::deployment(&cx.namespace(), "web", &cx.pool(), 1, "3")).await?;
+    cx.serving(1, Duration::from_secs(60)).await?;
+    let before = cx.settled(Duration::from_secs(60)).await?;
+
+    hunt.traps.arm_for("create nodeclaims");
+    let mut drifted = pool.clone();
+    drifted["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
+    cx.apply(&drifted).await?;
+    let caught = tokio::time::timeout(Duration::from_secs(60), hunt.traps.closed()).await;
+    cx.check("the replacement is asked for", caught.is_ok())?;
+    cx.world.operator.kill().await?;
+    let fleet = cx.world.fleet().await?;
+    cx.check("the node is tainted by then", fleet.nodes.iter().any(is_tainted))?;
+    // Without the template's labels: applying the first pool again would leave them.
+    let path = r#"[{"op": "remove", "path": "/spec/template/metadata"}]"#;
+    cx.kubectl(&["patch", "nodepool", &cx.pool(), "--type=json", "-p", path]).await?;
+    hunt.traps.open();
+    cx.world.operator.start()?;
+    cx.eventually("the marks are taken off again", Duration::from_secs(60), async |world| {
+        is_settled(world).await?;
+        let annotated =
+            |claim: &Value| claim["metadata"]["annotations"].to_string().contains("disruption-command");
+        anyhow::ensure!(!world.fleet().await?.claims.iter().any(annotated), "the annotation is there");
+        Ok(())
+    })
+    .await?;
+    let after = cx.settled(Duration::from_secs(30)).await?;
+    let names = |claims: &[Value]| claims.iter().map(fleet::name).collect::<Vec<_>>();
+    cx.equal("NodeClaims", &names(&after.claims), &names(&before.claims))
 }
 
 /// Machines of 2 or 8 CPUs that make way for cheaper ones at once.
