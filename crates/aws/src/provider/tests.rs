@@ -20,6 +20,7 @@ use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, REGION, class};
 
 mod loops;
+mod seeds;
 mod status;
 mod world;
 

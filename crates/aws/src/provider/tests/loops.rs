@@ -414,3 +414,20 @@ async fn another_cluster_of_our_name_is_told_of() {
     world.aws.cloud.deny(Call::Profiles);
     assert_eq!(provider.audit(&claimed).await.unwrap().unread.len(), 1);
 }
+
+/// A recommendation is told on the claim and its node, once; without rights the queue is off, and says so.
+#[tokio::test]
+async fn recommendations_are_told_and_a_closed_queue_is_named() {
+    let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = ready(on).await;
+    let ids = launched(&mut world, 1).await;
+    let detail = json!({"instance-id": instance_id(&ids[0]).unwrap()});
+    world.aws.cloud.push_message(&notice("EC2 Instance Rebalance Recommendation", detail));
+    let round = world.round("interruption").await;
+    let reasons: Vec<&str> = round.notices.iter().map(|notice| notice.reason).collect();
+    assert_eq!(reasons, ["SpotRebalanceRecommendation"; 2]);
+    assert!(round.interruptions.is_empty() && world.aws.cloud.messages() == 0);
+    world.aws.cloud.deny(Call::Receive);
+    let round = world.round("interruption").await;
+    assert!(round.notices[0].message.contains("AllowInterruptionQueueActions"), "{round:?}");
+}
