@@ -52,6 +52,13 @@ pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
 /// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
 pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
+/// Our annotation on NodePools: the IANA time zone that the schedules of their budgets are read in; UTC where it is missing.
+pub const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
+/// Our annotation on NodePools: for so long after `expireAfter` nodes are replaced within budgets, before they are deleted
+/// by force. A Go duration.
+pub const EXPIRE_WITHIN_BUDGETS: &str = "fleetwright.dev/expire-within-budgets";
+/// Our annotation on NodePools: how many nodes may be replaced for drift within a time, as `nodes/duration`.
+pub const DRIFT_CAP: &str = "fleetwright.dev/drift-cap";
 /// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
 pub const REPLACES: &str = "fleetwright.dev/replaces";
 

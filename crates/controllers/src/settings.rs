@@ -30,6 +30,29 @@ pub struct Settings {
     pub gates: FeatureGates,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
+    /// How fast disruption goes.
+    pub disruption: DisruptionPace,
+}
+
+/// How fast disruption goes. The defaults are Karpenter's, where they are no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisruptionPace {
+    /// `DISRUPTION_PERIOD`: how often the cluster is looked at while there is nothing to do.
+    pub period: Duration,
+    /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
+    pub validation_delay: Duration,
+    /// `DISRUPTION_TIMEOUT`: how long a command waits at least for what replaces its machines.
+    pub timeout: Duration,
+}
+
+impl Default for DisruptionPace {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(10),
+            validation_delay: Duration::from_secs(15),
+            timeout: Duration::from_secs(600),
+        }
+    }
 }
 
 /// How long the solver may improve a plan after its first one.
@@ -84,6 +107,7 @@ impl Default for Settings {
             disable_observability: false,
             gates: FeatureGates::default(),
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+            disruption: DisruptionPace::default(),
         }
     }
 }

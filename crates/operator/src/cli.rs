@@ -187,6 +187,9 @@ pub(crate) struct FakeCloud {
     /// How long a machine takes from launch to joining.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub(crate) boot_latency: std::time::Duration,
+    /// How long a node takes from joining until it is ready.
+    #[arg(long, default_value = "5s", value_parser = duration)]
+    pub(crate) ready_latency: std::time::Duration,
     /// How long a machine takes to end; by default between 8s and 60s, at random.
     #[arg(long, value_parser = duration)]
     pub(crate) terminate_latency: Option<std::time::Duration>,

@@ -131,9 +131,8 @@ pub(crate) fn serve_cloud(options: &cli::FakeCloud) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("--listen {}", options.listen))?;
         tracing::info!(address = %listener.local_addr()?, machines = adopted, "fake cloud is serving");
-        let kubelets =
-            Kubelets::run(client, cloud.clone(), clock, KubeletConfig::default(), std::future::pending());
-        tokio::spawn(kubelets);
+        let kubelets = KubeletConfig { ready_after: options.ready_latency, ..KubeletConfig::default() };
+        tokio::spawn(Kubelets::run(client, cloud.clone(), clock, kubelets, std::future::pending()));
         serve(listener, cloud, until_told()).await?;
         Ok(())
     })

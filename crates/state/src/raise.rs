@@ -169,7 +169,8 @@ pub fn requirement(wanted: &Requirement) -> Vec<api::Requirement> {
     };
     let mut entries = Vec::new();
     if let Some(bound) = wanted.gte() {
-        entries.push(entry(Operator::Gte, vec![bound.to_string()]));
+        // No label has a negative value, and no NodeClaim may name one.
+        entries.push(entry(Operator::Gte, vec![bound.max(0).to_string()]));
     }
     if let Some(bound) = wanted.lte() {
         entries.push(entry(Operator::Lte, vec![bound.to_string()]));

@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Seed of everything that is random in the cases; drawn and printed when absent
     #[arg(long)]
     pub seed: Option<u64>,
+    /// How many cases run side by side, each lane on a control plane of its own
+    #[arg(long, default_value_t = 3)]
+    pub lanes: usize,
     /// List the cases with what each of them shows, and stop
     #[arg(long)]
     pub list: bool,

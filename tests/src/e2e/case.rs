@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::arguments::Tier;
 use super::fleet::Fleet;
+use super::history::History;
 use super::manifests;
 use super::world::World;
 
@@ -131,6 +132,19 @@ impl<'w> Cx<'w> {
             tokio::time::sleep(POLL).await;
         }
         self.checks.check(what, true)
+    }
+
+    /// Records every change of the fleet and its pods from now on.
+    pub(crate) async fn watch(&self) -> anyhow::Result<History> {
+        History::start(self.world.watching.clone()).await
+    }
+
+    /// Stops the operator and starts it with these settings too. The runner takes them back after the case.
+    pub(crate) async fn reconfigure(&mut self, settings: &[(&'static str, &str)]) -> anyhow::Result<()> {
+        self.world.operator.stop().await?;
+        self.world.operator.set(settings);
+        self.world.operator.start()?;
+        self.world.operator.wait_ready().await
     }
 
     /// The next number of the case's own random sequence, below `bound` (splitmix64).

@@ -400,5 +400,7 @@ fn pool() -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
     }
 }

@@ -73,6 +73,10 @@ const DISRUPTION: &[Family] = &[
     figures::CONSUMING,
     figures::DISRUPTED,
     figures::PODS_DISRUPTED,
+    figures::SCORE,
+    figures::MOVES,
+    figures::UNREACHED,
+    figures::BRAKE,
 ];
 const LIFE: &[Family] = &[
     life::CLAIMS_TERMINATED,

@@ -42,6 +42,20 @@ pub struct NodePool {
     pub budgets: Vec<Budget>,
     /// The drift hash and its version.
     pub hash: Option<(Str, Str)>,
+    /// For so long after they came of age its nodes are replaced within budgets, before they are deleted by force; `None`
+    /// is the force at once.
+    pub expiry_grace: Option<Duration>,
+    /// A brake on drift beside the budgets.
+    pub drift_cap: Option<DriftCap>,
+}
+
+/// How many nodes may be replaced within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriftCap {
+    /// The nodes.
+    pub nodes: u32,
+    /// The time.
+    pub window: Duration,
 }
 
 /// How a NodePool's nodes are made.
@@ -141,6 +155,8 @@ pub struct Budget {
     pub schedule: Option<Str>,
     /// How long it then stays active.
     pub duration: Option<Duration>,
+    /// The IANA time zone that the schedule is read in; `None` is UTC.
+    pub zone: Option<Str>,
 }
 
 /// The size of a budget.

@@ -231,6 +231,13 @@ impl fmt::Display for Eliminated {
             }
             Self::Topology { kind, key, unused, counts } => {
                 write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
+                // Anti-affinity is content without domains, and machines always have a name.
+                if counts.is_empty() && *kind != "pod anti-affinity" && **key != *HOSTNAME {
+                    return write!(
+                        f,
+                        ": no node and no nodepool has this label; add it to those that should count"
+                    );
+                }
                 topology_fix(f, kind, *unused, counts)
             }
             Self::InstanceTypes { total, allowed, large_enough, available, requests, nearest } => {
@@ -301,6 +308,11 @@ fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[
 impl fmt::Display for Nearest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Requirement(wanted) if wanted.is_empty() => write!(
+                f,
+                "every type has {}, and none of its values is allowed: see what nodepool and pod require of it",
+                wanted.key()
+            ),
             Self::Requirement(wanted) => write!(f, "no type has {wanted}"),
             Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
             Self::Resource { name, most, instance_type, .. } => write!(

@@ -1,6 +1,7 @@
 //! Behaviour of scheduling, one small cluster per case.
 
 mod bad;
+mod claims;
 mod follow;
 mod more;
 mod packing;

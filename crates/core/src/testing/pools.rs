@@ -43,8 +43,11 @@ pub fn pool(name: &str) -> PoolBuilder {
             nodes: BudgetNodes::Percent(100),
             schedule: None,
             duration: None,
+            zone: None,
         }],
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
     })
 }
 

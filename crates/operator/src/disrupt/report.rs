@@ -30,6 +30,8 @@ pub(super) struct Report {
     pub(super) nodes: Vec<NodeRow>,
     /// Budgets by pool and reason.
     pub(super) budgets: Vec<BudgetRow>,
+    /// NodeClaims that the pass did not reach; the next one begins with them.
+    pub(super) unreached: Vec<String>,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
     /// What was passed over or assumed in the input.
@@ -160,6 +162,7 @@ impl Report {
             commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
             nodes: survey.nodes.iter().map(node).collect(),
             budgets: survey.budgets.iter().map(budget).collect(),
+            unreached: survey.unreached.iter().map(ToString::to_string).collect(),
             timing: context.timing,
             notes: context.loaded.notes.clone(),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleetwright_controllers::settings::{FeatureGates, Settings, SolveEffort};
+use fleetwright_controllers::settings::{DisruptionPace, FeatureGates, Settings, SolveEffort};
 use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 
 use super::Values;
@@ -32,5 +32,11 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             capacity_buffer: values.gate("CapacityBuffer"),
         },
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+        disruption: DisruptionPace {
+            // Looking all the time would leave no time for anything else.
+            period: values.duration("DISRUPTION_PERIOD").max(Duration::from_millis(100)),
+            validation_delay: values.duration("DISRUPTION_VALIDATION_DELAY"),
+            timeout: values.duration("DISRUPTION_TIMEOUT"),
+        },
     }
 }

@@ -132,6 +132,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "Fake cloud: instance types as Karpenter's kwok provider reads them",
     ),
+    setting(
+        "DISRUPTION_PERIOD",
+        Kind::Duration,
+        "10s",
+        "How often nodes are looked at that could be disrupted, while there is nothing to do",
+    ),
+    setting(
+        "DISRUPTION_VALIDATION_DELAY",
+        Kind::Duration,
+        "15s",
+        "How long a decision to consolidate must hold before it is acted on",
+    ),
+    setting(
+        "DISRUPTION_TIMEOUT",
+        Kind::Duration,
+        "10m",
+        "How long replacements may take until what they replace is kept; more where many wait",
+    ),
     setting("CLOUD", Kind::Text, "", "The cloud: fake, or aws where compiled in"),
     setting("FAKE_CLOUD", Kind::Text, "", "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one"),
     setting(

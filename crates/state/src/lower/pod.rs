@@ -132,6 +132,7 @@ pub fn of_template(
     interner: &mut Interner,
 ) -> Result<Pod, Invalid> {
     let spec = template.spec.as_ref().ok_or(Invalid::Missing("spec.template.spec"))?;
+    let spec = &requests::defaulted(spec);
     let owned = template.metadata.as_ref();
     let uid = meta.uid.clone().unwrap_or_default();
     Ok(Pod {

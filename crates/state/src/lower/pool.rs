@@ -1,9 +1,13 @@
 //! NodePools.
 
-use fleetwright_api::{self as api, condition, labels as names, labels::condition::READY, nodepool};
+use std::time::Duration;
+
+use fleetwright_api::{
+    self as api, condition, duration, labels as names, labels::condition::READY, nodepool,
+};
 use fleetwright_core::model::{
     Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName,
-    pool::{BudgetNodes, Template},
+    pool::{BudgetNodes, DriftCap, Template},
 };
 use jiff::Timestamp;
 
@@ -19,6 +23,7 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
     let disruption = &spec.disruption;
+    let zone = annotation(names::BUDGET_TIME_ZONE).filter(|zone| !zone.is_empty());
     Ok(NodePool {
         name: meta.name.clone().unwrap_or_default().into(),
         uid: text(meta.uid.as_deref().unwrap_or_default()),
@@ -40,11 +45,28 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
             }
         },
         budgets: match &disruption.budgets {
-            Some(budgets) => budgets.iter().map(budget).collect(),
-            None => vec![budget(&nodepool::Budget::default())],
+            Some(budgets) => budgets.iter().map(|written| budget(written, zone)).collect(),
+            None => vec![budget(&nodepool::Budget::default(), zone)],
         },
         hash: hash.map(|(hash, version)| (text(hash), text(version))),
+        expiry_grace: annotation(names::EXPIRE_WITHIN_BUDGETS).and_then(positive),
+        drift_cap: annotation(names::DRIFT_CAP).map(drift_cap),
     })
+}
+
+/// A positive Go duration.
+fn positive(text: &str) -> Option<Duration> {
+    let time = duration::parse(text).ok().and_then(|time| Duration::try_from(time).ok())?;
+    (!time.is_zero()).then_some(time)
+}
+
+/// `nodes/window`, as in `5/1h`. Whoever writes a brake that cannot be read wanted one: nothing is replaced for drift
+/// until it can.
+fn drift_cap(text: &str) -> DriftCap {
+    let read = text.split_once('/').and_then(|(nodes, window)| {
+        Some(DriftCap { nodes: nodes.trim().parse().ok()?, window: positive(window.trim())? })
+    });
+    read.unwrap_or(DriftCap { nodes: 0, window: Duration::ZERO })
 }
 
 fn template(template: &nodepool::NodeClaimTemplate, schema: &LabelSchema) -> Result<Template, Invalid> {
@@ -76,7 +98,7 @@ fn limits(written: Option<&api::Quantities>) -> Result<Limits, Invalid> {
     Ok(limits)
 }
 
-fn budget(budget: &nodepool::Budget) -> Budget {
+fn budget(budget: &nodepool::Budget, zone: Option<&str>) -> Budget {
     let known = |reason: &nodepool::DisruptionReason| match reason {
         nodepool::DisruptionReason::Underutilized => Some(DisruptionReason::Underutilized),
         nodepool::DisruptionReason::Empty => Some(DisruptionReason::Empty),
@@ -88,6 +110,7 @@ fn budget(budget: &nodepool::Budget) -> Budget {
         nodes: budget_nodes(&budget.nodes),
         schedule: budget.schedule.as_deref().map(text),
         duration: shared::duration(budget.duration.as_ref()),
+        zone: zone.map(text),
     }
 }
 

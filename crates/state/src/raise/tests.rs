@@ -128,3 +128,10 @@ fn bounds_and_exclusions_take_an_entry_each() {
     assert_eq!(written, ["Gte 4 Some(2)", "Lte 8 None", "NotIn 5 None"]);
     assert_eq!(requirement(&Requirement::does_not_exist("n"))[0].operator, api::Operator::DoesNotExist);
 }
+
+#[test]
+fn bounds_that_no_label_can_reach_are_not_written() {
+    // The API server refuses negative numbers, and no label has one.
+    let raised = requirement(&Requirement::new("cpu", Operator::Gt, ["-5"]).unwrap());
+    assert_eq!((raised.len(), &*raised[0].values), (1, &["0".to_owned()][..]));
+}

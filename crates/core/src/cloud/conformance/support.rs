@@ -47,6 +47,8 @@ pub(super) fn pool(harness: &dyn Harness) -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
     }
 }
 

@@ -54,6 +54,9 @@ proptest! {
         if let Some(value) = both.any() {
             prop_assert!(both.has(&value), "{} is not in {}", value, both);
         }
+        // Without bounds, what is open always has a value.
+        let open = both.is_complement() && both.gte().is_none() && both.lte().is_none();
+        prop_assert!(!open || both.unnamed().is_some_and(|value| both.has(&value)), "{}", both);
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) struct Claim {
     /// The smallest amounts: what fits into them fits every row.
     pub(super) floor: Amounts,
     /// Indices into the request.
-    pub(super) pods: Vec<usize>,
-    pub(super) kinds: SmallVec<[(usize, u32); 4]>,
+    pub(super) pods: SmallVec<[usize; 8]>,
+    pub(super) kinds: SmallVec<[(usize, u32); 8]>,
     pub(super) ports: Vec<HostPort>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     /// Whether minValues were lowered.
@@ -111,7 +111,7 @@ impl Solver {
         let mut min_values: SmallVec<[(Key, u32); 1]> = ask.min_values.into();
         let mut relaxed = false;
         for (key, wanted) in &mut min_values {
-            let found = self.distinct(ask.pool, rows.iter(), *key);
+            let found = self.distinct(ask.pool, rows.iter(), *key, ask.req);
             if found < *wanted {
                 if ask.now.is_some() || self.rules.min_values == MinValuesPolicy::Strict {
                     return Err(Refusal::MinValues { key: *key, wanted: *wanted, found });
@@ -158,11 +158,15 @@ impl Solver {
         Ok(reserved)
     }
 
-    /// How many distinct values of a key the types of some rows have.
-    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key) -> u32 {
+    /// How many distinct values of a key the types of some rows have, of those that `req` allows: a claim that names
+    /// fewer values than its minValues is refused by the API server.
+    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key, req: Req) -> u32 {
         let sets = rows.filter_map(|at| self.universe.get(self.pools[pool].rows[at].req, key));
-        let values: BTreeSet<Value> =
+        let mut values: BTreeSet<Value> =
             sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
+        if let Some(allowed) = self.universe.get(req, key) {
+            values.retain(|value| self.universe.has(key, allowed, *value));
+        }
         super::intern::id(values.len())
     }
 

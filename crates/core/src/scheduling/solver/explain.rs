@@ -128,7 +128,7 @@ impl Solver {
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
         let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = CLAIMS + pass.claims.len();
+        let host = CLAIMS + pass.claims.len().max(pass.once);
         let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
         // What lost nothing has all that there were.
         Ok(fit.rows.unwrap_or_else(|| rows.clone()))

@@ -12,12 +12,12 @@ use super::{
     claim::Claim,
     intern::{Key, Req, Universe},
     pass::{Outcome, Pass},
-    pools::{Buy, Offer, template_labels},
+    pools::{Buy, template_labels},
 };
 use crate::{
     model::{
         InstanceType, Labels, Pod, Requirement, Requirements, Str,
-        labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED, ZONE},
+        labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED},
     },
     scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
@@ -136,7 +136,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     let named: BTreeSet<Str> =
         rows.iter().map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
-        let found = solver.distinct(claim.pool, rows.iter(), *key);
+        let found = solver.distinct(claim.pool, rows.iter(), *key, claim.req);
         if found < *wanted {
             let key = solver.universe.name(*key).clone();
             return Err(Eliminated::MinValues { key, wanted: *wanted, found });
@@ -188,7 +188,7 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
     a
 }
 
-/// What the instance must be, with the types, zones and capacity types that are left, and minValues as they stand.
+/// What the instance must be, with the types and capacity types that are left, and minValues as they stand.
 fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
     let mut all = solver.universe.requirements(claim.req);
     // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
@@ -198,23 +198,15 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
     for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
         all.remove(key);
     }
-    let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
-        // Thousands of offerings, a handful of values.
-        let mut found: SmallVec<[&Str; 4]> = SmallVec::new();
-        for buy in left {
-            let text = value(&solver.row(claim.pool, buy.row).offers[buy.offer]);
-            if !text.is_empty() && !found.contains(&text) {
-                found.push(text);
-            }
+    // Thousands of offerings, a handful of values.
+    let mut capacity_types: BTreeSet<Str> = BTreeSet::new();
+    for buy in left {
+        let text = &solver.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
+        if !text.is_empty() && !capacity_types.contains(text) {
+            capacity_types.insert(text.clone());
         }
-        found.into_iter().cloned().collect()
-    };
-    let capacity_types = of(|offer| &offer.capacity_type);
-    let zones = of(|offer| &offer.zone);
-    all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
-    if !zones.is_empty() {
-        all.replace(Requirement::is_in(ZONE, zones));
     }
+    all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
     if capacity_types.contains(RESERVED)
         && let Some(key) = &solver.universe.schema().reservation_id
     {
@@ -241,9 +233,11 @@ fn annotations(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Bu
     marks.into_iter().filter(|(is, _)| *is).map(|(_, key)| (key.into(), "true".into())).collect()
 }
 
-/// The pool's labels, and custom keys whose value the requirements fix.
+/// The pool's labels, and a value for every custom key that the requirements demand. What pods merely rule out needs no
+/// label; what the pool names may be demanded by one pod and narrowed by another, so that it always gets one.
 fn labels(solver: &Solver, claim: &Claim) -> Labels {
-    let mut labels = template_labels(&solver.pools[claim.pool].model);
+    let pool = &solver.pools[claim.pool];
+    let mut labels = template_labels(&pool.model);
     let universe: &Universe = &solver.universe;
     for requirement in universe.requirements(claim.req).iter() {
         let key = requirement.key();
@@ -251,7 +245,8 @@ fn labels(solver: &Solver, claim: &Claim) -> Labels {
         if ours || universe.schema().is_well_known(key) || universe.schema().is_restricted(key) {
             continue;
         }
-        if let Some(value) = requirement.any() {
+        let named = pool.model.template.requirements.contains_key(key);
+        if let Some(value) = requirement.any().or_else(|| named.then(|| requirement.unnamed()).flatten()) {
             labels.entry(key.clone()).or_insert(value);
         }
     }

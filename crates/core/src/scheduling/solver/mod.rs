@@ -8,6 +8,7 @@
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
+//! - `rearrange`: openings packed anew once topology has had its say.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
@@ -31,6 +32,7 @@ mod pass;
 mod patterns;
 mod pools;
 mod ranks;
+mod rearrange;
 mod topology;
 
 use std::sync::Arc;
@@ -51,7 +53,7 @@ use self::{
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
-pub(super) use self::{pass::Strategy, patterns::Share};
+pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
 use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
 
@@ -200,6 +202,17 @@ impl Solver {
 
     /// One pass, pod by pod.
     pub(super) fn pass(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
-        pass::run(self, request, strategy)
+        pass::run(self, request, strategy, None).0
+    }
+
+    /// One pass, and what becomes of its openings when they are packed anew for as long as the request's effort lasts;
+    /// `None` where that saves nothing.
+    pub(super) fn pass_and_rearrange(
+        &mut self,
+        request: &Request<'_>,
+        strategy: Strategy,
+        start: Start,
+    ) -> (Plan, Option<Plan>) {
+        pass::run(self, request, strategy, Some(start))
     }
 }

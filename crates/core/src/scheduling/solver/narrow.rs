@@ -271,7 +271,7 @@ impl Solver {
             left.iter().map(|value| self.universe.only(choice.key, *value)).collect()
         } else {
             let set = Set::of(left.iter().copied());
-            smallvec::smallvec![self.universe.conjunction(vec![(choice.key, set)])]
+            smallvec::smallvec![self.universe.conjunction([(choice.key, set)])]
         };
         let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
         for (option, with) in options.iter().flat_map(|option| narrower.iter().map(move |n| (*option, *n))) {

@@ -289,7 +289,7 @@ impl Pass {
                 rows: Bits::default(),
                 envelope: Amounts::new(),
                 floor: Amounts::new(),
-                pods: vec![pod],
+                pods: smallvec::smallvec![pod],
                 kinds: smallvec::SmallVec::new(),
                 ports: Vec::new(),
                 min_values: smallvec::SmallVec::new(),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use super::{
     amounts::{Amounts, ResourceIndex, update},
     bits::Bits,
-    intern::{ANY, Key, Req, Side, Universe},
+    intern::{ANY, Key, Req, Set, Side, Universe},
     ranks::Ranks,
     topology::Alternatives,
 };
@@ -158,7 +159,8 @@ pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Alter
         .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
         .collect();
     let mut with = |term: &[Requirement]| {
-        let sets = selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
+        let sets: SmallVec<[(Key, Set); 4]> =
+            selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
         universe.conjunction(sets)
     };
     if pod.spec.required_node_terms.is_empty() {
