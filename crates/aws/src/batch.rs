@@ -32,7 +32,7 @@ const TRIES: u32 = 3;
 /// A wait that differs by key: up to half as long again.
 #[must_use]
 pub fn spread(wait: Duration, key: &str) -> Duration {
-    let share = u32::from_str_radix(&digest(key)[..4], 16).unwrap_or(0);
+    let share = u32::from_str_radix(&digest(key)[28..], 16).unwrap_or(0);
     wait.saturating_add(wait.saturating_mul(share) / (2 * 0xffff))
 }
 

@@ -160,10 +160,12 @@ pub const RIGHTS: &[Right] = &[
     ),
 ];
 
-/// What to say where IAM refuses an action: the statement that gives it.
+/// What to say where IAM refuses an action: the statement that gives it. Of several, the one of an optional feature: what a launch
+/// is refused is told by the launch.
 #[must_use]
 pub fn denial(action: &str) -> String {
-    match RIGHTS.iter().find(|right| right.action == action) {
+    let of_action = || RIGHTS.iter().filter(|right| right.action == action);
+    match of_action().find(|right| right.feature.is_optional()).or_else(|| of_action().next()) {
         Some(right) => {
             format!("IAM does not allow {action}: add the statement {} of deploy/iam", right.statement)
         }

@@ -3,6 +3,7 @@
 //! [`calls`] is the seam: everything that is asked of AWS, behind one trait. What is decided from the answers is pure and
 //! stands in a module for each question.
 
+pub mod audit;
 pub mod batch;
 pub mod calls;
 pub mod digest;

@@ -66,9 +66,9 @@ fn class_path(settings: &Settings, class_uid: &str) -> String {
 pub fn profile_name(who: &Who<'_>, class_uid: &str, role: &str) -> String {
     let from = format!("{}/{}/{class_uid}/{}", who.settings.region, who.cluster_uid, role_name(role));
     let digest = digest(&from);
-    // IAM takes 128 characters, EKS 100 for the name of a cluster.
+    // IAM takes 128 characters, EKS 100 for the name of a cluster: 27 are left.
     let cluster: String = who.settings.cluster_name.chars().take(100).collect();
-    format!("{cluster}_{}", &digest[..20])
+    format!("{cluster}_{}", &digest[5..])
 }
 
 fn tags(who: &Who<'_>, class: &Ec2NodeClass) -> TagSet {
@@ -264,6 +264,28 @@ pub async fn collect(
         }
     }
     Ok(collected)
+}
+
+/// The profiles below our path with their owners: `true` for ours.
+///
+/// # Errors
+/// Where IAM does not tell what there is.
+pub async fn audit(
+    who: &Who<'_>,
+    class_uids: &BTreeSet<String>,
+) -> Result<Vec<(ProfileInfo, bool)>, AwsError> {
+    let mut all = Vec::new();
+    for profile in who.api.profiles(&cluster_path(who.settings)).await? {
+        match who.api.profile(&profile.name).await {
+            Ok(fresh) => {
+                let ours = is_ours(who, &fresh, class_uids);
+                all.push((fresh, ours));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
 }
 
 async fn delete(who: &Who<'_>, profile: &ProfileInfo) -> Result<(), AwsError> {

@@ -132,7 +132,11 @@ impl AwsProvider {
         }
         for info in untold {
             let instance = self.seen(&info);
-            if self.state().dealt.is_taken(&instance) {
+            let Some(taken) = self.is_taken(&instance) else {
+                let unseen = "an instance of the batch may be another claim's: claims are not seen yet";
+                return Err(CloudError::Unavailable(unseen.into()));
+            };
+            if taken {
                 continue;
             }
             let fits = |at: &usize| allowed(&instance, &batch[*at].claim.requirements);
@@ -143,6 +147,14 @@ impl AwsProvider {
             }
         }
         Ok(())
+    }
+
+    /// Whether an instance was given to a claim: by this process, or by one before it, as claims say. `None` where no claim
+    /// has been seen since this process began.
+    fn is_taken(&self, instance: &Instance) -> Option<bool> {
+        let state = self.state();
+        let named = state.named.as_ref()?;
+        Some(state.dealt.is_taken(instance) || named.contains(&instance.provider_id))
     }
 
     fn deal(&self, request: &LaunchRequest, instance: Instance) -> Instance {

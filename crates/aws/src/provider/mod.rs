@@ -7,7 +7,7 @@ mod launching;
 mod memory;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,22 +16,24 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, Notice,
+        ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
     model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
+use crate::audit::{Audit, Foreign};
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
 use crate::nodeclass::placement::Resolved;
+use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
 use crate::schema::schema;
@@ -69,13 +71,25 @@ struct State {
     shifts: Shifts,
     catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
     dealt: Dealt,
+    /// Instances that claims name, once claims have been seen.
+    named: Option<BTreeSet<ProviderId>>,
     /// Launch templates that are known to be there, and when each was last used.
     templates: BTreeMap<String, Timestamp>,
     cluster: Option<ClusterInfo>,
+    cluster_read: Option<Timestamp>,
     cluster_dns: Option<String>,
+    kubernetes: Option<String>,
+    /// Actions that IAM refuses, and when it did last.
+    off: BTreeMap<&'static str, Timestamp>,
+    foreign: Foreign,
     /// Why nothing may be mutated: the configured cluster is another one.
     mismatch: Option<Str>,
 }
+
+/// How often EKS is asked for the cluster.
+const CLUSTER_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// Most classes that are told of what concerns all of them.
+const TOLD_MAX: usize = 20;
 
 /// What a class's catalogue was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +232,40 @@ impl AwsProvider {
         change(&mut self.state().learnt)
     }
 
+    /// What the last list had of our cluster's name that is another cluster's.
+    #[must_use]
+    pub fn foreign(&self) -> Foreign {
+        self.state().foreign.clone()
+    }
+
+    /// Everything in the account that carries our cluster's name, by who owns it.
+    ///
+    /// # Errors
+    /// Where AWS does not tell instances or launch templates; instance profiles are left out where IAM refuses them.
+    pub async fn audit(&self, claimed: &BTreeSet<ProviderId>) -> Result<Audit, CloudError> {
+        let uid = self.uid()?;
+        let class_uids =
+            self.classes.all().iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
+        let mut audit = Audit::default();
+        let name = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*self.settings.cluster_name]);
+        let instances = self.api.instances(&[], std::slice::from_ref(&name)).await;
+        let instances = instances.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        audit.instances(&instances, &self.settings, &uid, claimed);
+        let templates = self.api.launch_templates(&[name]).await;
+        let templates = templates.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
+        audit.templates(&templates, &self.settings, &uid);
+        match profile::audit(
+            &profile::Who { api: &*self.api, settings: &self.settings, cluster_uid: &uid },
+            &class_uids,
+        )
+        .await
+        {
+            Ok(profiles) => audit.profiles(profiles),
+            Err(error) => audit.unread.push(format!("instance profiles: {}", error.code)),
+        }
+        Ok(audit)
+    }
+
     /// Takes the free addresses of subnets as EC2 tells them.
     pub fn refresh_addresses(&self, told: impl IntoIterator<Item = (String, i64)>) {
         self.state().addresses.refresh(told);
@@ -226,6 +274,77 @@ impl AwsProvider {
     /// Takes the address of the cluster's DNS, which nodes get where their class names none.
     pub fn set_cluster_dns(&self, address: Option<String>) {
         self.state().cluster_dns = address;
+    }
+
+    /// Takes the version of the control plane as the API server tells it: for clusters that EKS does not know.
+    pub fn set_kubernetes_version(&self, version: &str) {
+        self.state().kubernetes = Some(version.to_owned());
+    }
+
+    /// Reads what EKS knows of the cluster, every few minutes: version and addresses may change. Clusters that EKS does not know,
+    /// or does not tell of, are as good as any.
+    async fn know_cluster(&self) -> Result<(), AwsError> {
+        let now = self.clock.now();
+        let read = self.state().cluster_read;
+        if read.is_some_and(|read| now.duration_since(read) < CLUSTER_EVERY) {
+            return Ok(());
+        }
+        match self.api.cluster(&self.settings.cluster_name).await {
+            Ok(cluster) => self.state().cluster = Some(cluster),
+            Err(error) if error.is_not_found() || error.code == "ResourceNotFoundException" => {}
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert("eks:DescribeCluster", now);
+            }
+            Err(error) if self.state().cluster.is_none() => return Err(error),
+            Err(_) => {}
+        }
+        self.state().cluster_read = Some(now);
+        Ok(())
+    }
+
+    /// The version of the control plane, such as `1.35`: as EKS tells it, else as the API server does.
+    fn kubernetes_version(&self) -> Option<String> {
+        let state = self.state();
+        let of_eks = state.cluster.as_ref().map(|cluster| cluster.version.clone());
+        of_eks.filter(|version| !version.is_empty()).or_else(|| state.kubernetes.clone())
+    }
+
+    /// What IAM refuses that the rest works without: actions, with the time of the last refusal.
+    #[must_use]
+    pub fn features_off(&self) -> BTreeMap<&'static str, Timestamp> {
+        self.state().off.clone()
+    }
+
+    /// Notes whether an action is allowed. Where it is not, every class is told which statement gives it; for other failures
+    /// the error comes back.
+    fn permitted<T>(
+        &self,
+        action: &'static str,
+        answer: Result<T, AwsError>,
+        now: Timestamp,
+    ) -> Result<Result<T, Vec<Notice>>, CloudError> {
+        match answer {
+            Ok(answer) => {
+                self.state().off.remove(action);
+                Ok(Ok(answer))
+            }
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert(action, now);
+                Ok(Err(self.tell_classes("Unauthorized", &crate::iam::denial(action))))
+            }
+            Err(error) => Err(cloud_error(&error, action)),
+        }
+    }
+
+    /// Tells people something that concerns the provider as a whole, at its classes.
+    fn tell_classes(&self, reason: &'static str, message: &str) -> Vec<Notice> {
+        let notice = |known: &Known| Notice {
+            object: steps::object(&known.class),
+            warning: true,
+            reason,
+            message: message.into(),
+        };
+        self.classes.all().iter().take(TOLD_MAX).map(notice).collect()
     }
 
     /// A class's catalogue; the same `Arc` while nothing changes.
@@ -436,11 +555,11 @@ impl CloudProvider for AwsProvider {
         ];
         let found = self.api.instances(&[], &filters).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        let owned = found.iter().filter(|info| {
-            info.state != "terminated"
-                && ownership(&info.tags, &self.settings.cluster_name, &uid) != Ownership::Foreign
-        });
-        let mut all: Vec<Instance> = owned.map(|info| self.seen(info)).collect();
+        let alive = found.iter().filter(|info| info.state != "terminated");
+        let (foreign, owned): (Vec<&InstanceInfo>, Vec<&InstanceInfo>) = alive
+            .partition(|info| ownership(&info.tags, &self.settings.cluster_name, &uid) == Ownership::Foreign);
+        self.state().foreign = Foreign::of(&foreign, self.clock.now());
+        let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(info)).collect();
         all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
         Ok(all)
     }

@@ -19,6 +19,11 @@ use crate::calls::AwsError;
 use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, REGION, class};
 
+mod loops;
+mod seeds;
+mod status;
+mod world;
+
 const UID: &str = "7f1c0a52-cluster-uid";
 
 /// Time that passes when a test says so.
@@ -69,6 +74,9 @@ impl Aws {
         let provider =
             AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
         provider.identify(UID).await.unwrap();
+        // The loops begin with the process.
+        let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
+        names.run(&Outlook::at(provider.clock.now())).await.unwrap_or_default();
         Arc::new(provider)
     }
 }
@@ -231,6 +239,29 @@ async fn an_interrupted_batch_is_dealt_once() {
     assert_eq!(first.iter().map(id).collect::<Vec<_>>(), all[..2].iter().map(id).collect::<Vec<_>>());
     assert_eq!(all.iter().map(id).collect::<BTreeSet<_>>().len(), 5);
     assert_eq!((aws.cloud.count("CreateFleet"), aws.provider().list().await.unwrap().len()), (1, 5));
+}
+
+/// Names could not be written, one claim has its instance and the other's answer was lost with the process: the one that is
+/// left is the other's, also where its id comes second.
+#[tokio::test]
+async fn no_instance_is_dealt_twice_where_names_could_not_be_written() {
+    let aws = Aws::new(settings()).await;
+    for _ in 0..2 {
+        let refusal = AwsError::new("RequestLimitExceeded", "slow down");
+        aws.cloud.inject(Call::CreateTags, Fault::Refuse(refusal));
+    }
+    let dealt: Vec<Instance> =
+        aws.provider().launch(&batch(2)).await.into_iter().map(Result::unwrap).collect();
+    assert!(dealt.iter().all(|instance| instance.claim.is_none()));
+    aws.restart().await;
+    let steps = aws.provider().steps();
+    let names = steps.iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
+    let first = NodeClaim { provider_id: Some(dealt[0].provider_id.clone()), ..claim("claim-000", "batch") };
+    let outlook = Outlook { machines: vec![(Arc::new(first), None)], ..Outlook::at(aws.now()) };
+    names.run(&outlook).await.unwrap();
+    let again = aws.provider().launch(&batch(2)[1..]).await.remove(0).unwrap();
+    assert_eq!(again.provider_id, dealt[1].provider_id);
+    assert_eq!(aws.cloud.count("CreateFleet"), 1);
 }
 
 /// An instance of Karpenter's has no UID: it is ended for the claim that names it, and for no other.

@@ -68,6 +68,42 @@ impl FakeAws {
         }
     }
 
+    /// A new instance of a way.
+    fn born(
+        &self,
+        inner: &Inner,
+        request: &FleetRequest,
+        way: &crate::calls::Override,
+        zone_id: String,
+    ) -> InstanceInfo {
+        let data = inner.template_data.get(&way.template);
+        InstanceInfo {
+            id: format!("i-{:017x}", inner.born),
+            state: "pending".to_owned(),
+            instance_type: way.instance_type.clone(),
+            zone: way.zone.clone(),
+            zone_id,
+            image: way.image.clone(),
+            subnet: way.subnet.clone(),
+            security_groups: vec!["sg-1".to_owned()],
+            spot: request.kind == FleetKind::Spot,
+            tenancy: "default".to_owned(),
+            placement: data.and_then(|data| data.placement.clone()).map(|(id, part)| {
+                // EC2 spreads over the partitions of a group where it is not told one.
+                let chosen = u32::try_from(inner.born % 3).unwrap_or(0) + 1;
+                (id, Some(part.unwrap_or(chosen)))
+            }),
+            reservation: data.and_then(|data| match &data.reservation {
+                Some(TemplateReservation::Only(id)) => Some(id.clone()),
+                _ => None,
+            }),
+            profile: data.map(|data| data.instance_profile.clone()),
+            launched: Some(self.clock.now()),
+            tags: request.tags.clone(),
+            ..InstanceInfo::default()
+        }
+    }
+
     fn fleet(&self, inner: &mut Inner, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
         if let Some(answer) = inner.tokens.get(&request.token) {
             return Ok(answer.clone());
@@ -102,31 +138,7 @@ impl FakeAws {
             inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
         for _ in 0..request.count {
             inner.born += 1;
-            let data = inner.template_data.get(&way.template);
-            let info = InstanceInfo {
-                id: format!("i-{:017x}", inner.born),
-                state: "pending".to_owned(),
-                instance_type: way.instance_type.clone(),
-                zone: way.zone.clone(),
-                zone_id: zone_id.clone().unwrap_or_default(),
-                image: way.image.clone(),
-                subnet: way.subnet.clone(),
-                security_groups: vec!["sg-1".to_owned()],
-                spot: request.kind == FleetKind::Spot,
-                tenancy: "default".to_owned(),
-                placement: data.and_then(|data| data.placement.clone()).map(|(id, part)| {
-                    // EC2 spreads over the partitions of a group where it is not told one.
-                    (id, part.or(Some(u32::try_from(inner.born % 3).unwrap_or(0) + 1)))
-                }),
-                reservation: data.and_then(|data| match &data.reservation {
-                    Some(TemplateReservation::Only(id)) => Some(id.clone()),
-                    _ => None,
-                }),
-                profile: data.map(|data| data.instance_profile.clone()),
-                launched: Some(self.clock.now()),
-                tags: request.tags.clone(),
-                ..InstanceInfo::default()
-            };
+            let info = self.born(inner, request, way, zone_id.clone().unwrap_or_default());
             answer.instances.push(FleetInstance {
                 id: info.id.clone(),
                 instance_type: info.instance_type.clone(),

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, Outlook, ProviderStep, Round};
+use fleetwright_core::cloud::{
+    CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round,
+};
+use fleetwright_core::model::NodeClaim;
 use jiff::Timestamp;
 
-use super::super::{AwsProvider, cloud_error, is_ending, provider_id};
+use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::interruption::{self, Kind, Offering};
 use crate::tags::{Ownership, ownership};
@@ -14,6 +17,8 @@ use crate::unavailable::Scarce;
 
 /// When the queue is asked again; receiving itself waits for messages.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// When what IAM refuses is asked for again.
+const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What is about to happen to instances.
 pub(super) struct Interruptions {
@@ -29,6 +34,28 @@ enum Fate {
     Leave,
     /// It is reported, and comes again until its instances are ending.
     Report(Vec<Interruption>),
+    /// People are told, once.
+    Tell(Vec<Notice>),
+}
+
+/// What people are told of capacity that may be taken back: nothing is done about it.
+fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
+    let named = |claim: &NodeClaim| {
+        let id = claim.provider_id.as_deref().and_then(instance_id);
+        id.is_some_and(|id| ids.iter().any(|known| known == id))
+    };
+    let machines = outlook.machines.iter().filter(|(claim, _)| named(claim));
+    let objects = machines.flat_map(|(claim, node)| {
+        let node = node.as_ref().map(|node| Object::Node(node.name.clone()));
+        [Some(Object::NodeClaim(claim.name.clone())), node].into_iter().flatten()
+    });
+    let notice = |object| Notice {
+        object,
+        warning: false,
+        reason: "SpotRebalanceRecommendation",
+        message: "Spot rebalance recommendation was triggered".into(),
+    };
+    objects.map(notice).collect()
 }
 
 fn announced(kind: Kind) -> Option<InterruptionKind> {
@@ -43,9 +70,13 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 }
 
 impl Interruptions {
-    async fn fate(&self, message: &Message, now: Timestamp) -> Result<Fate, CloudError> {
+    async fn fate(&self, message: &Message, outlook: &Outlook) -> Result<Fate, CloudError> {
+        let now = outlook.now;
         // What cannot be read would come again for ever.
         let Ok(notice) = interruption::parse(&message.body) else { return Ok(Fate::Delete) };
+        if notice.kind == Kind::RebalanceRecommendation {
+            return Ok(Fate::Tell(recommendation(&notice.instances, outlook)));
+        }
         let Some(kind) = announced(notice.kind) else { return Ok(Fate::Delete) };
         let uid = self.provider.uid()?;
         let mut reported = Vec::new();
@@ -106,18 +137,26 @@ impl ProviderStep for Interruptions {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let now = outlook.now;
         let messages = self.provider.api.receive(&self.queue).await;
-        let messages = messages.map_err(|error| cloud_error(&error, "sqs:ReceiveMessage"))?;
+        let messages = match self.provider.permitted("sqs:ReceiveMessage", messages, outlook.now)? {
+            Ok(messages) => messages,
+            Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+        };
         let mut round = Round::quiet(AT_ONCE);
         for message in &messages {
-            match self.fate(message, now).await? {
-                Fate::Leave => {}
-                Fate::Report(interruptions) => round.interruptions.extend(interruptions),
-                Fate::Delete => {
-                    let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
-                    deleted.map_err(|error| cloud_error(&error, "sqs:DeleteMessage"))?;
+            match self.fate(message, outlook).await? {
+                Fate::Leave => continue,
+                Fate::Report(interruptions) => {
+                    round.interruptions.extend(interruptions);
+                    continue;
                 }
+                Fate::Tell(notices) => round.notices.extend(notices),
+                Fate::Delete => {}
+            }
+            let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
+            // What is not deleted comes again, and the others do not wait for it.
+            if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, outlook.now) {
+                round.notices.extend(notices);
             }
         }
         Ok(round)
