@@ -112,14 +112,7 @@ impl Plan {
         if spot {
             let (budget, weight) = ("1".to_owned(), 10);
             let name = "spot";
-            plan.pools.push(Pool {
-                name,
-                capacity_types: &["spot"],
-                budget,
-                nodes: 6,
-                weight,
-                ..base.clone()
-            });
+            plan.pools.push(Pool { name, capacity_types: &["spot"], budget, nodes: 6, weight, ..base });
         }
         if fixed {
             let capacity_types = &["on-demand"];

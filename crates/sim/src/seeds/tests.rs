@@ -35,6 +35,7 @@ fn one_seed_is_one_life() {
 #[case(Bug::EvictionByName, &["S8"])]
 #[case(Bug::DeletionByName, &["S20"])]
 #[case(Bug::BlindPatches, &["S20"])]
+#[case(Bug::HashChanges, &["S12"])]
 fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] invariants: &[&str]) {
     let by = |report: &Result<Report, RunError>| {
         let violations = report.iter().flat_map(|report| &report.violations);
