@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use super::classes::Known;
 use super::{AwsProvider, cloud_error, is_ending};
 use crate::batch::spread;
-use crate::calls::{Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::instancetype::View;
 use crate::launch::{
@@ -166,8 +166,13 @@ impl AwsProvider {
     async fn tell(&self, id: &str, mut instance: Instance, request: &LaunchRequest) -> Instance {
         let name = request.claim.name.to_string();
         let tags = TagSet::from([(labels::TAG_NODECLAIM.to_owned(), name)]);
-        if self.api.create_tags(id, &tags).await.is_ok() {
-            instance.claim = Some(request.claim.name.clone());
+        match self.api.create_tags(id, &tags).await {
+            Ok(()) => instance.claim = Some(request.claim.name.clone()),
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert("ec2:CreateTags", self.clock.now());
+            }
+            // The loop that names instances tries again.
+            Err(_) => {}
         }
         instance
     }

@@ -98,10 +98,7 @@ impl NodeClasses {
             return round;
         }
         let hash = class.drift_hash(&self.provider.settings.ca_bundle);
-        let metadata = stamp(class, &hash);
-        if !metadata.is_empty() {
-            round.writes.push(metadata);
-        }
+        let mut write = stamp(class, &hash);
         restamp_claims(class, outlook, &hash, &mut round);
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let generation = class.metadata.generation.unwrap_or(0);
@@ -121,8 +118,12 @@ impl NodeClasses {
         }
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
-            let version = class.metadata.resource_version.as_deref().map(Str::from);
-            round.writes.push(Write { version, status: Some(patch.into()), ..Write::to(object(class)) });
+            write.version = class.metadata.resource_version.as_deref().map(Str::from);
+            write.status = Some(patch.into());
+        }
+        // One write: a second one would find the version changed by the first.
+        if !write.is_empty() {
+            round.writes.push(write);
             round.again = WRITTEN;
         }
         memory.desired.insert(uid, (generation, status));
