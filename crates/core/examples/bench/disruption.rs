@@ -13,8 +13,11 @@ use super::{cluster::cluster_of, measure, report::Row};
 
 type Measured = Result<Vec<Row>, Box<dyn Error>>;
 
+/// What measures, by the start of the names of its rows.
+type Work = (&'static str, fn() -> Measured);
+
 /// Rows by the start of their names.
-pub(crate) const ROWS: [(&str, fn() -> Measured); 1] = [("disruption pass", passes)];
+pub(crate) const ROWS: [Work; 1] = [("disruption pass", passes)];
 
 /// A cluster of machines whose pods take `load` of 4,000 milli-CPUs, and what makes it worth looking at.
 struct Case {
@@ -34,7 +37,7 @@ const CASES: [Case; 4] = [
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
-    let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at % step == 0);
+    let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at.is_multiple_of(step));
     cluster_of(nodes, |at, built| {
         let load = if every(at, case.empty) { 0 } else { case.load };
         let built = if every(at, case.drifted) { built.condition(ConditionType::Drifted) } else { built };

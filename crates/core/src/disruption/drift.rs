@@ -38,7 +38,8 @@ impl Method for Drift {
     }
 }
 
-/// A command for the first machine, in this order, whose budget has room and whose pods have another place.
+/// A command for the first machine, in this order, whose budget has room and whose pods have another place. What the last
+/// pass did not reach comes before the others.
 pub(super) fn first_that_can_go(
     method: &dyn Method,
     context: &Context<'_>,
@@ -46,26 +47,29 @@ pub(super) fn first_that_can_go(
     budgets: &mut Budgets,
 ) -> Verdict {
     let mut verdict = Verdict::default();
-    for candidate in ordered {
+    let (first, others): (Vec<&Candidate>, Vec<&Candidate>) = ordered
+        .iter()
+        .partition(|candidate| candidate.node.claim_name().is_some_and(|name| context.solver.is_first(name)));
+    for candidate in first.into_iter().chain(others) {
         if !budgets.has(&candidate.pool.name) {
             continue;
         }
         let mut replacements = Vec::new();
         if !candidate.is_empty() {
             if context.solver.is_spent() {
-                verdict.unreached.push((*candidate).clone());
+                verdict.unreached.push(candidate.clone());
                 continue;
             }
             let simulation = simulate(context, &[candidate]);
             if let Some(problem) = simulation.problem {
-                verdict.unconsolidatable.push(((*candidate).clone(), problem));
+                verdict.unconsolidatable.push((candidate.clone(), problem));
                 continue;
             }
             replacements = simulation.plan.openings;
         }
         // Only what goes takes up the budget: a machine that must stay does not keep the next one.
         budgets.take(&candidate.pool.name);
-        verdict.commands.push(Command::of(method, vec![(*candidate).clone()], replacements));
+        verdict.commands.push(Command::of(method, vec![candidate.clone()], replacements));
         return verdict;
     }
     verdict

@@ -147,3 +147,22 @@ fn a_pass_gives_the_solver_back_as_it_was() {
     assert_eq!(told(&first), "drift: a, b -> medium/spot");
     assert_eq!(told(&second), told(&first));
 }
+
+#[test]
+fn drifted_machines_that_cannot_move_do_not_starve_the_others() {
+    let stuck = |name: &str| {
+        node(name).pod(on(name, &format!("p-{name}"), 64_000)).condition(ConditionType::Drifted).build()
+    };
+    let free = node("z").pod(on("z", "p-z", 3500)).condition(ConditionType::Drifted).build();
+    let scene =
+        ["a", "b", "c"].into_iter().fold(Scene::with_default_pool(), |scene, name| scene.node(stuck(name)));
+    let snapshot = scene.node(free).build();
+    let rules = Rules { what_ifs: 2, ..Rules::default() };
+    let pass = |first: std::collections::BTreeSet<Str>| {
+        let bench = Bench::new(&snapshot, &rules.scheduling);
+        propose_after(bench, &rules, now(), &[method("drift").unwrap()], first).0
+    };
+    let proposal = pass(std::collections::BTreeSet::new());
+    assert_eq!((told(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));
+    assert_eq!(told(&pass(proposal.unreached.into_iter().collect())), "drift: z -> medium/spot");
+}
