@@ -221,7 +221,7 @@ pub enum Step {
     /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
     Conditions(BTreeMap<String, String>),
     /// Compares.
-    Expect(Expect),
+    Expect(Box<Expect>),
 }
 
 /// What is expected; what is not named is not looked at.

@@ -241,8 +241,20 @@ impl Index {
     /// is refused by kube-scheduler. On a machine that is ready it is renewed so often only ([`crate::intents::RENEWALS`]).
     pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
         let target = target.into();
+        // A pod that still runs elsewhere is not for kube-scheduler to bind yet.
+        let waits = self.pods.by_uid(&pod).is_none_or(|pod| pod.node.is_none());
+        let ready = waits && self.is_ready(&target);
+        self.lease(pod, target, until, ready);
+    }
+
+    /// Expects a pod until then on a machine that is kept for it although it cannot take it now: who keeps it bounds for
+    /// how long.
+    pub fn hold(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
+        self.lease(pod, target.into(), until, false);
+    }
+
+    fn lease(&mut self, pod: PodUid, target: Str, until: Timestamp, ready: bool) {
         self.machines.touch(&target);
-        let ready = self.is_ready(&target);
         let refusal = self.pods.by_uid(&pod).and_then(|pod| pod.refusal.clone());
         if let Some(earlier) = self.intents.nominate(pod, target, until, ready, refusal.as_ref()) {
             self.machines.touch(&earlier);

@@ -11,7 +11,7 @@ use std::{
 
 use fleetwright_api::labels as names;
 use fleetwright_core::{
-    model::{ClaimName, NamespacedName, Pod, PodUid, Resources, Snapshot, StateNode},
+    model::{ClaimName, NamespacedName, Pod, PodUid, Resources, Snapshot, StateNode, Str},
     nodeclaim::answer::{self, Misfit, Verdict},
     scheduling::Plan,
 };
@@ -21,7 +21,7 @@ use crate::{
     events::{Event, regarding},
     lifecycle::families,
     patch,
-    runtime::{Ctx, ReconcileError},
+    runtime::{Ctx, ReconcileError, later},
 };
 
 /// What judging came to.
@@ -29,6 +29,8 @@ use crate::{
 pub(super) struct Judged {
     /// Pods for which nothing is opened in this pass.
     kept: BTreeSet<PodUid>,
+    /// Pods that their machine is kept for, with its name.
+    held: Vec<(PodUid, Str)>,
     /// By claim: the pods that it lets go, by reason.
     released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
 }
@@ -41,6 +43,7 @@ pub(super) struct Judged {
 pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
     let mut judged = judge(ctx, snapshot, plan);
     let mut learnt = false;
+    hold(ctx, std::mem::take(&mut judged.held));
     for (claim, released) in std::mem::take(&mut judged.released) {
         let Some(machine) = snapshot.node(&claim) else { continue };
         for (misfit, pods) in released {
@@ -58,6 +61,15 @@ pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> R
         plan.openings.retain(|opening| !opening.pods.is_empty());
     }
     Ok(learnt)
+}
+
+/// A machine whose pods wait for it is not empty, whatever it looks like. [`answer::PATIENCE`] bounds that.
+fn hold(ctx: &Ctx, held: Vec<(PodUid, Str)>) {
+    let until = later(ctx.now(), ctx.settings.nomination_window());
+    let mut index = ctx.index();
+    for (pod, machine) in held {
+        index.hold(pod, machine, until);
+    }
 }
 
 fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
@@ -79,6 +91,7 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
                 // Pods that wait are brought up again by themselves.
                 Verdict::Keep(_) => {
                     judged.kept.insert(pod.uid.clone());
+                    judged.held.push((pod.uid.clone(), machine.name().into()));
                 }
                 Verdict::Release(misfit) => {
                     let of_claim = judged.released.entry(claim).or_default();

@@ -196,6 +196,12 @@ fn a_lease_on_a_machine_that_is_there_is_renewed_so_often_only() {
     let held = (0..20).take_while(|n| pass(&mut index, n * 10)).count();
     assert_eq!(held, 7, "the first, and six renewals");
     assert!(!pass(&mut index, 9000), "not later either");
+    // A pod that still runs elsewhere has not been tried.
+    index.apply(pod("q", 9, "m"));
+    for seconds in (0..200).step_by(10) {
+        index.nominate("uid-q".into(), "c", at(seconds + 20));
+        assert!(!index.snapshot(at(seconds)).nodes[0].nominations.is_empty(), "{seconds}");
+    }
     let (mut index, pass) = leased(false);
     assert_eq!(
         (0..20).take_while(|n| pass(&mut index, n * 10)).count(),
