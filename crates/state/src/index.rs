@@ -1,6 +1,7 @@
 //! The index itself: what comes in, and what can be looked up.
 
 mod buffers;
+mod devices;
 mod overlays;
 mod put;
 mod snapshot;
@@ -13,8 +14,9 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::model::{
-    Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
+    Catalog, ClaimName, Devices, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget,
+    PodUid, PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads,
+    nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -31,7 +33,7 @@ use crate::{
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
     ledger::{self, Ledger},
-    lower::{Invalid, pod::Interner},
+    lower::{Invalid, device::Selectors, pod::Interner},
     machines::Machines,
     pods::Pods,
     tracked::Tracked,
@@ -68,6 +70,8 @@ pub struct Index {
     class_models: Arc<StorageClasses>,
     volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
     workloads: Arc<Workloads>,
+    devices: Arc<Devices>,
+    selectors: Selectors,
     attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
     node_classes: BTreeMap<NodeClassRef, ClassState>,
     intents: Intents,
@@ -128,6 +132,8 @@ impl Index {
             class_models: Arc::default(),
             volume_claims: Arc::default(),
             workloads: Arc::default(),
+            devices: Arc::default(),
+            selectors: Selectors::default(),
             attachments: BTreeMap::new(),
             node_classes: BTreeMap::new(),
             intents: Intents::default(),

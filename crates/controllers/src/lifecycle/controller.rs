@@ -14,12 +14,12 @@ use fleetwright_core::{
         registration::Registration,
     },
 };
-use fleetwright_state::{Change, Index, Key};
+use fleetwright_state::{Change, Index, Key, Kind};
 
 use super::{
     first_busy,
     hand::{Hand, needs_trace},
-    machine::{Machine, claim_of},
+    machine::{Machine, claim_of, waiting_for_drivers},
     memory::Memory,
     requeue,
 };
@@ -47,6 +47,9 @@ impl Controller for Lifecycle {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         self.0.launches.note(change);
+        if change.kind == Kind::ResourceSlice {
+            return waiting_for_drivers(index);
+        }
         claim_of(change, index).into_iter().collect()
     }
 

@@ -98,6 +98,9 @@ impl Ctx {
         if parts.settings.gates.capacity_buffer {
             index.follow(Kind::CapacityBuffer);
         }
+        if !parts.settings.ignore_dra_requests {
+            Kind::DEVICES.into_iter().for_each(|kind| index.follow(kind));
+        }
         if !parts.settings.default_spread.is_empty() {
             Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
         }

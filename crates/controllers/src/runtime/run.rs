@@ -10,6 +10,7 @@ use k8s_openapi::api::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use tokio::task::JoinSet;
@@ -106,6 +107,10 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::ReplicationController, of::<ReplicationController>),
         (Kind::ReplicaSet, of::<ReplicaSet>),
         (Kind::StatefulSet, of::<StatefulSet>),
+        (Kind::DeviceClass, of::<DeviceClass>),
+        (Kind::ResourceSlice, of::<ResourceSlice>),
+        (Kind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
+        (Kind::ResourceClaim, of::<ResourceClaim>),
     ];
     let watched = all.into_iter().filter(|(kind, _)| followed.contains(kind));
     watched.map(|(_, watch)| watch(ctx, stop)).collect()

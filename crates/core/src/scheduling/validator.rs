@@ -3,6 +3,7 @@
 //! It shares no code with the solver beyond the model, and prefers the obvious to the fast. A pod on an opening whose
 //! zone is still open counts as possibly in each of its zones.
 
+mod devices;
 mod placement;
 mod topology;
 
@@ -60,6 +61,7 @@ pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, pla
         topology::check(snapshot, rules, host, &hosts, &mut found);
     }
     limits(snapshot, request, plan, &mut found);
+    devices::check(snapshot, request, plan, &mut found);
     found
 }
 

@@ -44,6 +44,7 @@ pub fn pod(name: &str) -> PodBuilder {
         owner: Some(owner),
         do_not_disrupt: DoNotDisrupt::No,
         deletion_cost: 0,
+        generated_claims: Vec::new(),
         is_virtual: false,
     };
     PodBuilder { pod, spec, labels: Labels::new() }

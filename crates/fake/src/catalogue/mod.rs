@@ -172,6 +172,7 @@ impl TypeSpec {
             offerings: self.offerings,
             capacity: self.resources,
             overhead: Overhead { kube_reserved: self.overhead, ..Overhead::default() },
+            devices: Arc::default(),
         })
     }
 }

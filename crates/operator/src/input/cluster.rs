@@ -30,6 +30,7 @@ const KINDS: [(&str, &str, &str, &str); 24] = [
     ("apps", "v1", "StatefulSet", "statefulsets"),
     ("apps", "v1", "DaemonSet", "daemonsets"),
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
     ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
     ("", "v1", "PodTemplate", "podtemplates"),

@@ -15,6 +15,7 @@ use k8s_openapi::api::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use serde::de::DeserializeOwned;
@@ -27,7 +28,7 @@ use super::{
 };
 
 /// Kinds that live in a namespace.
-const NAMESPACED: [&str; 8] = [
+const NAMESPACED: [&str; 10] = [
     "Pod",
     "DaemonSet",
     "ReplicaSet",
@@ -36,7 +37,12 @@ const NAMESPACED: [&str; 8] = [
     "Service",
     "PersistentVolumeClaim",
     "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
 ];
+
+/// Kinds of Dynamic Resource Allocation.
+const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"];
 
 /// A cluster as the index has it, and what there is to say about the input.
 pub(crate) struct Loaded {
@@ -57,6 +63,8 @@ pub(crate) struct Offer {
     pub(crate) catalog: Arc<Catalog>,
     /// Which optional parts are on.
     pub(crate) gates: FeatureGates,
+    /// Whether resource claims are ignored.
+    pub(crate) ignore_dra: bool,
 }
 
 /// Reads `items` into an index.
@@ -80,6 +88,7 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         skipped: BTreeMap::new(),
         pools: Vec::new(),
         gates: offer.gates,
+        ignore_dra: offer.ignore_dra,
         namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
     };
@@ -123,6 +132,7 @@ pub(super) struct Loader {
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
     gates: FeatureGates,
+    ignore_dra: bool,
     /// Namespaces of pods of files.
     namespaces: BTreeSet<String>,
     pub(super) buffers: Buffers,
@@ -207,6 +217,16 @@ impl Loader {
             ("storage.k8s.io", "StorageClass") => self.apply::<StorageClass>(value, source),
             ("storage.k8s.io", "CSINode") => self.apply::<CSINode>(value, source),
             ("storage.k8s.io", "VolumeAttachment") => self.apply::<VolumeAttachment>(value, source),
+            ("resource.k8s.io", kind) if DEVICES.contains(&kind) && self.ignore_dra => {
+                let fix = format!("{kind} is not read: set IGNORE_DRA_REQUESTS=false");
+                self.note(source, fix);
+            }
+            ("resource.k8s.io", "DeviceClass") => self.apply::<DeviceClass>(value, source),
+            ("resource.k8s.io", "ResourceSlice") => self.apply::<ResourceSlice>(value, source),
+            ("resource.k8s.io", "ResourceClaim") => self.apply::<ResourceClaim>(value, source),
+            ("resource.k8s.io", "ResourceClaimTemplate") => {
+                self.apply::<ResourceClaimTemplate>(value, source);
+            }
             ("karpenter.sh", "NodePool") => self.pool(value, source.clone()),
             ("karpenter.sh", "NodeClaim") => self.custom::<api::NodeClaim>(value, source),
             ("karpenter.sh", "NodeOverlay") if self.gates.node_overlay => {

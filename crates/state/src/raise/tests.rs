@@ -23,6 +23,7 @@ fn opening() -> Opening {
     .into_iter()
     .collect();
     Opening {
+        claims: Vec::new(),
         pool: pool_builder("default").build(),
         requirements,
         instance_types: catalog.instance_types.iter().take(2).cloned().collect(),

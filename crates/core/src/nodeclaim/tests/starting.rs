@@ -170,6 +170,22 @@ fn registration_waits_for_exactly_one_node() {
 }
 
 #[test]
+fn initialization_waits_for_the_drivers_of_devices() {
+    let initial = |drivers: Option<&[&str]>| {
+        let mut fixture = Fixture::of(node("a").uninitialized()).with(|claim| {
+            claim.annotations.insert("karpenter.sh/requested-dra-drivers".into(), "gpu,nic".into());
+        });
+        fixture.drivers = drivers.map(|drivers| drivers.iter().map(|driver| (*driver).into()).collect());
+        fixture.says(&Initialization, now())
+    };
+    let done = "node karpenter.sh/initialized=true; Initialized=True/Initialized";
+    assert_eq!(initial(Some(&["gpu"])), "Initialized=Unknown/DRADriverPoolsNotPublished");
+    assert_eq!(initial(Some(&["gpu", "nic", "other"])), done);
+    // While claims are ignored, nobody looks at devices.
+    assert_eq!(initial(None), done);
+}
+
+#[test]
 fn initialization_in_order() {
     let initial = || Fixture::of(node("a").uninitialized());
     let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);

@@ -8,6 +8,7 @@ use super::{
     Solver,
     amounts::{Amounts, fits},
     bits::Bits,
+    devices::Grant,
     intern::{Key, Req, Value},
     pools::{Row, agrees},
 };
@@ -49,6 +50,8 @@ pub(super) enum Refusal {
     MinValues { key: Key, wanted: u32, found: u32 },
     /// Compatible reservations are full.
     Reserved,
+    /// Resource claims get no devices.
+    Devices,
 }
 
 /// What a claim becomes with another pod.
@@ -60,6 +63,8 @@ pub(super) struct Fit {
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     pub(super) relaxed: bool,
     pub(super) reserved: SmallVec<[usize; 1]>,
+    /// Devices for the resource claims of the pod.
+    pub(super) grant: Option<Box<Grant>>,
 }
 
 /// What is asked of a claim.
@@ -91,7 +96,14 @@ impl Solver {
         {
             // Nothing is lost: the claim stays what it is.
             let min_values = ask.min_values.into();
-            return Ok(Fit { req, rows: None, min_values, relaxed: false, reserved: SmallVec::new() });
+            return Ok(Fit {
+                req,
+                rows: None,
+                min_values,
+                relaxed: false,
+                reserved: SmallVec::new(),
+                grant: None,
+            });
         }
         let mut rows = ask.rows.clone();
         if ask.now.is_none_or(|(req, _)| req != ask.req) {
@@ -119,7 +131,7 @@ impl Solver {
                 (*wanted, relaxed) = (found, true);
             }
         }
-        Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved })
+        Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved, grant: None })
     }
 
     /// The reservations that the claim would hold; takes out the rows that could not be bought without one.

@@ -53,7 +53,7 @@ pub(super) struct Class {
 impl Class {
     /// Whether neither ports nor volumes matter on a machine that does not exist yet.
     pub(super) fn wants_room_only(&self) -> bool {
-        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty()
+        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty() && !self.claims_devices()
     }
 }
 
@@ -179,10 +179,12 @@ impl Solver {
     }
 
     fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: usize) -> usize {
-        let alone = !pod.spec.volumes.is_empty();
+        let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
         if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
             // Labels may have changed since, on another object of the same name.
-            if self.classes[*class].kind == kind && self.classes[*class].pod.spec == pod.spec {
+            let known = &self.classes[*class];
+            let same_claims = known.pod.generated_claims == pod.generated_claims;
+            if known.kind == kind && same_claims && known.pod.spec == pod.spec {
                 return *class;
             }
         }
@@ -296,7 +298,8 @@ impl Solver {
             own(self, group);
         }
         let this = &self.classes[class];
-        let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty();
+        let special =
+            !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
         let key = ShapeKey {
             req: whole,
             host: host.clone(),
@@ -367,15 +370,12 @@ impl Solver {
             let amount = name.quantity(pod.requests().get(&name));
             return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
         }
-        if !pod.spec.resource_claims.is_empty() {
-            let why = if self.rules.ignore_dra {
-                "which are ignored (IGNORE_DRA_REQUESTS)"
-            } else {
-                "whose devices cannot be allocated by this version"
-            };
+        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+            let claims: Vec<&str> = pod.spec.resource_claims.iter().map(|claim| &*claim.name).collect();
             return invalid(format!(
-                "pod uses resource claims ({}), {why}: ask for the devices as extended resources",
-                pod.spec.resource_claims.join(", ")
+                "pod uses resource claims ({}), which are ignored (IGNORE_DRA_REQUESTS): ask for the devices as extended \
+                 resources, or set it to false",
+                claims.join(", ")
             ));
         }
         let refuses_pools =

@@ -34,7 +34,11 @@ impl Solver {
         if let Some(refused) = &self.classes[class].refused {
             return refused.clone();
         }
-        let level = self.last_level(class);
+        if let Some(problem) = pass.claim_problem(class) {
+            return Unplaced::Claims(Box::new(problem.clone()));
+        }
+        // Missing devices end the search at the level that misses them.
+        let level = if self.classes[class].claims_devices() { 0 } else { self.last_level(class) };
         if let Some(why) = self.restriction(class, level) {
             return Unplaced::Invalid(why.into());
         }
@@ -108,6 +112,10 @@ impl Solver {
             Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
                 Eliminated::MinValues { key: self.universe.name(key).clone(), wanted, found }
             }
+            Blocked { refusal: Some((at, Refusal::Devices)), .. } => match pass.device_shortage() {
+                Some(shortage) => Eliminated::Devices(Box::new(shortage)),
+                None => self.types_lost(class, pool, at),
+            },
             Blocked { group: Some(group), refusal: None, .. } => self.crowded(group),
             Blocked { refusal, .. } => {
                 self.types_lost(class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))

@@ -42,10 +42,14 @@ pub(super) fn plan(
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
     let pod = |at: &usize| Arc::clone(&request.pods[*at]);
     for (node, pods) in &pass.placed {
-        plan.existing.push(Placement { node: solver.nodes[*node], pods: pods.iter().map(pod).collect() });
+        plan.existing.push(Placement {
+            node: solver.nodes[*node],
+            pods: pods.iter().map(pod).collect(),
+            claims: pass.planned_on_machine(solver, *node),
+        });
     }
     plan.existing.sort_by_key(|placement| placement.node);
-    for claim in &pass.claims {
+    for (at, claim) in pass.claims.iter().enumerate() {
         let like =
             (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
         let known = solver.terms.get(&like).cloned();
@@ -58,7 +62,11 @@ pub(super) fn plan(
             terms
         });
         match &*terms {
-            Ok(terms) => plan.openings.push(opening(solver, claim, terms, request.pods)),
+            Ok(terms) => {
+                let mut opening = opening(solver, claim, terms, request.pods);
+                opening.claim_devices(pass.planned_on_claim(solver, at));
+                plan.openings.push(opening);
+            }
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
                 let verdict =
@@ -180,6 +188,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
         annotations,
         taints: pool.template.taints.clone(),
         startup_taints: pool.template.startup_taints.clone(),
+        claims: Vec::new(),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
+//! - `devices`: pods with resource claims.
 //! - `rearrange`: openings packed anew once topology has had its say.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
@@ -17,6 +18,7 @@ mod claim;
 mod compile;
 mod contradiction;
 mod defaults;
+mod devices;
 mod domains;
 mod explain;
 mod finish;
@@ -110,6 +112,8 @@ pub struct Solver {
     by_value: HashMap<Key, ByValue>,
     /// What claims of one kind become.
     terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
+    /// Devices for resource claims, once a request has some.
+    devices: Option<Box<devices::Tables>>,
     /// The last large request.
     asked: Asked,
     hostname: Key,
@@ -180,6 +184,7 @@ impl Solver {
             domains: HashMap::new(),
             by_value: HashMap::new(),
             terms: HashMap::new(),
+            devices: None,
             asked: Asked::default(),
             hostname,
             scratch: Scratch::default(),

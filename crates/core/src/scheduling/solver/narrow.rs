@@ -63,6 +63,7 @@ impl Solver {
             && this.alternatives[..] == [ANY]
             && this.attachments.is_empty()
             && this.pod.spec.host_ports.is_empty()
+            && !this.claims_devices()
             && self.reservations.names.is_empty()
     }
 

@@ -15,6 +15,7 @@ use super::{
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
+    devices::Grants,
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
     narrow::Demand,
@@ -124,6 +125,8 @@ pub(super) struct Pass {
     pub(super) once: usize,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Devices for resource claims, where pods have some.
+    pub(super) devices: Option<Box<Grants>>,
     /// Pods that wait for patterns.
     pub(super) deferral: Option<Deferral>,
     /// Claims that patterns have opened.
@@ -164,6 +167,7 @@ pub(super) fn run(
         }
     }
     let mut pass = Pass::new(solver, request, strategy);
+    pass.devices = Grants::new(solver, request, &distinct);
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
@@ -329,6 +333,7 @@ impl Pass {
             once: 0,
             probes: 0,
             exhausted: false,
+            devices: None,
             deferral: None,
             packed: 0..0,
             gone,
@@ -344,7 +349,8 @@ impl Pass {
         plan: &Plan,
         start: Start,
     ) -> Option<Plan> {
-        if plan.partial || plan.cost.hourly <= plan.cost.lower_bound {
+        // Openings that hold devices are what they were tried as.
+        if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || self.devices.is_some() {
             return None;
         }
         if !self.rearrange(solver, classes, start, request.effort) {
@@ -406,7 +412,7 @@ impl Pass {
     }
 
     fn attempt(&mut self, solver: &mut Solver, at: usize, pod: &Pod, class: usize) -> Outcome {
-        if solver.classes[class].refused.is_some() {
+        if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
@@ -435,6 +441,8 @@ impl Pass {
                 return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
+                // Relaxing a preference is no answer to missing devices.
+                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
@@ -630,7 +638,8 @@ impl Pass {
             return;
         }
         for (at, claim) in self.claims.iter_mut().enumerate() {
-            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+            if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);

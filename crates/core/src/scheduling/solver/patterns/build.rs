@@ -51,9 +51,10 @@ pub(in crate::scheduling::solver) struct Builder<'a> {
 
 impl Pass {
     pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<usize>>) -> Built {
-        let open = self.claims.iter().enumerate().filter(|(_, claim)| {
-            // What a claim holds of limits, ports or fewer values is not worked out anew.
-            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed
+        let open = self.claims.iter().enumerate().filter(|(at, claim)| {
+            // What a claim holds of limits, ports, devices or fewer values is not worked out anew.
+            let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
+            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed && !holds
         });
         let open: Vec<usize> = open.map(|(at, _)| at).take(MAX_BASES).collect();
         let amounts = waiting.keys().map(|(_, requests)| requests);
