@@ -16,7 +16,7 @@ use super::{Item, Source};
 const PAGE: u32 = 500;
 
 /// Group, version, kind and plural of what is read; what refers to others comes last.
-const KINDS: [(&str, &str, &str, &str); 24] = [
+const KINDS: [(&str, &str, &str, &str); 25] = [
     ("", "v1", "Namespace", "namespaces"),
     ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
     ("", "v1", "PersistentVolume", "persistentvolumes"),
