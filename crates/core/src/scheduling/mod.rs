@@ -2,6 +2,7 @@
 //! rest, and why a pod cannot be helped.
 
 mod bound;
+mod obstacle;
 mod opening;
 mod packer;
 mod plan;
@@ -10,6 +11,7 @@ mod solver;
 #[cfg(any(test, feature = "testing"))]
 pub mod validator;
 
+pub use obstacle::{Machines, Obstacle};
 pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan};
 pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};

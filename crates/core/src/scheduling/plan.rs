@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::reason::Unplaced;
-use crate::model::{InstanceType, Labels, NodePool, Pod, Price, Requirements, Resources, Str, Taint};
+use hashbrown::HashMap;
+
+use super::{obstacle::Machines, reason::Unplaced};
+use crate::model::{InstanceType, Labels, NodePool, Pod, PodUid, Price, Requirements, Resources, Str, Taint};
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,8 @@ pub struct Plan {
     pub existing: Vec<Placement>,
     /// Pods that cannot be helped, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
+    /// What keeps pods that no NodePool fits off the machines that are there; alike pods share it. Not for what-ifs.
+    pub machines: HashMap<PodUid, Arc<Machines>>,
     /// What the openings cost.
     pub cost: Cost,
     /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.
