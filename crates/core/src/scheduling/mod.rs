@@ -3,6 +3,7 @@
 
 mod bound;
 mod dra;
+mod obstacle;
 mod opening;
 mod packer;
 mod plan;
@@ -12,6 +13,7 @@ mod solver;
 pub mod validator;
 
 pub use dra::why::{ClaimProblem, DeviceShortage, Tally};
+pub use obstacle::{Machines, Obstacle};
 pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan, PlannedClaim, PlannedDevice};
 pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};

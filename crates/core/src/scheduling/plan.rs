@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::reason::Unplaced;
+use hashbrown::HashMap;
+
+use super::{obstacle::Machines, reason::Unplaced};
 use crate::model::{
-    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, Price, Requirements, Resources, Str, Taint,
+    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, PodUid, Price, Requirements, Resources,
+    Str, Taint,
 };
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.
@@ -17,6 +20,8 @@ pub struct Plan {
     pub existing: Vec<Placement>,
     /// Pods that cannot be helped, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
+    /// What keeps pods that no NodePool fits off the machines that are there; alike pods share it. Not for what-ifs.
+    pub machines: HashMap<PodUid, Arc<Machines>>,
     /// What the openings cost.
     pub cost: Cost,
     /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.

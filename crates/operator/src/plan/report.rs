@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     model::{Price, Snapshot},
-    scheduling::{Opening, Placement, Plan, PoolVerdict, Unplaced},
+    scheduling::{Machines, Obstacle, Opening, Placement, Plan, PoolVerdict, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
 use jiff::Timestamp;
@@ -89,6 +89,33 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
+    /// What keeps it off the machines that are there, once the plan is carried out; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) machines: Option<Refusals>,
+}
+
+/// Why the machines that are there do not take a pod.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Refusals {
+    /// How many there are.
+    pub(super) total: usize,
+    /// All of it in one line.
+    pub(super) message: String,
+    /// The first obstacle of each, the most common first.
+    pub(super) obstacles: Vec<Refusal>,
+}
+
+/// An obstacle that some machines share.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Refusal {
+    /// One word.
+    pub(super) reason: String,
+    /// How many machines have it.
+    pub(super) count: usize,
+    /// With figures.
+    pub(super) message: String,
 }
 
 /// Why one NodePool cannot help.
@@ -149,13 +176,20 @@ pub(super) struct Context<'a> {
 impl Report {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
-        let mut unschedulable: Vec<Unschedulable> =
-            plan.unplaced.iter().map(|(pod, why)| unplaced(pod.id.to_string(), why)).collect();
+        let mut unschedulable: Vec<Unschedulable> = plan
+            .unplaced
+            .iter()
+            .map(|(pod, why)| {
+                let machines = plan.machines.get(&pod.uid).map(AsRef::as_ref);
+                unplaced(pod.id.to_string(), why, machines)
+            })
+            .collect();
         unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
             pod,
             reason: reason.to_owned(),
             message,
             per_node_pool: Vec::new(),
+            machines: None,
         }));
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
         Self {
@@ -232,7 +266,7 @@ fn existing(placement: &Placement, snapshot: &Snapshot) -> Existing {
     }
 }
 
-fn unplaced(pod: String, why: &Unplaced) -> Unschedulable {
+fn unplaced(pod: String, why: &Unplaced, machines: Option<&Machines>) -> Unschedulable {
     let verdict = |verdict: &PoolVerdict| Verdict {
         node_pool: verdict.pool.to_string(),
         reason: verdict.eliminated.as_str().to_owned(),
@@ -242,5 +276,14 @@ fn unplaced(pod: String, why: &Unplaced) -> Unschedulable {
         Unplaced::NoPoolFits(verdicts) => verdicts.iter().map(verdict).collect(),
         _ => Vec::new(),
     };
-    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool }
+    let machines = machines.map(|machines| Refusals {
+        total: machines.total,
+        message: machines.to_string(),
+        obstacles: machines.obstacles.iter().map(refusal).collect(),
+    });
+    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool, machines }
+}
+
+fn refusal((obstacle, count): &(Obstacle, usize)) -> Refusal {
+    Refusal { reason: obstacle.as_str().to_owned(), count: *count, message: obstacle.to_string() }
 }

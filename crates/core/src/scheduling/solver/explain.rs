@@ -1,5 +1,6 @@
 //! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
 
+mod machines;
 mod near;
 
 use self::near::Lost;
@@ -54,7 +55,7 @@ impl Solver {
     }
 
     /// The last level of relaxation that does not contradict itself.
-    fn last_level(&mut self, class: usize) -> usize {
+    pub(super) fn last_level(&mut self, class: usize) -> usize {
         let nowhere = self.universe.key(contradiction::NOWHERE);
         let sound = |level: &super::compile::Level| self.universe.get(level.req, nowhere).is_none();
         self.classes[class].levels.iter().rposition(sound).unwrap_or(0)

@@ -24,6 +24,8 @@ use crate::{
 
 /// So many kinds of claims are remembered with what they become.
 const MAX_MEMO: usize = 2_000;
+/// More machines than this are not asked what keeps pods off them in one pass, some milliseconds of work.
+const MAX_ASKED: usize = 100_000;
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 /// The annotation of a claim that a NodeOverlay priced.
@@ -76,12 +78,19 @@ pub(super) fn plan(
         }
     }
     let mut verdicts: HashMap<usize, Unplaced> = HashMap::new();
+    let (mut machines, mut budget) = (HashMap::new(), MAX_ASKED);
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
             Outcome::NotReached => Unplaced::NotReached,
             _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
         };
+        if matches!(verdict, Unplaced::NoPoolFits(_)) {
+            let known = machines.entry(classes[at]);
+            let known =
+                known.or_insert_with(|| solver.obstacles(pass, classes[at], &mut budget).map(Arc::new));
+            plan.machines.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
+        }
         plan.unplaced.push((pod(&at), verdict));
     }
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));

@@ -6,13 +6,14 @@
 //! - `follow`: a newer snapshot.
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
-//! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
+//! - `asked`, `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `devices`: pods with resource claims.
 //! - `rearrange`: openings packed anew once topology has had its say.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
+mod asked;
 mod bits;
 mod claim;
 mod compile;
@@ -44,6 +45,7 @@ use indexmap::IndexSet;
 
 use self::{
     amounts::ResourceIndex,
+    asked::Asked,
     bits::Bits,
     compile::{Class, Shape, ShapeKey},
     domains::ByValue,
@@ -51,7 +53,7 @@ use self::{
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
     nodes::Machine,
-    pass::{Asked, Scratch},
+    pass::Scratch,
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
@@ -119,6 +121,9 @@ pub struct Solver {
     hostname: Key,
     /// Allocations of passes, empty between them.
     scratch: Scratch,
+    /// Groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain each: see
+    /// [`Strategy`]. Empty between passes.
+    pinning: Bits,
     /// How large the tables were when they were built.
     built: Size,
 }
@@ -188,6 +193,7 @@ impl Solver {
             asked: Asked::default(),
             hostname,
             scratch: Scratch::default(),
+            pinning: Bits::default(),
             built: Size::default(),
         };
         this.settle_in();

@@ -2,7 +2,6 @@
 //! next level of relaxation.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -12,6 +11,7 @@ use hashbrown::HashMap;
 use super::{
     Solver,
     amounts::{Amounts, fits, get},
+    asked::{Asked, MANY},
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
@@ -24,7 +24,7 @@ use super::{
     topology::GroupKind,
 };
 use crate::{
-    model::{Pod, Snapshot, Str, pod::HostPort},
+    model::{Pod, Str, pod::HostPort},
     scheduling::{Effort, Plan, Purpose, Request},
 };
 
@@ -39,22 +39,30 @@ pub(in crate::scheduling) struct Strategy {
     patterns: bool,
     /// Whether pods of one class that come one after the other are placed together.
     runs: bool,
+    /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their like.
+    /// Karpenter leaves the choice open, and takes all of them as occupied until the machine is there.
+    pins: bool,
 }
 
 impl Strategy {
     /// Fewest pods first, any size.
     pub(in crate::scheduling) const KARPENTER: Self =
-        Self { first_fit: false, size: None, patterns: false, runs: true };
+        Self { first_fit: false, size: None, patterns: false, runs: true, pins: false };
 
     /// Oldest first, with a preferred size.
     pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size, patterns: false, runs: true }
+        Self { first_fit: true, size, patterns: false, runs: true, pins: false }
     }
 
     /// The same, each pod on its own: the reference for pods that are placed together.
     #[cfg(test)]
     pub(in crate::scheduling) const fn one_by_one(self) -> Self {
         Self { runs: false, ..self }
+    }
+
+    /// The same, where pods that keep apart by zone pick one.
+    pub(in crate::scheduling) const fn pinned(self) -> Self {
+        Self { pins: true, ..self }
     }
 
     /// The same, with patterns.
@@ -72,18 +80,6 @@ pub(super) struct Scratch {
     /// By shape: claims that cannot become what it needs.
     pub(super) rejected: Vec<Bits>,
 }
-
-/// A request: what its pods are, and their order. Passes over one request share it.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    /// Empty for small requests, which are not kept.
-    pods: Vec<Arc<Pod>>,
-    classes: Vec<usize>,
-    queue: Vec<usize>,
-}
-
-/// Requests of fewer pods are not kept.
-const MANY: usize = 64;
 
 /// Openings of one pool with the same requirements.
 #[derive(Debug)]
@@ -168,6 +164,9 @@ pub(super) fn run(
     }
     let mut pass = Pass::new(solver, request, strategy);
     pass.devices = Grants::new(solver, request, &distinct);
+    if strategy.pins {
+        solver.pinning = Deferral::new(solver, &distinct).into_groups();
+    }
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
@@ -189,73 +188,13 @@ pub(super) fn run(
             super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
     let second = start.and_then(|start| pass.second(solver, request, classes, &plan, start));
+    solver.pinning = Bits::default();
     pass.restore(solver, &distinct);
     solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
     (plan, second)
 }
 
-/// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
-/// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
-/// Capacity buffers get what pods of the cluster leave.
-fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
-    let size = |class: usize| {
-        let requests = solver.classes[class].pod.requests();
-        (Reverse(requests.cpu()), Reverse(requests.memory()))
-    };
-    let mut sizes: Vec<_> = classes.iter().map(|class| size(*class)).collect();
-    let of_pod = sizes.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let Snapshot { answered, deferred, .. } = &*solver.snapshot;
-    // What is compared most is a small number; names are compared among pods of one size alone.
-    let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
-        let free = answered.is_empty() || !answered.contains_key(&pod.uid);
-        let new = deferred.is_empty() || !deferred.contains(&pod.uid);
-        let rank = sizes.binary_search(&size).unwrap_or(0);
-        (free, new, new && pod.is_virtual, if new { rank } else { 0 }, at)
-    });
-    let mut ranked: Vec<(bool, bool, bool, usize, usize)> = ranked.collect();
-    ranked.sort_unstable();
-    let rank = |a: &(bool, bool, bool, usize, usize)| (a.0, a.1, a.2, a.3);
-    for alike in ranked.chunk_by_mut(|a, b| rank(a) == rank(b)) {
-        let key = |a: &(bool, bool, bool, usize, usize)| {
-            let pod = &pods[a.4];
-            let (cpu, memory) = (pod.requests().cpu(), pod.requests().memory());
-            let waits = (!a.1).then_some((pod.is_virtual, Reverse(cpu), Reverse(memory)));
-            (pod.created, waits, &*pod.uid, a.4)
-        };
-        // Pods of one template mostly come in order.
-        if !alike.is_sorted_by(|a, b| key(a) <= key(b)) {
-            alike.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
-        }
-    }
-    ranked.into_iter().map(|(.., at)| at).collect()
-}
-
 impl Solver {
-    /// The classes of some pods and their order; known where the last request was the same.
-    fn ask(&mut self, pods: &[Arc<Pod>]) -> Asked {
-        let asked = std::mem::take(&mut self.asked);
-        let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
-        if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
-            return asked;
-        }
-        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
-        let queue = queue(pods, &classes, self);
-        Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
-    }
-
-    /// The classes of some pods, ascending, and how many of each.
-    pub(super) fn counted_classes(&mut self, pods: &[Arc<Pod>]) -> Vec<(usize, usize)> {
-        let asked = self.ask(pods);
-        let mut classes = asked.classes.clone();
-        if !asked.pods.is_empty() {
-            self.asked = asked;
-        }
-        classes.sort_unstable();
-        classes.chunk_by(|a, b| a == b).map(|alike| (alike[0], alike.len())).collect()
-    }
-
     /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
     fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
         for at in gone.iter() {
@@ -358,6 +297,7 @@ impl Pass {
         }
         let mut second = super::finish::plan(solver, self, request, classes, Vec::new());
         second.unplaced.extend(plan.unplaced.iter().cloned());
+        second.machines.clone_from(&plan.machines);
         second.cost.lower_bound = plan.cost.lower_bound;
         Some(second)
     }

@@ -33,6 +33,7 @@ use super::{
     bits::Bits,
     intern::{ANY, Req},
     pass::Pass,
+    topology::GroupKind,
 };
 use crate::scheduling::{Effort, Request};
 
@@ -112,6 +113,19 @@ impl Solver {
             _ if plain > other => Share::Most,
             _ => Share::Some,
         }
+    }
+
+    /// Whether some pods keep away from others by another key than the hostname.
+    pub(in crate::scheduling) fn keeps_domains(&mut self, request: &Request<'_>) -> bool {
+        let classes = self.counted_classes(request.pods);
+        let away = |group: &usize| {
+            let group = &self.topology.groups[*group];
+            group.is.kind == GroupKind::Anti && !group.by_host
+        };
+        classes.iter().any(|(class, _)| {
+            let this = &self.classes[*class];
+            this.levels.iter().flat_map(|level| &level.groups).any(|owned| away(&owned.group))
+        })
     }
 
     /// Whether the place of such a pod makes no difference to others but for the room that it takes.

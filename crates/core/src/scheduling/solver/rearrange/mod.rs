@@ -37,6 +37,8 @@ use crate::scheduling::Effort;
 
 /// More openings than this are not packed anew.
 const MAX_OPENINGS: usize = 20_000;
+/// Nor are larger requests: their first plan would wait for it.
+const MAX_PODS: usize = 60_000;
 /// Pools of one weight beyond these are not looked at for one pod.
 const MAX_HOMES: usize = 16;
 /// Rounds without a saving after which the search ends: so many per machine.
@@ -115,7 +117,7 @@ impl Pass {
 
     /// The openings that may be packed anew, as a problem; `None` where there are fewer than two.
     fn rearrangement(&self, solver: &mut Solver, classes: &[usize]) -> Option<Rearrangement> {
-        if !solver.reservations.names.is_empty() {
+        if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
             return None;
         }
         let mut census = Census::new(solver, classes);
