@@ -4,7 +4,7 @@
 //! `device.allowMultipleAllocations`. What has no domain is in the driver's; a domain that a device does not have is empty.
 //! Conditions are bounded before they run, in text and in work, so that none can stop or overturn the controller.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::model::{Device, Str, device::Attribute, resource_claim::DevicePredicate};
 use kube_cel::{
@@ -22,7 +22,7 @@ const MAX_LENGTH: usize = 10 * 1024;
 /// evaluation recurse, and threads have 2 MiB.
 const MAX_OPERATORS: usize = 40;
 const MAX_JOINED: usize = 250;
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 8;
 /// How many steps an expression may take on one device.
 const MAX_COST: u64 = 100_000;
 /// A device has no more attributes and capacities (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`).
@@ -124,7 +124,7 @@ impl Predicate {
             let each = domains.into_iter().map(|(domain, entries)| (domain, map(entries)));
             map(each.collect())
         };
-        Ok(map(HashMap::from([
+        Ok(map(BTreeMap::from([
             ("driver".to_owned(), string(driver)),
             ("attributes".to_owned(), nested(attributes)),
             ("capacity".to_owned(), nested(capacity)),
@@ -135,12 +135,12 @@ impl Predicate {
     /// Empty maps for all domains that the expression may look up.
     fn domains(&self, driver: &str) -> Domains {
         let texts = self.texts.iter().map(String::as_str).chain([driver]);
-        texts.map(|domain| (domain.to_owned(), HashMap::new())).collect()
+        texts.map(|domain| (domain.to_owned(), BTreeMap::new())).collect()
     }
 }
 
 /// Values by domain and name.
-type Domains = HashMap<String, HashMap<String, Value>>;
+type Domains = BTreeMap<String, BTreeMap<String, Value>>;
 
 fn insert(domains: &mut Domains, driver: &str, name: &str, value: Value) {
     let (domain, id) = name.split_once('/').unwrap_or((driver, name));
@@ -151,7 +151,7 @@ fn string(text: &str) -> Value {
     Value::String(Arc::new(text.to_owned()))
 }
 
-fn map(entries: HashMap<String, Value>) -> Value {
+fn map(entries: BTreeMap<String, Value>) -> Value {
     let entries = entries.into_iter().map(|(key, value)| (Key::String(Arc::new(key)), value));
     Value::Map(Map { map: Arc::new(entries.collect()) })
 }

@@ -1,5 +1,7 @@
 //! The search for an allocation: depth-first over claims, requests and devices, bounded by a count of steps.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::{
@@ -66,10 +68,13 @@ pub(in crate::scheduling) enum Failure {
     TooWide { claim: usize },
 }
 
+/// What is left of the machine's choice, and the devices.
+pub(in crate::scheduling) type Found<At> = Result<(At, Vec<Given>), Failure>;
+
 struct Search<'a, 'f, G: Ground> {
     field: &'a mut Field<'f>,
     ground: &'a mut G,
-    wants: &'a [std::sync::Arc<Want>],
+    wants: &'a [Arc<Want>],
     given: Vec<Given>,
     steps: u64,
     failure: Option<(usize, Failure)>,
@@ -96,9 +101,9 @@ enum Next<'a> {
 pub(in crate::scheduling) fn search<G: Ground>(
     field: &mut Field<'_>,
     ground: &mut G,
-    wants: &[std::sync::Arc<Want>],
+    wants: &[Arc<Want>],
     at: G::At,
-) -> (Result<(G::At, Vec<Given>), Failure>, u64) {
+) -> (Found<G::At>, u64) {
     let mut search = Search { field, ground, wants, given: Vec::new(), steps: 0, failure: None };
     let found = search.request(0, 0, at);
     let steps = search.steps;

@@ -25,7 +25,8 @@ struct Site<'a> {
 }
 
 pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
-    let asked: BTreeSet<&str> = request.pods.iter().map(|pod| &*pod.uid).collect();
+    let bound = request.pods.iter().filter(|pod| pod.node.is_some());
+    let asked: BTreeSet<&str> = bound.map(|pod| &*pod.uid).collect();
     let keeps = |claim: &ResourceClaim| {
         claim.reserved_for.is_empty() || claim.reserved_for.iter().any(|pod| !asked.contains(&**pod))
     };

@@ -89,7 +89,7 @@ fn expressions_that_are_refused(#[case] expression: &str, #[case] why: &str) {
 #[case::negated(format!("{}true", "!".repeat(40)))]
 #[case::members(format!("has(device{})", ".a".repeat(40)))]
 #[case::ternary(format!("{}true", "true?true:".repeat(40)))]
-#[case::nested(format!("{}true{}", "(".repeat(15), ")".repeat(15)))]
+#[case::nested(format!("{}true{}", "(".repeat(7), ")".repeat(7)))]
 fn the_largest_expressions_run(#[case] expression: String) {
     let run = move || {
         if let Ok(predicate) = Selectors::default().compile(&expression).predicate {

@@ -110,7 +110,8 @@ impl Grants {
         }
         let tables = solver.devices.take().filter(|tables| tables.is_current(solver));
         let mut tables = tables.unwrap_or_else(|| Box::new(Tables::new(solver)));
-        let moving: HashSet<&PodUid> = request.pods.iter().map(|pod| &pod.uid).collect();
+        let bound = request.pods.iter().filter(|pod| pod.node.is_some());
+        let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
         // What only pods hold that are to move is given anew.
         let is_redone = |claim: &ResourceClaim| {
             !claim.reserved_for.is_empty() && claim.reserved_for.iter().all(|pod| moving.contains(pod))
