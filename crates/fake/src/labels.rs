@@ -46,9 +46,15 @@ pub const RUN_FOR: &str = "fleetwright.dev/run-for";
 /// Lower-case image id that every fake machine runs.
 pub const IMAGE_ID: &str = "fake-image-1";
 
-/// The schema of the fake cloud: Karpenter's, the kwok labels, and `keys` beyond them.
+/// The schema of the fake cloud: Karpenter's, the kwok labels, and `keys` beyond them. The first key named
+/// `reservation-id`, or something that ends with it, tells capacity reservations apart: each provider has its own
+/// domain for that label, and the kwok provider has none.
 pub(crate) fn schema(keys: impl IntoIterator<Item = Str>) -> Arc<LabelSchema> {
     let mut schema = LabelSchema::default();
+    let keys: Vec<Str> = keys.into_iter().collect();
+    let names_a_reservation =
+        |key: &&Str| key.rsplit('/').next().is_some_and(|name| name.ends_with("reservation-id"));
+    schema.reservation_id = keys.iter().find(names_a_reservation).cloned();
     schema.restricted_domains.insert(GROUP.into());
     let own = [INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU, INSTANCE_MEMORY];
     schema.well_known.extend(own.into_iter().map(Str::from));
@@ -107,5 +113,20 @@ mod tests {
         assert!(schema.is_well_known(INSTANCE_CPU) && schema.is_well_known("example.com/rack"));
         assert!(schema.is_restricted("karpenter.kwok.sh/other"));
         assert!(!schema.is_restricted(INSTANCE_CPU));
+    }
+
+    #[test]
+    fn a_reservation_is_told_by_its_id_whatever_the_domain() {
+        for (keys, id) in [
+            (vec!["example.com/rack"], None),
+            (
+                vec!["karpenter.k8s.aws/capacity-reservation-id"],
+                Some("karpenter.k8s.aws/capacity-reservation-id"),
+            ),
+            (vec!["a/rack", "karpenter.test.sh/reservation-id"], Some("karpenter.test.sh/reservation-id")),
+            (vec!["reservation-id.example.com/type"], None),
+        ] {
+            assert_eq!(schema(keys.into_iter().map(Str::from)).reservation_id.as_deref(), id);
+        }
     }
 }

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{
     Effort, Plan, Purpose, Request, Solver,
-    solver::{Share, Strategy},
+    solver::{Share, Start, Strategy},
 };
 use crate::model::{Pod, Price};
 
@@ -69,33 +69,69 @@ impl Packer for LeastCost {
     }
 
     fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
-        let reference = Compatible.pack(solver, request);
-        // A what-if asks what would happen, often and fast; and what costs the bound cannot cost less.
-        if request.purpose == Purpose::Simulation || reference.partial || is_settled(&reference) {
+        // A what-if asks what would happen, often and fast.
+        if request.purpose == Purpose::Simulation {
+            return Compatible.pack(solver, request);
+        }
+        let first = Request { effort: Effort::First, ..request.clone() };
+        let share = solver.share(request);
+        let (reference, afresh) = match share {
+            Share::All => (Compatible.pack(solver, request), None),
+            _ => solver.pass_and_rearrange(&first, Strategy::KARPENTER, Start::Afresh),
+        };
+        // What costs the bound cannot cost less.
+        if reference.partial || is_settled(&reference) {
             return reference;
         }
         let mut contest = Contest::new(reference);
-        let first = Request { effort: Effort::First, ..request.clone() };
-        let share = solver.share(request);
-        if share == Share::All {
-            // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
-            contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
-            if goes_on(request.effort, 1) {
-                contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+        match (share, afresh) {
+            (Share::All, _) => {
+                // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
+                contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
+                if goes_on(request.effort, 1) {
+                    contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+                }
             }
-            return contest.decide();
-        }
-        for (tried, strategy) in VARIANTS.into_iter().enumerate() {
-            if tried > 0 && !goes_on(request.effort, tried) {
-                break;
-            }
-            contest.enter(solver.pass(&first, strategy.patterns()), tried);
-        }
-        if share == Share::Some && goes_on(request.effort, 1) {
-            let variant = contest.leader.unwrap_or(0);
-            contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
+            (_, Some(afresh)) => rearrange(solver, request, share, afresh, &mut contest),
+            (_, None) => vary(solver, request, share, &mut contest),
         }
         contest.decide()
+    }
+}
+
+/// Tries openings that are packed anew, from two starts, and improves the better one.
+fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: Plan, contest: &mut Contest) {
+    let first = Request { effort: Effort::First, ..request.clone() };
+    let price = afresh.cost.hourly;
+    contest.enter(afresh, 0);
+    let mut start = (Strategy::KARPENTER, Start::Afresh);
+    if share == Share::Most || goes_on(request.effort, 1) {
+        let packed = solver.pass(&first, VARIANTS[0].patterns());
+        if packed.cost.hourly < price {
+            start = (VARIANTS[0].patterns(), Start::Openings);
+        }
+        contest.enter(packed, 0);
+    }
+    if goes_on(request.effort, 1) {
+        let (_, improved) = solver.pass_and_rearrange(request, start.0, start.1);
+        if let Some(improved) = improved {
+            contest.enter(improved, 0);
+        }
+    }
+}
+
+/// Tries one strategy after the other, and improves the best.
+fn vary(solver: &mut Solver, request: &Request<'_>, share: Share, contest: &mut Contest) {
+    let first = Request { effort: Effort::First, ..request.clone() };
+    for (tried, strategy) in VARIANTS.into_iter().enumerate() {
+        if tried > 0 && !goes_on(request.effort, tried) {
+            break;
+        }
+        contest.enter(solver.pass(&first, strategy.patterns()), tried);
+    }
+    if share != Share::None && goes_on(request.effort, 1) {
+        let variant = contest.leader.unwrap_or(0);
+        contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
     }
 }
 

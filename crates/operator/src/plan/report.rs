@@ -1,6 +1,5 @@
 //! The plan as a document: what `-o json` prints. `docs/plan.schema.json` is made from these types.
 
-use fleetwright_api::NodeClaim;
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     model::{Price, Snapshot},
@@ -119,7 +118,7 @@ pub(super) struct Cost {
 /// Milliseconds.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     /// Reading the input.
     pub(super) load_ms: f64,
     /// Making it ready for the solver.
@@ -129,7 +128,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    pub(super) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
+    pub(crate) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
         let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
         Self {
             load_ms: between(started, read),
@@ -186,15 +185,10 @@ fn gap(hourly: Price, bound: Price) -> f64 {
 fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
     let ids = batches(plan, names);
     let claim = |(opening, batch): (&Opening, &String)| {
-        let name = format!("{}-{}", opening.pool.name, names.suffix(5));
-        let identity = Identity { name, batch, cluster_uid: &context.loaded.cluster_uid };
-        // Every pool of a plan came out of this index.
-        let pool = context.loaded.index.pool(&opening.pool.name);
-        let resource = pool.map(|pool| document(&raise::claim(opening, pool, &opening.pods, identity)));
         let chosen = &opening.chosen;
         Claim {
             node_pool: opening.pool.name.to_string(),
-            resource: resource.unwrap_or(Value::Null),
+            resource: raised(opening, context.loaded, names, batch),
             instance_types: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
             offering: Offering {
                 instance_type: chosen.instance_type.to_string(),
@@ -215,8 +209,12 @@ fn batches(plan: &Plan, names: &Names) -> Vec<String> {
     raise::shapes(&plan.openings).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
 }
 
-/// A NodeClaim as it would be applied.
-pub(crate) fn document(claim: &NodeClaim) -> Value {
+/// The NodeClaim that an opening becomes, as it would be applied; null where its pool is not in the input.
+pub(crate) fn raised(opening: &Opening, loaded: &Loaded, names: &Names, batch: &str) -> Value {
+    let name = format!("{}-{}", opening.pool.name, names.suffix(5));
+    let identity = Identity { name, batch, cluster_uid: &loaded.cluster_uid };
+    let Some(pool) = loaded.index.pool(&opening.pool.name) else { return Value::Null };
+    let claim = raise::claim(opening, pool, &opening.pods, identity);
     let mut value = json!(claim);
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, part| !part.is_null());

@@ -87,6 +87,7 @@ pub(super) fn instance(name: &str, claim: &str, batch: &str, attempt: u32) -> In
         launched_by: Some((batch.into(), attempt)),
         cluster_uid: Some("cluster".into()),
         labels: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect::<Labels>(),
+        annotations: Labels::new(),
         image_id: Some("image-1".into()),
         capacity: Resources::of(4000, 8 << 30).with("pods", 110),
         allocatable: Resources::of(3900, 7 << 30).with("pods", 110),

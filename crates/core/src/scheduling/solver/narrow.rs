@@ -63,6 +63,7 @@ impl Solver {
             && this.alternatives[..] == [ANY]
             && this.attachments.is_empty()
             && this.pod.spec.host_ports.is_empty()
+            && !this.claims_devices()
             && self.reservations.names.is_empty()
     }
 
@@ -271,7 +272,7 @@ impl Solver {
             left.iter().map(|value| self.universe.only(choice.key, *value)).collect()
         } else {
             let set = Set::of(left.iter().copied());
-            smallvec::smallvec![self.universe.conjunction(vec![(choice.key, set)])]
+            smallvec::smallvec![self.universe.conjunction([(choice.key, set)])]
         };
         let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
         for (option, with) in options.iter().flat_map(|option| narrower.iter().map(move |n| (*option, *n))) {

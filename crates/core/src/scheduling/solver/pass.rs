@@ -15,15 +15,17 @@ use super::{
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
+    devices::Grants,
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
     narrow::Demand,
     patterns::Deferral,
+    rearrange::Start,
     topology::GroupKind,
 };
 use crate::{
-    model::{Pod, Str, pod::HostPort},
-    scheduling::{Plan, Purpose, Request},
+    model::{Pod, Snapshot, Str, pod::HostPort},
+    scheduling::{Effort, Plan, Purpose, Request},
 };
 
 /// How openings are chosen.
@@ -117,8 +119,14 @@ pub(super) struct Pass {
     pub(super) reservations: Vec<u32>,
     /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
+    /// Levels of pods on openings that had to be relaxed, by index into the request.
+    pub(super) levels: HashMap<usize, usize>,
+    /// How many openings there were before they were packed anew.
+    pub(super) once: usize,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Devices for resource claims, where pods have some.
+    pub(super) devices: Option<Box<Grants>>,
     /// Pods that wait for patterns.
     pub(super) deferral: Option<Deferral>,
     /// Claims that patterns have opened.
@@ -138,8 +146,14 @@ pub(super) enum Outcome {
     Reserved,
 }
 
-/// Schedules a request and leaves the solver as it was.
-pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy) -> Plan {
+/// Schedules a request and leaves the solver as it was. Where `start` says so, a second plan has the openings packed anew,
+/// if that saves anything.
+pub(super) fn run(
+    solver: &mut Solver,
+    request: &Request<'_>,
+    strategy: Strategy,
+    start: Option<Start>,
+) -> (Plan, Option<Plan>) {
     let asked = solver.ask(request.pods);
     let classes = &asked.classes[..];
     let mut distinct = asked.classes.clone();
@@ -153,13 +167,16 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         }
     }
     let mut pass = Pass::new(solver, request, strategy);
+    pass.devices = Grants::new(solver, request, &distinct);
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
     solver.forget(&pass.gone, request);
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
     let mut unplaced = pass.place_all(solver, request.pods, classes, asked.queue.clone());
-    let leftover = pass.pack(solver, classes, request.effort);
+    // The effort is for one search alone.
+    let effort = if start.is_some() { Effort::First } else { request.effort };
+    let leftover = pass.pack(solver, classes, effort);
     if !leftover.is_empty() {
         let waiting = asked.queue.iter().copied().filter(|at| leftover.has(*at)).collect();
         unplaced.extend(pass.place_all(solver, request.pods, classes, waiting));
@@ -171,30 +188,48 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         plan.cost.lower_bound =
             super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
+    let second = start.and_then(|start| pass.second(solver, request, classes, &plan, start));
     pass.restore(solver, &distinct);
     solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
-    plan
+    (plan, second)
 }
 
-/// Real pods first; CPU descending, memory descending, creation, UID.
-fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
-    let answered = &solver.snapshot.answered;
-    let mut queue: Vec<_> = pods
-        .iter()
-        .enumerate()
-        .map(|(at, pod)| {
-            let size = (pod.requests().cpu(), pod.requests().memory());
-            // Pods that a claim answers come first: nobody takes their place.
-            let free = answered.is_empty() || !answered.contains_key(&pod.uid);
-            // Whom the last pass did not reach has waited long enough.
-            let new = !solver.snapshot.deferred.contains(&pod.uid);
-            let age = (!new).then_some(pod.created);
-            // Capacity buffers get what pods of the cluster leave.
-            (free, new, age, pod.is_virtual, Reverse(size), pod.created, &*pod.uid, at)
-        })
-        .collect();
-    queue.sort_unstable();
-    queue.into_iter().map(|(.., at)| at).collect()
+/// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
+/// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
+/// Capacity buffers get what pods of the cluster leave.
+fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
+    let size = |class: usize| {
+        let requests = solver.classes[class].pod.requests();
+        (Reverse(requests.cpu()), Reverse(requests.memory()))
+    };
+    let mut sizes: Vec<_> = classes.iter().map(|class| size(*class)).collect();
+    let of_pod = sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let Snapshot { answered, deferred, .. } = &*solver.snapshot;
+    // What is compared most is a small number; names are compared among pods of one size alone.
+    let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
+        let free = answered.is_empty() || !answered.contains_key(&pod.uid);
+        let new = deferred.is_empty() || !deferred.contains(&pod.uid);
+        let rank = sizes.binary_search(&size).unwrap_or(0);
+        (free, new, new && pod.is_virtual, if new { rank } else { 0 }, at)
+    });
+    let mut ranked: Vec<(bool, bool, bool, usize, usize)> = ranked.collect();
+    ranked.sort_unstable();
+    let rank = |a: &(bool, bool, bool, usize, usize)| (a.0, a.1, a.2, a.3);
+    for alike in ranked.chunk_by_mut(|a, b| rank(a) == rank(b)) {
+        let key = |a: &(bool, bool, bool, usize, usize)| {
+            let pod = &pods[a.4];
+            let (cpu, memory) = (pod.requests().cpu(), pod.requests().memory());
+            let waits = (!a.1).then_some((pod.is_virtual, Reverse(cpu), Reverse(memory)));
+            (pod.created, waits, &*pod.uid, a.4)
+        };
+        // Pods of one template mostly come in order.
+        if !alike.is_sorted_by(|a, b| key(a) <= key(b)) {
+            alike.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        }
+    }
+    ranked.into_iter().map(|(.., at)| at).collect()
 }
 
 impl Solver {
@@ -205,11 +240,20 @@ impl Solver {
         if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
             return asked;
         }
-        Asked {
-            pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() },
-            classes: pods.iter().map(|pod| self.class_of(pod)).collect(),
-            queue: queue(pods, self),
+        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
+        let queue = queue(pods, &classes, self);
+        Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
+    }
+
+    /// The classes of some pods, ascending, and how many of each.
+    pub(super) fn counted_classes(&mut self, pods: &[Arc<Pod>]) -> Vec<(usize, usize)> {
+        let asked = self.ask(pods);
+        let mut classes = asked.classes.clone();
+        if !asked.pods.is_empty() {
+            self.asked = asked;
         }
+        classes.sort_unstable();
+        classes.chunk_by(|a, b| a == b).map(|alike| (alike[0], alike.len())).collect()
     }
 
     /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
@@ -285,12 +329,37 @@ impl Pass {
             attached: HashMap::new(),
             reservations: solver.reservations.capacity.clone(),
             failed: HashMap::new(),
+            levels: HashMap::new(),
+            once: 0,
             probes: 0,
             exhausted: false,
+            devices: None,
             deferral: None,
             packed: 0..0,
             gone,
         }
+    }
+
+    /// The plan with the openings packed anew, where that saves something.
+    fn second(
+        &mut self,
+        solver: &mut Solver,
+        request: &Request<'_>,
+        classes: &[usize],
+        plan: &Plan,
+        start: Start,
+    ) -> Option<Plan> {
+        // Openings that hold devices are what they were tried as.
+        if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || self.devices.is_some() {
+            return None;
+        }
+        if !self.rearrange(solver, classes, start, request.effort) {
+            return None;
+        }
+        let mut second = super::finish::plan(solver, self, request, classes, Vec::new());
+        second.unplaced.extend(plan.unplaced.iter().cloned());
+        second.cost.lower_bound = plan.cost.lower_bound;
+        Some(second)
     }
 
     fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
@@ -343,7 +412,7 @@ impl Pass {
     }
 
     fn attempt(&mut self, solver: &mut Solver, at: usize, pod: &Pod, class: usize) -> Outcome {
-        if solver.classes[class].refused.is_some() {
+        if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
@@ -372,6 +441,8 @@ impl Pass {
                 return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
+                // Relaxing a preference is no answer to missing devices.
+                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
@@ -402,6 +473,9 @@ impl Pass {
         if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, fitting) {
             self.placed.entry(machine).or_default().push(at);
             return Outcome::Placed;
+        }
+        if level > 0 {
+            self.levels.insert(at, level);
         }
         if self.deferral.is_some() && self.defer(solver, &[at], class, level) {
             return Outcome::Placed;
@@ -564,7 +638,8 @@ impl Pass {
             return;
         }
         for (at, claim) in self.claims.iter_mut().enumerate() {
-            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+            if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);

@@ -21,6 +21,12 @@ use hashbrown::HashMap;
 use indexmap::IndexMap;
 
 use self::{build::Built, commit::Packing, search::Search};
+pub(super) use self::{
+    build::{Builder, State, dims},
+    problem::{Content, Problem as Patterns},
+    search::Dice,
+    table::{Room, Table},
+};
 use super::{
     Solver,
     amounts::{Amounts, fits},
@@ -38,9 +44,9 @@ const MAX_BARREN: usize = 20_000;
 
 /// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Wish {
-    req: Req,
-    homes: Vec<(usize, Req)>,
+pub(super) struct Wish {
+    pub(super) req: Req,
+    pub(super) homes: Vec<(usize, Req)>,
 }
 
 /// Pods that wait for patterns.
@@ -67,6 +73,11 @@ impl Deferral {
         claimed.for_each(|(at, _)| groups.insert(at));
         Self { groups, ..Self::default() }
     }
+
+    /// Groups that the request is about.
+    pub(super) fn into_groups(self) -> Bits {
+        self.groups
+    }
 }
 
 /// How much of a request patterns can pack.
@@ -74,6 +85,8 @@ impl Deferral {
 pub(in crate::scheduling) enum Share {
     /// Every pod that needs an opening.
     All,
+    /// Most of them.
+    Most,
     /// Some of them.
     Some,
     /// None.
@@ -83,17 +96,21 @@ pub(in crate::scheduling) enum Share {
 impl Solver {
     /// How much of a request patterns can pack, as far as can be told before they try.
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
-        let mut classes: Vec<usize> = request.pods.iter().map(|pod| self.class_of(pod)).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        let deferral = Deferral::new(self, &classes);
-        let wanted = classes.into_iter().filter(|class| self.classes[*class].refused.is_none());
-        let (plain, other): (Vec<usize>, Vec<usize>) =
-            wanted.partition(|class| self.is_plain(&deferral, *class, 0));
-        match (plain.is_empty(), other.is_empty()) {
-            (true, _) => Share::None,
-            (false, true) => Share::All,
-            (false, false) => Share::Some,
+        let classes = self.counted_classes(request.pods);
+        let distinct: Vec<usize> = classes.iter().map(|(class, _)| *class).collect();
+        let deferral = Deferral::new(self, &distinct);
+        let (mut plain, mut other) = (0, 0);
+        for (class, count) in classes {
+            if self.classes[class].refused.is_some() {
+                continue;
+            }
+            *(if self.is_plain(&deferral, class, 0) { &mut plain } else { &mut other }) += count;
+        }
+        match (plain, other) {
+            (0, _) => Share::None,
+            (_, 0) => Share::All,
+            _ if plain > other => Share::Most,
+            _ => Share::Some,
         }
     }
 
@@ -107,6 +124,7 @@ impl Solver {
             && this.alternatives[..] == [ANY]
             && this.pod.spec.volumes.is_empty()
             && this.pod.spec.host_ports.is_empty()
+            && !this.claims_devices()
             && self.reservations.names.is_empty()
     }
 }
