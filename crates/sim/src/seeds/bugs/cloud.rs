@@ -42,6 +42,7 @@ impl Broken {
             cluster_uid: uid.clone(),
             launched_by: None,
             labels: Labels::default(),
+            annotations: Labels::default(),
             image_id: None,
             capacity: Resources::new(),
             allocatable: Resources::new(),
