@@ -205,6 +205,9 @@ pub fn requirement(wanted: &Requirement) -> Vec<api::Requirement> {
         let values = wanted.values().iter().map(ToString::to_string).collect();
         entries.push(entry(wanted.operator(), values));
     }
+    if wanted.is_present_beside() {
+        entries.push(entry(Operator::Exists, Vec::new()));
+    }
     if let Some(first) = entries.first_mut() {
         first.min_values = wanted.min_values().map(i64::from);
     }

@@ -67,6 +67,8 @@ impl fmt::Display for Operator {
 pub struct Requirement {
     key: Str,
     complement: bool,
+    /// Of a complement: whether there must be a label at all. NotIn alone is content without one.
+    present: bool,
     values: BTreeSet<Str>,
     gte: Option<i64>,
     lte: Option<i64>,
@@ -106,24 +108,25 @@ impl Requirement {
         let any = Self {
             key: key.clone(),
             complement: true,
+            present: true,
             values: BTreeSet::new(),
             gte: None,
             lte: None,
             min_values: None,
         };
         Ok(match operator {
-            Operator::In => Self { complement: false, values, ..any },
-            Operator::NotIn => Self { values, ..any },
+            Operator::In => Self { values, ..Self::does_not_exist(key) },
+            Operator::NotIn => Self { present: values.is_empty(), values, ..any },
             Operator::Exists => any,
-            Operator::DoesNotExist => Self { complement: false, ..any },
+            Operator::DoesNotExist => Self::does_not_exist(key),
             // Above the largest integer there is none.
             Operator::Gt => match bound()?.checked_add(1) {
                 Some(gte) => Self { gte: Some(gte), ..any },
-                None => Self { complement: false, ..any },
+                None => Self::does_not_exist(key),
             },
             Operator::Lt => match bound()?.checked_sub(1) {
                 Some(lte) => Self { lte: Some(lte), ..any },
-                None => Self { complement: false, ..any },
+                None => Self::does_not_exist(key),
             },
             Operator::Gte => Self { gte: Some(bound()?), ..any },
             Operator::Lte => Self { lte: Some(bound()?), ..any },
@@ -133,17 +136,26 @@ impl Requirement {
     /// One of `values`.
     pub fn is_in(key: impl Into<Str>, values: impl IntoIterator<Item = impl Into<Str>>) -> Self {
         let values = values.into_iter().map(Into::into).collect();
-        Self { key: key.into(), complement: false, values, gte: None, lte: None, min_values: None }
+        Self {
+            key: key.into(),
+            complement: false,
+            present: false,
+            values,
+            gte: None,
+            lte: None,
+            min_values: None,
+        }
     }
 
     /// None of `values`.
     pub fn not_in(key: impl Into<Str>, values: impl IntoIterator<Item = impl Into<Str>>) -> Self {
-        Self { complement: true, ..Self::is_in(key, values) }
+        let named = Self::is_in(key, values);
+        Self { complement: true, present: named.values.is_empty(), ..named }
     }
 
     /// Any value.
     pub fn exists(key: impl Into<Str>) -> Self {
-        Self { complement: true, ..Self::does_not_exist(key) }
+        Self { complement: true, present: true, ..Self::does_not_exist(key) }
     }
 
     /// No such label.
@@ -212,12 +224,16 @@ impl Requirement {
         }
     }
 
-    /// Whether a missing label satisfies the requirement (NotIn and DoesNotExist).
+    /// Whether a missing label satisfies the requirement: NotIn and DoesNotExist, where nothing else asks for a label.
     #[must_use]
     pub fn allows_missing(&self) -> bool {
-        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
-            && self.gte.is_none()
-            && self.lte.is_none()
+        if self.complement { !self.present } else { self.values.is_empty() }
+    }
+
+    /// Whether some values are excluded and yet there must be a label, which takes two operators to say.
+    #[must_use]
+    pub fn is_present_beside(&self) -> bool {
+        self.present && !self.values.is_empty() && self.gte.is_none() && self.lte.is_none()
     }
 
     /// Whether `value` is allowed.
@@ -292,6 +308,7 @@ impl Requirement {
         let result = |complement, values, gte, lte| Self {
             key: self.key.clone(),
             complement,
+            present: complement && (self.present || other.present),
             values,
             gte,
             lte,

@@ -131,6 +131,16 @@ fn bounds_and_exclusions_take_an_entry_each() {
 }
 
 #[test]
+fn a_label_that_must_be_there_and_may_not_be_this_takes_two_entries() {
+    let both = Requirement::not_in("k", ["a"]).intersection(&Requirement::exists("k"));
+    let written: Vec<String> =
+        requirement(&both).into_iter().map(|entry| entry.operator.to_string()).collect();
+    assert_eq!(written, ["NotIn", "Exists"]);
+    let back = both.intersection(&Requirement::not_in("k", ["b"]));
+    assert!(!back.allows_missing() && Requirement::not_in("k", ["a"]).allows_missing());
+}
+
+#[test]
 fn bounds_that_no_label_can_reach_are_not_written() {
     // The API server refuses negative numbers, and no label has one.
     let raised = requirement(&Requirement::new("cpu", Operator::Gt, ["-5"]).unwrap());

@@ -30,6 +30,8 @@ pub(super) fn id(count: usize) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Set {
     pub(super) complement: bool,
+    /// Of a complement: whether there must be a label at all.
+    present: bool,
     /// Sorted.
     pub(super) values: SmallVec<[Value; 4]>,
     gte: Option<i64>,
@@ -42,12 +44,12 @@ impl Set {
         let mut values: SmallVec<[Value; 4]> = values.into_iter().collect();
         values.sort_unstable();
         values.dedup();
-        Self { complement: false, values, gte: None, lte: None }
+        Self { complement: false, present: false, values, gte: None, lte: None }
     }
 
-    /// Whether a missing label satisfies it (NotIn and DoesNotExist).
+    /// Whether a missing label satisfies it: see [`Requirement::allows_missing`].
     pub(super) fn allows_missing(&self) -> bool {
-        self.complement != self.values.is_empty() && self.gte.is_none() && self.lte.is_none()
+        if self.complement { !self.present } else { self.values.is_empty() }
     }
 
     /// Whether a value that nobody has named, and that is no integer, is allowed.
@@ -176,6 +178,7 @@ impl Universe {
         let key = self.key(requirement.key());
         let mut set = Set::of(requirement.values().iter().map(|text| self.value(key, text)));
         set.complement = requirement.is_complement();
+        set.present = set.complement && !requirement.allows_missing();
         (set.gte, set.lte) = (requirement.gte(), requirement.lte());
         (key, set)
     }
@@ -255,6 +258,7 @@ impl Universe {
         if a.complement && b.complement {
             let mut merged = Set::of(a.values.iter().chain(&b.values).copied());
             (merged.complement, merged.gte, merged.lte) = (true, gte, lte);
+            merged.present = a.present || b.present;
             return if self.is_empty(key, &merged) { none() } else { merged };
         }
         let (concrete, filter) = if a.complement { (b, a) } else { (a, b) };
@@ -332,7 +336,7 @@ impl Universe {
         self.sets(req).iter().flat_map(|(key, set)| self.requirement(*key, set)).collect()
     }
 
-    fn requirement(&self, key: Key, set: &Set) -> SmallVec<[Requirement; 3]> {
+    fn requirement(&self, key: Key, set: &Set) -> SmallVec<[Requirement; 4]> {
         use crate::model::Operator::{Gte, Lte};
         let name = || Arc::clone(self.name(key));
         let texts = set.values.iter().map(|value| Arc::clone(self.text(key, *value)));
@@ -342,7 +346,8 @@ impl Universe {
         let bounds = [(Gte, set.gte), (Lte, set.lte)]
             .into_iter()
             .filter_map(|(operator, bound)| Requirement::new(name(), operator, [bound?.to_string()]).ok());
-        std::iter::once(Requirement::not_in(name(), texts)).chain(bounds).collect()
+        let present = set.present.then(|| Requirement::exists(name()));
+        std::iter::once(Requirement::not_in(name(), texts)).chain(present).chain(bounds).collect()
     }
 }
 
