@@ -164,7 +164,13 @@ async fn release(
     let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
     let text = answer::explanation(&ids, misfit);
     let pool = machine.pool().map(|pool| pool.to_string()).unwrap_or_default();
-    let_go(ctx, claim, misfit.reason(), &text, &uids).await?;
+    // That others took the room is no fault of the machine: it is told once, and does not stay on it.
+    let lasting = !matches!(misfit, Misfit::RoomTaken);
+    if lasting {
+        let_go(ctx, claim, misfit.reason(), &text, &uids).await?;
+    } else {
+        tell_and_forget(ctx, claim, misfit.reason(), &text, &uids).await?;
+    }
     let count = u32::try_from(pods.len()).map_or(f64::MAX, f64::from);
     ctx.metrics.add(&families::PODS_RELEASED, &[misfit.reason(), &pool], count);
     Ok(())
@@ -182,6 +188,17 @@ pub(crate) async fn let_go(
         conditions.set_false(names::condition::PODS_FIT, reason, text);
     })
     .await?;
+    tell_and_forget(ctx, claim, reason, text, pods).await
+}
+
+/// Event and record of a claim that lets pods go.
+async fn tell_and_forget(
+    ctx: &Ctx,
+    claim: &str,
+    reason: &str,
+    text: &str,
+    pods: &BTreeSet<PodUid>,
+) -> Result<(), ReconcileError> {
     let Some(raw) = ctx.index().claim(claim).cloned() else { return Ok(()) };
     ctx.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
     tracing::info!(NodeClaim = claim, reason, text, "pods of the nodeclaim are free");

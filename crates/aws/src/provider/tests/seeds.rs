@@ -82,11 +82,8 @@ async fn one_alias_four_images() {
     assert_eq!([memory("m5.large").await, memory("m6g.large").await], [before[0], real]);
 }
 
-/// Two clusters of one name in one account and region, each with its loops and its collector: after hours of both, each has what
-/// it made, and has deleted nothing of the other's.
-#[tokio::test]
-async fn two_clusters_of_one_name_leave_each_other_alone() {
-    let mut ours = World::new(settings(), fresh("default")).await;
+/// A second cluster in the region of the first, with its name.
+async fn neighbour(ours: &World) -> World {
     let cloud = ours.aws.cloud.clone();
     let classes = Classes::default();
     let mut class = fresh("default");
@@ -95,8 +92,8 @@ async fn two_clusters_of_one_name_leave_each_other_alone() {
     let clock: SharedClock = ours.aws.clock.clone();
     let provider = AwsProvider::new(cloud.clone(), classes.clone(), settings(), clock).await.unwrap();
     provider.identify("their-cluster-uid").await.unwrap();
-    let mut their_steps = provider.steps();
-    let mut theirs = World {
+    let steps = provider.steps();
+    World {
         aws: Aws {
             cloud: cloud.clone(),
             clock: ours.aws.clock.clone(),
@@ -105,9 +102,18 @@ async fn two_clusters_of_one_name_leave_each_other_alone() {
             provider: Mutex::new(Arc::new(provider)),
         },
         outlook: ours.outlook.clone(),
-        steps: std::mem::take(&mut their_steps),
+        steps,
         deaf: false,
-    };
+    }
+}
+
+/// Two clusters of one name in one account and region, each with its loops and its collector: after hours of both, each has what
+/// it made, and has deleted nothing of the other's.
+#[tokio::test]
+async fn two_clusters_of_one_name_leave_each_other_alone() {
+    let mut ours = World::new(settings(), fresh("default")).await;
+    let cloud = ours.aws.cloud.clone();
+    let mut theirs = neighbour(&ours).await;
     for _ in 0..4 {
         for world in [&mut ours, &mut theirs] {
             world.round("nodeclass").await;

@@ -91,13 +91,10 @@ fn expressions_that_are_refused(#[case] expression: &str, #[case] why: &str) {
 #[case::ternary(format!("{}true", "true?true:".repeat(40)))]
 #[case::nested(format!("{}true{}", "(".repeat(7), ")".repeat(7)))]
 fn the_largest_expressions_run(#[case] expression: String) {
-    let run = move || {
-        if let Ok(predicate) = Selectors::default().compile(&expression).predicate {
-            let _ = predicate.matches("gpu.example.com", &gpu());
-        }
-    };
-    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run);
-    assert!(thread.expect("a thread").join().is_ok());
+    // Tests run on threads with 2 MiB of stack, as the solver's thread does. An overflow ends the process.
+    if let Ok(predicate) = Selectors::default().compile(&expression).predicate {
+        let _ = predicate.matches("gpu.example.com", &gpu());
+    }
 }
 
 #[test]

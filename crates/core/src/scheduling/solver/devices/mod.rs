@@ -35,7 +35,7 @@ use crate::{
         Request,
         dra::{
             ledger::{Held, Host, Kind, Ledger},
-            search::{Failure, Field, Ground, search},
+            search::{Failure, Field, Given, Ground, search},
             want::Want,
             why::{ClaimProblem, DeviceShortage},
         },
@@ -222,23 +222,9 @@ impl Grants {
             return Ok(grant);
         }
         let wants: Vec<Arc<Want>> = open.iter().map(|(_, want)| Arc::clone(want)).collect();
-        let seen = tables.seen_by(terrain.machine);
         let mut first = None;
         for kind in kinds.iter().copied() {
-            let mut template = std::mem::take(&mut tables.kinds[kind]);
-            let cluster = std::mem::take(&mut tables.cluster);
-            let lens = self.ledger.lens(host, kind, &cluster, &template);
-            let mut cluster_of = cluster;
-            let mut field = Field {
-                cluster: &mut cluster_of,
-                visible: &seen.items,
-                pools: &seen.pools,
-                template: &mut template,
-                lens: &lens,
-            };
-            let (found, steps) = search(&mut field, terrain, &wants, grant.at);
-            self.steps.set(self.steps.get().saturating_add(steps));
-            (tables.cluster, tables.kinds[kind]) = (cluster_of, template);
+            let found = self.search_as(tables, terrain, host, kind, &wants, grant.at);
             match found {
                 Ok((at, given)) => {
                     grant.at = at;
@@ -264,6 +250,33 @@ impl Grants {
             Some(shortage) if grant.by_kind.is_empty() => Err(shortage),
             _ => Ok(grant),
         }
+    }
+
+    /// Looks for devices on a machine as one of its kinds, with the templates that the kind brings.
+    fn search_as(
+        &self,
+        tables: &mut Tables,
+        terrain: &mut Terrain<'_>,
+        host: Host,
+        kind: Kind,
+        wants: &[Arc<Want>],
+        at: Req,
+    ) -> Result<(Req, Vec<Given>), Failure> {
+        let seen = tables.seen_by(terrain.machine);
+        let mut template = std::mem::take(&mut tables.kinds[kind]);
+        let mut cluster = std::mem::take(&mut tables.cluster);
+        let lens = self.ledger.lens(host, kind, &cluster, &template);
+        let mut field = Field {
+            cluster: &mut cluster,
+            visible: &seen.items,
+            pools: &seen.pools,
+            template: &mut template,
+            lens: &lens,
+        };
+        let (found, steps) = search(&mut field, terrain, wants, at);
+        self.steps.set(self.steps.get().saturating_add(steps));
+        (tables.cluster, tables.kinds[kind]) = (cluster, template);
+        found
     }
 
     /// What is left of a machine's choice where it uses the devices that a claim got on another machine.
