@@ -10,6 +10,7 @@ use fleetwright_aws::calls::{
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
     ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
 };
+use jiff::Timestamp;
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
 use crate::{SdkClient, error, fleet, instance, machines, network, prices, template};
@@ -218,8 +219,8 @@ impl AwsApi for SdkClient {
         Ok(found)
     }
 
-    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
-        let now = aws_sdk_ec2::primitives::DateTime::from(std::time::SystemTime::now());
+    async fn spot_prices(&self, now: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError> {
+        let now = aws_sdk_ec2::primitives::DateTime::from_secs(now.as_second());
         let asked = self.ec2.describe_spot_price_history().start_time(now);
         let asked = asked.product_descriptions("Linux/UNIX").product_descriptions("Linux/UNIX (Amazon VPC)");
         gather(

@@ -99,9 +99,10 @@ pub(crate) fn answer(output: &CreateFleetOutput) -> FleetAnswer {
     };
     let instances = output.instances().iter().flat_map(|group| {
         let of = chosen(group.launch_template_and_overrides());
-        let instance_type = group.instance_type().or(of.instance_type()).map(|it| it.as_str().to_owned());
-        let zone = text(of.availability_zone().or(group.availability_zone()));
-        let subnet = text(of.subnet_id().or(group.subnet_id()));
+        let instance_type =
+            group.instance_type().or_else(|| of.instance_type()).map(|it| it.as_str().to_owned());
+        let zone = text(of.availability_zone().or_else(|| group.availability_zone()));
+        let subnet = text(of.subnet_id().or_else(|| group.subnet_id()));
         let image = text(of.image_id());
         group.instance_ids().iter().map(move |id| FleetInstance {
             id: id.clone(),

@@ -21,6 +21,7 @@ pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
 pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo};
 
 pub use fleetwright_core::model::Price;
+use jiff::Timestamp;
 
 /// What is asked of AWS.
 #[async_trait]
@@ -73,7 +74,7 @@ pub trait AwsApi: Send + Sync + 'static {
     /// `pricing:GetProducts`: on-demand prices of a region.
     async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError>;
     /// `DescribeSpotPriceHistory` from now on: type, zone, price.
-    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError>;
+    async fn spot_prices(&self, now: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError>;
     /// `eks:DescribeCluster`.
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError>;
     /// `sqs:ReceiveMessage`: up to ten, waiting for the first.

@@ -57,10 +57,10 @@ impl ProviderStep for Pricing {
         "providers.pricing"
     }
 
-    async fn run(&self, _: Timestamp) -> Result<Round, CloudError> {
+    async fn run(&self, now: Timestamp) -> Result<Round, CloudError> {
         let settings = &self.0.settings;
         // One market's failure does not keep the other's prices back.
-        let spot = self.0.api.spot_prices().await;
+        let spot = self.0.api.spot_prices(now).await;
         let spot = spot.map(|told| self.0.with_prices(|prices| prices.update_spot(told)));
         if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
             let told = self.0.api.on_demand_prices(&settings.region).await;

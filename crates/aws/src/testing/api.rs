@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
+use jiff::Timestamp;
 
 use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, region};
 use crate::calls::{
@@ -280,7 +281,7 @@ impl AwsApi for FakeAws {
         Ok(Vec::new())
     }
 
-    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
+    async fn spot_prices(&self, _: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError> {
         Ok(Vec::new())
     }
 
