@@ -2,29 +2,34 @@
 //!
 //! `--tier kube` starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager; `--tier fake-kube` starts
 //! `fleetwright fake-kube` in their place. The cases are the same, so that the two servers are compared with each other.
-//! They run one after the other on one control plane, each in a namespace and with NodePools of its own, and each has
-//! to leave the fleet empty.
+//! Each has a namespace and NodePools of its own and has to leave the fleet empty.
 
 mod arguments;
 mod assets;
 mod case;
 mod cases;
+mod change;
 mod cloud;
 mod columns;
 mod control_plane;
 mod credentials;
 mod fleet;
 mod go;
+mod history;
 mod installation;
 mod kubectl;
+mod ledger;
 mod manifests;
 mod operator;
 mod process;
+mod proxy;
 mod refusal;
 mod rest;
 mod runner;
 mod schema;
 mod server;
+mod speed;
+mod trap;
 mod world;
 
 pub use arguments::{Arguments, Environment, Tier};

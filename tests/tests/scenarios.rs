@@ -13,6 +13,9 @@ use fleetwright_sim::{
     world::virtual_runtime,
 };
 
+/// Folders of `tests/scenarios/` whose files are played.
+const FOLDERS: [&str; 3] = ["", "life", "seeds"];
+
 /// Plays one scenario; what is wrong, if anything.
 fn check(path: &Path, update: bool) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
@@ -40,7 +43,10 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
 fn every_scenario_tells_its_story() {
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = FOLDERS
+        .iter()
+        .flat_map(|part| fs::read_dir(folder.join(part)).unwrap().map(|entry| entry.unwrap().path()))
+        .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     assert!(files.len() >= 16, "only {} scenarios in {}", files.len(), folder.display());

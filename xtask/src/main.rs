@@ -1,10 +1,11 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench` and `e2e`. Each task is a file of its own.
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds` and `e2e`. Each task is a file of its own.
 
 mod bench;
 mod ci;
 mod deny;
 mod e2e;
 mod generate;
+mod seeds;
 mod shell;
 mod tidy;
 
@@ -34,6 +35,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Property runs: random clusters full of trouble, checked at every second; 2,000 without arguments
+    #[command(disable_help_flag = true)]
+    Seeds {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// The operator against a real control plane; the arguments go to the case runner
     #[command(disable_help_flag = true)]
     E2e {
@@ -59,6 +66,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Generate(args) => generate::run(args.check),
         Task::Tidy => tidy::run(),
         Task::Bench { args } => bench::run(&args),
+        Task::Seeds { args } => seeds::run(&args),
         Task::E2e { args } => e2e::run(&args),
     }
 }

@@ -50,8 +50,23 @@ pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
+/// Our annotation on NodePools: what their nodes taught, as JSON.
+pub const LEARNT: &str = "fleetwright.dev/learnt";
+/// Our annotation on NodePools: how long a node may take from joining to being initialised, as a Go duration; `Never` or
+/// zero is no deadline.
+pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout";
+/// Our annotation on NodePools: `generation/claim/time` of the NodeClaim that was replaced because its node was not
+/// initialised in time.
+pub const INITIALIZATION_STRIKE: &str = "fleetwright.dev/initialization-strike";
 /// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
 pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
+/// Our annotation on NodePools: the IANA time zone that the schedules of their budgets are read in; UTC where it is missing.
+pub const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
+/// Our annotation on NodePools: for so long after `expireAfter` nodes are replaced within budgets, before they are deleted
+/// by force. A Go duration.
+pub const EXPIRE_WITHIN_BUDGETS: &str = "fleetwright.dev/expire-within-budgets";
+/// Our annotation on NodePools: how many nodes may be replaced for drift within a time, as `nodes/duration`.
+pub const DRIFT_CAP: &str = "fleetwright.dev/drift-cap";
 /// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
 pub const REPLACES: &str = "fleetwright.dev/replaces";
 
@@ -66,6 +81,11 @@ pub mod condition {
     pub const NODE_CLASS_READY: &str = "NodeClassReady";
     /// NodePool: recent launches became nodes.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+
+    /// Our condition on NodePools: their machines are what was promised.
+    pub const MACHINES_AS_PROMISED: &str = "MachinesAsPromised";
+    /// Our condition on NodePools: their nodes are initialised in time.
+    pub const INITIALIZATION_HEALTHY: &str = "InitializationHealthy";
 
     /// NodeClaim: an instance exists.
     pub const LAUNCHED: &str = "Launched";
@@ -85,6 +105,10 @@ pub mod condition {
     pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
     /// NodeClaim: the Node agrees with what was launched.
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+    /// Our condition on NodeClaims: the pods that they were created for can go there.
+    pub const PODS_FIT: &str = "PodsFit";
+    /// Our condition on NodeClaims: the node is initialised within its deadline.
+    pub const INITIALIZED_IN_TIME: &str = "InitializedInTime";
     /// Our condition on NodeClaims: everything lasting that keeps them from being disrupted.
     pub const DISRUPTION_BLOCKED: &str = "DisruptionBlocked";
     /// NodeClaim: why it is being disrupted.

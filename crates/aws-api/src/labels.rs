@@ -142,6 +142,13 @@ pub const TAG_CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 pub const TAG_BATCH: &str = "fleetwright.dev/batch-id";
 /// Tag of ours: the attempt of the batch.
 pub const TAG_ATTEMPT: &str = "fleetwright.dev/attempt";
+/// Tag of ours: the drift hash of the class that an instance was launched by.
+pub const TAG_CLASS_HASH: &str = "fleetwright.dev/nodeclass-hash";
+/// Tag of instance profiles: the region.
+pub const TAG_REGION: &str = "topology.kubernetes.io/region";
+
+/// Annotation of ours on node classes: what real nodes taught about machines, a line for each instance type and image.
+pub const LEARNT: &str = "fleetwright.dev/learnt-capacity";
 
 /// NVIDIA GPUs.
 pub const RESOURCE_NVIDIA_GPU: &str = "nvidia.com/gpu";
@@ -163,17 +170,37 @@ pub const RESOURCE_EFA: &str = "vpc.amazonaws.com/efa";
 pub const EXOTIC_RESOURCES: [&str; 5] =
     [RESOURCE_NEURON, RESOURCE_NEURON_CORE, RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU, RESOURCE_GAUDI];
 
+/// The name of the instance profile that releases before paths made for a class: the same for two clusters of one name.
+#[must_use]
+pub fn legacy_profile_name(cluster: &str, region: &str, class: &str) -> String {
+    format!("{cluster}_{}", fleetwright_api::hash::text(&format!("{region}{class}")))
+}
+
 /// Tag keys that a node class may not set, for they say who owns a resource.
 #[must_use]
 pub fn is_restricted_tag(key: &str) -> bool {
-    [TAG_CLUSTER_NAME, TAG_NODEPOOL, TAG_NODECLAIM, NODE_CLASS, TAG_CLUSTER_UID, TAG_BATCH, TAG_ATTEMPT]
-        .contains(&key)
-        || key.starts_with("kubernetes.io/cluster")
+    let ours = [TAG_CLUSTER_UID, TAG_BATCH, TAG_ATTEMPT, TAG_CLASS_HASH];
+    let karpenters = [TAG_CLUSTER_NAME, TAG_NODEPOOL, TAG_NODECLAIM, NODE_CLASS];
+    karpenters.contains(&key) || ours.contains(&key) || key.starts_with("kubernetes.io/cluster")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// FNV-1 with 64 bits of "us-west-2default", in decimal.
+    #[test]
+    fn old_profiles_have_one_name() {
+        let name = legacy_profile_name("prod", "us-west-2", "default");
+        let digits = name.strip_prefix("prod_").unwrap();
+        assert_eq!(digits.parse::<u64>().unwrap(), fnv1("us-west-2default"));
+    }
+
+    fn fnv1(text: &str) -> u64 {
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(byte)
+        })
+    }
 
     #[test]
     fn tags_of_ownership_are_not_the_users() {

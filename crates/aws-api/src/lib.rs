@@ -1,6 +1,8 @@
 //! The Kubernetes API of the AWS provider: EC2NodeClass of `karpenter.k8s.aws/v1`, its kubelet block, conditions, drift
 //! hash, labels, and the rules that AWS adds to the common custom resources.
 //!
+//! What the provider needs of the common API stands here under its own name, for it sees this crate alone.
+//!
 //! Types and pure functions only; no client and no AWS SDK. Reading is lenient, writing skips what is unset.
 
 pub mod crd;
@@ -10,4 +12,7 @@ pub mod labels;
 
 pub use crd::crds;
 pub use ec2nodeclass::{Alias, Ec2NodeClass, Ec2NodeClassSpec, Ec2NodeClassStatus, Family};
+pub use fleetwright_api::Condition;
+pub use fleetwright_api::conditions::{ConditionSet, ConditionTypes, HasConditions};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use kubelet::{KubeletConfig, MaxPods, ParsedKubelet};

@@ -10,7 +10,6 @@ use fleetwright_aws::calls::{
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
     ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
 };
-use jiff::Timestamp;
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
 use crate::{SdkClient, error, fleet, instance, machines, network, prices, template};
@@ -30,6 +29,18 @@ where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
     Ok(items.map_err(error::of)?.iter().filter_map(convert).collect())
+}
+
+/// What a dry run says: AWS refuses what it would have done in a code of its own.
+fn allowed<T, E>(answer: Result<T, SdkError<E>>) -> Result<(), AwsError>
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    match answer.map_err(error::of) {
+        Ok(_) => Ok(()),
+        Err(refusal) if refusal.code == "DryRunOperation" => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// Worse of the two reports of one instance: each query tells its own part.
@@ -134,6 +145,24 @@ impl AwsApi for SdkClient {
         Ok(fleet::answer(&told))
     }
 
+    async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
+        allowed(fleet::input(request).dry_run(true).send_with(&self.ec2).await)
+    }
+
+    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
+        let specification = sdk::LaunchTemplateSpecification::builder()
+            .launch_template_name(template)
+            .version("$Latest")
+            .build();
+        let asked = self.ec2.run_instances().dry_run(true).min_count(1).max_count(1);
+        let asked =
+            asked.launch_template(specification).instance_type(sdk::InstanceType::from(instance_type));
+        // The template names interfaces, so the subnet goes with the first of them.
+        let interface =
+            sdk::InstanceNetworkInterfaceSpecification::builder().device_index(0).subnet_id(subnet).build();
+        allowed(asked.network_interfaces(interface).send().await)
+    }
+
     async fn instances(&self, ids: &[String], wanted: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
         let mut wanted = wanted.to_vec();
         wanted.push(Filter::new("instance-state-name", ALIVE));
@@ -219,8 +248,8 @@ impl AwsApi for SdkClient {
         Ok(found)
     }
 
-    async fn spot_prices(&self, now: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError> {
-        let now = aws_sdk_ec2::primitives::DateTime::from_secs(now.as_second());
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
+        let now = aws_sdk_ec2::primitives::DateTime::from_secs(self.clock.now().as_second());
         let asked = self.ec2.describe_spot_price_history().start_time(now);
         let asked = asked.product_descriptions("Linux/UNIX").product_descriptions("Linux/UNIX (Amazon VPC)");
         gather(
@@ -241,12 +270,24 @@ impl AwsApi for SdkClient {
         let cluster = told.cluster.ok_or_else(missing)?;
         let network = cluster.kubernetes_network_config();
         Ok(ClusterInfo {
+            arn: text(cluster.arn()),
             endpoint: text(cluster.endpoint()),
             ca_bundle: text(cluster.certificate_authority().and_then(|authority| authority.data())),
             version: text(cluster.version()),
             service_cidr_v4: network.and_then(|network| network.service_ipv4_cidr()).map(str::to_owned),
             service_cidr_v6: network.and_then(|network| network.service_ipv6_cidr()).map(str::to_owned),
         })
+    }
+
+    async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
+        let asked = self.shifts.get_managed_resource().resource_identifier(cluster_arn);
+        let told = asked.send().await.map_err(error::of)?;
+        let shift = |shift: &aws_sdk_arczonalshift::types::ZonalShiftInResource| ZonalShift {
+            zone_id: shift.away_from().to_owned(),
+            status: shift.applied_status().as_str().to_owned(),
+            expires: time(shift.expiry_time()),
+        };
+        Ok(told.zonal_shifts().iter().map(shift).collect())
     }
 
     async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
+use fleetwright_aws::SharedClock;
 
 /// Why there is no client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +14,9 @@ pub enum ConnectError {
 }
 
 /// The services that are called, in one region.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SdkClient {
+    pub(crate) clock: SharedClock,
     pub(crate) ec2: aws_sdk_ec2::Client,
     pub(crate) ssm: aws_sdk_ssm::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
@@ -33,7 +35,7 @@ impl SdkClient {
     ///
     /// # Errors
     /// Where no region is configured.
-    pub async fn connect(isolated_vpc: bool) -> Result<Self, ConnectError> {
+    pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         // The SDK repeats what was throttled or not answered; beyond that, our own backoff decides.
         let retries = RetryConfig::standard().with_max_attempts(3);
         // Long polling of a queue takes 20 seconds.
@@ -47,20 +49,21 @@ impl SdkClient {
         if let Ok(name) = AppName::new("fleetwright") {
             loader = loader.app_name(name);
         }
-        Self::of(&loader.load().await, isolated_vpc)
+        Self::of(&loader.load().await, isolated_vpc, clock)
     }
 
     /// Clients of a configuration.
     ///
     /// # Errors
     /// Where it names no region.
-    pub fn of(config: &SdkConfig, isolated_vpc: bool) -> Result<Self, ConnectError> {
+    pub fn of(config: &SdkConfig, isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         let region = config.region().ok_or(ConnectError::NoRegion)?.to_string();
         let prices = fleetwright_aws::prices::pricing_region(&region, isolated_vpc).map(|region| {
             let config = aws_sdk_pricing::config::Builder::from(config).region(Region::new(region)).build();
             aws_sdk_pricing::Client::from_conf(config)
         });
         Ok(Self {
+            clock,
             ec2: aws_sdk_ec2::Client::new(config),
             ssm: aws_sdk_ssm::Client::new(config),
             sqs: aws_sdk_sqs::Client::new(config),
@@ -83,6 +86,8 @@ impl SdkClient {
 #[cfg(test)]
 mod tests {
     //! Regions.
+    use fleetwright_core::clock::Clock;
+
     use super::*;
 
     fn config(region: Option<&'static str>) -> SdkConfig {
@@ -92,10 +97,23 @@ mod tests {
             .build()
     }
 
+    /// Time stands still.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+    }
+
+    fn client(region: Option<&'static str>, isolated: bool) -> Result<SdkClient, ConnectError> {
+        SdkClient::of(&config(region), isolated, std::sync::Arc::new(Stopped))
+    }
+
     #[test]
     fn a_region_is_needed() {
-        assert_eq!(SdkClient::of(&config(None), false).unwrap_err(), ConnectError::NoRegion);
-        assert_eq!(SdkClient::of(&config(Some("eu-west-1")), false).unwrap().region(), "eu-west-1");
+        assert_eq!(client(None, false).err().unwrap(), ConnectError::NoRegion);
+        assert_eq!(client(Some("eu-west-1"), false).unwrap().region(), "eu-west-1");
     }
 
     #[test]
@@ -103,7 +121,7 @@ mod tests {
         for (region, isolated, there) in
             [("eu-west-1", false, true), ("eu-west-1", true, false), ("us-gov-east-1", false, false)]
         {
-            let client = SdkClient::of(&config(Some(region)), isolated).unwrap();
+            let client = client(Some(region), isolated).unwrap();
             assert_eq!(client.prices.is_some(), there, "{region} {isolated}");
         }
     }

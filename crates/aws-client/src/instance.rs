@@ -40,10 +40,18 @@ pub(crate) fn instance(instance: &sdk::Instance) -> Option<InstanceInfo> {
             .map_or("default", |tenancy| tenancy.as_str())
             .to_owned(),
         placement: place.and_then(group),
+        profile: instance
+            .iam_instance_profile()
+            .and_then(|profile| Some(profile_name(profile.arn()?).to_owned())),
         efa_interfaces: i64::try_from(efa_interfaces).unwrap_or(i64::MAX),
         launched: instance.launch_time().and_then(time),
         tags: tags(instance.tags()),
     })
+}
+
+/// The last part of an instance profile's ARN: its path stands before its name.
+fn profile_name(arn: &str) -> &str {
+    arn.rsplit('/').next().unwrap_or_default()
 }
 
 /// A launch template; `None` where it has no name.
@@ -84,6 +92,15 @@ mod tests {
         assert_eq!(found.efa_interfaces, 2);
         assert_eq!(found.placement, Some(("pg-1".to_owned(), Some(3))));
         assert_eq!((found.zone_id.as_str(), found.tenancy.as_str()), ("usw2-az1", "default"));
+    }
+
+    #[test]
+    fn a_profile_is_known_by_its_name() {
+        assert_eq!(
+            profile_name("arn:aws:iam::1:instance-profile/karpenter/eu-west-1/prod/uid/prod_7"),
+            "prod_7"
+        );
+        assert_eq!(profile_name("arn:aws:iam::1:instance-profile/plain"), "plain");
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod tests {
             launched_by: None,
             cluster_uid: uid.map(Str::from),
             labels: Labels::new(),
+            annotations: Labels::new(),
             image_id: None,
             capacity: Resources::new(),
             allocatable: Resources::new(),

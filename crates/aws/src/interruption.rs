@@ -275,7 +275,51 @@ mod tests {
         assert_eq!(parse("{}").unwrap().kind, Kind::NoOp, "another version is not read");
     }
 
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            prop::sample::select(vec!["i-1", "EC2", "terminated", "scheduledChange", "", "0"])
+                .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let keys = prop::sample::select(vec![
+                "instance-id",
+                "state",
+                "service",
+                "eventTypeCategory",
+                "affectedEntities",
+                "entityValue",
+                "detail",
+                "version",
+            ]);
+            let fields = prop::collection::vec((keys.prop_map(str::to_owned), inner.clone()), 0..4);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
     proptest! {
+        /// Whatever stands where a detail should: a message is read, passed over or named, and speaks of no instance without an id.
+        #[test]
+        fn any_detail_is_taken(detail in any_json(), whole in any_json(), at in 0_usize..5) {
+            let (source, kind) = [
+                ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+                ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
+                ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
+                ("aws.ec2", "EC2 Instance State-change Notification"),
+                ("aws.health", "AWS Health Event"),
+            ][at];
+            if let Ok(notice) = parse(&event(source, kind, detail)) {
+                prop_assert!(notice.instances.len() <= INSTANCES_MAX);
+                prop_assert!(notice.kind != Kind::NoOp || notice.instances.is_empty());
+            }
+            let _ = parse(&whole.to_string());
+        }
+
         #[test]
         fn nothing_makes_it_panic(body in ".{0,200}", id in ".{0,20}", state in ".{0,20}") {
             let _ = parse(&body);

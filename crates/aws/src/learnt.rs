@@ -38,12 +38,19 @@ impl Learnt {
         if reported.memory() <= 0 || reported.cpu() <= 0 || image.is_empty() {
             return false;
         }
+        let told = (node.to_owned(), reported.cpu(), reported.memory());
+        let key = (instance_type.to_owned(), image.to_owned());
+        if self.pairs.get(&key).is_some_and(|pair| pair.witnesses.contains(&told)) {
+            // A node that says again what it said pushes no other out.
+            return false;
+        }
         let before = self.known(instance_type, image);
         self.observations += 1;
-        let pair = self.pairs.entry((instance_type.to_owned(), image.to_owned())).or_default();
+        let pair = self.pairs.entry(key).or_default();
         pair.confirmed = self.observations;
-        pair.witnesses.retain(|(known, ..)| known != node);
-        pair.witnesses.push_back((node.to_owned(), reported.cpu(), reported.memory()));
+        // What a process before this one knew yields to the first live node.
+        pair.witnesses.retain(|(known, ..)| known != node && !known.is_empty());
+        pair.witnesses.push_back(told);
         if pair.witnesses.len() > WITNESSES {
             pair.witnesses.pop_front();
         }
@@ -83,11 +90,22 @@ impl Learnt {
     /// What is known as text, one line per pair: for an annotation that survives the process.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let line = |(instance_type, image): &(String, String)| {
-            let (cpu, memory) = self.known(instance_type, image)?;
-            Some(format!("{instance_type} {image} {cpu} {memory}\n"))
-        };
-        self.pairs.keys().filter_map(line).collect()
+        self.text_of(|_| true, usize::MAX)
+    }
+
+    /// What is known of some images, as [`Learnt::to_text`] has it, whole lines up to a length.
+    #[must_use]
+    pub fn text_of(&self, of: impl Fn(&str) -> bool, bytes_max: usize) -> String {
+        let mut text = String::new();
+        for (instance_type, image) in self.pairs.keys().filter(|(_, image)| of(image)) {
+            let Some((cpu, memory)) = self.known(instance_type, image) else { continue };
+            let line = format!("{instance_type} {image} {cpu} {memory}\n");
+            if text.len() + line.len() > bytes_max {
+                break;
+            }
+            text.push_str(&line);
+        }
+        text
     }
 
     /// Takes over what an earlier process knew; lines that make no sense are passed over, and live nodes correct the rest.
@@ -95,6 +113,9 @@ impl Learnt {
         for line in text.lines().take(PAIRS_MAX) {
             let words: Vec<&str> = line.split(' ').collect();
             let [instance_type, image, cpu, memory] = words.as_slice() else { continue };
+            if self.known(instance_type, image).is_some() {
+                continue;
+            }
             if let (Ok(cpu), Ok(memory)) = (cpu.parse(), memory.parse()) {
                 self.observe(instance_type, image, "", &Resources::of(cpu, memory));
             }

@@ -3,11 +3,14 @@
 //! [`calls`] is the seam: everything that is asked of AWS, behind one trait. What is decided from the answers is pure and
 //! stands in a module for each question.
 
+pub mod audit;
+pub mod batch;
 pub mod calls;
 pub mod digest;
 pub mod drift;
 pub mod families;
 pub mod garbage;
+pub mod iam;
 pub mod images;
 pub mod instancetype;
 pub mod interruption;
@@ -18,11 +21,13 @@ pub mod prices;
 pub mod provider;
 pub mod schema;
 pub mod settings;
+pub mod shift;
 pub mod tags;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod unavailable;
 pub mod userdata;
 
+pub use fleetwright_core::clock::SharedClock;
 pub use provider::{AwsProvider, Classes};
 pub use settings::Settings;

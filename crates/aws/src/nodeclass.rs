@@ -3,6 +3,13 @@
 //! Where AWS does not answer, what is known stays and the condition keeps its last word for as long: a failed look-up is
 //! never taken for an empty one.
 
+pub mod cadence;
+pub mod conditions;
+pub mod lookups;
+pub mod placement;
+pub mod profile;
+pub mod reservations;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,8 +19,9 @@ use fleetwright_aws_api::ec2nodeclass::{
 };
 use fleetwright_aws_api::{KubeletConfig, MaxPods, kubelet};
 
-use crate::calls::{AwsError, Filter, GroupInfo, SubnetInfo};
+use crate::calls::{AwsError, Class, Filter, GroupInfo, SubnetInfo};
 use crate::families::traits;
+use crate::iam;
 use crate::images::{ImageError, Resolved};
 use crate::instancetype::expressions::{Expression, is_expression};
 use crate::settings::Settings;
@@ -24,6 +32,20 @@ use crate::tags::restricted;
 pub enum Outcome {
     /// It holds.
     True,
+    /// It holds, with something that people should know.
+    Limited {
+        /// What, in one word.
+        reason: &'static str,
+        /// What, in a sentence.
+        message: String,
+    },
+    /// It cannot be told before something else is known.
+    Waiting {
+        /// What, in one word.
+        reason: &'static str,
+        /// What, in a sentence.
+        message: String,
+    },
     /// It does not hold.
     False {
         /// Why, in one word.
@@ -33,12 +55,17 @@ pub enum Outcome {
     },
     /// AWS did not answer: leave the condition as it is, and ask again.
     Unanswered {
-        /// What AWS said.
+        /// What was asked and the code of the refusal: nothing that differs from call to call.
         message: String,
         /// When to ask again.
         after: Duration,
+        /// Whether it is IAM that refuses.
+        denied: bool,
     },
 }
+
+/// When what IAM refuses is asked for again.
+const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A condition and what is said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,16 +77,29 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(condition: &'static str) -> Self {
+    pub(crate) fn good(condition: &'static str) -> Self {
         Self { condition, outcome: Outcome::True }
     }
 
-    fn bad(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn bad(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { condition, outcome: Outcome::False { reason, message: message.into() } }
     }
 
-    fn unanswered(condition: &'static str, error: &AwsError) -> Self {
-        Self { condition, outcome: Outcome::Unanswered { message: error.to_string(), after: error.wait() } }
+    pub(crate) fn unanswered(condition: &'static str, action: &str, error: &AwsError) -> Self {
+        let denied = error.class() == Class::Unauthorized;
+        let message = match denied {
+            true => iam::denial(action),
+            false => format!("{action} is not answered: {}", error.code),
+        };
+        // A policy is not changed within seconds.
+        let after = if denied { DENIED_AGAIN } else { error.wait() };
+        Self { condition, outcome: Outcome::Unanswered { message, after, denied } }
+    }
+
+    /// Whether AWS answered.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        !matches!(self.outcome, Outcome::Unanswered { .. })
     }
 }
 
@@ -89,7 +129,7 @@ pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeCla
     const CONDITION: &str = condition::SUBNETS_READY;
     let mut found = match found {
         Ok(found) => found,
-        Err(error) => return Finding::unanswered(CONDITION, &error),
+        Err(error) => return Finding::unanswered(CONDITION, "ec2:DescribeSubnets", &error),
     };
     found.sort_by(|a, b| b.free_addresses.cmp(&a.free_addresses).then_with(|| a.id.cmp(&b.id)));
     found.dedup_by(|a, b| a.id == b.id);
@@ -106,7 +146,7 @@ pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2
     const CONDITION: &str = condition::SECURITY_GROUPS_READY;
     let found = match found {
         Ok(found) => found,
-        Err(error) => return Finding::unanswered(CONDITION, &error),
+        Err(error) => return Finding::unanswered(CONDITION, "ec2:DescribeSecurityGroups", &error),
     };
     let by_id: BTreeMap<String, String> = found.into_iter().map(|group| (group.id, group.name)).collect();
     status.security_groups = by_id.into_iter().map(|(id, name)| SecurityGroup { id, name }).collect();
@@ -127,7 +167,8 @@ pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStat
             status.amis = resolved.amis;
             Finding::good(CONDITION)
         }
-        Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, &error),
+        Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, "ec2:DescribeImages", &error),
+        Err(ImageError::Parameter(error)) => Finding::unanswered(CONDITION, "ssm:GetParameter", &error),
         Err(error @ ImageError::Alias(_)) => {
             status.amis.clear();
             Finding::bad(CONDITION, "UnsupportedAlias", error.to_string())

@@ -1,5 +1,7 @@
 //! What the operator's settings say to the provider.
 
+use std::time::Duration;
+
 use fleetwright_core::model::Str;
 
 /// Settings of the provider, fixed for the life of the process.
@@ -27,6 +29,12 @@ pub struct Settings {
     pub interruption_queue: Option<String>,
     /// Whether launches are tried out before a class is ready.
     pub dry_runs: bool,
+    /// How often images are looked up.
+    pub ami_refresh: Duration,
+    /// How often subnets are looked up.
+    pub subnet_refresh: Duration,
+    /// Whether zones that traffic is shifted away from are avoided.
+    pub zonal_shift: bool,
 }
 
 impl Settings {
@@ -48,6 +56,9 @@ impl Settings {
             isolated_vpc: false,
             interruption_queue: None,
             dry_runs: true,
+            ami_refresh: Duration::from_secs(60),
+            subnet_refresh: Duration::from_secs(60),
+            zonal_shift: false,
         }
     }
 }

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use fleetwright_api::{
     self as api, ConditionSet, HasConditions,
     capacitybuffer::{ACTIVE_CAPACITY, LocalRef, ScalableRef},
-    labels::condition::{PROVISIONING, READY_FOR_PROVISIONING},
+    labels::condition::{LIMITED_BY_QUOTAS, PROVISIONING, READY_FOR_PROVISIONING},
 };
 use fleetwright_core::model::NamespacedName;
 use fleetwright_state::{BufferOutcome, Change, Index, Key, Kind, lower::buffer};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
-    core::v1::{PodTemplate, PodTemplateSpec},
+    core::v1::{PodTemplate, PodTemplateSpec, ResourceQuota},
 };
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -41,8 +41,14 @@ struct Source {
     named: Option<(String, Option<i64>)>,
 }
 
-/// Number of chunks; name and generation of the PodTemplate behind them, where there is one.
-type Resolved = (i32, Option<(String, Option<i64>)>);
+/// What a buffer comes to.
+struct Resolved {
+    chunks: i32,
+    /// Name and generation of the PodTemplate behind it, where there is one.
+    named: Option<(String, Option<i64>)>,
+    /// The ResourceQuota that leaves it fewer than it asks for, and how many it asks for.
+    limited: Option<(String, usize)>,
+}
 /// Why a buffer cannot be resolved: the condition's reason and message.
 type Unresolved = (&'static str, String);
 
@@ -91,9 +97,12 @@ impl Controller for BufferController {
             Err(unresolved) => Err(unresolved),
         };
         let (pods, told) = match resolved {
-            Ok((pods, named)) => {
-                let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-                (pods, Ok((count, named)))
+            Ok((mut pods, named)) => {
+                let wanted = pods.len();
+                let quotas = if pods.is_empty() { Vec::new() } else { quotas(ctx, &id.namespace).await? };
+                let limited = buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, wanted));
+                let chunks = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+                (pods, Ok(Resolved { chunks, named, limited }))
             }
             Err(unresolved) => (Vec::new(), Err(unresolved)),
         };
@@ -111,12 +120,21 @@ impl Controller for BufferController {
 /// Puts the resolution into a status, conditions aside but for their source.
 fn describe(status: &mut Told<'_, '_>, told: &Result<Resolved, Unresolved>) {
     match told {
-        Ok((count, named)) => {
-            status.fields.replicas = Some(*count);
+        Ok(Resolved { chunks, named, limited }) => {
+            status.fields.replicas = Some(*chunks);
             status.fields.pod_template_ref = named.as_ref().map(|(name, _)| LocalRef { name: name.clone() });
             status.fields.pod_template_generation = named.as_ref().and_then(|(_, generation)| *generation);
             status.fields.provisioning_strategy = Some(ACTIVE_CAPACITY.to_owned());
             status.conditions.set_true_with_reason(READY_FOR_PROVISIONING, "Resolved", "");
+            if let Some((quota, wanted)) = limited {
+                let message = format!(
+                    "resourcequota {quota} leaves room for {chunks} of {wanted} chunks: raise it, or ask for fewer"
+                );
+                status.conditions.set_true_with_reason(LIMITED_BY_QUOTAS, LIMITED_BY_QUOTAS, &message);
+            } else {
+                // An independent condition can always be cleared.
+                let _cleared = status.conditions.clear(LIMITED_BY_QUOTAS);
+            }
         }
         Err((reason, why)) => {
             status.conditions.set_false(READY_FOR_PROVISIONING, reason, why);
@@ -128,6 +146,20 @@ fn describe(status: &mut Told<'_, '_>, told: &Result<Resolved, Unresolved>) {
 struct Told<'a, 'b> {
     fields: &'a mut api::CapacityBufferStatus,
     conditions: &'a mut ConditionSet<'b>,
+}
+
+/// The quotas of a namespace. Where the rights of an older installation do not cover them, there are none to keep.
+async fn quotas(ctx: &Ctx, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
+    const MOST: u32 = 500;
+    let api = ctx.namespaced_api::<ResourceQuota>(namespace);
+    let listed = async {
+        match api.list(&ListParams::default().limit(MOST)).await {
+            Ok(list) => Ok(list.items),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    };
+    ctx.call("list resourcequotas", listed).await
 }
 
 /// What a buffer refers to, as it stands now.

@@ -1,17 +1,24 @@
 //! Changes to shared objects: small, guarded by the resource version that they were read at, repeated on conflict.
 
+use std::{fmt, sync::Arc};
+
 use fleetwright_api::{
     self as api,
     conditions::{ConditionSet, HasConditions},
 };
-use k8s_openapi::api::core::v1::{Node, Taint};
+use fleetwright_state::Tracked;
+use k8s_openapi::{
+    ClusterResourceScope,
+    api::core::v1::{Node, Taint},
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::runtime::{Ctx, ReconcileError};
+use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 
 /// How often a change is tried against a newer version of the object.
 const TRIES: usize = 5;
@@ -95,4 +102,54 @@ pub(crate) async fn node_taints(
         }
     }
     Err(ReconcileError::Conflict { what: "patch node taints" })
+}
+
+/// Changes one annotation of a NodeClaim or NodePool on its newest value; `None` takes it off. Writes nothing where
+/// nothing changes or the object is gone.
+///
+/// # Errors
+/// Where the API server cannot be reached, or others keep writing.
+pub(crate) async fn annotate<K>(
+    ctx: &Ctx,
+    known: Arc<K>,
+    key: &str,
+    change: impl Fn(Option<&str>) -> Option<String>,
+) -> Result<(), ReconcileError>
+where
+    K: Tracked
+        + kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = ctx.cluster_api();
+    let mut object = (*known).clone();
+    for _ in 0..TRIES {
+        let meta = kube::Resource::meta(&object).clone();
+        let before = meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+        let after = change(before);
+        if after.as_deref() == before {
+            return Ok(());
+        }
+        let name = meta.name.as_deref().unwrap_or_default();
+        let body = Patch::Merge(json!({"metadata": {
+            "resourceVersion": meta.resource_version,
+            "annotations": { key: after },
+        }}));
+        match ctx.call("patch annotation", api.patch(name, &PatchParams::default(), &body)).await {
+            Ok(updated) => {
+                ctx.observe(updated);
+                return Ok(());
+            }
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_conflict() => {
+                match gone_is_ok(ctx.call("get for annotation", api.get(name)).await)? {
+                    Some(newest) => object = newest,
+                    None => return Ok(()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ReconcileError::Conflict { what: "patch annotation" })
 }

@@ -1,10 +1,12 @@
 //! Runs the loops that the provider hands out, and acts on what they report.
 
+mod objects;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{Interruption, ProviderStep},
+    cloud::{Interruption, Outlook, ProviderStep},
     nodeclaim::{Next, Removal, Step},
 };
 use fleetwright_state::Key;
@@ -48,7 +50,16 @@ impl Controller for Loop {
     }
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let round = self.step.run(ctx.now()).await?;
+        let round = self.step.run(&outlook(ctx)).await?;
+        for notice in &round.notices {
+            objects::tell(ctx, notice);
+        }
+        for write in round.writes.iter().filter(|write| !write.is_empty()) {
+            // The next round decides by what stands then: one that cannot be made does not hold up the others.
+            if let Err(error) = objects::change(ctx, write).await {
+                tracing::warn!(object = ?write.object, %error, "cannot write what a provider's loop found");
+            }
+        }
         for interruption in &round.interruptions {
             // It is reported again: one that cannot be acted on now does not hold up the others.
             if let Err(error) = self.interrupted(ctx, interruption).await {
@@ -57,6 +68,16 @@ impl Controller for Loop {
         }
         Ok(Requeue::After(round.again.max(LEAST)))
     }
+}
+
+/// The cluster as the provider's loops see it.
+fn outlook(ctx: &Ctx) -> Outlook {
+    let index = ctx.index();
+    let node = |name: &str| index.nodes_of_claim(name).next().cloned();
+    let machines = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
+    let pools =
+        index.pools().filter_map(|pool| index.pool_model(pool.metadata.name.as_deref()?).cloned()).collect();
+    Outlook { now: ctx.now(), machines, pools }
 }
 
 impl Loop {
@@ -97,8 +118,7 @@ fn tell(ctx: &Ctx, machine: &Machine, reason: &'static str, message: &str) {
 #[cfg(test)]
 mod tests {
     //! An announcement ends the claim, once, with the words that Karpenter's users search for.
-    use fleetwright_core::cloud::{CloudError, InterruptionKind, Round};
-    use jiff::Timestamp;
+    use fleetwright_core::cloud::{CloudError, InterruptionKind, Notice, Object, Round, Write};
     use serde_json::json;
 
     use super::*;
@@ -113,11 +133,18 @@ mod tests {
             "interruption"
         }
 
-        async fn run(&self, _: Timestamp) -> Result<Round, CloudError> {
+        async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
             let of = |id: &str| Interruption { id: id.into(), kind: InterruptionKind::Spot };
+            let interruptions = vec![of("test:///unknown"), of("test:///i-1")];
+            let object = Object::NodeClaim("b".into());
+            let mut write = Write::to(object.clone());
+            write.labels.insert("looked-at".into(), Some("true".into()));
+            let notice = Notice { object, warning: false, reason: "Seen", message: "it is there".into() };
             Ok(Round {
-                again: Duration::from_secs(1),
-                interruptions: vec![of("test:///unknown"), of("test:///i-1")],
+                interruptions,
+                writes: vec![write],
+                notices: vec![notice],
+                ..Round::quiet(Duration::from_secs(1))
             })
         }
     }
@@ -143,11 +170,13 @@ mod tests {
         let deleting: Vec<_> =
             claims.iter().map(|claim| claim["metadata"]["deletionTimestamp"].is_string()).collect();
         assert_eq!(deleting, [true, false]);
+        assert_eq!(claims[1]["metadata"]["labels"]["looked-at"], "true");
         assert_eq!(
             world.events(),
             [
                 "NodeClaim/a SpotInterrupted: Spot interruption warning was triggered",
                 "NodeClaim/a TerminatingOnInterruption: Interruption triggered termination",
+                "NodeClaim/b Seen: it is there",
             ]
         );
         let labels = ["spot_interrupted", "default", "spot", "", "forceful"];

@@ -16,6 +16,8 @@ pub struct Settings {
     pub batch_max: Duration,
     /// `BATCH_IDLE_DURATION`: a batch of pods is closed after this long without a new one.
     pub batch_idle: Duration,
+    /// `INITIALIZATION_TIMEOUT`: how long a node may take from joining to being initialised; `None` is for ever.
+    pub initialization_timeout: Option<Duration>,
     /// `PREFERENCE_POLICY`.
     pub preference_policy: PreferencePolicy,
     /// `MIN_VALUES_POLICY`.
@@ -30,6 +32,29 @@ pub struct Settings {
     pub gates: FeatureGates,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
+    /// How fast disruption goes.
+    pub disruption: DisruptionPace,
+}
+
+/// How fast disruption goes. The defaults are Karpenter's, where they are no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisruptionPace {
+    /// `DISRUPTION_PERIOD`: how often the cluster is looked at while there is nothing to do.
+    pub period: Duration,
+    /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
+    pub validation_delay: Duration,
+    /// `DISRUPTION_TIMEOUT`: how long a command waits at least for what replaces its machines.
+    pub timeout: Duration,
+}
+
+impl Default for DisruptionPace {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(10),
+            validation_delay: Duration::from_secs(15),
+            timeout: Duration::from_secs(600),
+        }
+    }
 }
 
 /// How long the solver may improve a plan after its first one.
@@ -77,6 +102,7 @@ impl Default for Settings {
             cpu_requests: 1000,
             batch_max: Duration::from_secs(10),
             batch_idle: Duration::from_secs(1),
+            initialization_timeout: None,
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
             ignore_dra_requests: true,
@@ -84,6 +110,7 @@ impl Default for Settings {
             disable_observability: false,
             gates: FeatureGates::default(),
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+            disruption: DisruptionPace::default(),
         }
     }
 }

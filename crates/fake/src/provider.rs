@@ -339,6 +339,7 @@ fn instance(machine: &Machine) -> Result<Instance, String> {
             .iter()
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
+        annotations: BTreeMap::new(),
         image_id: Some(labels::IMAGE_ID.into()),
         capacity: read(&machine.capacity)?,
         allocatable: read(&machine.allocatable)?,

@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, sync::Mutex, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, ProviderStep, Round};
-use jiff::Timestamp;
+use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, Outlook, ProviderStep, Round};
 
 use crate::provider::{Shared, cloud_error};
 
@@ -22,11 +21,11 @@ impl ProviderStep for Pricing {
         "providers.pricing"
     }
 
-    async fn run(&self, _now: Timestamp) -> Result<Round, CloudError> {
+    async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
         let market = self.0.api.spot_prices().await.map_err(cloud_error)?;
         let again = market.stand_for_ms.map_or(STILL, Duration::from_millis);
         self.0.set_prices(market.prices);
-        Ok(Round { again, interruptions: Vec::new() })
+        Ok(Round::quiet(again))
     }
 }
 
@@ -43,7 +42,7 @@ impl ProviderStep for Notices {
         "interruption"
     }
 
-    async fn run(&self, _now: Timestamp) -> Result<Round, CloudError> {
+    async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
         let notices = self.shared.api.notices(&self.shared.uid()?).await.map_err(cloud_error)?;
         let ids: BTreeSet<String> = notices.iter().map(|notice| notice.id.clone()).collect();
         let before = std::mem::replace(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner), ids);
@@ -53,6 +52,6 @@ impl ProviderStep for Notices {
             .iter()
             .map(|notice| Interruption { id: notice.id.as_str().into(), kind: InterruptionKind::Spot })
             .collect();
-        Ok(Round { again: NOTICES, interruptions })
+        Ok(Round { interruptions, ..Round::quiet(NOTICES) })
     }
 }

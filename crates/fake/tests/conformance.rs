@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::{Clock, SharedClock},
     cloud::{
-        CloudProvider, Interruption, InterruptionKind,
+        CloudProvider, Interruption, InterruptionKind, Outlook,
         conformance::{self, Fault as Wrong, Harness},
     },
     model::{Catalog, NodeClassRef, Offering, ProviderId, Str},
@@ -173,7 +173,7 @@ async fn steps_tell(over_http: bool) {
     let pool = conformance::any_pool(&fake);
     let shown = provider.catalog(&pool).await.unwrap();
     let [pricing, notices] = <[_; 2]>::try_from(provider.steps()).ok().unwrap();
-    let round = pricing.run(fake.now()).await.unwrap();
+    let round = pricing.run(&Outlook::at(fake.now())).await.unwrap();
     assert!(round.again <= Duration::from_secs(300) && round.interruptions.is_empty());
     let moved = provider.catalog(&pool).await.unwrap();
     assert!(Arc::ptr_eq(&moved, &provider.catalog(&pool).await.unwrap()), "the same while nothing changes");
@@ -185,10 +185,10 @@ async fn steps_tell(over_http: bool) {
     let (kind, zone) = (label("node.kubernetes.io/instance-type"), label("topology.kubernetes.io/zone"));
     let machine = fake.cloud.machines().pop().unwrap();
     assert_eq!(moved.price(&kind, &zone, "spot").unwrap().nanos(), machine.price_nanos);
-    assert!(notices.run(fake.now()).await.unwrap().interruptions.is_empty());
+    assert!(notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty());
     assert!(fake.cloud.interrupt(&machine.id));
     for _ in 0..2 {
-        let told = notices.run(fake.now()).await.unwrap().interruptions;
+        let told = notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions;
         assert_eq!(told, [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]);
     }
     let dry = provider.catalog(&pool).await.unwrap();
@@ -202,7 +202,7 @@ async fn steps_tell(over_http: bool) {
     };
     assert_eq!((offering(&moved), offering(&dry)), (true, false));
     fake.clock.advance(Duration::from_secs(300));
-    assert!(notices.run(fake.now()).await.unwrap().interruptions.is_empty(), "it has ended");
+    assert!(notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty(), "it has ended");
     assert!(offering(&provider.catalog(&pool).await.unwrap()), "forgotten after three minutes");
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use fleetwright_aws::{AwsProvider, Classes, Settings, calls::AwsApi};
+use fleetwright_aws::{AwsProvider, Classes, Settings, batch::Batched, calls::AwsApi};
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_aws_client::SdkClient;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
@@ -35,9 +35,9 @@ pub(crate) async fn provider(
     client: Client,
     clock: SharedClock,
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    let sdk = SdkClient::connect(values.bool("ISOLATED_VPC")).await?;
+    let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
     let mut settings = settings(values, sdk.region())?;
-    let api: Arc<dyn AwsApi> = Arc::new(sdk);
+    let api: Arc<dyn AwsApi> = Arc::new(Batched::new(Arc::new(sdk), clock.clone()));
     if settings.cluster_endpoint.is_empty() {
         let cluster = api.cluster(&settings.cluster_name).await.context(
             "asking EKS for the API server's address: allow eks:DescribeCluster, or set CLUSTER_ENDPOINT",
@@ -51,6 +51,13 @@ pub(crate) async fn provider(
     tokio::spawn(follow(client.clone(), classes.clone()));
     let provider = AwsProvider::new(api, classes, settings, clock).await?;
     provider.set_cluster_dns(cluster_dns(&client).await);
+    match client.apiserver_version().await {
+        // Some distributions write a plus sign behind the minor version.
+        Ok(told) => {
+            provider.set_kubernetes_version(&format!("{}.{}", told.major, told.minor.trim_end_matches('+')))
+        }
+        Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
+    }
     Ok(Arc::new(provider))
 }
 
@@ -79,6 +86,9 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
         interruption_queue: Some(values.text("INTERRUPTION_QUEUE").to_owned())
             .filter(|name| !name.is_empty()),
         dry_runs: !values.bool("DISABLE_DRY_RUN"),
+        ami_refresh: values.duration("AMI_REFRESH_INTERVAL"),
+        subnet_refresh: values.duration("SUBNET_REFRESH_INTERVAL"),
+        zonal_shift: values.bool("ENABLE_ZONAL_SHIFT"),
         ..Settings::new(name, region)
     })
 }

@@ -116,8 +116,8 @@ pub(crate) struct DisruptOptions {
     /// The moment to decide at, such as 2026-01-31T12:00:00Z; by default now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
-    /// Ask only this method (may be repeated): emptiness, static-drift, drift, multi-node-consolidation,
-    /// single-node-consolidation.
+    /// Ask only this method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
+    /// single-node-consolidation, n-to-m-consolidation.
     #[arg(long, value_name = "NAME")]
     pub(crate) method: Vec<String>,
     /// How the result is printed.
@@ -187,6 +187,9 @@ pub(crate) struct FakeCloud {
     /// How long a machine takes from launch to joining.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub(crate) boot_latency: std::time::Duration,
+    /// How long a node takes from joining until it is ready.
+    #[arg(long, default_value = "5s", value_parser = duration)]
+    pub(crate) ready_latency: std::time::Duration,
     /// How long a machine takes to end; by default between 8s and 60s, at random.
     #[arg(long, value_parser = duration)]
     pub(crate) terminate_latency: Option<std::time::Duration>,

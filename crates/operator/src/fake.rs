@@ -15,7 +15,7 @@ use fleetwright_fake::{
 use fleetwright_sim::{World, WorldConfig};
 use kube::Client;
 
-use crate::{cli, clock::SystemClock, kube_client, logging, settings::Values};
+use crate::{cli, clock::SystemClock, devices, kube_client, logging, settings::Values};
 
 /// Seed of the realistic catalogue's spot prices: everybody sees the same market.
 const MARKET: u64 = 1;
@@ -46,7 +46,9 @@ fn read_catalogue(built_in: cli::Catalog, file: Option<&Path>) -> anyhow::Result
     };
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let loaded = load(&text, Vocabulary::Kwok).with_context(|| path.display().to_string())?;
-    Ok((loaded.catalogue, loaded.skipped))
+    let (mut catalogue, mut skipped) = (loaded.catalogue, loaded.skipped);
+    skipped.extend(devices::attach(&text, &mut catalogue));
+    Ok((catalogue, skipped))
 }
 
 /// The instance types that the settings name, and those of their file that are broken.
@@ -131,9 +133,8 @@ pub(crate) fn serve_cloud(options: &cli::FakeCloud) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("--listen {}", options.listen))?;
         tracing::info!(address = %listener.local_addr()?, machines = adopted, "fake cloud is serving");
-        let kubelets =
-            Kubelets::run(client, cloud.clone(), clock, KubeletConfig::default(), std::future::pending());
-        tokio::spawn(kubelets);
+        let kubelets = KubeletConfig { ready_after: options.ready_latency, ..KubeletConfig::default() };
+        tokio::spawn(Kubelets::run(client, cloud.clone(), clock, kubelets, std::future::pending()));
         serve(listener, cloud, until_told()).await?;
         Ok(())
     })

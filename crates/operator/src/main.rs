@@ -7,6 +7,7 @@ mod clock;
 mod controller;
 mod crds;
 mod demo;
+mod devices;
 mod disrupt;
 mod fake;
 mod http;

@@ -18,11 +18,8 @@ fn updates() -> bool {
 
 /// Compares the report of every scenario below a folder of `tests/scenarios/` with the one beside it.
 pub(crate) fn check(folder: &str, report: impl Fn(&Path) -> String) {
-    let mut paths = Vec::new();
-    collect(&from_root("tests/scenarios").join(folder), &mut paths);
-    assert!(!paths.is_empty());
     let mut wrong = Vec::new();
-    for path in paths {
+    for path in paths(folder) {
         let (found, expected) = (report(&path), path.with_extension("txt"));
         if updates() {
             std::fs::write(expected, found).unwrap();
@@ -34,6 +31,14 @@ pub(crate) fn check(folder: &str, report: impl Fn(&Path) -> String) {
         }
     }
     assert!(wrong.is_empty(), "{}\nUPDATE_SCENARIOS=1 writes the reports anew", wrong.join("\n"));
+}
+
+/// Every scenario below a folder of `tests/scenarios/`.
+pub(crate) fn paths(folder: &str) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    collect(&from_root("tests/scenarios").join(folder), &mut paths);
+    assert!(!paths.is_empty());
+    paths
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -11,6 +11,7 @@ mod expand;
 mod play;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,9 @@ pub struct Scenario {
     /// Deployments, in short.
     #[serde(default)]
     pub pods: Vec<PodsShort>,
+    /// Feature gates that are open.
+    #[serde(default)]
+    pub gates: Vec<String>,
     /// Objects in full.
     #[serde(default)]
     pub apply: Vec<Value>,
@@ -114,6 +118,14 @@ pub struct PoolShort {
     /// `key=value:Effect`.
     #[serde(default)]
     pub taints: Vec<String>,
+    /// `startupTaints`, written as `taints`.
+    #[serde(default)]
+    pub startup_taints: Vec<String>,
+    /// `terminationGracePeriod`.
+    pub termination_grace_period: Option<String>,
+    /// Annotations of the NodePool.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 fn amd64() -> Vec<String> {
@@ -202,8 +214,14 @@ pub enum Step {
     Heal,
     /// Announces of so many spot machines, the first by id, that the cloud takes them back.
     Interrupt(usize),
+    /// So many machines, the first by id, are gone at once, and nobody says so.
+    Lose(usize),
+    /// Takes taints off all nodes, by key, as whoever looks after them would.
+    Untaint(Vec<String>),
+    /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
+    Conditions(BTreeMap<String, String>),
     /// Compares.
-    Expect(Expect),
+    Expect(Box<Expect>),
 }
 
 /// What is expected; what is not named is not looked at.
@@ -226,6 +244,15 @@ pub struct Expect {
     pub created: Option<u64>,
     /// NodeClaims removed since the start, by reason; complete.
     pub removed: Option<BTreeMap<String, u64>>,
+    /// Events that were told so far: reasons, or `Reason: words of the message`.
+    #[serde(default)]
+    pub events: Vec<String>,
+    /// Reasons of events that nobody told so far.
+    #[serde(default)]
+    pub no_events: Vec<String>,
+    /// Conditions that some object has: `NodePool Ready=True`, `NodeClaim Launched=Unknown/LaunchFailed`.
+    #[serde(default)]
+    pub conditions: Vec<String>,
     /// The most that the fleet may cost, in dollars per hour.
     pub cost_at_most: Option<f64>,
 }

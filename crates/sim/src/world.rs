@@ -6,29 +6,30 @@
 mod activity;
 mod classes;
 mod config;
+mod link;
 mod look;
+mod operators;
 mod removals;
+mod skew;
 #[cfg(test)]
 mod tests;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use fleetwright_api::NillableDuration;
-use fleetwright_controllers::runtime::{Ctx, Offload, Parts, Trigger, shutdown};
-use fleetwright_core::{
-    clock::{Clock as _, SharedClock},
-    cloud::CloudProvider,
-};
+use fleetwright_controllers::runtime::Ctx;
+use fleetwright_core::clock::{Clock as _, SharedClock};
 use fleetwright_fake::{
-    Cloud, FakeProvider, NodeClasses,
+    Cloud, NodeClasses,
     kubelet::{Kubelets, watch_classes},
 };
 use fleetwright_fake_kube::{Listening, Server};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 pub use config::{WorldConfig, WorldError, Wrap};
+pub use link::Distort;
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -36,6 +37,7 @@ use crate::{
     overview::{NodePhase, Overview},
 };
 use activity::Activity;
+use operators::Operator;
 use removals::Removals;
 
 /// What passes after the last change, beyond the longest `consolidateAfter`, before a world counts as settled: the
@@ -67,14 +69,11 @@ pub struct World {
     cloud: Arc<Cloud>,
     activity: Arc<Activity>,
     removals: Arc<Removals>,
-    ctx: Option<Ctx>,
     config: WorldConfig,
     classes: NodeClasses,
-    /// How often the controllers were started.
+    operators: Vec<Operator>,
+    /// How often an operator was started.
     starts: u64,
-    /// Tells the controllers to end when it is dropped.
-    trigger: Option<Trigger>,
-    controllers: Option<AbortHandle>,
     /// Ends what runs when it is dropped.
     tasks: JoinSet<()>,
 }
@@ -132,58 +131,12 @@ impl World {
             config.kubelets.clone(),
             std::future::pending(),
         ));
-        let runs = config.controllers;
-        let mut world = Self {
-            server,
-            clock,
-            cloud,
-            activity,
-            removals,
-            ctx: None,
-            config,
-            classes,
-            starts: 0,
-            trigger: None,
-            controllers: None,
-            tasks,
-        };
-        if runs {
-            world.start_controllers().await?;
-        }
+        let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
+        let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
+        let mut world =
+            Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
+        world.tend().await?;
         Ok(world)
-    }
-
-    async fn start_controllers(&mut self) -> Result<(), WorldError> {
-        let shared: SharedClock = Arc::new(self.clock);
-        let classes = self.classes.clone();
-        let mut parts =
-            parts(&self.config, self.client(), shared, &self.cloud, classes, &self.server).await?;
-        // Another process has other names.
-        parts.seed = parts.seed.wrapping_add(self.starts.wrapping_mul(0x9e37_79b9));
-        self.starts = self.starts.saturating_add(1);
-        let (trigger, stop) = shutdown();
-        let context = Ctx::new(parts);
-        self.ctx = Some(context.clone());
-        self.trigger = Some(trigger);
-        self.controllers = Some(self.tasks.spawn(async move {
-            if let Err(error) = fleetwright_controllers::all::run(context, stop).await {
-                tracing::error!(%error, "the controllers ended");
-            }
-        }));
-        Ok(())
-    }
-
-    /// Kills the controllers where they stand, whatever they are waiting for, and starts them anew `after` a while.
-    ///
-    /// # Errors
-    /// Where the cloud cannot be used.
-    pub async fn crash(&mut self, after: Duration) -> Result<(), WorldError> {
-        if let Some(controllers) = self.controllers.take() {
-            controllers.abort();
-        }
-        (self.ctx, self.trigger) = (None, None);
-        self.clock.sleep(after).await;
-        self.start_controllers().await
     }
 
     /// A client of its API server.
@@ -204,10 +157,10 @@ impl World {
         &self.cloud
     }
 
-    /// What its controllers share: metrics, index. None where they do not run.
+    /// What the controllers of its first operator share: metrics, index. None where they do not run.
     #[must_use]
     pub fn controllers(&self) -> Option<&Ctx> {
-        self.ctx.as_ref()
+        self.operators.iter().find_map(Operator::ctx)
     }
 
     /// Its time.
@@ -342,6 +295,7 @@ fn serving(
     activity: &Arc<Activity>,
 ) -> fleetwright_fake_kube::Config {
     let mut serving = fleetwright_fake_kube::Config::new(Arc::new(move || clock.now()), config.seed);
+    serving.track_updates = config.track_updates;
     serving.token.clone_from(&config.token);
     serving.faults.clone_from(&config.faults);
     let (activity, audit) = (activity.clone(), config.audit.clone());
@@ -352,33 +306,6 @@ fn serving(
         }
     }));
     serving
-}
-
-async fn parts(
-    config: &WorldConfig,
-    client: kube::Client,
-    clock: SharedClock,
-    cloud: &Arc<Cloud>,
-    classes: NodeClasses,
-    server: &Server,
-) -> Result<Parts, WorldError> {
-    let system = server.get("v1", "Namespace", "", "kube-system");
-    let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
-    let cluster_uid = uid.unwrap_or_default().to_owned();
-    let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
-    let provider = FakeProvider::new(cloud.clone(), classes, clock.clone()).await;
-    let provider = provider.map_err(|error| unusable(&error))?;
-    provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?;
-    let provider: Arc<dyn CloudProvider> = Arc::new(provider);
-    Ok(Parts {
-        client,
-        clock,
-        cloud: config.wrap.as_ref().map_or_else(|| provider.clone(), |wrap| wrap(provider.clone())),
-        settings: config.settings.clone(),
-        seed: config.seed,
-        offload: Offload::Inline,
-        cluster_uid,
-    })
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {

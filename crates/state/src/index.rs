@@ -1,6 +1,7 @@
 //! The index itself: what comes in, and what can be looked up.
 
 mod buffers;
+mod devices;
 mod overlays;
 mod put;
 mod snapshot;
@@ -13,8 +14,9 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::model::{
-    Catalog, ClaimName, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
+    Catalog, ClaimName, Devices, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget,
+    PodUid, PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads,
+    nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -31,7 +33,7 @@ use crate::{
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
     ledger::{self, Ledger},
-    lower::{Invalid, pod::Interner},
+    lower::{Invalid, device::Selectors, pod::Interner},
     machines::Machines,
     pods::Pods,
     tracked::Tracked,
@@ -54,8 +56,10 @@ pub struct Index {
     machines: Machines,
     answers: Answers,
     pools: BTreeMap<PoolName, PoolEntry>,
-    /// Instance types as decisions see them, NodeOverlays applied.
+    /// Instance types as decisions see them: NodeOverlays applied, and what nodes taught.
     catalogs: BTreeMap<PoolName, Arc<Catalog>>,
+    /// The same before what nodes taught is applied.
+    announced: BTreeMap<PoolName, Arc<Catalog>>,
     overlays: Overlays,
     buffers: Buffers,
     daemons: BTreeMap<NamespacedName, Arc<Pod>>,
@@ -68,6 +72,8 @@ pub struct Index {
     class_models: Arc<StorageClasses>,
     volume_claims: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
     workloads: Arc<Workloads>,
+    devices: Arc<Devices>,
+    selectors: Selectors,
     attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
     node_classes: BTreeMap<NodeClassRef, ClassState>,
     intents: Intents,
@@ -116,6 +122,7 @@ impl Index {
             answers: Answers::default(),
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
+            announced: BTreeMap::new(),
             overlays: Overlays::default(),
             buffers: Buffers::default(),
             daemons: BTreeMap::new(),
@@ -128,6 +135,8 @@ impl Index {
             class_models: Arc::default(),
             volume_claims: Arc::default(),
             workloads: Arc::default(),
+            devices: Arc::default(),
+            selectors: Selectors::default(),
             attachments: BTreeMap::new(),
             node_classes: BTreeMap::new(),
             intents: Intents::default(),
@@ -191,11 +200,23 @@ impl Index {
             (None, None) => true,
             _ => false,
         };
-        if same(&catalog, self.catalogs.get(pool)) {
+        if same(&catalog, self.announced.get(pool)) {
             return;
         }
-        let after = catalog.clone();
-        let before = match catalog {
+        match catalog {
+            Some(catalog) => self.announced.insert(pool.clone(), catalog),
+            None => self.announced.remove(pool),
+        };
+        self.apply_learnt(pool);
+    }
+
+    /// Corrects what is announced of a pool's instance types by what its nodes taught.
+    fn apply_learnt(&mut self, pool: &PoolName) {
+        let learnt = self.pools.get(pool).and_then(|entry| entry.model.as_ref()).map(|model| &model.learnt);
+        let announced = self.announced.get(pool);
+        let after =
+            announced.map(|known| learnt.map_or_else(|| known.clone(), |learnt| learnt.applied(known)));
+        let before = match after.clone() {
             Some(catalog) => self.catalogs.insert(pool.clone(), catalog),
             None => self.catalogs.remove(pool),
         };
@@ -216,11 +237,26 @@ impl Index {
 
     // === Intents ===
 
-    /// Expects a pod on the Node or NodeClaim called `target` until then: a lease, released when the pod binds or goes.
+    /// Expects a pod on the Node or NodeClaim called `target` until then: a lease, released when the pod binds or goes, or
+    /// is refused by kube-scheduler. On a machine that is ready it is renewed so often only ([`crate::intents::RENEWALS`]).
     pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
         let target = target.into();
+        // A pod that still runs elsewhere is not for kube-scheduler to bind yet.
+        let waits = self.pods.by_uid(&pod).is_none_or(|pod| pod.node.is_none());
+        let ready = waits && self.is_ready(&target);
+        self.lease(pod, target, until, ready);
+    }
+
+    /// Expects a pod until then on a machine that is kept for it although it cannot take it now: who keeps it bounds for
+    /// how long.
+    pub fn hold(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
+        self.lease(pod, target.into(), until, false);
+    }
+
+    fn lease(&mut self, pod: PodUid, target: Str, until: Timestamp, ready: bool) {
         self.machines.touch(&target);
-        if let Some(earlier) = self.intents.nominate(pod, target, until) {
+        let refusal = self.pods.by_uid(&pod).and_then(|pod| pod.refusal.clone());
+        if let Some(earlier) = self.intents.nominate(pod, target, until, ready, refusal.as_ref()) {
             self.machines.touch(&earlier);
         }
     }
@@ -230,6 +266,31 @@ impl Index {
         if *self.deferred != pods {
             self.deferred = Arc::new(pods);
             self.stale = true;
+        }
+    }
+
+    /// Whether the Node or NodeClaim called `target` is initialised.
+    fn is_ready(&self, target: &str) -> bool {
+        let by_label = |node: &Arc<fleetwright_core::model::Node>| {
+            let label = node.labels.get(fleetwright_core::model::labels::INITIALIZED);
+            label.is_some_and(|value| &**value == "true")
+        };
+        self.claim_model(target).is_some_and(|claim| claim.is(ConditionType::Initialized))
+            || self.node_model(target).is_some_and(by_label)
+    }
+
+    /// A pod is bound, ended or gone: nothing is expected of it any more.
+    fn settle_pod(&mut self, pod: &PodUid) {
+        self.answers.bound(pod);
+        if let Some(target) = self.intents.forget_pod(pod) {
+            self.machines.touch(&target);
+        }
+    }
+
+    /// kube-scheduler says something of a pod that waits.
+    fn hear_refusal(&mut self, pod: &Pod) {
+        if let Some(target) = self.intents.refuse(&pod.uid, pod.refusal.as_ref()) {
+            self.machines.touch(&target);
         }
     }
 
@@ -457,6 +518,14 @@ impl Index {
             sum.1 += 1;
         }
         sum
+    }
+
+    /// The NodeClaims that were created for a pod and are still there, on their way or initialised, by name. Ones that a
+    /// command takes are left out.
+    #[must_use]
+    pub fn created_for(&self, pod: &PodUid) -> Vec<ClaimName> {
+        let claims = self.answers.created_for(pod).into_iter();
+        claims.filter(|claim| !self.intents.is_marked(claim)).cloned().collect()
     }
 
     /// The claim that answers a pod while it is not initialised; `None` where the pod is free to be scheduled.

@@ -16,9 +16,27 @@ pub struct CommandIntent {
     pub replacements: Vec<ClaimName>,
 }
 
+/// How often a pod's lease on one machine that is ready may be renewed. Passes renew it about every ten seconds; a pod that
+/// kube-scheduler has not bound for a minute to a machine that is there will not be bound to it, whatever we think.
+pub const RENEWALS: u32 = 6;
+
+/// What is remembered of a pod's leases on one machine, until the pod is bound, gone or expected elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct History {
+    target: Str,
+    /// Leases given while the machine was ready.
+    given: u32,
+    /// What kube-scheduler had said of the pod when the first of them was given.
+    refusal: Option<Str>,
+    /// Whether kube-scheduler refused the pod since.
+    refused: bool,
+}
+
 /// All intents.
 #[derive(Clone, Debug, Default)]
 pub struct Intents {
+    /// By pod: how its leases went.
+    history: BTreeMap<PodUid, History>,
     /// By pod: the Node or NodeClaim that it is expected on, and until when.
     nominations: BTreeMap<PodUid, (Str, Timestamp)>,
     /// The same by Node or NodeClaim.
@@ -30,10 +48,30 @@ pub struct Intents {
 }
 
 impl Intents {
-    /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before.
-    /// Returns the earlier target.
-    pub(crate) fn nominate(&mut self, pod: PodUid, target: Str, until: Timestamp) -> Option<Str> {
+    /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before. A machine that is
+    /// `ready` is leased again only so often, and not at all once kube-scheduler has refused the pod; `refusal` is what
+    /// it said last. Returns the earlier target.
+    pub(crate) fn nominate(
+        &mut self,
+        pod: PodUid,
+        target: Str,
+        until: Timestamp,
+        ready: bool,
+        refusal: Option<&Str>,
+    ) -> Option<Str> {
         let earlier = self.release(&pod);
+        let fresh =
+            || History { target: target.clone(), given: 0, refusal: refusal.cloned(), refused: false };
+        let history = self.history.entry(pod.clone()).or_insert_with(fresh);
+        if history.target != target || (ready && history.given == 0) {
+            *history = fresh();
+        }
+        if ready {
+            if history.refused || history.given > RENEWALS {
+                return earlier;
+            }
+            history.given += 1;
+        }
         self.by_target.entry(target.clone()).or_default().insert(pod.clone());
         self.nominations.insert(pod, (target, until));
         earlier
@@ -49,6 +87,28 @@ impl Intents {
             }
         }
         Some(target)
+    }
+
+    /// Takes in what kube-scheduler says of a pod that waits. Returns where the pod was expected, where that shows that it
+    /// was refused there: the machine was ready, the lease was renewed, and the words are new.
+    pub(crate) fn refuse(&mut self, pod: &PodUid, refusal: Option<&Str>) -> Option<Str> {
+        let history = self.history.get_mut(pod)?;
+        if history.given < 2 {
+            // It may have been said while the machine became ready.
+            history.refusal = refusal.cloned();
+            return None;
+        }
+        if refusal.is_none() || history.refusal.as_ref() == refusal {
+            return None;
+        }
+        history.refused = true;
+        self.release(pod)
+    }
+
+    /// Forgets a pod that is bound, ended or gone. Returns where it was expected.
+    pub(crate) fn forget_pod(&mut self, pod: &PodUid) -> Option<Str> {
+        self.history.remove(pod);
+        self.release(pod)
     }
 
     /// Drops nominations that have ended, and returns where they were.

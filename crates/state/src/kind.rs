@@ -45,6 +45,14 @@ pub enum Kind {
     StatefulSet,
     /// `autoscaling.x-k8s.io/v1beta1` CapacityBuffer.
     CapacityBuffer,
+    /// `resource.k8s.io/v1` DeviceClass.
+    DeviceClass,
+    /// `resource.k8s.io/v1` ResourceSlice.
+    ResourceSlice,
+    /// `resource.k8s.io/v1` ResourceClaimTemplate.
+    ResourceClaimTemplate,
+    /// `resource.k8s.io/v1` ResourceClaim.
+    ResourceClaim,
 }
 
 impl Kind {
@@ -69,6 +77,10 @@ impl Kind {
     pub const SELECTING: [Self; 4] =
         [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
 
+    /// The kinds that resource claims depend on (DRA).
+    pub const DEVICES: [Self; 4] =
+        [Self::DeviceClass, Self::ResourceSlice, Self::ResourceClaimTemplate, Self::ResourceClaim];
+
     /// The kind's name for logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -92,6 +104,10 @@ impl Kind {
             Self::ReplicaSet => "ReplicaSet",
             Self::StatefulSet => "StatefulSet",
             Self::CapacityBuffer => "CapacityBuffer",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::ResourceClaimTemplate => "ResourceClaimTemplate",
+            Self::ResourceClaim => "ResourceClaim",
         }
     }
 }

@@ -13,6 +13,7 @@ mod expected;
 mod index;
 pub mod intents;
 mod kind;
+pub mod learnt;
 mod ledger;
 pub mod lower;
 mod machines;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_api::{self as api, labels as names, nodeclaim::ResourceRequirements};
 use fleetwright_core::{
-    model::{Operator, Pod, Requirement, Resources, Taint, labels},
+    model::{Operator, Pod, PodUid, Requirement, Resources, Taint, labels},
     scheduling::Opening,
 };
 use k8s_openapi::apimachinery::pkg::{
@@ -73,12 +73,37 @@ pub fn claim(
     api::NodeClaim { metadata, spec, status: None }
 }
 
-/// `namespace/name:uid` joined by commas, as [`crate::lower::claim::intended_pods`] reads it.
+/// Bytes of names and UIDs together that a record of intended pods may have: all annotations of an object together may
+/// have 256 KiB. A UID alone takes 38 bytes, so that every pod of a node that holds the 737 of AWS' largest fits either way.
+const NAMED_BYTES: usize = 64 << 10;
+/// Bytes that a record of intended pods may have at all.
+const RECORD_BYTES: usize = 128 << 10;
+
+/// `namespace/name:uid` joined by commas, as [`crate::lower::claim::intended_pods`] reads it. Of very many pods the later
+/// ones are there by UID alone (`:uid`), and what exceeds the record's bound is left out.
 #[must_use]
 pub fn intended_pods(pods: &[Arc<Pod>]) -> String {
-    let real = pods.iter().filter(|pod| !pod.is_virtual);
-    let entries: Vec<String> = real.map(|pod| format!("{}:{}", pod.id, pod.uid)).collect();
-    entries.join(",")
+    let mut record = String::new();
+    for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        let full = format!("{}:{}", pod.id, pod.uid);
+        let entry = if record.len() + full.len() < NAMED_BYTES { full } else { format!(":{}", pod.uid) };
+        if record.len() + entry.len() >= RECORD_BYTES {
+            break;
+        }
+        if !record.is_empty() {
+            record.push(',');
+        }
+        record.push_str(&entry);
+    }
+    record
+}
+
+/// The record without those of its entries that name one of `released`.
+#[must_use]
+pub fn without_pods(record: &str, released: &std::collections::BTreeSet<PodUid>) -> String {
+    let stays =
+        |entry: &&str| entry.rsplit_once(':').is_none_or(|(_, uid)| !released.contains(&PodUid::from(uid)));
+    record.split(',').filter(stays).collect::<Vec<_>>().join(",")
 }
 
 /// A number for each opening: those that are launched alike, and so share a launch batch, have the same.
@@ -169,7 +194,8 @@ pub fn requirement(wanted: &Requirement) -> Vec<api::Requirement> {
     };
     let mut entries = Vec::new();
     if let Some(bound) = wanted.gte() {
-        entries.push(entry(Operator::Gte, vec![bound.to_string()]));
+        // No label has a negative value, and no NodeClaim may name one.
+        entries.push(entry(Operator::Gte, vec![bound.max(0).to_string()]));
     }
     if let Some(bound) = wanted.lte() {
         entries.push(entry(Operator::Lte, vec![bound.to_string()]));

@@ -10,6 +10,7 @@ use k8s_openapi::{
             Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
         },
         policy::v1::PodDisruptionBudget,
+        resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
         storage::v1::{CSINode, StorageClass, VolumeAttachment},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -87,4 +88,8 @@ tracked! {
     ReplicaSet => ReplicaSet, put_replica_set;
     StatefulSet => StatefulSet, put_stateful_set;
     api::CapacityBuffer => CapacityBuffer, put_buffer;
+    DeviceClass => DeviceClass, put_device_class;
+    ResourceSlice => ResourceSlice, put_resource_slice;
+    ResourceClaimTemplate => ResourceClaimTemplate, put_claim_template;
+    ResourceClaim => ResourceClaim, put_resource_claim;
 }

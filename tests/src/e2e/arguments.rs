@@ -19,12 +19,21 @@ pub struct Arguments {
     /// Seed of everything that is random in the cases; drawn and printed when absent
     #[arg(long)]
     pub seed: Option<u64>,
+    /// How many cases run side by side, each lane on a control plane of its own
+    #[arg(long, default_value_t = 3)]
+    pub lanes: usize,
     /// List the cases with what each of them shows, and stop
     #[arg(long)]
     pub list: bool,
     /// Record the server's answers to refused objects in tests/e2e/refusals.json (kube tier only)
     #[arg(long)]
     pub bless: bool,
+    /// Measure instead of running cases: from pods to claims, to bound, to an empty fleet
+    #[arg(long, conflicts_with_all = ["cases", "list", "bless"])]
+    pub speed: bool,
+    /// With --speed: how many pods, one measurement each
+    #[arg(long, value_delimiter = ',', default_value = "1000,5000")]
+    pub pods: Vec<usize>,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::arguments::Tier;
 use super::fleet::Fleet;
+use super::history::History;
 use super::manifests;
 use super::world::World;
 
@@ -26,8 +27,11 @@ pub(crate) struct Case {
     pub(crate) shows: &'static str,
     /// The only tier it makes sense on, if not both.
     pub(crate) only: Option<Tier>,
-    pub(crate) run: for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+    pub(crate) run: Run,
 }
+
+/// What a case does.
+pub(crate) type Run = for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyhow::Result<()>>;
 
 /// What a running case works with.
 pub(crate) struct Cx<'w> {
@@ -131,6 +135,19 @@ impl<'w> Cx<'w> {
             tokio::time::sleep(POLL).await;
         }
         self.checks.check(what, true)
+    }
+
+    /// Records every change of the fleet and its pods from now on.
+    pub(crate) async fn watch(&self) -> anyhow::Result<History> {
+        History::start(self.world.watching.clone()).await
+    }
+
+    /// Stops the operator and starts it with these settings too. The runner takes them back after the case.
+    pub(crate) async fn reconfigure(&mut self, settings: &[(&'static str, &str)]) -> anyhow::Result<()> {
+        self.world.operator.stop().await?;
+        self.world.operator.set(settings);
+        self.world.operator.start()?;
+        self.world.operator.wait_ready().await
     }
 
     /// The next number of the case's own random sequence, below `bound` (splitmix64).

@@ -1,23 +1,37 @@
-//! The cases, in the order in which they run: what a later one builds on comes first.
+//! The cases, in the order in which they are begun: what all others build on comes first, then what takes longest.
 
 use super::arguments::Tier;
-use super::case::Case;
+use super::case::{Case, Run};
 
 mod bad_input;
+mod do_not_disrupt;
+mod drift_budget;
 mod hundred_pods;
 mod kill;
 mod kubectl_verbs;
+mod leader;
+mod pdb_blocks;
 mod pdb_drain;
+mod phases;
 mod printer_columns;
 mod refusals;
+mod replacement;
 mod restart;
 mod scale_to_zero;
 mod server_restart;
 mod watch;
 
-/// All cases. A new one is a file and a line here.
+/// All cases. A new one is a file and a line below.
 pub(crate) fn all() -> Vec<Case> {
-    let case = |name, shows, run| Case { name, shows, only: None, run };
+    [first(), disruption(), whole()].concat()
+}
+
+fn case(name: &'static str, shows: &'static str, run: Run) -> Case {
+    Case { name, shows, only: None, run }
+}
+
+/// What all others build on.
+fn first() -> Vec<Case> {
     vec![
         case("crds", "the CRDs are accepted, established, served and fill in their defaults", |cx| {
             Box::pin(refusals::crds(cx))
@@ -29,6 +43,50 @@ pub(crate) fn all() -> Vec<Case> {
             Box::pin(kubectl_verbs::run(cx))
         }),
         case("kubectl-watch", "stock kubectl watches a NodePool change", |cx| Box::pin(watch::run(cx))),
+    ]
+}
+
+/// What takes long: machines that go, and operators that are killed.
+fn disruption() -> Vec<Case> {
+    vec![
+        case(
+            "kill-end",
+            "kill -9 at each step of a replacement and of an end leaves nothing marked or lost",
+            |cx| Box::pin(phases::end(cx)),
+        ),
+        case(
+            "kill-birth",
+            "kill -9 at each step from pod to initialised node leaves one machine for each",
+            |cx| Box::pin(phases::birth(cx)),
+        ),
+        case("kill-undo", "a command that was interrupted and is not wanted any more leaves no mark", |cx| {
+            Box::pin(phases::undo(cx))
+        }),
+        case("leader", "of two operators one acts; killed or paused, the other takes over", |cx| {
+            Box::pin(leader::run(cx))
+        }),
+        case("drift-budget", "drift of 20 nodes never exceeds a budget of 10 %, at no moment", |cx| {
+            Box::pin(drift_budget::run(cx))
+        }),
+        case(
+            "do-not-disrupt",
+            "a protected pod goes at the deadline of its node, or when its time is over",
+            |cx| Box::pin(do_not_disrupt::run(cx)),
+        ),
+        case("replacement", "a node whose replacement never initialises stays, without taint", |cx| {
+            Box::pin(replacement::run(cx))
+        }),
+        case(
+            "pdb-blocks",
+            "a PodDisruptionBudget keeps a drifted node, says so, and lets it go when lifted",
+            |cx| Box::pin(pdb_blocks::run(cx)),
+        ),
+    ]
+}
+
+/// The whole flow, and what disturbs it.
+fn whole() -> Vec<Case> {
+    vec![
         case("hundred-pods", "a Deployment of 100 pods gets nodes and is bound by the scheduler", |cx| {
             Box::pin(hundred_pods::run(cx))
         }),

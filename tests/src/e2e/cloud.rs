@@ -43,6 +43,8 @@ impl Cloud {
         let args = ["fake-cloud", "--listen", &address, "--kubeconfig", &kubeconfig].into_iter().chain([
             "--boot-latency",
             "1s",
+            "--ready-latency",
+            "500ms",
             "--launch-latency",
             "100ms",
             "--terminate-latency",
@@ -73,6 +75,18 @@ impl Cloud {
             .await?
             .error_for_status()?;
         parse(&response.json().await?)
+    }
+
+    /// What goes wrong from now on: faults as `fleetwright fake-cloud` takes them.
+    pub(crate) async fn inject(&self, faults: &Value) -> anyhow::Result<()> {
+        let call = reqwest::Client::new().post(format!("{}/faults", self.url)).json(faults);
+        call.send().await?.error_for_status().map(drop).context("the fake cloud refuses the faults")
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) async fn heal(&self) -> anyhow::Result<()> {
+        let call = reqwest::Client::new().delete(format!("{}/faults", self.url));
+        call.send().await?.error_for_status().map(drop).context("the fake cloud does not heal")
     }
 
     /// Fails when the cloud has ended by itself.

@@ -8,36 +8,48 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::Instant;
 
-use super::arguments::Environment;
-use super::process::{Process, Recipe, free_ports};
+use super::process::{Process, Recipe, Signal, free_ports};
 
 /// How long the operator may take until it is ready to act.
 const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// Delays that wait for nothing but time, shortened: the cases wait for them in real time. What is waited for to happen
+/// keeps its limits.
+const PACE: [(&str, &str); 2] = [("DISRUPTION_PERIOD", "1s"), ("DISRUPTION_VALIDATION_DELAY", "3s")];
 
 /// The operator, running or stopped on purpose.
 #[derive(Debug)]
 pub(crate) struct Operator {
     recipe: Recipe,
+    /// How many variables of the recipe's end belong to the present case only.
+    special: usize,
     process: Option<Process>,
-    ready: String,
+    health: u16,
+    metrics: u16,
+}
+
+/// How an operator is told from others, and whom it talks to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seat<'a> {
+    /// Names its log.
+    pub(crate) name: &'static str,
+    pub(crate) kubeconfig: &'a Path,
+    /// URL of its cloud.
+    pub(crate) cloud: &'a str,
 }
 
 impl Operator {
-    /// An operator that is not started yet, with its log in `folder`.
-    pub(crate) fn new(
-        environment: &Environment,
-        folder: &Path,
-        kubeconfig: &Path,
-        cloud: &str,
-    ) -> anyhow::Result<Self> {
+    /// An operator that is not started yet, of this program, with its log in `folder`.
+    pub(crate) fn new(program: &Path, folder: &Path, seat: Seat<'_>) -> anyhow::Result<Self> {
         let [metrics, health] = free_ports()?;
         let port = |port: u16| OsString::from(port.to_string());
-        let recipe = Recipe {
-            name: "operator",
-            program: environment.operator.clone(),
-            args: ["--cloud", "fake", "--fake-cloud", cloud].map(str::to_owned).to_vec(),
+        let mut recipe = Recipe {
+            name: seat.name,
+            program: program.to_path_buf(),
+            args: ["--cloud", "fake"].map(str::to_owned).to_vec(),
             env: vec![
-                ("KUBECONFIG", kubeconfig.as_os_str().to_owned()),
+                ("KUBECONFIG", seat.kubeconfig.as_os_str().to_owned()),
+                ("FAKE_CLOUD", seat.cloud.into()),
                 ("METRICS_PORT", port(metrics)),
                 ("HEALTH_PROBE_PORT", port(health)),
                 ("DISABLE_LEADER_ELECTION", "true".into()),
@@ -47,7 +59,38 @@ impl Operator {
             ],
             logs: folder.to_path_buf(),
         };
-        Ok(Self { recipe, process: None, ready: format!("http://127.0.0.1:{health}/readyz") })
+        recipe.env.extend(PACE.map(|(name, value)| (name, OsString::from(value))));
+        Ok(Self { recipe, special: 0, process: None, health, metrics })
+    }
+
+    /// Gives the next start these settings too, which win over the others.
+    pub(crate) fn set(&mut self, settings: &[(&'static str, &str)]) {
+        // Of two values of a variable the later one counts.
+        self.recipe.env.extend(settings.iter().map(|(name, value)| (*name, OsString::from(*value))));
+        self.special += settings.len();
+    }
+
+    /// Takes back what [`Self::set`] set. Returns whether there was anything.
+    pub(crate) fn unset(&mut self) -> bool {
+        let left = self.recipe.env.len() - self.special;
+        self.recipe.env.truncate(left);
+        std::mem::take(&mut self.special) > 0
+    }
+
+    /// What `/metrics` shows.
+    pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
+        let url = format!("http://127.0.0.1:{}/metrics", self.metrics);
+        Ok(reqwest::get(&url).await?.error_for_status()?.text().await?)
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        self.process.as_ref().context("the operator does not run")?.signal(signal).await
+    }
+
+    /// Waits for the operator to end by itself; the exit status.
+    pub(crate) async fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        self.process.take().context("the operator does not run")?.wait(limit).await
     }
 
     /// Starts the operator without waiting for it. Does nothing when it runs.
@@ -61,14 +104,15 @@ impl Operator {
     /// Waits until `/readyz` answers 200.
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
+        let url = format!("http://127.0.0.1:{}/readyz", self.health);
         loop {
             self.check_running()?;
-            let answer = reqwest::get(&self.ready).await;
+            let answer = reqwest::get(&url).await;
             if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("the operator is not ready after {READY_LIMIT:?}: {}: {answer:?}", self.ready);
+                bail!("the operator is not ready after {READY_LIMIT:?}: {url}: {answer:?}");
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

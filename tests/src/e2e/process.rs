@@ -1,11 +1,13 @@
 //! Processes that the tier starts: output in a log each, stopped on every way out, restartable from their recipe.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -80,9 +82,7 @@ impl Process {
 
     /// SIGTERM, then waits for the end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
-        if let Some(id) = self.child.id() {
-            terminate(id).await?;
-        }
+        self.signal(Signal::Terminate).await?;
         let Ok(status) = tokio::time::timeout(STOP_LIMIT, self.child.wait()).await else {
             self.child.kill().await?;
             bail!("{} did not end within {STOP_LIMIT:?} of SIGTERM\n{}", self.name, tail(&self.log, 15));
@@ -101,31 +101,72 @@ impl Process {
         }
     }
 
+    /// Sends a signal; nothing is sent to a process that has ended.
+    pub(crate) async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        match self.child.id() {
+            Some(id) => send(signal, id).await,
+            None => Ok(()),
+        }
+    }
+
     /// The process' id, while it runs.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 }
 
-/// Sends SIGTERM. The shell's builtin does it: std has no call for it, and a `kill` program is not everywhere.
-async fn terminate(id: u32) -> anyhow::Result<()> {
-    let status = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &id.to_string()]).status().await;
+/// What a process may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// It is asked to end.
+    Terminate,
+    /// It stands still, wherever it is.
+    Stop,
+    /// It goes on as if nothing had been.
+    Continue,
+}
+
+/// Sends a signal. The shell's builtin does it: std has no call for it, and a `kill` program is not everywhere.
+async fn send(signal: Signal, id: u32) -> anyhow::Result<()> {
+    let name = match signal {
+        Signal::Terminate => "TERM",
+        Signal::Stop => "STOP",
+        Signal::Continue => "CONT",
+    };
+    let args = ["-c", "kill -\"$1\" \"$2\"", "sh", name, &id.to_string()];
+    let status = Command::new("sh").args(args).status().await;
     if !status.context("cannot run sh")?.success() {
-        bail!("cannot send SIGTERM to process {id}");
+        bail!("cannot send SIG{name} to process {id}");
     }
     Ok(())
 }
 
-/// `count` different loopback ports that nobody listens on. They are free when this returns, not reserved.
+/// Ports that were handed out: several control planes start at once, and a port is listened on only a while later.
+static HANDED_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Loopback ports that nobody listens on and that this process never gave to anybody else. They are free when this
+/// returns, not reserved.
 pub(crate) fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
-    // All listeners are held until all ports are known, so that the ports differ.
+    const SPARE: usize = 20;
+    let mut handed_out = HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    // All are held until the ports are known, so that the system names different ones.
     let listeners: Vec<TcpListener> = std::iter::repeat_with(|| TcpListener::bind(("127.0.0.1", 0)))
-        .take(COUNT)
+        .take(COUNT + SPARE)
         .collect::<Result<_, _>>()?;
     let mut ports = [0; COUNT];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    let mut places = ports.iter_mut();
+    let mut place = places.next();
+    for listener in &listeners {
+        let Some(free) = place.take() else { break };
+        let port = listener.local_addr()?.port();
+        if handed_out.insert(port) {
+            *free = port;
+            place = places.next();
+        } else {
+            place = Some(free);
+        }
     }
+    anyhow::ensure!(place.is_none(), "no {COUNT} free ports among {}", COUNT + SPARE);
     Ok(ports)
 }
 

@@ -1,16 +1,24 @@
-//! Runs the chosen cases one after the other, and says what each of them showed.
+//! Runs the chosen cases and says what each of them showed.
+//!
+//! Cases mostly wait, so several lanes run side by side: each has a control plane, a cloud and an operator of its own, and
+//! takes the next case when it has finished one. Within a lane cases run one after the other.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use futures::future::try_join_all;
 use tokio::time::Instant;
 
 use super::arguments::{Arguments, Environment, Tier};
+use super::assets::Assets;
 use super::case::{Case, Cx};
 use super::cases;
 use super::process::tail;
+use super::speed;
 use super::world::World;
 
 /// No case takes longer than this; a hanging one must not hide what the others show.
@@ -28,6 +36,12 @@ pub async fn run(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
+    if arguments.speed {
+        return tokio::select! {
+            result = measure(arguments, environment, out) => result,
+            signal = interrupted() => { signal?; bail!("interrupted") }
+        };
+    }
     let chosen = choose(&cases::all(), &arguments.cases, arguments.tier)?;
     if arguments.list {
         for case in &chosen {
@@ -93,60 +107,123 @@ async fn run_cases(
     let folder = run_folder(environment, arguments.tier)?;
     let begin = Instant::now();
     writeln!(out, "e2e --tier {} --seed {seed}, logs in {}", arguments.tier.name(), folder.display())?;
-    let started = World::start(arguments.tier, environment, folder.clone(), out).await;
-    let mut world = match started {
-        Ok(world) => world,
-        Err(error) => {
-            write!(out, "{}", logs(&folder))?;
-            return Err(error.context("the tier does not start"));
-        }
+    let assets = Assets::find(arguments.tier, environment, out)?;
+    let run = Run {
+        arguments,
+        environment,
+        assets,
+        seed,
+        folder: &folder,
+        queue: RefCell::new(chosen.iter().copied().collect()),
+        out: RefCell::new(out),
     };
-    writeln!(out, "started in {:.1} s", begin.elapsed().as_secs_f64())?;
-    let (mut passed, mut failed) = (0, 0);
-    for case in chosen {
-        if run_case(&mut world, case, seed, arguments.bless, out).await? {
-            passed += 1;
-        } else {
-            failed += 1;
-        }
-    }
-    drop(world);
+    let lanes = arguments.lanes.clamp(1, chosen.len());
+    let failed: usize = try_join_all((1..=lanes).map(|lane| run.lane(lane))).await?.into_iter().sum();
     if failed == 0 {
         std::fs::remove_dir_all(&folder)?;
     }
-    writeln!(out, "{passed} passed, {failed} failed in {:.0} s", begin.elapsed().as_secs_f64())?;
+    let passed = chosen.len() - failed;
+    writeln!(
+        run.out.into_inner(),
+        "{passed} passed, {failed} failed in {:.0} s",
+        begin.elapsed().as_secs_f64()
+    )?;
     Ok(failed == 0)
 }
 
-/// Runs one case and cleans up after it. An error here means that the report cannot be written.
-async fn run_case(
-    world: &mut World,
-    case: &Case,
-    seed: u64,
-    bless: bool,
+/// Measures on one world, and prints the table.
+async fn measure(
+    arguments: &Arguments,
+    environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
-    write!(out, "{:<24} ", case.name)?;
-    out.flush()?;
-    let begin = Instant::now();
-    let result = attempt(world, case, seed, bless).await;
-    let seconds = begin.elapsed().as_secs_f64();
-    match result {
-        Ok(checks) => {
-            writeln!(out, "ok    {seconds:5.1} s  {checks:3} checks: {}", case.shows)?;
-            Ok(true)
-        }
-        Err(error) => {
-            writeln!(out, "FAILED {seconds:4.1} s\n  {error:#}")?;
-            writeln!(out, "  logs and the objects of that moment are in {}", world.folder.display())?;
-            write!(out, "{}", logs(&world.folder))?;
-            // The next case deserves a clean start, whatever happened to the operator in this one.
-            let restarted = restart(world).await;
-            if let Err(error) = restarted {
-                writeln!(out, "  cannot start again: {error:#}")?;
+    let folder = run_folder(environment, arguments.tier)?;
+    writeln!(out, "e2e --tier {} --speed, logs in {}", arguments.tier.name(), folder.display())?;
+    let assets = Assets::find(arguments.tier, environment, out)?;
+    let mut world = World::start(arguments.tier, environment, &assets, folder.clone()).await?;
+    let mut rows = Vec::new();
+    for &pods in &arguments.pods {
+        speed::announce(pods, out)?;
+        // A new process for each, so that its memory is that of this measurement.
+        world.operator.stop().await?;
+        world.operator.unset();
+        world.operator.set(&speed::PACE);
+        world.operator.start()?;
+        world.operator.wait_ready().await?;
+        rows.push(speed::measure(&mut world, pods).await?);
+    }
+    speed::print(arguments.tier, &rows, out)?;
+    drop(world);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(true)
+}
+
+/// What the lanes of a run share.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    environment: &'a Environment,
+    assets: Assets,
+    seed: u64,
+    folder: &'a Path,
+    /// Cases that nobody runs yet. Never borrowed across an await, nor is `out`.
+    queue: RefCell<VecDeque<Case>>,
+    out: RefCell<&'a mut dyn Write>,
+}
+
+impl Run<'_> {
+    /// Starts a world and runs cases in it until none is left. Returns how many failed.
+    async fn lane(&self, lane: usize) -> anyhow::Result<usize> {
+        let folder = self.folder.join(format!("lane-{lane}"));
+        let begin = Instant::now();
+        let started = World::start(self.arguments.tier, self.environment, &self.assets, folder.clone()).await;
+        let mut world = match started {
+            Ok(world) => world,
+            Err(error) => {
+                self.say(&logs(&folder))?;
+                return Err(error.context("the tier does not start"));
             }
-            Ok(false)
+        };
+        self.say(&format!("lane {lane} started in {:.1} s\n", begin.elapsed().as_secs_f64()))?;
+        let mut failed = 0;
+        loop {
+            let next = self.queue.borrow_mut().pop_front();
+            let Some(case) = next else { return Ok(failed) };
+            if !self.case(&mut world, &case).await? {
+                failed += 1;
+            }
         }
+    }
+
+    /// Lanes speak in whole lines.
+    fn say(&self, text: &str) -> anyhow::Result<()> {
+        let mut out = self.out.borrow_mut();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Runs one case and cleans up after it. An error here means that the report cannot be written.
+    async fn case(&self, world: &mut World, case: &Case) -> anyhow::Result<bool> {
+        let begin = Instant::now();
+        let result = attempt(world, case, self.seed, self.arguments.bless).await;
+        let seconds = begin.elapsed().as_secs_f64();
+        let name = case.name;
+        let error = match result {
+            Ok(checks) => {
+                self.say(&format!("{name:<26} ok    {seconds:5.1} s  {checks:3} checks: {}\n", case.shows))?;
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        let folder = world.folder.display();
+        self.say(&format!(
+            "{name:<26} FAILED {seconds:4.1} s\n  {error:#}\n  logs and the objects of that moment are in {folder}\n{}",
+            logs(&world.folder)
+        ))?;
+        // The next case deserves a clean start, whatever happened to the operator in this one.
+        if let Err(error) = restart(world).await {
+            self.say(&format!("  cannot start again: {error:#}\n"))?;
+        }
+        Ok(false)
     }
 }
 
@@ -157,6 +234,13 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
         Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
     };
     let verdict = cx.verdict(result);
+    if verdict.is_err() {
+        record_state(cx.world, case.name).await;
+    }
+    // Whatever a case did to the operator ends with it: what is left to do takes an operator as all cases have it.
+    if cx.world.operator.unset() || cx.world.operator.id().is_none() {
+        restart(cx.world).await.context("restarting the operator after the case")?;
+    }
     let cleaned = match verdict {
         Ok(_) => match cx.clean_up().await.context("cleaning up") {
             Ok(()) => Ok(()),
@@ -166,7 +250,6 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
             }
         },
         Err(_) => {
-            record_state(cx.world, case.name).await;
             // The failure is what is reported, whatever comes of this.
             let _ = tokio::time::timeout(CASE_LIMIT, cx.clean_up()).await;
             Ok(())
@@ -181,7 +264,9 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
 }
 
 async fn restart(world: &mut World) -> anyhow::Result<()> {
+    world.cloud.heal().await?;
     world.operator.kill().await?;
+    world.operator.unset();
     world.operator.start()?;
     world.operator.wait_ready().await
 }

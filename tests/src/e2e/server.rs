@@ -52,14 +52,15 @@ impl Server {
         Ok(server)
     }
 
-    /// A client with the administrator's rights. Nothing is retried: a case wants to see every failure.
-    pub(crate) async fn client(&self) -> anyhow::Result<kube::Client> {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfigs.admin)?;
-        let mut config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        config.default_retry = false;
-        config.read_timeout = Some(Duration::from_secs(30));
-        Ok(kube::Client::try_from(config)?)
+    /// A client with the administrator's rights that waits so long for a part of an answer. Nothing is retried: a case
+    /// wants to see every failure.
+    pub(crate) async fn client(&self, patience: Option<Duration>) -> anyhow::Result<kube::Client> {
+        connect(&self.kubeconfigs.admin, patience).await
+    }
+
+    /// A client with the operator's rights, for who stands between it and the server.
+    pub(crate) async fn operators_client(&self) -> anyhow::Result<kube::Client> {
+        connect(&self.kubeconfigs.operator, None).await
     }
 
     /// Waits until the server says that it is ready and has the namespaces that every cluster has.
@@ -79,7 +80,7 @@ impl Server {
     }
 
     async fn probe(&self) -> anyhow::Result<()> {
-        let client = self.client().await?;
+        let client = self.client(Some(Duration::from_secs(30))).await?;
         for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease"] {
             let request = http::Request::get(path).body(Vec::new())?;
             let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await;
@@ -103,6 +104,14 @@ impl Server {
             Kind::FakeKube(_) => bail!("the fake server has no parts"),
         }
     }
+}
+
+async fn connect(kubeconfig: &Path, patience: Option<Duration>) -> anyhow::Result<kube::Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    config.read_timeout = patience;
+    Ok(kube::Client::try_from(config)?)
 }
 
 fn start_fake(environment: &Environment, folder: &Path) -> anyhow::Result<Server> {

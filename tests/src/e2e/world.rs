@@ -1,6 +1,5 @@
 //! Everything that runs during the cases, and the ways to look at it.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,13 +12,16 @@ use super::cloud::Cloud;
 use super::fleet::Fleet;
 use super::installation::Installation;
 use super::kubectl::Kubectl;
-use super::operator::Operator;
+use super::operator::{Operator, Seat};
 use super::rest::Rest;
 use super::schema;
 use super::server::Server;
 
 /// Objects of a kind can be applied when its CRD is established.
 const CRD_WAIT: [&str; 4] = ["wait", "--for=condition=Established", "crd", "--all"];
+
+/// How long the administrator waits for a part of an answer.
+const ADMIN_PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 /// The running tier. Dropping it ends every process, the operator first and the server last.
 pub(crate) struct World {
@@ -31,6 +33,8 @@ pub(crate) struct World {
     pub(crate) installation: Installation,
     /// The administrator's access to the server.
     pub(crate) rest: Rest,
+    /// The same for watches, which are silent for long.
+    pub(crate) watching: kube::Client,
     /// Files and logs of this run.
     pub(crate) folder: PathBuf,
     /// The operator's binary, for cases that run its other commands.
@@ -44,12 +48,12 @@ impl World {
     pub(crate) async fn start(
         tier: Tier,
         environment: &Environment,
+        assets: &Assets,
         folder: PathBuf,
-        out: &mut dyn Write,
     ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
         let installation = Installation::read(&environment.root.join("deploy"))?;
-        let assets = Assets::find(tier, environment, out)?;
-        let server = Server::start(tier, environment, &assets, &folder, &installation.accounts).await?;
+        let server = Server::start(tier, environment, assets, &folder, &installation.accounts).await?;
         let kubectl = Kubectl {
             program: assets.program("kubectl"),
             kubeconfig: server.kubeconfigs.admin.clone(),
@@ -60,7 +64,8 @@ impl World {
             kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
         }
         kubectl.run(&CRD_WAIT).await?;
-        let rest = Rest::new(server.client().await?);
+        let rest = Rest::new(server.client(ADMIN_PATIENCE).await?);
+        let watching = server.client(None).await?;
         for crd in &installation.crds {
             wait_served(&rest, crd).await?;
         }
@@ -72,11 +77,24 @@ impl World {
             rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
         let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
         let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid).await?;
-        let mut operator = Operator::new(environment, &folder, &server.kubeconfigs.operator, &cloud.url)?;
+        let seat = Seat { name: "operator", kubeconfig: &server.kubeconfigs.operator, cloud: &cloud.url };
+        let mut operator = Operator::new(&environment.operator, &folder, seat)?;
         operator.start()?;
         operator.wait_ready().await?;
         let (binary, root) = (environment.operator.clone(), environment.root.clone());
-        Ok(Self { tier, operator, cloud, server, kubectl, installation, rest, folder, binary, root })
+        Ok(Self {
+            tier,
+            operator,
+            cloud,
+            server,
+            kubectl,
+            installation,
+            rest,
+            watching,
+            folder,
+            binary,
+            root,
+        })
     }
 
     /// The object at `path`, or nothing when there is none.

@@ -62,7 +62,7 @@ impl AwsError {
     }
 }
 
-const NOT_FOUND: [&str; 9] = [
+const NOT_FOUND: [&str; 10] = [
     "InvalidCapacityReservationId.NotFound",
     "InvalidInstanceID.NotFound",
     "InvalidInstanceID.Malformed",
@@ -71,6 +71,7 @@ const NOT_FOUND: [&str; 9] = [
     "AWS.SimpleQueueService.NonExistentQueue",
     "QueueDoesNotExist",
     "NoSuchEntity",
+    "InvalidPlacementGroup.Unknown",
     "ParameterNotFound",
 ];
 const UNFULFILLABLE: [&str; 8] = [

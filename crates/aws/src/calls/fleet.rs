@@ -138,6 +138,8 @@ pub struct InstanceInfo {
     pub tenancy: String,
     /// Its placement group and partition.
     pub placement: Option<(String, Option<u32>)>,
+    /// Name of its instance profile.
+    pub profile: Option<String>,
     /// How many of its interfaces are for EFA.
     pub efa_interfaces: i64,
     /// When it was launched.

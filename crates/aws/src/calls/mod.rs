@@ -18,10 +18,9 @@ pub use fleet::{
 };
 pub use machine::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, SoldIn, Storage};
 pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
-pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo};
+pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo, ZonalShift};
 
 pub use fleetwright_core::model::Price;
-use jiff::Timestamp;
 
 /// What is asked of AWS.
 #[async_trait]
@@ -52,6 +51,10 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn parameter(&self, name: &str) -> Result<String, AwsError>;
     /// `CreateFleet` of type `instant`.
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
+    /// `CreateFleet` as a dry run: whether it would be allowed.
+    async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
+    /// `RunInstances` as a dry run: whether one instance of a launch template and type would be allowed in a subnet.
+    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError>;
     /// `DescribeInstances` that are not gone; ids and filters both narrow.
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
     /// `DescribeInstanceStatus`, impaired ones and ones with events.
@@ -74,9 +77,11 @@ pub trait AwsApi: Send + Sync + 'static {
     /// `pricing:GetProducts`: on-demand prices of a region.
     async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError>;
     /// `DescribeSpotPriceHistory` from now on: type, zone, price.
-    async fn spot_prices(&self, now: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError>;
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError>;
     /// `eks:DescribeCluster`.
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError>;
+    /// `arc-zonal-shift:GetManagedResource`: the shifts of a cluster.
+    async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError>;
     /// `sqs:ReceiveMessage`: up to ten, waiting for the first.
     async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError>;
     /// `sqs:DeleteMessage`.

@@ -45,6 +45,8 @@ pub struct ReservationInfo {
 /// The cluster as EKS knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterInfo {
+    /// Its ARN.
+    pub arn: String,
     /// Address of the API server.
     pub endpoint: String,
     /// The API server's certificate authority, base64.
@@ -92,4 +94,15 @@ pub struct InstanceStatus {
     pub system_impaired_since: Option<Timestamp>,
     /// Codes of scheduled events, such as `instance-retirement`.
     pub events: Vec<String>,
+}
+
+/// That traffic is, or was, shifted away from a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZonalShift {
+    /// The zone's id, such as `use1-az1`.
+    pub zone_id: String,
+    /// `APPLIED` or `NOT_APPLIED`.
+    pub status: String,
+    /// When it ends by itself.
+    pub expires: Option<Timestamp>,
 }

@@ -21,9 +21,12 @@ pub enum ImageError {
     /// Nothing matches.
     #[error("no image matches spec.amiSelectorTerms")]
     NoneFound,
-    /// AWS did not answer: what is known stands.
+    /// EC2 did not answer: what is known stands.
     #[error("images cannot be looked up, {0}")]
     Unanswered(#[from] AwsError),
+    /// SSM did not answer: what is known stands.
+    #[error("the images' parameters cannot be looked up, {0}")]
+    Parameter(AwsError),
 }
 
 /// The images of a class.
@@ -64,12 +67,16 @@ pub async fn resolve(
 }
 
 /// The image's id that a parameter holds; `None` where there is no such parameter or no id in it.
-async fn value(api: &dyn AwsApi, path: &str, missing: &mut Vec<String>) -> Result<Option<String>, AwsError> {
+async fn value(
+    api: &dyn AwsApi,
+    path: &str,
+    missing: &mut Vec<String>,
+) -> Result<Option<String>, ImageError> {
     match api.parameter(path).await {
         Ok(id) if id.starts_with("ami-") => return Ok(Some(id)),
         Ok(_) => {}
         Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(ImageError::Parameter(error)),
     }
     missing.push(path.to_owned());
     Ok(None)
@@ -93,7 +100,7 @@ async fn by_terms(
     api: &dyn AwsApi,
     terms: &[AmiSelectorTerm],
     missing: &mut Vec<String>,
-) -> Result<Vec<Candidate>, AwsError> {
+) -> Result<Vec<Candidate>, ImageError> {
     let mut ids: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
     let mut found = Vec::new();
     for term in terms {

@@ -210,7 +210,9 @@ pub fn shape(
         eviction_hard: view.kubelet.eviction_hard.as_ref(),
     });
     let name = info.name.as_str().into();
-    let instance_type = InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead };
+    let devices = Arc::default();
+    let instance_type =
+        InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead, devices };
     Ok(Shaped { instance_type, image, kubelet, problems })
 }
 

@@ -11,6 +11,7 @@ use super::template::{Group, group_of};
 use crate::calls::{FleetKind, FleetRequest, Override, Strategy, TagSet};
 use crate::digest::digest;
 use crate::instancetype::{ClassCatalog, View};
+use crate::nodeclass::placement;
 
 /// Most instances of one fleet.
 const FLEET_MAX: usize = 1000;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub groups: BTreeSet<Group>,
     /// Addresses that each instance takes at least, by subnet.
     pub addresses: BTreeMap<String, i64>,
+    /// The placement group, and the partition where the claim asks for one.
+    pub placement: Option<(String, Option<u32>)>,
 }
 
 /// What a plan is made from.
@@ -92,6 +95,10 @@ pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
         tenancy: if dedicated { "dedicated" } else { "default" },
         groups,
         addresses,
+        placement: input
+            .view
+            .group
+            .map(|group| (group.id.clone(), placement::partition(input.claim, group, input.filtered))),
     })
 }
 

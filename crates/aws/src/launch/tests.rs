@@ -89,6 +89,7 @@ fn catalog(lines: &[&str]) -> Catalog {
             offerings,
             capacity: Resources::of(4000, 1 << 34).with("pods", 10).with(labels::RESOURCE_NVIDIA_GPU, gpus),
             overhead: Overhead::default(),
+            devices: Arc::default(),
         })
     });
     Catalog::new(made.collect())

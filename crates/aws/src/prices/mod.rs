@@ -1,11 +1,13 @@
 //! Prices of instance types: what AWS told last, over tables for where it tells nothing.
 
+mod export;
 mod file;
 
 use std::collections::BTreeMap;
 
 use fleetwright_core::model::Price;
 
+pub use export::{Exported, export};
 pub use file::{FileError, parse, write};
 
 /// Prices of one region.

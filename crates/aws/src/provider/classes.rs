@@ -31,14 +31,9 @@ impl Classes {
     /// Takes a class as it stands now.
     pub fn set(&self, class: Ec2NodeClass) {
         let name = class.metadata.name.clone().unwrap_or_default();
-        let kubelet = class.spec.kubelet.as_ref().and_then(|block: &KubeletConfig| block.parse().ok());
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.changes += 1;
-        let known = Known {
-            class: Arc::new(class),
-            kubelet: Arc::new(kubelet.unwrap_or_default()),
-            version: inner.changes,
-        };
+        let known = Known::new(class, inner.changes);
         inner.classes.insert(name, known);
     }
 
@@ -61,6 +56,12 @@ impl Classes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.remove(name);
     }
 
+    /// All classes by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.values().cloned().collect()
+    }
+
     /// A class by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Known> {
@@ -69,6 +70,13 @@ impl Classes {
 }
 
 impl Known {
+    /// A class with its kubelet block read; one that cannot be read counts as empty, and its class is not ready.
+    #[must_use]
+    pub fn new(class: Ec2NodeClass, version: u64) -> Self {
+        let kubelet = class.spec.kubelet.as_ref().and_then(|block: &KubeletConfig| block.parse().ok());
+        Self { class: Arc::new(class), kubelet: Arc::new(kubelet.unwrap_or_default()), version }
+    }
+
     /// Why nothing may be launched with the class; `None` where it is ready. A condition of an older generation counts for
     /// nothing.
     #[must_use]

@@ -54,12 +54,26 @@ pub(super) fn instance(info: &InstanceInfo, shaped: Option<&Shaped>, region: &st
         launched_by,
         cluster_uid: tag(labels::TAG_CLUSTER_UID),
         labels: node_labels(info, shaped, region),
+        annotations: annotations(info),
         image_id: (!info.image.is_empty()).then(|| info.image.as_str().into()),
         capacity,
         allocatable,
         created: info.launched,
         terminating: is_ending(info),
     }
+}
+
+/// What its claim notes of its launch: the class's hash as of then, and the instance profile.
+fn annotations(info: &InstanceInfo) -> Labels {
+    let mut all = Labels::new();
+    if let Some(hash) = info.tags.get(labels::TAG_CLASS_HASH).filter(|hash| !hash.is_empty()) {
+        all.insert(labels::HASH.into(), hash.as_str().into());
+        all.insert(labels::HASH_VERSION.into(), labels::CURRENT_HASH_VERSION.into());
+    }
+    if let Some(profile) = info.profile.as_deref().filter(|profile| !profile.is_empty()) {
+        all.insert(labels::INSTANCE_PROFILE_NAME.into(), profile.into());
+    }
+    all
 }
 
 /// The labels of its node: what its type fixes, and what is known of this one machine.

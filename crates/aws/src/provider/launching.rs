@@ -1,6 +1,7 @@
 //! Launching a batch: what is known of it already, what is asked of EC2, and which claim gets which instance.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fleetwright_aws_api::{Family, labels};
 use fleetwright_core::{
@@ -11,7 +12,9 @@ use futures::StreamExt as _;
 
 use super::classes::Known;
 use super::{AwsProvider, cloud_error, is_ending};
-use crate::calls::{Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::batch::spread;
+use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::digest::digest;
 use crate::instancetype::View;
 use crate::launch::{
     Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, plan,
@@ -129,7 +132,11 @@ impl AwsProvider {
         }
         for info in untold {
             let instance = self.seen(&info);
-            if self.state().dealt.is_taken(&instance) {
+            let Some(taken) = self.is_taken(&instance) else {
+                let unseen = "an instance of the batch may be another claim's: claims are not seen yet";
+                return Err(CloudError::Unavailable(unseen.into()));
+            };
+            if taken {
                 continue;
             }
             let fits = |at: &usize| allowed(&instance, &batch[*at].claim.requirements);
@@ -142,6 +149,14 @@ impl AwsProvider {
         Ok(())
     }
 
+    /// Whether an instance was given to a claim: by this process, or by one before it, as claims say. `None` where no claim
+    /// has been seen since this process began.
+    fn is_taken(&self, instance: &Instance) -> Option<bool> {
+        let state = self.state();
+        let named = state.named.as_ref()?;
+        Some(state.dealt.is_taken(instance) || named.contains(&instance.provider_id))
+    }
+
     fn deal(&self, request: &LaunchRequest, instance: Instance) -> Instance {
         self.state().dealt.put(&request.batch, request.attempt, &request.claim.name, instance.clone());
         instance
@@ -151,8 +166,13 @@ impl AwsProvider {
     async fn tell(&self, id: &str, mut instance: Instance, request: &LaunchRequest) -> Instance {
         let name = request.claim.name.to_string();
         let tags = TagSet::from([(labels::TAG_NODECLAIM.to_owned(), name)]);
-        if self.api.create_tags(id, &tags).await.is_ok() {
-            instance.claim = Some(request.claim.name.clone());
+        match self.api.create_tags(id, &tags).await {
+            Ok(()) => instance.claim = Some(request.claim.name.clone()),
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert("ec2:CreateTags", self.clock.now());
+            }
+            // The loop that names instances tries again.
+            Err(_) => {}
         }
         instance
     }
@@ -160,19 +180,19 @@ impl AwsProvider {
     /// Launches claims that are alike.
     async fn launch_alike(&self, batch: &[LaunchRequest], alike: &[usize], uid: &str, answers: &mut Answers) {
         let Some(&first) = alike.first() else { return };
-        let outcome = self.prepare(&batch[first], uid).await;
-        let (plan, templates, tags, context) = match outcome {
+        let prepared = match self.prepare(&batch[first], uid).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 for at in alike {
-                    answers[*at] = Some(Err(error.clone()));
+                    answers[*at] = Some(Err(apart(error.clone(), &batch[*at].claim.name)));
                 }
                 return;
             }
         };
         let claims: Vec<(usize, &NodeClaim)> = alike.iter().map(|at| (*at, &*batch[*at].claim)).collect();
-        for (request, places) in requests(&plan, &templates, &claims, &tags, context.as_deref()) {
-            self.send(&request, &places, batch, &plan, answers).await;
+        let Prepared { plan, templates, tags, context, .. } = &prepared;
+        for (request, places) in requests(plan, templates, &claims, tags, context.as_deref()) {
+            self.send(&request, &places, batch, &prepared, answers).await;
         }
     }
 
@@ -189,9 +209,10 @@ impl AwsProvider {
         if let Some(key) = restricted(&known.class.spec).first() {
             return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
         }
-        if known.class.spec.placement_group_selector.is_some() {
+        let group = self.group(&claim.class.name);
+        if known.class.spec.placement_group_selector.is_some() && group.is_none() {
             // An instance outside of the group that was asked for would be worse than none.
-            return Err(not_ready("spec.placementGroupSelector is not supported yet: remove it".to_owned()));
+            return Err(not_ready("its placement group is not known yet".to_owned()));
         }
         let catalog = self.class_catalog(&known);
         let dry = || {
@@ -205,7 +226,7 @@ impl AwsProvider {
             spec: &known.class.spec,
             status: &status,
             kubelet: &known.kubelet,
-            group: None,
+            group: group.as_ref(),
         };
         let plan = {
             let state = self.state();
@@ -225,7 +246,10 @@ impl AwsProvider {
             pool: claim.pool.as_ref().map_or("", |pool| pool.as_str()),
         };
         let mut tags = owned(&owner, &known.class.spec);
-        let templates = self.templates(&known, claim, &plan, &tags).await?;
+        let template_tags = tags.clone();
+        let templates = self.templates(&known, claim, &plan, &template_tags).await?;
+        let hash = known.class.spec.drift_hash(&self.settings.ca_bundle);
+        tags.insert(labels::TAG_CLASS_HASH.to_owned(), hash);
         tags.insert(labels::TAG_BATCH.to_owned(), request.batch.to_string());
         tags.insert(labels::TAG_ATTEMPT.to_owned(), request.attempt.to_string());
         let relaxed = claim
@@ -233,11 +257,11 @@ impl AwsProvider {
             .get("karpenter.sh/nodeclaim-min-values-relaxed")
             .is_some_and(|v| &**v == "true");
         let context = known.class.spec.context.clone().filter(|_| !relaxed);
-        Ok((plan, templates, tags, context))
+        Ok(Prepared { plan, templates, tags, template_tags, context, known, claim: claim.clone() })
     }
 
     /// The launch templates of a plan, made where they are not there.
-    async fn templates(
+    pub(super) async fn templates(
         &self,
         known: &Known,
         claim: &NodeClaim,
@@ -254,14 +278,15 @@ impl AwsProvider {
                 user_data: &user_data,
                 tags,
                 tenancy: plan.tenancy,
-                placement: None,
+                placement: plan.placement.as_ref().map(|(id, part)| (id.as_str(), *part)),
                 ipv6: self.is_ipv6(),
                 reserved_capacity: self.settings.reserved_capacity,
                 metadata_ipv6: !self.settings.region.contains("-iso"),
             };
             let data = template_data(group, &input);
             let name = template_name(&data);
-            if !self.state().templates.contains(&name) {
+            let known = self.state().templates.contains_key(&name);
+            if !known {
                 let there = self.api.launch_templates(&[Filter::new("launch-template-name", [&name])]).await;
                 let there = there.map_err(|error| call_error(&error))?;
                 if there.is_empty() {
@@ -271,8 +296,8 @@ impl AwsProvider {
                         made => made.map_err(|error| call_error(&error))?,
                     }
                 }
-                self.state().templates.insert(name.clone());
             }
+            self.state().templates.insert(name.clone(), self.clock.now());
             names.insert(group.clone(), name);
         }
         Ok(names)
@@ -330,16 +355,22 @@ impl AwsProvider {
         request: &FleetRequest,
         places: &[usize],
         batch: &[LaunchRequest],
-        plan: &Plan,
+        prepared: &Prepared,
         answers: &mut Answers,
     ) {
+        let plan = &prepared.plan;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         self.hold(plan, count);
         let mut answer = self.api.create_fleet(request).await;
         if answer.as_ref().is_ok_and(lost_template) {
-            // Somebody has deleted it. It is looked for again at the next launch.
+            // Somebody has deleted it: its name is its content, so it is made anew as it was.
             self.state().templates.clear();
-            answer = self.api.create_fleet(request).await;
+            let Prepared { known, claim, plan, template_tags, .. } = prepared;
+            if self.templates(known, claim, plan, template_tags).await.is_ok() {
+                // Under its old token EC2 may repeat its old answer.
+                let token = digest(&format!("{}/again", request.token));
+                answer = self.api.create_fleet(&FleetRequest { token, ..request.clone() }).await;
+            }
         }
         let answer = match answer {
             Ok(answer) => answer,
@@ -347,7 +378,7 @@ impl AwsProvider {
                 self.release(plan, count, &[]);
                 let error = call_error(&error);
                 for at in places {
-                    answers[*at] = Some(Err(error.clone()));
+                    answers[*at] = Some(Err(apart(error.clone(), &batch[*at].claim.name)));
                 }
                 return;
             }
@@ -361,6 +392,7 @@ impl AwsProvider {
         for (at, fleet) in places.iter().zip(launched) {
             dealt.push((*at, self.born(request, plan, &fleet)));
         }
+        self.partitions(plan, &mut dealt).await;
         for at in &places[dealt.len()..] {
             answers[*at] = Some(Err(launch_error(&answer.errors)));
         }
@@ -373,6 +405,25 @@ impl AwsProvider {
         let told: Vec<(usize, Instance)> = told.buffer_unordered(TAGGED_AT_ONCE).collect().await;
         for (at, instance) in told {
             answers[at] = Some(Ok(self.deal(&batch[at], instance)));
+        }
+    }
+
+    /// The partitions that EC2 chose, as far as it tells them already; a loop asks again for the others.
+    async fn partitions(&self, plan: &Plan, dealt: &mut [(usize, InstanceInfo)]) {
+        let parted = dealt.first().is_some_and(|(_, info)| {
+            let name = info.tags.get(labels::NODE_CLASS).map_or("", String::as_str);
+            self.group(name).is_some_and(|group| group.partitions > 0)
+        });
+        let open = plan.placement.as_ref().is_some_and(|(_, part)| part.is_none());
+        if !parted || !open {
+            return;
+        }
+        let ids: Vec<String> = dealt.iter().map(|(_, info)| info.id.clone()).collect();
+        let Ok(seen) = self.api.instances(&ids, &[]).await else { return };
+        for (_, info) in dealt {
+            if let Some(fresh) = seen.iter().find(|fresh| fresh.id == info.id && fresh.placement.is_some()) {
+                info.placement.clone_from(&fresh.placement);
+            }
         }
     }
 
@@ -401,7 +452,8 @@ impl AwsProvider {
             spot: plan.capacity_type == "spot",
             reservation: group.and_then(|group| group.reservation.as_ref().map(|(id, ..)| id.clone())),
             tenancy: plan.tenancy.to_owned(),
-            placement: None,
+            placement: plan.placement.clone(),
+            profile: Some(status.instance_profile.clone()),
             efa_interfaces: group.map_or(0, |group| group.efas),
             launched: Some(self.clock.now()),
             tags: request.tags.clone(),
@@ -429,16 +481,22 @@ impl AwsProvider {
     fn learn(&self, answer: &FleetAnswer, plan: &Plan) {
         let now = self.clock.now();
         let mut state = self.state();
+        for instance in &answer.instances {
+            let group = plan.group_of(&instance.instance_type, &instance.zone);
+            if let Some((id, ..)) = group.and_then(|group| group.reservation.as_ref()) {
+                state.reservations.launched(id, 1);
+            }
+        }
+        let group = plan.placement.as_ref().map(|(id, _)| id.as_str());
         for error in &answer.errors {
-            for effect in effects(error, plan.capacity_type, None) {
+            for effect in effects(error, plan.capacity_type, group) {
                 match effect {
                     Effect::Unavailable(what) => state.unavailable.mark(what, now),
                     Effect::NoAddresses(subnet) => state.addresses.exhausted(&subnet),
                     Effect::ReservationFull => {
                         let group = plan.group_of(&error.instance_type, &error.zone);
                         if let Some((id, ..)) = group.and_then(|group| group.reservation.clone()) {
-                            state.reservations.insert(id, 0);
-                            state.machines_version += 1;
+                            state.reservations.full(&id, now);
                         }
                     }
                 }
@@ -447,8 +505,26 @@ impl AwsProvider {
     }
 }
 
-/// A launch, decided and prepared: the plan, its templates by group, the tags, and the context.
-type Prepared = (Plan, BTreeMap<Group, String>, TagSet, Option<String>);
+/// A launch, decided and prepared.
+struct Prepared {
+    plan: Plan,
+    templates: BTreeMap<Group, String>,
+    /// Tags of the instances.
+    tags: TagSet,
+    /// Tags of the launch templates.
+    template_tags: TagSet,
+    context: Option<String>,
+    known: Known,
+    claim: Arc<NodeClaim>,
+}
+
+/// Claims whose call was throttled come back at different times: up to half as late again, by their names.
+fn apart(error: LaunchError, claim: &str) -> LaunchError {
+    match error {
+        LaunchError::RateLimited { after } => LaunchError::RateLimited { after: spread(after, claim) },
+        other => other,
+    }
+}
 
 /// Whether an instance may be a claim's.
 fn allowed(instance: &Instance, requirements: &Requirements) -> bool {

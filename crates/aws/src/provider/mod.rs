@@ -1,6 +1,7 @@
 //! The provider: what is known of the region, and AWS behind core's seam.
 
 mod classes;
+mod dry_run;
 mod instance;
 mod launching;
 mod memory;
@@ -15,23 +16,29 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, Notice,
+        ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
     model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
+use jiff::{SignedDuration, Timestamp};
 
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
-use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo};
+use crate::audit::{Audit, Foreign};
+use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
+use crate::nodeclass::placement::Resolved;
+use crate::nodeclass::profile;
+use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
 use crate::schema::schema;
 use crate::settings::Settings;
+use crate::shift::Shifts;
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
 use memory::Dealt;
@@ -57,15 +64,32 @@ struct State {
     learnt: Learnt,
     unavailable: Unavailable,
     addresses: Addresses,
-    reservations: BTreeMap<String, u32>,
+    reservations: Room,
+    /// Placement groups by class.
+    groups: BTreeMap<String, Resolved>,
+    groups_version: u64,
+    shifts: Shifts,
     catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
     dealt: Dealt,
-    templates: BTreeSet<String>,
+    /// Instances that claims name, once claims have been seen.
+    named: Option<BTreeSet<ProviderId>>,
+    /// Launch templates that are known to be there, and when each was last used.
+    templates: BTreeMap<String, Timestamp>,
     cluster: Option<ClusterInfo>,
+    cluster_read: Option<Timestamp>,
     cluster_dns: Option<String>,
+    kubernetes: Option<String>,
+    /// Actions that IAM refuses, and when it did last.
+    off: BTreeMap<&'static str, Timestamp>,
+    foreign: Foreign,
     /// Why nothing may be mutated: the configured cluster is another one.
     mismatch: Option<Str>,
 }
+
+/// How often EKS is asked for the cluster.
+const CLUSTER_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// Most classes that are told of what concerns all of them.
+const TOLD_MAX: usize = 20;
 
 /// What a class's catalogue was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +99,9 @@ struct Versions {
     prices: u64,
     learnt: u64,
     unavailable: u64,
+    reservations: u64,
+    groups: u64,
+    shifts: u64,
 }
 
 fn repair_policies() -> Vec<RepairPolicy> {
@@ -205,6 +232,40 @@ impl AwsProvider {
         change(&mut self.state().learnt)
     }
 
+    /// What the last list had of our cluster's name that is another cluster's.
+    #[must_use]
+    pub fn foreign(&self) -> Foreign {
+        self.state().foreign.clone()
+    }
+
+    /// Everything in the account that carries our cluster's name, by who owns it.
+    ///
+    /// # Errors
+    /// Where AWS does not tell instances or launch templates; instance profiles are left out where IAM refuses them.
+    pub async fn audit(&self, claimed: &BTreeSet<ProviderId>) -> Result<Audit, CloudError> {
+        let uid = self.uid()?;
+        let class_uids =
+            self.classes.all().iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
+        let mut audit = Audit::default();
+        let name = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*self.settings.cluster_name]);
+        let instances = self.api.instances(&[], std::slice::from_ref(&name)).await;
+        let instances = instances.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        audit.instances(&instances, &self.settings, &uid, claimed);
+        let templates = self.api.launch_templates(&[name]).await;
+        let templates = templates.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
+        audit.templates(&templates, &self.settings, &uid);
+        match profile::audit(
+            &profile::Who { api: &*self.api, settings: &self.settings, cluster_uid: &uid },
+            &class_uids,
+        )
+        .await
+        {
+            Ok(profiles) => audit.profiles(profiles),
+            Err(error) => audit.unread.push(format!("instance profiles: {}", error.code)),
+        }
+        Ok(audit)
+    }
+
     /// Takes the free addresses of subnets as EC2 tells them.
     pub fn refresh_addresses(&self, told: impl IntoIterator<Item = (String, i64)>) {
         self.state().addresses.refresh(told);
@@ -213,6 +274,77 @@ impl AwsProvider {
     /// Takes the address of the cluster's DNS, which nodes get where their class names none.
     pub fn set_cluster_dns(&self, address: Option<String>) {
         self.state().cluster_dns = address;
+    }
+
+    /// Takes the version of the control plane as the API server tells it: for clusters that EKS does not know.
+    pub fn set_kubernetes_version(&self, version: &str) {
+        self.state().kubernetes = Some(version.to_owned());
+    }
+
+    /// Reads what EKS knows of the cluster, every few minutes: version and addresses may change. Clusters that EKS does not know,
+    /// or does not tell of, are as good as any.
+    async fn know_cluster(&self) -> Result<(), AwsError> {
+        let now = self.clock.now();
+        let read = self.state().cluster_read;
+        if read.is_some_and(|read| now.duration_since(read) < CLUSTER_EVERY) {
+            return Ok(());
+        }
+        match self.api.cluster(&self.settings.cluster_name).await {
+            Ok(cluster) => self.state().cluster = Some(cluster),
+            Err(error) if error.is_not_found() || error.code == "ResourceNotFoundException" => {}
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert("eks:DescribeCluster", now);
+            }
+            Err(error) if self.state().cluster.is_none() => return Err(error),
+            Err(_) => {}
+        }
+        self.state().cluster_read = Some(now);
+        Ok(())
+    }
+
+    /// The version of the control plane, such as `1.35`: as EKS tells it, else as the API server does.
+    fn kubernetes_version(&self) -> Option<String> {
+        let state = self.state();
+        let of_eks = state.cluster.as_ref().map(|cluster| cluster.version.clone());
+        of_eks.filter(|version| !version.is_empty()).or_else(|| state.kubernetes.clone())
+    }
+
+    /// What IAM refuses that the rest works without: actions, with the time of the last refusal.
+    #[must_use]
+    pub fn features_off(&self) -> BTreeMap<&'static str, Timestamp> {
+        self.state().off.clone()
+    }
+
+    /// Notes whether an action is allowed. Where it is not, every class is told which statement gives it; for other failures
+    /// the error comes back.
+    fn permitted<T>(
+        &self,
+        action: &'static str,
+        answer: Result<T, AwsError>,
+        now: Timestamp,
+    ) -> Result<Result<T, Vec<Notice>>, CloudError> {
+        match answer {
+            Ok(answer) => {
+                self.state().off.remove(action);
+                Ok(Ok(answer))
+            }
+            Err(error) if error.class() == Class::Unauthorized => {
+                self.state().off.insert(action, now);
+                Ok(Err(self.tell_classes("Unauthorized", &crate::iam::denial(action))))
+            }
+            Err(error) => Err(cloud_error(&error, action)),
+        }
+    }
+
+    /// Tells people something that concerns the provider as a whole, at its classes.
+    fn tell_classes(&self, reason: &'static str, message: &str) -> Vec<Notice> {
+        let notice = |known: &Known| Notice {
+            object: steps::object(&known.class),
+            warning: true,
+            reason,
+            message: message.into(),
+        };
+        self.classes.all().iter().take(TOLD_MAX).map(notice).collect()
     }
 
     /// A class's catalogue; the same `Arc` while nothing changes.
@@ -225,6 +357,9 @@ impl AwsProvider {
             prices: state.prices.version(),
             learnt: state.learnt.version(),
             unavailable: state.unavailable.version(),
+            reservations: state.reservations.version(),
+            groups: state.groups_version,
+            shifts: state.shifts.version(),
         };
         let name = known.class.metadata.name.clone().unwrap_or_default();
         if let Some((made_from, catalog)) = state.catalogs.get(&name)
@@ -232,21 +367,7 @@ impl AwsProvider {
         {
             return catalog.clone();
         }
-        let status = known.class.status.clone().unwrap_or_default();
-        let view = View {
-            settings: &self.settings,
-            spec: &known.class.spec,
-            status: &status,
-            kubelet: &known.kubelet,
-            group: None,
-        };
-        let market = Market {
-            prices: &state.prices,
-            unavailable: &state.unavailable,
-            shifted_zones: &|_| false,
-            reservation_capacity: &|id| state.reservations.get(id).copied().unwrap_or(0),
-        };
-        let made = Arc::new(instancetype::catalog(&state.machines, &view, &state.learnt, &market));
+        let made = Arc::new(self.make_catalog(&state, known));
         // The same content under another version is the same catalogue to those who compare pointers.
         let kept = match state.catalogs.get(&name) {
             Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old.clone(),
@@ -254,6 +375,30 @@ impl AwsProvider {
         };
         state.catalogs.insert(name, (versions, kept.clone()));
         kept
+    }
+
+    fn make_catalog(&self, state: &State, known: &Known) -> ClassCatalog {
+        let name = known.class.metadata.name.as_deref().unwrap_or_default();
+        let status = known.class.status.clone().unwrap_or_default();
+        let view = View {
+            settings: &self.settings,
+            spec: &known.class.spec,
+            status: &status,
+            kubelet: &known.kubelet,
+            group: state.groups.get(name).map(|resolved| &resolved.group),
+        };
+        let market = Market {
+            prices: &state.prices,
+            unavailable: &state.unavailable,
+            shifted_zones: &|zone_id| state.shifts.is_away(zone_id),
+            reservation_capacity: &|id| state.reservations.left(id),
+        };
+        instancetype::catalog(&state.machines, &view, &state.learnt, &market)
+    }
+
+    /// The placement group of a class, where it has one that is known.
+    fn group(&self, class: &str) -> Option<PlacementGroup> {
+        self.state().groups.get(class).map(|resolved| resolved.group.clone())
     }
 
     fn known_class(&self, name: &str) -> Result<Known, CloudError> {
@@ -293,10 +438,21 @@ impl AwsProvider {
         if is_ending(&info) {
             return Ok(Termination::Accepted);
         }
+        self.not_away(&info.zone_id)?;
         match self.api.terminate(std::slice::from_ref(&info.id)).await {
             Ok(()) => Ok(Termination::Accepted),
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
             Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+        }
+    }
+
+    /// Refuses to change anything in a zone that traffic is shifted away from: its machines may be needed in an hour.
+    fn not_away(&self, zone_id: &str) -> Result<(), CloudError> {
+        match self.state().shifts.is_away(zone_id) {
+            true => Err(CloudError::Unavailable(
+                format!("traffic is shifted away from zone {zone_id}: nothing is changed there").into(),
+            )),
+            false => Ok(()),
         }
     }
 
@@ -370,7 +526,13 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.end(id, claim.provider_id.as_ref() == Some(id)).await
+        let ended = self.end(id, claim.provider_id.as_ref() == Some(id)).await?;
+        if let (Termination::Gone, Some(reservation)) =
+            (ended, claim.labels.get(labels::CAPACITY_RESERVATION_ID))
+        {
+            self.state().reservations.ended(reservation);
+        }
+        Ok(ended)
     }
 
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
@@ -393,11 +555,11 @@ impl CloudProvider for AwsProvider {
         ];
         let found = self.api.instances(&[], &filters).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        let owned = found.iter().filter(|info| {
-            info.state != "terminated"
-                && ownership(&info.tags, &self.settings.cluster_name, &uid) != Ownership::Foreign
-        });
-        let mut all: Vec<Instance> = owned.map(|info| self.seen(info)).collect();
+        let alive = found.iter().filter(|info| info.state != "terminated");
+        let (foreign, owned): (Vec<&InstanceInfo>, Vec<&InstanceInfo>) = alive
+            .partition(|info| ownership(&info.tags, &self.settings.cluster_name, &uid) == Ownership::Foreign);
+        self.state().foreign = Foreign::of(&foreign, self.clock.now());
+        let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(info)).collect();
         all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
         Ok(all)
     }
@@ -415,7 +577,12 @@ impl CloudProvider for AwsProvider {
         let catalog = self.class_catalog(&known);
         let image = catalog.shaped.get(&info.instance_type).and_then(|shaped| shaped.image.as_deref());
         let status = known.class.status.clone().unwrap_or_default();
-        let found = drift::of_instance(&info, &status, image, None);
+        let group = self.group(&claim.class.name);
+        let group = group.as_ref().map(|group| group.id.as_str());
+        if group.is_none() && known.class.spec.placement_group_selector.is_some() {
+            return Err(CloudError::Unavailable("the class's placement group is not known".into()));
+        }
+        let found = drift::of_instance(&info, &status, image, group);
         let found = found.map_err(|unclear| CloudError::Unavailable(unclear.to_string().into()))?;
         Ok(found.and_then(told))
     }

@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin};
 use fleetwright_core::{
     clock::Clock,
     cloud::{
-        Interruption, InterruptionKind,
+        Interruption, InterruptionKind, Outlook,
         conformance::{self, Fault as Wrong, Harness},
     },
     model::{Requirements, Resources},
@@ -12,10 +12,17 @@ use fleetwright_core::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::calls::AwsError;
 use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, REGION, class};
+
+mod loops;
+mod seeds;
+mod status;
+mod world;
 
 const UID: &str = "7f1c0a52-cluster-uid";
 
@@ -67,6 +74,9 @@ impl Aws {
         let provider =
             AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
         provider.identify(UID).await.unwrap();
+        // The loops begin with the process.
+        let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
+        names.run(&Outlook::at(provider.clock.now())).await.unwrap_or_default();
         Arc::new(provider)
     }
 }
@@ -231,6 +241,29 @@ async fn an_interrupted_batch_is_dealt_once() {
     assert_eq!((aws.cloud.count("CreateFleet"), aws.provider().list().await.unwrap().len()), (1, 5));
 }
 
+/// Names could not be written, one claim has its instance and the other's answer was lost with the process: the one that is
+/// left is the other's, also where its id comes second.
+#[tokio::test]
+async fn no_instance_is_dealt_twice_where_names_could_not_be_written() {
+    let aws = Aws::new(settings()).await;
+    for _ in 0..2 {
+        let refusal = AwsError::new("RequestLimitExceeded", "slow down");
+        aws.cloud.inject(Call::CreateTags, Fault::Refuse(refusal));
+    }
+    let dealt: Vec<Instance> =
+        aws.provider().launch(&batch(2)).await.into_iter().map(Result::unwrap).collect();
+    assert!(dealt.iter().all(|instance| instance.claim.is_none()));
+    aws.restart().await;
+    let steps = aws.provider().steps();
+    let names = steps.iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
+    let first = NodeClaim { provider_id: Some(dealt[0].provider_id.clone()), ..claim("claim-000", "batch") };
+    let outlook = Outlook { machines: vec![(Arc::new(first), None)], ..Outlook::at(aws.now()) };
+    names.run(&outlook).await.unwrap();
+    let again = aws.provider().launch(&batch(2)[1..]).await.remove(0).unwrap();
+    assert_eq!(again.provider_id, dealt[1].provider_id);
+    assert_eq!(aws.cloud.count("CreateFleet"), 1);
+}
+
 /// An instance of Karpenter's has no UID: it is ended for the claim that names it, and for no other.
 #[tokio::test]
 async fn unstamped_instances_are_the_claims_that_name_them() {
@@ -294,7 +327,7 @@ async fn aliases_are_resolved() {
     let throttled = AwsError::new("ThrottlingException", "slow down");
     aws.cloud.inject(Call::Parameter, Fault::Refuse(throttled.clone()));
     let failed = images::resolve(&*aws.cloud, &spec, "1.35", now).await;
-    assert_eq!(failed, Err(ImageError::Unanswered(throttled)));
+    assert_eq!(failed, Err(ImageError::Parameter(throttled)));
     assert_eq!(images::resolve(&*aws.cloud, &spec, "1.36", now).await, Err(ImageError::NoneFound));
     let by_id =
         serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
@@ -330,7 +363,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
     }
     let before = provider.catalog(&pool()).await.unwrap();
     for _ in 0..2 {
-        let round = step.run(aws.now()).await.unwrap();
+        let round = step.run(&Outlook::at(aws.now())).await.unwrap();
         let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
         assert_eq!(round.interruptions, [expected], "a report may be lost");
         assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
@@ -338,7 +371,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
     let after = provider.catalog(&pool()).await.unwrap();
     assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");
     assert_eq!(provider.terminate_orphan(&id).await, Ok(Termination::Accepted));
-    assert!(step.run(aws.now()).await.unwrap().interruptions.is_empty());
+    assert!(step.run(&Outlook::at(aws.now())).await.unwrap().interruptions.is_empty());
     assert_eq!(aws.cloud.messages(), 1);
 }
 
@@ -367,5 +400,8 @@ fn pool() -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
+        learnt: fleetwright_core::model::Learnt::default(),
     }
 }

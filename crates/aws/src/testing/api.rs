@@ -1,15 +1,16 @@
 //! The region's answers.
 
+use std::collections::VecDeque;
+
 use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
-use jiff::Timestamp;
 
 use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, region};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
     GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup,
-    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
+    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, TemplateReservation, ZonalShift,
 };
 
 /// Whether tags and named attributes pass all filters.
@@ -25,18 +26,32 @@ fn passes(filters: &[Filter], tags: &TagSet, attribute: impl Fn(&str) -> Option<
 }
 
 impl Inner {
-    fn count(&mut self, call: &'static str) {
-        *self.counts.entry(call).or_default() += 1;
-    }
-
-    fn fault(&mut self, call: Call) -> Option<Fault> {
-        self.faults.get_mut(&call)?.pop_front()
+    /// Counts a call and lets it go wrong where a test says so. `true`: its answer gets lost.
+    fn enter(&mut self, call: Call) -> Result<bool, AwsError> {
+        *self.counts.entry(call.name()).or_default() += 1;
+        self.mutations += u64::from(call.mutates());
+        if self.denied.contains(&call) {
+            return Err(AwsError::new("UnauthorizedOperation", "you are not authorized to perform this"));
+        }
+        match self.faults.get_mut(&call).and_then(VecDeque::pop_front) {
+            Some(Fault::Refuse(error)) => Err(error),
+            Some(Fault::Lose) => Ok(true),
+            None => Ok(false),
+        }
     }
 
     fn is_dry(&self, zone: &str) -> bool {
         self.dry.contains("") || self.dry.contains(zone)
     }
 }
+
+/// The answer, unless it gets lost.
+fn answer<T>(lose: bool, answer: T) -> Result<T, AwsError> {
+    if lose { Err(lost()) } else { Ok(answer) }
+}
+
+/// What a dry run that would be allowed is answered with, as the adapter sees it: no error.
+const ALLOWED: Result<(), AwsError> = Ok(());
 
 fn lost() -> AwsError {
     AwsError::new(AwsError::NO_ANSWER, "connection reset")
@@ -50,6 +65,42 @@ impl FakeAws {
             if machine.ended.is_some_and(|ended| now >= ended + ENDING) {
                 machine.info.state = "terminated".to_owned();
             }
+        }
+    }
+
+    /// A new instance of a way.
+    fn born(
+        &self,
+        inner: &Inner,
+        request: &FleetRequest,
+        way: &crate::calls::Override,
+        zone_id: String,
+    ) -> InstanceInfo {
+        let data = inner.template_data.get(&way.template);
+        InstanceInfo {
+            id: format!("i-{:017x}", inner.born),
+            state: "pending".to_owned(),
+            instance_type: way.instance_type.clone(),
+            zone: way.zone.clone(),
+            zone_id,
+            image: way.image.clone(),
+            subnet: way.subnet.clone(),
+            security_groups: vec!["sg-1".to_owned()],
+            spot: request.kind == FleetKind::Spot,
+            tenancy: "default".to_owned(),
+            placement: data.and_then(|data| data.placement.clone()).map(|(id, part)| {
+                // EC2 spreads over the partitions of a group where it is not told one.
+                let chosen = u32::try_from(inner.born % 3).unwrap_or(0) + 1;
+                (id, Some(part.unwrap_or(chosen)))
+            }),
+            reservation: data.and_then(|data| match &data.reservation {
+                Some(TemplateReservation::Only(id)) => Some(id.clone()),
+                _ => None,
+            }),
+            profile: data.map(|data| data.instance_profile.clone()),
+            launched: Some(self.clock.now()),
+            tags: request.tags.clone(),
+            ..InstanceInfo::default()
         }
     }
 
@@ -87,21 +138,7 @@ impl FakeAws {
             inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
         for _ in 0..request.count {
             inner.born += 1;
-            let info = InstanceInfo {
-                id: format!("i-{:017x}", inner.born),
-                state: "pending".to_owned(),
-                instance_type: way.instance_type.clone(),
-                zone: way.zone.clone(),
-                zone_id: zone_id.clone().unwrap_or_default(),
-                image: way.image.clone(),
-                subnet: way.subnet.clone(),
-                security_groups: vec!["sg-1".to_owned()],
-                spot: request.kind == FleetKind::Spot,
-                tenancy: "default".to_owned(),
-                launched: Some(self.clock.now()),
-                tags: request.tags.clone(),
-                ..InstanceInfo::default()
-            };
+            let info = self.born(inner, request, way, zone_id.clone().unwrap_or_default());
             answer.instances.push(FleetInstance {
                 id: info.id.clone(),
                 instance_type: info.instance_type.clone(),
@@ -119,15 +156,20 @@ impl FakeAws {
 #[async_trait]
 impl AwsApi for FakeAws {
     async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
-        Ok(self.lock().machines.clone())
+        let mut inner = self.lock();
+        inner.enter(Call::Machines)?;
+        Ok(inner.machines.clone())
     }
 
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
-        Ok(self.lock().sold_in.clone())
+        let mut inner = self.lock();
+        inner.enter(Call::SoldIn)?;
+        Ok(inner.sold_in.clone())
     }
 
     async fn subnets(&self, filters: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.enter(Call::Subnets)?;
         let found = inner.subnets.iter().filter(|subnet| {
             passes(filters, &subnet.tags, |name| (name == "subnet-id").then(|| subnet.id.clone()))
         });
@@ -135,7 +177,8 @@ impl AwsApi for FakeAws {
     }
 
     async fn security_groups(&self, filters: &[Filter]) -> Result<Vec<GroupInfo>, AwsError> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.enter(Call::Groups)?;
         let found = inner.groups.iter().filter(|group| {
             passes(filters, &group.tags, |name| match name {
                 "group-id" => Some(group.id.clone()),
@@ -148,14 +191,26 @@ impl AwsApi for FakeAws {
 
     async fn placement_groups(
         &self,
-        _: Option<&str>,
-        _: Option<&str>,
+        id: Option<&str>,
+        name: Option<&str>,
     ) -> Result<Vec<PlacementGroup>, AwsError> {
-        Ok(Vec::new())
+        let mut inner = self.lock();
+        inner.enter(Call::PlacementGroups)?;
+        let found: Vec<PlacementGroup> = inner
+            .placement_groups
+            .iter()
+            .filter(|group| id.is_none_or(|id| group.id == id) && name.is_none_or(|name| group.name == name))
+            .cloned()
+            .collect();
+        match (found.is_empty(), id.or(name)) {
+            (true, Some(asked)) => Err(AwsError::new("InvalidPlacementGroup.Unknown", asked)),
+            _ => Ok(found),
+        }
     }
 
     async fn images(&self, _: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.enter(Call::Images)?;
         let found = inner.images.iter().filter(|image| {
             passes(filters, &TagSet::new(), |name| match name {
                 "image-id" => Some(image.id.clone()),
@@ -166,36 +221,71 @@ impl AwsApi for FakeAws {
         Ok(found.cloned().collect())
     }
 
-    async fn reservations(&self, _: Option<&str>, _: &[Filter]) -> Result<Vec<ReservationInfo>, AwsError> {
-        Ok(Vec::new())
+    async fn reservations(
+        &self,
+        id: Option<&str>,
+        filters: &[Filter],
+    ) -> Result<Vec<ReservationInfo>, AwsError> {
+        let mut inner = self.lock();
+        inner.enter(Call::Reservations)?;
+        if let Some(id) = id.filter(|id| !inner.reservations.iter().any(|known| known.id == **id)) {
+            return Err(AwsError::new("InvalidCapacityReservationId.NotFound", id));
+        }
+        let found = inner.reservations.iter().filter(|known| {
+            let attribute = |name: &str| match name {
+                "owner-id" => Some(known.owner.clone()),
+                "instance-match-criteria" => Some(known.match_criteria.clone()),
+                _ => None,
+            };
+            id.is_none_or(|id| known.id == id) && passes(filters, &TagSet::new(), attribute)
+        });
+        Ok(found.cloned().collect())
     }
 
     async fn parameter(&self, name: &str) -> Result<String, AwsError> {
         let mut inner = self.lock();
-        if let Some(Fault::Refuse(error)) = inner.fault(Call::Parameter) {
-            return Err(error);
-        }
+        inner.enter(Call::Parameter)?;
         let missing = || AwsError::new("ParameterNotFound", name);
         inner.parameters.get(name).cloned().ok_or_else(missing)
     }
 
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
         let mut inner = self.lock();
-        inner.count("CreateFleet");
-        match inner.fault(Call::CreateFleet) {
-            Some(Fault::Refuse(error)) => Err(error),
-            Some(Fault::Lose) => self.fleet(&mut inner, request).and_then(|_| Err(lost())),
-            None => self.fleet(&mut inner, request),
+        let lose = inner.enter(Call::CreateFleet)?;
+        let made = self.fleet(&mut inner, request)?;
+        answer(lose, made)
+    }
+
+    async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
+        let mut inner = self.lock();
+        inner.enter(Call::TryFleet)?;
+        let known = |way: &crate::calls::Override| inner.templates.contains_key(&way.template);
+        match request.overrides.iter().find(|way| !known(way)) {
+            Some(way) => Err(AwsError::new("InvalidLaunchTemplateName.NotFoundException", &way.template)),
+            None => ALLOWED,
+        }
+    }
+
+    async fn try_instance(&self, template: &str, _: &str, subnet: &str) -> Result<(), AwsError> {
+        let mut inner = self.lock();
+        inner.enter(Call::TryInstance)?;
+        let profile = inner.template_data.get(template).map(|data| data.instance_profile.clone());
+        if profile.is_some_and(|profile| !inner.profiles.contains_key(&profile)) {
+            return Err(AwsError::new("InvalidParameterValue", "Invalid IAM Instance Profile name"));
+        }
+        match inner.subnets.iter().any(|known| known.id == subnet) {
+            true => ALLOWED,
+            false => Err(AwsError::new("InvalidSubnetID.NotFound", subnet)),
         }
     }
 
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
         let mut inner = self.lock();
-        inner.count("DescribeInstances");
-        self.age(&mut inner);
-        if let Some(Fault::Refuse(error)) = inner.fault(Call::Describe) {
-            return Err(error);
+        inner.enter(Call::Describe)?;
+        if ids.is_empty() {
+            *inner.counts.entry("full list").or_default() += 1;
         }
+        self.age(&mut inner);
         if let Some(id) = ids.iter().find(|id| !inner.instances.contains_key(*id)) {
             return Err(AwsError::new("InvalidInstanceID.NotFound", id));
         }
@@ -209,28 +299,30 @@ impl AwsApi for FakeAws {
     }
 
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
-        Ok(Vec::new())
+        let mut inner = self.lock();
+        inner.enter(Call::Statuses)?;
+        Ok(inner.statuses.clone())
     }
 
     async fn terminate(&self, ids: &[String]) -> Result<(), AwsError> {
         let mut inner = self.lock();
-        let fault = inner.fault(Call::Terminate);
-        if let Some(Fault::Refuse(error)) = fault {
-            return Err(error);
-        }
+        let lose = inner.enter(Call::Terminate)?;
         let now = self.clock.now();
-        for id in ids {
-            let missing = || AwsError::new("InvalidInstanceID.NotFound", id);
-            let machine = inner.instances.get_mut(id).ok_or_else(missing)?;
-            machine.info.state = "shutting-down".to_owned();
-            machine.ended.get_or_insert(now);
+        if let Some(id) = ids.iter().find(|id| !inner.instances.contains_key(*id)) {
+            return Err(AwsError::new("InvalidInstanceID.NotFound", id));
         }
-        if fault == Some(Fault::Lose) { Err(lost()) } else { Ok(()) }
+        for id in ids {
+            if let Some(machine) = inner.instances.get_mut(id) {
+                machine.info.state = "shutting-down".to_owned();
+                machine.ended.get_or_insert(now);
+            }
+        }
+        answer(lose, ())
     }
 
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
         let mut inner = self.lock();
-        inner.count("CreateTags");
+        inner.enter(Call::CreateTags)?;
         // Karpenter's policy lets these keys be added to an instance after its birth, and no others.
         let late = [labels::TAG_CLUSTER_NAME, labels::TAG_NODECLAIM, labels::TAG_NAME];
         if tags.keys().any(|key| !late.contains(&key.as_str())) {
@@ -243,7 +335,8 @@ impl AwsApi for FakeAws {
     }
 
     async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.enter(Call::Templates)?;
         let found = inner.templates.values().filter(|template| {
             passes(filters, &template.tags, |name| {
                 (name == "launch-template-name").then(|| template.name.clone())
@@ -259,7 +352,7 @@ impl AwsApi for FakeAws {
         tags: &TagSet,
     ) -> Result<(), AwsError> {
         let mut inner = self.lock();
-        inner.count("CreateLaunchTemplate");
+        let lose = inner.enter(Call::CreateTemplate)?;
         if inner.templates.contains_key(name) {
             return Err(AwsError::new("InvalidLaunchTemplateName.AlreadyExistsException", name));
         }
@@ -269,27 +362,37 @@ impl AwsApi for FakeAws {
         let template =
             LaunchTemplate { name: name.to_owned(), tags: tags.clone(), created: Some(self.clock.now()) };
         inner.templates.insert(name.to_owned(), template);
-        Ok(())
+        inner.template_data.insert(name.to_owned(), data.clone());
+        answer(lose, ())
     }
 
     async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError> {
-        let gone = self.lock().templates.remove(name);
+        let mut inner = self.lock();
+        inner.enter(Call::DeleteTemplate)?;
+        inner.template_data.remove(name);
+        let gone = inner.templates.remove(name);
         gone.map(|_| ()).ok_or_else(|| AwsError::new("InvalidLaunchTemplateName.NotFoundException", name))
     }
 
     async fn on_demand_prices(&self, _: &str) -> Result<Vec<(String, Price)>, AwsError> {
-        Ok(Vec::new())
+        let mut inner = self.lock();
+        inner.enter(Call::OnDemandPrices)?;
+        Ok(inner.on_demand.clone())
     }
 
-    async fn spot_prices(&self, _: Timestamp) -> Result<Vec<((String, String), Price)>, AwsError> {
-        Ok(Vec::new())
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
+        let mut inner = self.lock();
+        inner.enter(Call::SpotPrices)?;
+        Ok(inner.spot.clone())
     }
 
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
+        self.lock().enter(Call::Cluster)?;
         if name != region::CLUSTER {
             return Err(AwsError::new("ResourceNotFoundException", name));
         }
         Ok(ClusterInfo {
+            arn: format!("arn:aws:eks:{}:123456789012:cluster/{name}", region::REGION),
             endpoint: "https://test-cluster".to_owned(),
             ca_bundle: region::CA.to_owned(),
             version: "1.35".to_owned(),
@@ -298,26 +401,45 @@ impl AwsApi for FakeAws {
         })
     }
 
+    async fn zonal_shifts(&self, _: &str) -> Result<Vec<ZonalShift>, AwsError> {
+        let mut inner = self.lock();
+        inner.enter(Call::Shifts)?;
+        Ok(inner.shifts.clone())
+    }
+
     async fn receive(&self, _: &str) -> Result<Vec<Message>, AwsError> {
-        Ok(self.lock().messages.iter().take(10).cloned().collect())
+        let mut inner = self.lock();
+        inner.enter(Call::Receive)?;
+        Ok(inner.messages.iter().take(10).cloned().collect())
     }
 
     async fn delete_message(&self, _: &str, receipt: &str) -> Result<(), AwsError> {
-        self.lock().messages.retain(|message| message.receipt != receipt);
+        let mut inner = self.lock();
+        inner.enter(Call::DeleteMessage)?;
+        inner.messages.retain(|message| message.receipt != receipt);
         Ok(())
     }
 
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
-        let missing = || AwsError::new("NoSuchEntity", name);
-        self.lock().profiles.get(name).cloned().ok_or_else(missing)
+        let mut inner = self.lock();
+        inner.enter(Call::Profile)?;
+        inner.profiles.get(name).cloned().ok_or_else(|| AwsError::new("NoSuchEntity", name))
     }
 
     async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
-        let inner = self.lock();
-        Ok(inner.profiles.values().filter(|profile| profile.path.starts_with(path)).cloned().collect())
+        let mut inner = self.lock();
+        inner.enter(Call::Profiles)?;
+        // The list tells no tags.
+        let bare = |profile: &ProfileInfo| ProfileInfo { tags: TagSet::new(), ..profile.clone() };
+        Ok(inner.profiles.values().filter(|profile| profile.path.starts_with(path)).map(bare).collect())
     }
 
     async fn create_profile(&self, name: &str, path: &str, tags: &TagSet) -> Result<(), AwsError> {
+        let mut inner = self.lock();
+        let lose = inner.enter(Call::CreateProfile)?;
+        if inner.profiles.contains_key(name) {
+            return Err(AwsError::new("EntityAlreadyExists", name));
+        }
         let profile = ProfileInfo {
             name: name.to_owned(),
             path: path.to_owned(),
@@ -325,26 +447,43 @@ impl AwsApi for FakeAws {
             created: Some(self.clock.now()),
             ..ProfileInfo::default()
         };
-        self.lock().profiles.insert(name.to_owned(), profile);
-        Ok(())
+        inner.profiles.insert(name.to_owned(), profile);
+        answer(lose, ())
     }
 
     async fn add_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
         let mut inner = self.lock();
+        inner.enter(Call::AddRole)?;
+        if !inner.roles.contains(role) {
+            return Err(AwsError::new("NoSuchEntity", &format!("the role {role} cannot be found")));
+        }
         let missing = || AwsError::new("NoSuchEntity", profile);
-        inner.profiles.get_mut(profile).ok_or_else(missing)?.roles.push(role.to_owned());
+        let known = inner.profiles.get_mut(profile).ok_or_else(missing)?;
+        if !known.roles.is_empty() {
+            return Err(AwsError::new("LimitExceeded", "a profile holds one role"));
+        }
+        known.roles.push(role.to_owned());
         Ok(())
     }
 
     async fn remove_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
         let mut inner = self.lock();
+        inner.enter(Call::RemoveRole)?;
         let missing = || AwsError::new("NoSuchEntity", profile);
         inner.profiles.get_mut(profile).ok_or_else(missing)?.roles.retain(|known| known != role);
         Ok(())
     }
 
     async fn delete_profile(&self, name: &str) -> Result<(), AwsError> {
-        self.lock().profiles.remove(name);
-        Ok(())
+        let mut inner = self.lock();
+        inner.enter(Call::DeleteProfile)?;
+        match inner.profiles.get(name).map(|profile| profile.roles.is_empty()) {
+            None => Err(AwsError::new("NoSuchEntity", name)),
+            Some(false) => Err(AwsError::new("DeleteConflict", "remove roles from the profile first")),
+            Some(true) => {
+                inner.profiles.remove(name);
+                Ok(())
+            }
+        }
     }
 }

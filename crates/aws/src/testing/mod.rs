@@ -13,9 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 pub use region::{CA, CLUSTER, REGION, class};
 
 use crate::calls::{
-    AwsError, FleetAnswer, GroupInfo, Image, InstanceInfo, LaunchTemplate, MachineInfo, Message, ProfileInfo,
-    SoldIn, SubnetInfo, TagSet,
+    AwsError, FleetAnswer, GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo,
+    Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
+    ZonalShift,
 };
+use fleetwright_core::model::Price;
 
 /// How long an instance takes to end.
 pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
@@ -32,14 +34,123 @@ pub enum Fault {
 /// A call that faults are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// `CreateFleet`
-    CreateFleet,
-    /// `TerminateInstances`
-    Terminate,
-    /// `DescribeInstances`
-    Describe,
+    /// `DescribeInstanceTypes`
+    Machines,
+    /// `DescribeInstanceTypeOfferings`
+    SoldIn,
+    /// `DescribeSubnets`
+    Subnets,
+    /// `DescribeSecurityGroups`
+    Groups,
+    /// `DescribePlacementGroups`
+    PlacementGroups,
+    /// `DescribeImages`
+    Images,
+    /// `DescribeCapacityReservations`
+    Reservations,
     /// `GetParameter`
     Parameter,
+    /// `CreateFleet`
+    CreateFleet,
+    /// `CreateFleet (dry run)`
+    TryFleet,
+    /// `RunInstances (dry run)`
+    TryInstance,
+    /// `DescribeInstances`
+    Describe,
+    /// `DescribeInstanceStatus`
+    Statuses,
+    /// `TerminateInstances`
+    Terminate,
+    /// `CreateTags`
+    CreateTags,
+    /// `DescribeLaunchTemplates`
+    Templates,
+    /// `CreateLaunchTemplate`
+    CreateTemplate,
+    /// `DeleteLaunchTemplate`
+    DeleteTemplate,
+    /// `GetProducts`
+    OnDemandPrices,
+    /// `DescribeSpotPriceHistory`
+    SpotPrices,
+    /// `DescribeCluster`
+    Cluster,
+    /// `GetManagedResource`
+    Shifts,
+    /// `ReceiveMessage`
+    Receive,
+    /// `DeleteMessage`
+    DeleteMessage,
+    /// `GetInstanceProfile`
+    Profile,
+    /// `ListInstanceProfiles`
+    Profiles,
+    /// `CreateInstanceProfile`
+    CreateProfile,
+    /// `AddRoleToInstanceProfile`
+    AddRole,
+    /// `RemoveRoleFromInstanceProfile`
+    RemoveRole,
+    /// `DeleteInstanceProfile`
+    DeleteProfile,
+}
+
+impl Call {
+    /// The call as AWS names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Machines => "DescribeInstanceTypes",
+            Self::SoldIn => "DescribeInstanceTypeOfferings",
+            Self::Subnets => "DescribeSubnets",
+            Self::Groups => "DescribeSecurityGroups",
+            Self::PlacementGroups => "DescribePlacementGroups",
+            Self::Images => "DescribeImages",
+            Self::Reservations => "DescribeCapacityReservations",
+            Self::Parameter => "GetParameter",
+            Self::CreateFleet => "CreateFleet",
+            Self::TryFleet => "CreateFleet (dry run)",
+            Self::TryInstance => "RunInstances (dry run)",
+            Self::Describe => "DescribeInstances",
+            Self::Statuses => "DescribeInstanceStatus",
+            Self::Terminate => "TerminateInstances",
+            Self::CreateTags => "CreateTags",
+            Self::Templates => "DescribeLaunchTemplates",
+            Self::CreateTemplate => "CreateLaunchTemplate",
+            Self::DeleteTemplate => "DeleteLaunchTemplate",
+            Self::OnDemandPrices => "GetProducts",
+            Self::SpotPrices => "DescribeSpotPriceHistory",
+            Self::Cluster => "DescribeCluster",
+            Self::Shifts => "GetManagedResource",
+            Self::Receive => "ReceiveMessage",
+            Self::DeleteMessage => "DeleteMessage",
+            Self::Profile => "GetInstanceProfile",
+            Self::Profiles => "ListInstanceProfiles",
+            Self::CreateProfile => "CreateInstanceProfile",
+            Self::AddRole => "AddRoleToInstanceProfile",
+            Self::RemoveRole => "RemoveRoleFromInstanceProfile",
+            Self::DeleteProfile => "DeleteInstanceProfile",
+        }
+    }
+
+    /// Whether it changes anything at AWS.
+    #[must_use]
+    pub fn mutates(self) -> bool {
+        matches!(
+            self,
+            Self::CreateFleet
+                | Self::Terminate
+                | Self::CreateTags
+                | Self::CreateTemplate
+                | Self::DeleteTemplate
+                | Self::DeleteMessage
+                | Self::CreateProfile
+                | Self::AddRole
+                | Self::RemoveRole
+                | Self::DeleteProfile
+        )
+    }
 }
 
 /// The region.
@@ -70,9 +181,20 @@ pub(crate) struct Inner {
     /// Zones without any capacity; the empty name stands for all.
     dry: BTreeSet<String>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
+    denied: BTreeSet<Call>,
+    /// Roles that profiles can take.
+    pub(crate) roles: BTreeSet<String>,
+    pub(crate) placement_groups: Vec<PlacementGroup>,
+    pub(crate) reservations: Vec<ReservationInfo>,
+    statuses: Vec<InstanceStatus>,
+    shifts: Vec<ZonalShift>,
+    on_demand: Vec<(String, Price)>,
+    spot: Vec<((String, String), Price)>,
+    template_data: BTreeMap<String, TemplateData>,
     profiles: BTreeMap<String, ProfileInfo>,
     messages: VecDeque<Message>,
     counts: BTreeMap<&'static str, u64>,
+    mutations: u64,
     born: u64,
 }
 
@@ -90,6 +212,82 @@ impl FakeAws {
     /// Lets the next call of a kind go wrong.
     pub fn inject(&self, call: Call, fault: Fault) {
         self.lock().faults.entry(call).or_default().push_back(fault);
+    }
+
+    /// Refuses every call of a kind from now on, as IAM does.
+    pub fn deny(&self, call: Call) {
+        self.lock().denied.insert(call);
+    }
+
+    /// Allows calls of a kind again.
+    pub fn allow(&self, call: Call) {
+        self.lock().denied.remove(&call);
+    }
+
+    /// Changes what there is besides instances.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    /// Lets the region's shifts of traffic be these.
+    pub fn set_shifts(&self, shifts: Vec<ZonalShift>) {
+        self.lock().shifts = shifts;
+    }
+
+    /// Lets these instances be impaired or have events.
+    pub fn set_statuses(&self, statuses: Vec<InstanceStatus>) {
+        self.lock().statuses = statuses;
+    }
+
+    /// Lets these be the prices of the region.
+    pub fn set_prices(&self, on_demand: Vec<(String, Price)>, spot: Vec<((String, String), Price)>) {
+        let mut inner = self.lock();
+        (inner.on_demand, inner.spot) = (on_demand, spot);
+    }
+
+    /// The instance profiles, by name.
+    #[must_use]
+    pub fn profiles_now(&self) -> BTreeMap<String, ProfileInfo> {
+        self.lock().profiles.clone()
+    }
+
+    /// Puts an instance profile of somebody else's into the account.
+    pub fn adopt_profile(&self, profile: ProfileInfo) {
+        self.lock().profiles.insert(profile.name.clone(), profile);
+    }
+
+    /// The launch templates, by name, with what they say; those that were adopted say nothing.
+    #[must_use]
+    pub fn templates_now(&self) -> BTreeMap<String, (LaunchTemplate, Option<TemplateData>)> {
+        let inner = self.lock();
+        let with_data = |(name, template): (&String, &LaunchTemplate)| {
+            (name.clone(), (template.clone(), inner.template_data.get(name).cloned()))
+        };
+        inner.templates.iter().map(with_data).collect()
+    }
+
+    /// Puts a launch template of somebody else's into the account.
+    pub fn adopt_template(&self, template: LaunchTemplate) {
+        self.lock().templates.insert(template.name.clone(), template);
+    }
+
+    /// Changes an instance as EC2 has it.
+    pub fn change_instance(&self, id: &str, change: impl FnOnce(&mut InstanceInfo)) {
+        if let Some(machine) = self.lock().instances.get_mut(id) {
+            change(&mut machine.info);
+        }
+    }
+
+    /// An instance as EC2 has it.
+    #[must_use]
+    pub fn instance_now(&self, id: &str) -> Option<InstanceInfo> {
+        self.lock().instances.get(id).map(|machine| machine.info.clone())
+    }
+
+    /// How many calls changed something at AWS.
+    #[must_use]
+    pub fn mutations(&self) -> u64 {
+        self.lock().mutations
     }
 
     /// Takes all capacity from a zone, from all of them where it is empty.

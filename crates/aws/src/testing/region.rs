@@ -88,6 +88,7 @@ pub(super) fn inner() -> Inner {
             parameter("x86_64", "nvidia", "ami-nvidia"),
         ]
         .into(),
+        roles: ["node".to_owned()].into(),
         ..Inner::default()
     }
 }

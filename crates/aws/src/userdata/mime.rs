@@ -114,7 +114,11 @@ fn boundary(content_type: &str) -> Option<String> {
 pub(super) fn write(parts: &[Part]) -> String {
     let taken = |boundary: &str| {
         let delimiter = format!("--{boundary}");
-        parts.iter().any(|part| part.content.split('\n').any(|line| line.starts_with(&delimiter)))
+        // A header may look like a boundary, too, where a part has no empty line.
+        let lines = parts
+            .iter()
+            .flat_map(|part| part.headers.iter().map(String::as_str).chain(part.content.split('\n')));
+        lines.into_iter().any(|line| line.starts_with(&delimiter))
     };
     let mut boundary = "//".to_owned();
     let mut number = 0_u32;

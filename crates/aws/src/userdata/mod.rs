@@ -238,4 +238,6 @@ fn dns<'a>(bootstrap: &'a Bootstrap<'_>) -> Option<&'a str> {
 }
 
 #[cfg(test)]
+mod any_input;
+#[cfg(test)]
 mod tests;

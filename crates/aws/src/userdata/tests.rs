@@ -7,7 +7,7 @@ use serde_json::json;
 use super::mime::Part;
 use super::*;
 
-fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
+pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
     let claim: Labels = [
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
         ("karpenter.sh/nodepool", "default"),

@@ -120,3 +120,27 @@ async fn a_workload_gives_shape_and_scale() {
     stop.fire();
     running.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn quotas_leave_fewer_chunks() {
+    let world = world();
+    template(&world, "1");
+    let quota = |cpu: &str| {
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": {"name": "team", "namespace": "default"},
+            "spec": {"hard": {"requests.cpu": cpu}}, "status": {"used": {"requests.cpu": "2"}}});
+        world.server.apply(quota).unwrap();
+    };
+    quota("4");
+    buffer(&world, json!({"podTemplateRef": {"name": "shape"}, "replicas": 5}));
+    let (stop, running) = world.run(controllers(&world));
+    world.pass(60).await;
+    assert_eq!(status(&world)["replicas"], 2);
+    assert_eq!(condition(&world, "LimitedByQuotas"), "True LimitedByQuotas");
+    assert_eq!(condition(&world, "ReadyForProvisioning"), "True Resolved");
+    quota("40");
+    world.pass(60).await;
+    assert_eq!((&status(&world)["replicas"], &*condition(&world, "LimitedByQuotas")), (&json!(5), " "));
+    stop.fire();
+    running.await.unwrap().unwrap();
+}

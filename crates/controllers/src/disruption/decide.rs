@@ -1,25 +1,31 @@
 //! The loop that looks for machines that should go.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use fleetwright_core::disruption::{
-    Bench, Command, METHODS, Method, method, propose_on, standings, still_allowed, validate_on,
+    Bench, Command, METHODS, Method, Proposal, method, propose_after, standings, still_allowed, validate_on,
 };
+use fleetwright_core::model::{DisruptionReason, Str};
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{
-    Commands, IDLE, VALIDATION_DELAY, durable, execute, figures, live, orphans, report, rules, standing,
-};
+use super::{Commands, durable, execute, figures, live, orphans, report, rules, standing};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, later},
     settings::Settings,
 };
+
+/// For so long consolidation rests on a cluster in which nothing changes; some things change with time alone.
+const QUIET: Duration = Duration::from_secs(300);
 
 /// The methods that the settings allow.
 #[must_use]
@@ -34,13 +40,37 @@ pub(super) struct Disruption {
     commands: Arc<Commands>,
     /// Whether commands of an earlier process were taken over.
     restored: AtomicBool,
-    /// When conditions were last brought up to date.
+    /// When conditions were last brought up to date, or the first pass was.
     told: Mutex<Option<Timestamp>>,
+    memory: Mutex<Memory>,
+}
+
+/// What one pass leaves for the next.
+#[derive(Debug, Default)]
+struct Memory {
+    /// NodeClaims that were not reached.
+    unreached: BTreeSet<Str>,
+    /// The epoch of a cluster in which consolidation finds nothing, though no budget holds it back, and when that was seen.
+    quiet: Option<(u64, Timestamp)>,
+}
+
+impl Memory {
+    /// Whether consolidation has nothing to look at: nothing changed since it last found nothing.
+    fn is_quiet(&self, epoch: u64, now: Timestamp) -> bool {
+        self.quiet.is_some_and(|(known, at)| known == epoch && now < later(at, QUIET))
+    }
+
+    /// Takes note of a pass in which every method was asked.
+    fn note(&mut self, epoch: u64, now: Timestamp, proposal: &Proposal) {
+        self.unreached = proposal.unreached.iter().cloned().collect();
+        let nothing = proposal.commands.is_empty() && proposal.unreached.is_empty() && !proposal.constrained;
+        self.quiet = nothing.then_some((epoch, now));
+    }
 }
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands, restored: AtomicBool::new(false), told: Mutex::default() }
+        Self { commands, restored: AtomicBool::new(false), told: Mutex::default(), memory: Mutex::default() }
     }
 }
 
@@ -57,7 +87,7 @@ impl Controller for Disruption {
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
         let now = ctx.now();
         if ctx.may_act().is_err() {
-            return Ok(Requeue::After(std::time::Duration::from_secs(1)));
+            return Ok(Requeue::After(Duration::from_secs(1)));
         }
         if !self.restored.swap(true, Ordering::Relaxed) {
             durable::restore(ctx, &self.commands);
@@ -66,18 +96,22 @@ impl Controller for Disruption {
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
         let rules = rules(&ctx.settings);
         let began = ctx.now();
-        let methods = methods(&ctx.settings);
         // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
+        let (methods, first, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
+        let epoch = snapshot.epoch;
         let solvers = Arc::clone(&ctx.solvers);
         let decide = move || {
             let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
-            let proposal = propose_on(&bench, &rules, now, &methods);
+            let (proposal, bench) = propose_after(bench, &rules, now, &methods, first);
             solvers.keep(bench.into_solver());
             let all = tells.then(|| standings(&snapshot, &rules, now, &methods, &proposal));
             (proposal, all.unwrap_or_default())
         };
         let (proposal, standings) = ctx.offload(decide).await?;
+        if !rests {
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, now, &proposal);
+        }
         report::proposal(ctx, &proposal);
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
@@ -91,15 +125,34 @@ impl Controller for Disruption {
             tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
         let started = self.carry_out(ctx, proposal.commands).await?;
-        Ok(if started { Requeue::Now } else { Requeue::After(IDLE) })
+        Ok(if started { Requeue::Now } else { Requeue::After(ctx.settings.disruption.period) })
     }
 }
 
 impl Disruption {
-    /// Whether it is time to say on every machine what blocks it; takes note.
+    /// What to ask: the methods, the NodeClaims to begin with, and whether consolidation rests.
+    fn agenda(
+        &self,
+        ctx: &Ctx,
+        epoch: u64,
+        now: Timestamp,
+        tells: bool,
+    ) -> (Vec<&'static dyn Method>, BTreeSet<Str>, bool) {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut methods = methods(&ctx.settings);
+        // What is told of machines needs all reasons.
+        let rests = !tells && memory.is_quiet(epoch, now);
+        if rests {
+            methods.retain(|method| method.reason() != DisruptionReason::Underutilized);
+        }
+        (methods, memory.unreached.clone(), rests)
+    }
+
+    /// Whether it is time to say on every machine what blocks it; takes note. Not at start: what is not known yet would
+    /// look like a block, and be written on every machine and taken off again.
     fn is_due(&self, now: Timestamp) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = told.is_none_or(|then| later(then, standing::INTERVAL) <= now);
+        let due = later(*told.get_or_insert(now), standing::INTERVAL) <= now;
         if due {
             *told = Some(now);
         }
@@ -114,8 +167,9 @@ impl Disruption {
         if method.is_validated() {
             for command in &commands {
                 report::on_machines(ctx, command, "ConsolidationCandidate", &command.to_string());
+                report::approved(ctx, command);
             }
-            ctx.clock.sleep(VALIDATION_DELAY).await;
+            ctx.clock.sleep(ctx.settings.disruption.validation_delay).await;
             for command in &commands {
                 live::refresh(ctx, &command.candidates).await?;
             }

@@ -1,7 +1,8 @@
 //! Commands outlive the process: each machine says on its NodeClaim which command takes it, before anything else happens
 //! to it, and each replacement says which command it is for.
 //!
-//! The next process takes a command over where all of it is there, else it is rolled back as an orphan. Nothing tainted
+//! The next process takes a command over where all of it is there, else all of it is rolled back as orphans: a command
+//! that was cut off while its machines were being named or marked does not go on with some of them. Nothing tainted
 //! is ever forgotten: what says that it belongs to a command, or looks like it, is one or the other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -38,6 +39,9 @@ struct Record {
     started: String,
     /// How many NodeClaims it creates.
     replacements: usize,
+    /// How many machines it takes.
+    #[serde(default)]
+    machines: usize,
 }
 
 /// Whether a claim says that a command takes it.
@@ -68,6 +72,7 @@ pub(super) async fn write(
         method: running.command.method.to_owned(),
         started: running.started.to_string(),
         replacements: running.command.replacements.len(),
+        machines: running.command.candidates.len(),
     };
     let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
     annotate(ctx, name, json!(text)).await
@@ -138,9 +143,13 @@ fn taken_over(
     let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
     let ours = claims.filter(|claim| claim.annotations.get(REPLACES).is_some_and(|of| &**of == id));
     let replacements: Vec<ClaimName> = ours.map(|claim| claim.name.clone()).collect();
-    let complete = replacements.len() == record.replacements;
-    let stale = record.replacements == 0 && later(started, STALE) < now;
     let candidates: Vec<Candidate> = machines.iter().filter_map(|index| known(snapshot, *index)).collect();
+    let going = |index: &usize| snapshot.nodes[*index].claim.as_ref().is_some_and(|c| c.deleting.is_some());
+    // Replacements are created once every machine is named, and machines go once all replacements are ready: either
+    // says that no machine is missing but those that are gone.
+    let named = record.replacements > 0 || machines.len() >= record.machines || machines.iter().any(going);
+    let complete = named && replacements.len() == record.replacements;
+    let stale = record.replacements == 0 && later(started, STALE) < now;
     if !complete || stale || candidates.len() < machines.len() {
         return None;
     }
@@ -152,6 +161,7 @@ fn taken_over(
         candidates,
         replacements: Vec::new(),
         eventual: method.is_eventual(),
+        judged: Vec::new(),
     };
     Some(Running { command: Arc::new(command), replacements, started })
 }

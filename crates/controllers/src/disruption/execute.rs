@@ -28,7 +28,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
         let claim = provisioning::replacement(ctx, opening, &format!("{id}-{at}"));
         let mut claim =
             claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?;
-        durable::name_command(&mut claim, &id, &replaced(&command.candidates));
+        durable::name_command(&mut claim, &id, &replaced(&command.candidates, ctx.now()));
         claims.push(claim);
     }
     let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
@@ -69,8 +69,11 @@ async fn mark_and_create(
     running: &Running,
     claims: Vec<api::NodeClaim>,
 ) -> Result<Vec<ClaimName>, ReconcileError> {
+    // All are named before the first is marked: the next process can tell whether the command is whole.
     for candidate in &running.command.candidates {
         durable::write(ctx, candidate, id, running).await?;
+    }
+    for candidate in &running.command.candidates {
         mark(ctx, &running.command, candidate).await?;
     }
     let reason = report::reason_label(running.command.reason);

@@ -62,3 +62,28 @@ pub(crate) const PODS_DISRUPTED: Family = Family::counter(
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of pods on NodeClaims that were disrupted",
 );
+/// How moves were weighed by the policy `Balanced`.
+pub(crate) const SCORE: Family = Family::histogram(
+    "karpenter_consolidation_score",
+    &["decision", "nodepool", "policy"],
+    &[0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0],
+    "Share of a NodePool's cost that a move would save, by its share of the NodePool's disruption",
+);
+/// The same, counted.
+pub(crate) const MOVES: Family = Family::counter(
+    "karpenter_consolidation_moves_total",
+    &["decision", "nodepool", "policy"],
+    "Number of consolidation moves that were weighed",
+);
+/// What a pass did not reach.
+pub(crate) const UNREACHED: Family = Family::gauge(
+    "fleetwright_disruption_unreached_nodes",
+    &[],
+    "Number of nodes that the last disruption pass did not reach; they come first in the next one",
+);
+/// What the brake on drift leaves.
+pub(crate) const BRAKE: Family = Family::gauge(
+    "fleetwright_disruption_drift_cap_left",
+    &["nodepool"],
+    "Number of nodes of a NodePool that may still be replaced for drift within the window of its drift cap",
+);

@@ -1,9 +1,10 @@
 //! What can forbid a disruption is read from the API server, not only from the index, at the moment of acting: pods by
-//! node, disruption budgets, the nodes themselves.
+//! node, disruption budgets of pods and of NodePools, the nodes themselves.
 //!
 //! What is read goes into the index, so that the decision that follows sees it; nothing is decided here. A pod that is
 //! gone meanwhile stays in the index until the watch says so, which errs on the safe side.
 
+use fleetwright_api::NodePool;
 use fleetwright_core::disruption::Candidate;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::{
@@ -25,6 +26,10 @@ pub(super) async fn refresh(ctx: &Ctx, candidates: &[Candidate]) -> Result<(), R
     let budgets = Api::<PodDisruptionBudget>::all(ctx.client.clone());
     for budget in ctx.call("list poddisruptionbudgets", budgets.list(&ListParams::default())).await? {
         ctx.observe(budget);
+    }
+    let pools: Api<NodePool> = ctx.cluster_api();
+    for pool in ctx.call("list nodepools", pools.list(&ListParams::default())).await? {
+        ctx.observe(pool);
     }
     let names: Vec<String> = candidates
         .iter()

@@ -32,12 +32,8 @@ use jiff::Timestamp;
 
 use crate::{runtime::Controller, settings::Settings};
 
-/// How long a decision must hold before it is acted on.
-const VALIDATION_DELAY: Duration = Duration::from_secs(15);
-/// How often the cluster is looked at while there is nothing to do.
-const IDLE: Duration = Duration::from_secs(10);
-/// How long a command may take: 80 ms for each machine that is queued, within these bounds.
-const TIMEOUT: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
+/// The longest that a command may take, unless the settings grant all of them more.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// The controllers of disruption.
 #[must_use]
@@ -46,11 +42,10 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
     vec![Arc::new(decide::Disruption::new(commands.clone())), Arc::new(queue::Queue::new(commands))]
 }
 
-/// What of the settings disruption reads.
 /// What disruption reads of the settings.
 #[must_use]
 pub fn rules(settings: &Settings) -> Rules {
-    Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot }
+    Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot, ..Rules::default() }
 }
 
 /// Commands under way.
@@ -110,11 +105,12 @@ impl Commands {
         self.lock().values().any(takes)
     }
 
-    /// How long a command may take while so many machines are queued.
-    fn timeout(&self) -> Duration {
+    /// How long a command may take while so many machines are queued: 80 ms for each, and no less than the settings say.
+    fn timeout(&self, least: Duration) -> Duration {
         let queued: usize = self.lock().values().map(|running| running.command.candidates.len()).sum();
         Duration::from_millis(80)
             .saturating_mul(u32::try_from(queued).unwrap_or(u32::MAX))
-            .clamp(TIMEOUT.0, TIMEOUT.1)
+            .min(TIMEOUT_MAX)
+            .max(least)
     }
 }

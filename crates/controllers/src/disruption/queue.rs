@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fleetwright_core::{
     disruption::{Blocker, Candidate, candidate},
-    model::{StateNode, nodeclaim::ConditionType},
+    model::{ClaimName, StateNode, nodeclaim::ConditionType},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{DeleteParams, Preconditions};
@@ -33,8 +33,8 @@ impl Queue {
 enum Step {
     /// Its machines are gone or going: forget it.
     Done,
-    /// A replacement is not ready yet.
-    Wait,
+    /// This replacement is not ready yet.
+    Wait(ClaimName),
     /// Something that it rests on is gone.
     Abandon(String),
     /// The replacements are ready.
@@ -73,7 +73,10 @@ impl Controller for Queue {
                 ctx.index().end_command(&key.name);
                 Ok(Requeue::No)
             }
-            Step::Wait => Ok(Requeue::After(POLL)),
+            Step::Wait(replacement) => {
+                report::waiting(ctx, &running.command, &replacement);
+                Ok(Requeue::After(POLL))
+            }
             Step::Abandon(why) => {
                 tracing::error!(command = %running.command, reason = why, "failed to disrupt nodes, rolling back");
                 execute::roll_back(ctx, &self.commands, &key.name).await;
@@ -113,10 +116,12 @@ impl Queue {
                 Some(claim) if claim.is(ConditionType::Initialized) => {}
                 Some(_) => {
                     let waited = now.duration_since(running.started);
-                    if Duration::try_from(waited).is_ok_and(|waited| waited > self.commands.timeout()) {
+                    if Duration::try_from(waited)
+                        .is_ok_and(|waited| waited > self.commands.timeout(ctx.settings.disruption.timeout))
+                    {
                         return Step::Abandon(format!("replacement {name} was not initialized in time"));
                     }
-                    return Step::Wait;
+                    return Step::Wait(name.clone());
                 }
             }
         }
@@ -158,12 +163,7 @@ fn blocked(
 /// Deletes the NodeClaims of a command; what follows is the business of termination.
 async fn remove(ctx: &Ctx, running: &Running) -> Result<(), ReconcileError> {
     let api = ctx.cluster_api::<fleetwright_api::NodeClaim>();
-    report::on_machines(
-        ctx,
-        &running.command,
-        "DisruptionTerminating",
-        &format!("Disrupting: {}", running.command),
-    );
+    report::terminating(ctx, &running.command);
     for candidate in &running.command.candidates {
         let Some(claim) = &candidate.node.claim else { continue };
         // By UID: a claim that was made anew under the same name is another one.

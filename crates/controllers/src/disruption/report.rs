@@ -15,6 +15,10 @@ use crate::{
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 const MINUTE: Duration = Duration::from_secs(60);
+/// A move that disturbs nothing scores without bound, which no sum survives.
+const LARGEST_SCORE: f64 = 1000.0;
+/// The only policy that weighs moves.
+const BALANCED: &str = "Balanced";
 
 /// Tells what a pass found.
 pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
@@ -23,6 +27,31 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
     }
     for (method, count) in &proposal.eligible {
         ctx.metrics.set(&figures::ELIGIBLE, &[method], as_figure(*count));
+    }
+    for brake in &proposal.brakes {
+        ctx.metrics.set(&figures::BRAKE, &[brake.pool.as_str()], as_figure(brake.left()));
+        let pool = ctx.index().pool(&brake.pool).cloned().filter(|_| brake.left() == 0);
+        if let Some(pool) = pool {
+            let text = format!(
+                "No further node is replaced for drift: {} were within the window of the drift cap, which allows {}",
+                brake.replaced, brake.cap
+            );
+            ctx.recorder
+                .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
+        }
+    }
+    for judged in &proposal.judged {
+        let decision = if judged.approved { "approved" } else { "rejected" };
+        let labels = [decision, judged.pool.as_str(), BALANCED];
+        ctx.metrics.inc(&figures::MOVES, &labels);
+        ctx.metrics.observe(&figures::SCORE, &labels, judged.score().min(LARGEST_SCORE));
+    }
+    ctx.metrics.set(&figures::UNREACHED, &[], as_figure(proposal.unreached.len()));
+    if !proposal.unreached.is_empty() {
+        tracing::info!(
+            nodeclaims = proposal.unreached.len(),
+            "disruption did not reach every node in this pass, the next one begins with the rest"
+        );
     }
     for blocked in &proposal.blocked {
         let text = capitalised(&blocked.blocker.to_string());
@@ -60,6 +89,48 @@ pub(super) fn on_machines(ctx: &Ctx, command: &Command, reason: &'static str, te
     for candidate in &command.candidates {
         for object in objects(ctx, &candidate.node) {
             ctx.recorder.publish(Event::normal(object, reason, text));
+        }
+    }
+}
+
+/// Tells on a replacement what it is for, and that it is waited for.
+pub(super) fn waiting(ctx: &Ctx, command: &Command, replacement: &str) {
+    let Some(claim) = ctx.index().claim(replacement).cloned() else { return };
+    let launching = format!("Launching NodeClaim: {}", command.reason);
+    ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionLaunching", launching));
+    let text = "Waiting on readiness to continue disruption";
+    ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
+}
+
+/// Tells on all machines of a command that they go now.
+pub(super) fn terminating(ctx: &Ctx, command: &Command) {
+    for object in command.candidates.iter().flat_map(|candidate| objects(ctx, &candidate.node)) {
+        let kind = object.kind.clone().unwrap_or_default();
+        let text = format!("Disrupting {kind}: {}", command.reason);
+        ctx.recorder.publish(Event::normal(object, "DisruptionTerminating", text));
+    }
+}
+
+/// Tells that the policy `Balanced` approves of a command: on the machine, or where there are several on their NodePool.
+pub(super) fn approved(ctx: &Ctx, command: &Command) {
+    for judged in &command.judged {
+        let text = format!(
+            "{command}: saves ${}/h of ${}/h, and disrupts {:.1} of {:.1} (score {:.2}, threshold 0.50)",
+            judged.savings,
+            judged.pool_price,
+            judged.moved.pods(),
+            judged.pool_cost.pods(),
+            judged.score()
+        );
+        if let [one] = command.candidates.as_slice() {
+            for object in objects(ctx, &one.node) {
+                ctx.recorder.publish(Event::normal(object, "ConsolidationApproved", text.clone()));
+            }
+            continue;
+        }
+        let pool = ctx.index().pool(&judged.pool).cloned();
+        if let Some(pool) = pool {
+            ctx.recorder.publish(Event::normal(regarding(&*pool), "ConsolidationApproved", text));
         }
     }
 }

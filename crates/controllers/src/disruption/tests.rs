@@ -130,3 +130,94 @@ async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
     assert!(conditions.iter().all(|c| c["type"] != "DisruptionReason"), "{old:#}");
     assert!(old["metadata"]["deletionTimestamp"].is_null());
 }
+
+/// Where a process died while it carried out a command that takes `old-a` and `old-b`.
+struct Crash {
+    named: &'static [&'static str],
+    tainted: &'static [&'static str],
+    replacements: usize,
+    deleting: &'static [&'static str],
+}
+
+const BOTH: &[&str] = &["old-a", "old-b"];
+
+/// What an earlier process left of a command of two machines.
+fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
+    let world = World::new();
+    world.pool("default", json!({}));
+    let record = json!({"id": "cmd", "method": method, "started": world.ctx.now().to_string(),
+        "replacements": replaces, "machines": 2});
+    for name in BOTH {
+        drifted(&world, name);
+        let mut object = claim(&world, name);
+        if method != "drift" {
+            object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
+        }
+        if crash.named.contains(name) {
+            object["metadata"]["annotations"] =
+                json!({"fleetwright.dev/disruption-command": record.to_string()});
+        }
+        world.server.apply(object).unwrap();
+        if crash.tainted.contains(name) {
+            let mut node = (*world.server.get("v1", "Node", "", name).unwrap()).clone();
+            node["spec"]["taints"] = json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]);
+            world.server.apply(node).unwrap();
+        }
+        if crash.deleting.contains(name) {
+            world.server.delete("karpenter.sh/v1", "NodeClaim", "", name).unwrap();
+        }
+    }
+    for at in 0..crash.replacements {
+        let name = format!("new-{at}");
+        drifted(&world, &name);
+        let mut object = claim(&world, &name);
+        object["metadata"]["annotations"] = json!({"fleetwright.dev/replaces": "cmd"});
+        object["status"]["conditions"] = json!([condition("Launched"), condition("Initialized")]);
+        world.server.apply(object).unwrap();
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_of_several_machines_goes_on_or_back_as_a_whole() {
+    let none: &[&str] = &[];
+    let one: &[&str] = &["old-a"];
+    let crash = |named, tainted, replacements, deleting| Crash { named, tainted, replacements, deleting };
+    // (where it died, method, replacements of the command, whether it goes on)
+    let cases = [
+        ("naming, with a replacement", crash(one, none, 0, none), "drift", 1, false),
+        ("named, with a replacement", crash(BOTH, none, 0, none), "drift", 1, false),
+        ("marking, with a replacement", crash(BOTH, one, 0, none), "drift", 1, false),
+        ("marked, with a replacement", crash(BOTH, BOTH, 0, none), "drift", 1, false),
+        ("creating, one of two", crash(BOTH, BOTH, 1, none), "drift", 2, false),
+        ("created", crash(BOTH, BOTH, 1, none), "drift", 1, true),
+        ("deleting, with a replacement", crash(BOTH, BOTH, 1, one), "drift", 1, true),
+        ("naming", crash(one, none, 0, none), "drift", 0, false),
+        ("named", crash(BOTH, none, 0, none), "drift", 0, true),
+        ("marking", crash(BOTH, one, 0, none), "drift", 0, true),
+        ("marked", crash(BOTH, BOTH, 0, none), "drift", 0, true),
+        ("deleting", crash(BOTH, BOTH, 0, one), "drift", 0, true),
+    ];
+    for (what, crash, method, replaces, goes_on) in cases {
+        let world = left_behind(&crash, method, replaces);
+        // What would be decided anew must not be mistaken for what goes on.
+        for name in BOTH {
+            let mut object = claim(&world, name);
+            object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
+            world.server.apply(object).unwrap();
+        }
+        run_for(&world, 5).await;
+        for name in BOTH {
+            let old = claim(&world, name);
+            let goes = old.is_null() || old["metadata"]["deletionTimestamp"].is_string();
+            if crash.deleting.contains(name) {
+                continue;
+            }
+            assert_eq!(goes, goes_on, "{what}: {name}: {old:#}");
+            assert!(
+                goes_on || (!named(&old) && !tainted(&world, name)),
+                "{what}: {name} is forgotten: {old:#}"
+            );
+        }
+    }
+}

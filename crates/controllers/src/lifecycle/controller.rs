@@ -1,12 +1,12 @@
 //! `nodeclaim.lifecycle`: launch, registration, initialisation, liveness, and the end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
     model::NodeClaim,
     nodeclaim::{
-        InstanceState, Stage,
+        InstanceState, Next, Removal, Stage, Step,
         finalization::{Finalization, Trace},
         initialization::Initialization,
         launch::Launch,
@@ -14,19 +14,25 @@ use fleetwright_core::{
         registration::Registration,
     },
 };
-use fleetwright_state::{Change, Index, Key};
+use fleetwright_state::{Change, Index, Key, Kind};
 
 use super::{
-    first_busy,
+    families, first_busy,
     hand::{Hand, needs_trace},
-    machine::{Machine, claim_of},
+    machine::{Machine, claim_of, waiting_for_drivers},
     memory::Memory,
     requeue,
 };
 use crate::{
+    events::{Event, regarding},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
+
+/// How soon a machine that the brake holds back is looked at again.
+const BRAKED_AGAIN: Duration = Duration::from_secs(60);
+/// For how long it is not said again that it is held back.
+const BRAKED_QUIET: Duration = Duration::from_secs(900);
 
 /// Brings claims to life and to their end.
 pub struct Lifecycle(pub Arc<Memory>);
@@ -42,11 +48,14 @@ impl Controller for Lifecycle {
     }
 
     fn rate_limit(&self) -> RateLimit {
-        RateLimit::new(std::time::Duration::from_secs(1), std::time::Duration::from_secs(60), 10, 100)
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         self.0.launches.note(change);
+        if change.kind == Kind::ResourceSlice {
+            return waiting_for_drivers(index);
+        }
         claim_of(change, index).into_iter().collect()
     }
 
@@ -60,7 +69,7 @@ impl Controller for Lifecycle {
         let next = first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
-            Liveness.next(&view, now),
+            self.braked(ctx, &machine, Liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
         let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
@@ -69,6 +78,23 @@ impl Controller for Lifecycle {
 }
 
 impl Lifecycle {
+    /// The same answer, put off where too many machines that do not join are about to be given up.
+    fn braked(&self, ctx: &Ctx, machine: &Machine, next: Next) -> Next {
+        if !next.steps.contains(&Step::Delete(Removal::RegistrationTimeout)) {
+            return next;
+        }
+        let all = ctx.index().claim_models().count();
+        if self.0.may_give_up(&machine.claim.name, all, ctx.now()) {
+            return next;
+        }
+        ctx.metrics.inc(&families::BRAKED, &["liveness"]);
+        let text = "the node has not joined in time, and many others have not: at most the larger of 10 machines and 25% of \
+                    all are given up within 10 minutes; look at what they have in common";
+        let about = regarding(&*machine.raw);
+        ctx.recorder.publish(Event::warning(about, "TerminationBraked", text).quiet_for(BRAKED_QUIET));
+        Next::wait(BRAKED_AGAIN)
+    }
+
     /// A deleted claim: its nodes, its instance, its finalizer.
     async fn end(&self, ctx: &Ctx, machine: &Machine) -> Result<Requeue, ReconcileError> {
         let view = machine.view(ctx.cloud.info());

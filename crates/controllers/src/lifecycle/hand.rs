@@ -185,8 +185,16 @@ impl<'a> Hand<'a> {
             .filter(|(key, _)| !known.contains_key(&***key))
             .map(|(key, value)| (&**key, &**value))
             .collect();
-        if !missing.is_empty() {
-            self.patch("write labels of the instance", json!({"metadata": { "labels": missing }})).await?;
+        let told = self.claim.metadata.annotations.clone().unwrap_or_default();
+        let noted: std::collections::BTreeMap<&str, &str> = instance
+            .annotations
+            .iter()
+            .filter(|(key, _)| !told.contains_key(&***key))
+            .map(|(key, value)| (&**key, &**value))
+            .collect();
+        if !missing.is_empty() || !noted.is_empty() {
+            let metadata = json!({"metadata": {"labels": missing, "annotations": noted}});
+            self.patch("write labels of the instance", metadata).await?;
         }
         tracing::info!(
             NodeClaim = self.name(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleetwright_api as api;
 use fleetwright_core::{
     cloud::ProviderInfo,
-    model::{Node, NodeClaim, NodePool, Pod, labels},
+    model::{Node, NodeClaim, NodePool, Pod, Str, labels, nodeclaim::ConditionType},
     nodeclaim::View,
 };
 use fleetwright_state::{Change, Index, Key};
@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) pool: Option<Arc<NodePool>>,
     /// The pods on those nodes.
     pub(crate) pods: Vec<Arc<Pod>>,
+    /// Drivers that have published a whole pool of devices for its node; `None` where resource claims are ignored.
+    pub(crate) published_drivers: Option<Vec<Str>>,
 }
 
 impl Machine {
@@ -35,7 +37,9 @@ impl Machine {
         let nodes: Vec<Arc<Node>> = index.nodes_of_claim(name).cloned().collect();
         let pool = claim.pool.as_ref().and_then(|pool| index.pool_model(pool)).cloned();
         let pods = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
-        Some(Self { raw, claim, nodes, pool, pods })
+        let drivers = || nodes.first().map(|node| index.published_drivers(&node.name)).unwrap_or_default();
+        let published_drivers = (!ctx.settings.ignore_dra_requests).then(drivers);
+        Some(Self { raw, claim, nodes, pool, pods, published_drivers })
     }
 
     /// The same with one node and its pods only.
@@ -52,6 +56,7 @@ impl Machine {
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
             pods: &self.pods,
+            published_drivers: self.published_drivers.as_deref(),
             provider,
         }
     }
@@ -65,6 +70,16 @@ impl Machine {
     pub(crate) fn pool_name(&self) -> &str {
         self.label(labels::NODEPOOL)
     }
+}
+
+/// The keys of claims that wait for drivers to publish devices.
+pub(crate) fn waiting_for_drivers(index: &Index) -> Vec<Key> {
+    let waits = |claim: &&Arc<NodeClaim>| {
+        claim.is(ConditionType::Registered)
+            && !claim.is(ConditionType::Initialized)
+            && claim.annotations.contains_key(labels::REQUESTED_DRA_DRIVERS)
+    };
+    index.claim_models().filter(waits).map(|claim| Key::cluster(claim.name.to_string())).collect()
 }
 
 /// The key of the claim that a change of a NodeClaim or of a Node is about.

@@ -8,7 +8,10 @@ use std::{
 
 use fleetwright_core::{
     model::{ConditionStatus, NodeName, PodUid, Str},
-    nodeclaim::health::RegistrationHealth,
+    nodeclaim::{
+        brake::{Brake, Share},
+        health::RegistrationHealth,
+    },
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
@@ -31,6 +34,8 @@ struct Parts {
     absent: BTreeMap<Str, Timestamp>,
     /// The last registrations, by UID of the pool.
     health: BTreeMap<Str, RegistrationHealth>,
+    /// On giving up machines that do not join.
+    joining: Option<Brake>,
     /// Pods that are to leave.
     evictions: BTreeMap<Key, Leaving>,
     /// Claims, by UID, whose drain was counted.
@@ -63,6 +68,12 @@ impl Memory {
             parts.absent.clear();
         }
         *parts.absent.entry(claim.clone()).or_insert(now)
+    }
+
+    /// Whether the machine of a claim that has not joined may be given up, among `all` machines.
+    pub(crate) fn may_give_up(&self, claim: &str, all: usize, now: Timestamp) -> bool {
+        let mut parts = self.parts();
+        parts.joining.get_or_insert_with(|| Brake::new(Share::NEVER_JOINED)).passes(claim, all, now)
     }
 
     /// Forgets a claim.

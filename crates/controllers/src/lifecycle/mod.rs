@@ -49,6 +49,8 @@ pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Ve
         Arc::new(nodepool::Validation),
         Arc::new(nodepool::Readiness),
         Arc::new(nodepool::RegistrationHealth(memory.clone())),
+        Arc::new(nodepool::Lessons),
+        Arc::new(nodeclaim::InitializationDeadline(memory.clone())),
     ];
     if settings.gates.static_capacity {
         all.push(Arc::new(nodepool::StaticProvisioning));

@@ -1,5 +1,6 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
+mod crash;
 mod world;
 
 use std::time::Duration;

@@ -56,6 +56,31 @@ pub const QUEUE_WORK: Family = Family::histogram(
     &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
     "How long the work on a key takes",
 );
+/// How long keys wait.
+pub const QUEUE_WAIT: Family = Family::histogram(
+    "workqueue_queue_duration_seconds",
+    &["name", "controller"],
+    &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
+    "How long a key that is due waits for its turn",
+);
+/// Work under way, in sum.
+pub const QUEUE_UNFINISHED: Family = Family::gauge(
+    "workqueue_unfinished_work_seconds",
+    &["name", "controller"],
+    "How long the keys that are being worked on have been so, in sum",
+);
+/// The longest work under way.
+pub const QUEUE_LONGEST: Family = Family::gauge(
+    "workqueue_longest_running_processor_seconds",
+    &["name", "controller"],
+    "How long the key has been worked on that takes the longest",
+);
+/// Whether this process leads.
+pub const LEADER: Family = Family::gauge(
+    "leader_election_master_status",
+    &["name"],
+    "1 where this process holds the lease, 0 where another one does",
+);
 /// Reconciles under way.
 pub const ACTIVE: Family = Family::gauge(
     "controller_runtime_active_workers",

@@ -48,6 +48,10 @@ const RUNTIME: &[Family] = &[
     runtime::QUEUE_ADDS,
     runtime::QUEUE_RETRIES,
     runtime::QUEUE_WORK,
+    runtime::QUEUE_WAIT,
+    runtime::QUEUE_UNFINISHED,
+    runtime::QUEUE_LONGEST,
+    runtime::LEADER,
     runtime::ACTIVE,
     runtime::MAX_CONCURRENT,
     runtime::BUILD_INFO,
@@ -73,6 +77,10 @@ const DISRUPTION: &[Family] = &[
     figures::CONSUMING,
     figures::DISRUPTED,
     figures::PODS_DISRUPTED,
+    figures::SCORE,
+    figures::MOVES,
+    figures::UNREACHED,
+    figures::BRAKE,
 ];
 const LIFE: &[Family] = &[
     life::CLAIMS_TERMINATED,
@@ -89,6 +97,11 @@ const LIFE: &[Family] = &[
     life::INTERRUPTIONS,
     life::ORPHANS_ENDED,
     life::COLLECTION_HELD,
+    life::PODS_RELEASED,
+    life::LESSONS,
+    life::LEARNT,
+    life::INITIALIZATION_TIMEOUTS,
+    life::BRAKED,
 ];
 
 /// Every family, by name.

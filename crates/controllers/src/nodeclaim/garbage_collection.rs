@@ -19,9 +19,13 @@ use fleetwright_state::Key;
 
 use super::orphans::Collector;
 use crate::{
+    events::{Event, regarding},
     lifecycle::{Memory, families, hand::Hand, machine::Machine},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
+
+/// For how long it is not said again that a claim is held back.
+const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// Compares claims with the cloud's list.
 pub struct GarbageCollection {
@@ -52,6 +56,22 @@ impl GarbageCollection {
         };
         let views: Vec<_> = machines.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
         self.with(|collection| collection.survey(&views, listed, now))
+    }
+
+    /// Says of claims that the brake holds back why they stay.
+    fn tell_braked(ctx: &Ctx, held: &[ClaimName]) {
+        for name in held {
+            ctx.metrics.inc(&families::BRAKED, &["garbage-collection"]);
+            let Some(claim) = ctx.index().claim(name).cloned() else { continue };
+            let text = format!(
+                "the cloud does not list the instance, and {} nodeclaims are in the same position: at most the larger of 3 \
+                 and 5% of all are removed within 10 minutes",
+                held.len()
+            );
+            let about = regarding(&*claim);
+            let event = Event::warning(about, "TerminationBraked", text).same_if([&**name]).quiet_for(QUIET);
+            ctx.recorder.publish(event);
+        }
     }
 
     /// Asks for the one instance, and deletes its claim where there is none.
@@ -93,7 +113,7 @@ impl Controller for GarbageCollection {
         let listed = instances.iter().map(|instance| instance.provider_id.clone()).collect();
         let findings = self.survey(ctx, &listed);
         let outage = findings.outage.map_or(0, |(missing, _)| missing);
-        for (why, held) in [("outage", outage), ("brake", findings.braked)] {
+        for (why, held) in [("outage", outage), ("brake", findings.braked.len())] {
             let held = u32::try_from(held).map_or(f64::MAX, f64::from);
             ctx.metrics.set(&families::COLLECTION_HELD, &[why], held);
         }
@@ -104,6 +124,7 @@ impl Controller for GarbageCollection {
                 "the cloud's list is sharply shorter than it should be; nothing is collected"
             );
         }
+        Self::tell_braked(ctx, &findings.braked);
         for name in &findings.gone {
             // One that cannot be verified does not hold up the others.
             if let Err(error) = self.verify(ctx, name).await {

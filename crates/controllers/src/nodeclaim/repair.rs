@@ -12,7 +12,8 @@ use fleetwright_core::{
     model::{NodeClaim, labels},
     nodeclaim::{
         Next, Removal, Step,
-        repair::{BLOCKED, Brake, Breach, NodeCondition, earliest, is_too_many},
+        brake::{Brake, Share},
+        repair::{BLOCKED, Breach, NodeCondition, earliest, is_too_many},
     },
 };
 use fleetwright_state::{Change, Index, Key};
@@ -38,7 +39,7 @@ impl Repair {
     /// Has repaired nothing yet.
     #[must_use]
     pub fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, brake: Mutex::default() }
+        Self { memory, brake: Mutex::new(Brake::new(Share::NODES)) }
     }
 
     /// Whether the brake lets one more node go.
@@ -130,6 +131,7 @@ impl Repair {
         }
         let name = node.metadata.name.as_deref().unwrap_or_default();
         (!self.passes(name, all, now)).then(|| {
+            ctx.metrics.inc(&families::BRAKED, &["repair"]);
             format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes")
         })
     }

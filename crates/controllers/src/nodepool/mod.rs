@@ -2,6 +2,7 @@
 
 mod counter;
 mod hash;
+mod learnt;
 mod readiness;
 mod registration_health;
 mod replicas;
@@ -10,8 +11,10 @@ mod validation;
 
 pub use counter::Counter;
 pub use hash::Hash;
+pub use learnt::Lessons;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
 pub(crate) use registration_health::{NAME as REGISTRATION_HEALTH, health_of};
 pub use replicas::{StaticDeprovisioning, StaticProvisioning};
+pub(crate) use status::change_conditions;
 pub use validation::Validation;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use fleetwright_api::{
     self as api, ConditionSet, HasConditions,
     condition::find,
-    labels::condition::{NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED},
+    labels::condition::{
+        INITIALIZATION_HEALTHY, MACHINES_AS_PROMISED, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY,
+        VALIDATION_SUCCEEDED,
+    },
 };
 use fleetwright_core::model::NodeClassRef;
 use fleetwright_state::{Change, Index, Key, Kind};
@@ -79,7 +82,14 @@ pub(super) async fn change(
 
 /// An event for each condition that changed its status, in the words that Karpenter's users search for.
 fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
-    for type_ in [VALIDATION_SUCCEEDED, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY] {
+    for type_ in [
+        VALIDATION_SUCCEEDED,
+        NODE_CLASS_READY,
+        NODE_REGISTRATION_HEALTHY,
+        MACHINES_AS_PROMISED,
+        INITIALIZATION_HEALTHY,
+        READY,
+    ] {
         let Some(now) = find(after.conditions(), type_) else { continue };
         let was = find(before.conditions(), type_).map_or(UNKNOWN, |condition| condition.status.as_str());
         if was == now.status.as_str() {
@@ -98,7 +108,7 @@ fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
 }
 
 /// [`change`] of conditions.
-pub(super) async fn change_conditions(
+pub(crate) async fn change_conditions(
     ctx: &Ctx,
     pool: &api::NodePool,
     apply: impl FnOnce(&mut ConditionSet<'_>),

@@ -4,6 +4,7 @@
 //! lets the core decide, and carries the plan out: [`create`] writes NodeClaims, [`tell`] says to people what
 //! becomes of each pod and of each capacity buffer ([`buffers`]). [`catalog`] keeps the instance types of each pool current.
 
+pub(crate) mod answers;
 pub mod batch;
 mod buffers;
 pub mod catalog;

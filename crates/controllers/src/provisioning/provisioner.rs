@@ -16,7 +16,7 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 
 use super::{
-    buffers, catalog,
+    answers, buffers, catalog,
     create::{self, Created},
     eligible, tell,
     trigger::Inbox,
@@ -151,7 +151,12 @@ impl Provisioner {
         self.carry_out(ctx, &snapshot, plan).await
     }
 
-    async fn carry_out(&self, ctx: &Ctx, snapshot: &Snapshot, plan: Plan) -> Result<bool, ReconcileError> {
+    async fn carry_out(
+        &self,
+        ctx: &Ctx,
+        snapshot: &Snapshot,
+        mut plan: Plan,
+    ) -> Result<bool, ReconcileError> {
         let until = later(ctx.now(), ctx.settings.nomination_window());
         for placement in &plan.existing {
             let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
@@ -164,7 +169,8 @@ impl Provisioner {
         }
         let outcomes = buffers::outcomes(&plan);
         let mut held = buffers::held(snapshot, &plan);
-        let mut again = plan.partial;
+        let learnt = answers::settle(ctx, snapshot, &mut plan).await?;
+        let mut again = plan.partial || learnt;
         let mut failure = None;
         for created in create::claims(ctx, plan.openings).await {
             match created {

@@ -48,7 +48,7 @@ pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usiz
     let mut bare = BTreeSet::new();
     for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
         match why {
-            Unplaced::Invalid(_) | Unplaced::Waiting(_) => ignored += 1,
+            Unplaced::Invalid(_) | Unplaced::Waiting(_) | Unplaced::Claims(_) => ignored += 1,
             // Not a verdict: the next pass takes them.
             Unplaced::ReservedCapacityTaken | Unplaced::NotReached => continue,
             Unplaced::NoPools | Unplaced::NoPoolFits(_) => unschedulable += 1,

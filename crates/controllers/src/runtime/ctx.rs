@@ -98,6 +98,9 @@ impl Ctx {
         if parts.settings.gates.capacity_buffer {
             index.follow(Kind::CapacityBuffer);
         }
+        if !parts.settings.ignore_dra_requests {
+            Kind::DEVICES.into_iter().for_each(|kind| index.follow(kind));
+        }
         if !parts.settings.default_spread.is_empty() {
             Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
         }
@@ -119,6 +122,11 @@ impl Ctx {
             offload: parts.offload,
             leadership: Leadership::unopposed(),
         }
+    }
+
+    /// Whether this process leads.
+    pub(crate) fn leadership(&self) -> &Leadership {
+        &self.leadership
     }
 
     /// The same, acting only while `leadership` holds. To be called before anything runs.

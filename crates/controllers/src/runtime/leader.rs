@@ -5,7 +5,7 @@
 //! others wait [`LEASE_DURATION`] since they saw it: between both nobody acts. See [`super::fence`].
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -37,7 +37,11 @@ enum Term {
     /// There is nobody else.
     Unopposed,
     /// Until then; never yet, or not any more, where it is `None`.
-    Until(Mutex<Option<Instant>>),
+    Until {
+        until: Mutex<Option<Instant>>,
+        /// Name of the lease, once the campaign has begun.
+        lease: OnceLock<String>,
+    },
 }
 
 impl Leadership {
@@ -50,7 +54,7 @@ impl Leadership {
     /// Of a process that has to be elected first.
     #[must_use]
     pub fn candidate() -> Self {
-        Self(Arc::new(Term::Until(Mutex::default())))
+        Self(Arc::new(Term::Until { until: Mutex::default(), lease: OnceLock::new() }))
     }
 
     /// Whether this process may act now.
@@ -58,19 +62,34 @@ impl Leadership {
     pub fn holds(&self) -> bool {
         match &*self.0 {
             Term::Unopposed => true,
-            Term::Until(_) => self.until().is_some_and(|until| Instant::now() < until),
+            Term::Until { .. } => self.until().is_some_and(|until| Instant::now() < until),
+        }
+    }
+
+    /// Name of the lease that is campaigned for, and whether it is held.
+    #[must_use]
+    pub fn lease(&self) -> Option<(&str, bool)> {
+        match &*self.0 {
+            Term::Unopposed => None,
+            Term::Until { lease, .. } => lease.get().map(|name| (name.as_str(), self.holds())),
+        }
+    }
+
+    fn campaigns_for(&self, name: &str) {
+        if let Term::Until { lease, .. } = &*self.0 {
+            lease.get_or_init(|| name.to_owned());
         }
     }
 
     fn until(&self) -> Option<Instant> {
         match &*self.0 {
             Term::Unopposed => None,
-            Term::Until(until) => *until.lock().unwrap_or_else(PoisonError::into_inner),
+            Term::Until { until, .. } => *until.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
     fn set(&self, value: Option<Instant>) {
-        if let Term::Until(until) = &*self.0 {
+        if let Term::Until { until, .. } = &*self.0 {
             *until.lock().unwrap_or_else(PoisonError::into_inner) = value;
         }
     }
@@ -123,6 +142,7 @@ impl Election {
         mut stop: Shutdown,
     ) -> Result<(), Lost> {
         let api: Api<Lease> = Api::namespaced(client, &self.namespace);
+        leadership.campaigns_for(&self.name);
         let mut seen = Seen::default();
         let mut led = false;
         loop {

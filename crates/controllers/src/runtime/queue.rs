@@ -1,16 +1,19 @@
 //! An ordered, deduplicating queue of keys with deadlines. One key is never handed out twice at once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use fleetwright_state::Key;
 use jiff::Timestamp;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::limit::{Bucket, RateLimit};
+
+/// Waits that are kept until they are told; more are not counted.
+const WAITS: usize = 1024;
 
 /// The keys of one controller.
 #[derive(Debug)]
@@ -24,8 +27,10 @@ pub struct Queue {
 struct State {
     /// Due, first come first served.
     ready: VecDeque<Key>,
-    /// The members of `ready`.
-    is_ready: BTreeSet<Key>,
+    /// The members of `ready`, and since when.
+    is_ready: BTreeMap<Key, Instant>,
+    /// How long keys waited that were handed out since that was last told.
+    waits: Vec<Duration>,
     /// Due later: by deadline and order of arrival.
     later: BTreeMap<(Timestamp, u64), Key>,
     /// The members of `later`.
@@ -46,7 +51,8 @@ impl Queue {
     pub fn new(limit: RateLimit) -> Self {
         let state = State {
             ready: VecDeque::new(),
-            is_ready: BTreeSet::new(),
+            is_ready: BTreeMap::new(),
+            waits: Vec::new(),
             later: BTreeMap::new(),
             due: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -79,7 +85,11 @@ impl Queue {
         let mut state = self.lock();
         state.ripen(now);
         let key = state.ready.pop_front()?;
-        state.is_ready.remove(&key);
+        if let Some(since) = state.is_ready.remove(&key)
+            && state.waits.len() < WAITS
+        {
+            state.waits.push(since.elapsed());
+        }
         state.running.insert(key.clone(), false);
         Some(key)
     }
@@ -117,6 +127,11 @@ impl Queue {
         std::mem::take(&mut self.lock().added)
     }
 
+    /// How long keys waited that were handed out since this was last asked.
+    pub fn take_waits(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.lock().waits)
+    }
+
     /// Completes when something was added. A change before the call counts too.
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -132,14 +147,15 @@ impl State {
         if let Some(at) = self.due.remove(&key) {
             self.later.remove(&at);
         }
-        if self.is_ready.insert(key.clone()) {
+        if !self.is_ready.contains_key(&key) {
+            self.is_ready.insert(key.clone(), Instant::now());
             self.added = self.added.saturating_add(1);
             self.ready.push_back(key);
         }
     }
 
     fn add_at(&mut self, key: Key, at: Timestamp) {
-        if self.is_ready.contains(&key) {
+        if self.is_ready.contains_key(&key) {
             return;
         }
         if let Some(known) = self.due.get(&key) {

@@ -10,6 +10,7 @@ use k8s_openapi::api::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use tokio::task::JoinSet;
@@ -24,7 +25,10 @@ use super::{
     watch::follow,
     worker::Worker,
 };
-use crate::metrics::{cluster as families, runtime::BUILD_INFO};
+use crate::metrics::{
+    cluster as families,
+    runtime::{BUILD_INFO, LEADER},
+};
 
 /// Why the controllers ended although nobody asked them to.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +110,10 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::ReplicationController, of::<ReplicationController>),
         (Kind::ReplicaSet, of::<ReplicaSet>),
         (Kind::StatefulSet, of::<StatefulSet>),
+        (Kind::DeviceClass, of::<DeviceClass>),
+        (Kind::ResourceSlice, of::<ResourceSlice>),
+        (Kind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
+        (Kind::ResourceClaim, of::<ResourceClaim>),
     ];
     let watched = all.into_iter().filter(|(kind, _)| followed.contains(kind));
     watched.map(|(_, watch)| watch(ctx, stop)).collect()
@@ -126,6 +134,9 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
         let unsynced = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         ctx.metrics.set(&families::STATE_SYNCED, &[], if passive.is_none() { 1.0 } else { 0.0 });
         ctx.metrics.set(&families::STATE_UNSYNCED_TIME, &[], unsynced.as_secs_f64());
+        if let Some((lease, held)) = ctx.leadership().lease() {
+            ctx.metrics.set(&LEADER, &[lease], if held { 1.0 } else { 0.0 });
+        }
         if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
             tracing::error!(%why, ?unsynced, "waiting for the state of the cluster: nothing is done meanwhile");
             complained = now;

@@ -1,9 +1,10 @@
 //! Runs one controller: takes due keys from its queue and reconciles them, so many at once.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fleetwright_state::Key;
 use futures::FutureExt;
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::{
@@ -19,6 +20,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How often a passive controller looks whether it may act again.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
+/// How often it is shown how long work under way takes.
+const SHOW: Duration = Duration::from_secs(10);
+
 /// How one reconcile ended.
 struct Done {
     key: Key,
@@ -33,11 +37,13 @@ pub(super) struct Worker {
     controller: Arc<dyn Controller>,
     queue: Arc<Queue>,
     running: JoinSet<Done>,
+    /// The keys of `running`, and since when.
+    begun: BTreeMap<Key, Timestamp>,
 }
 
 impl Worker {
     pub(super) fn new(ctx: Ctx, controller: Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
-        Self { ctx, controller, queue, running: JoinSet::new() }
+        Self { ctx, controller, queue, running: JoinSet::new(), begun: BTreeMap::new() }
     }
 
     /// Works until shutdown, then lets running reconciles end.
@@ -61,6 +67,8 @@ impl Worker {
             }
             self.show();
             let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
+            let busy = (!self.running.is_empty()).then_some(SHOW);
+            let wait = wait.into_iter().chain(busy).min();
             let clock = self.ctx.clock.clone();
             let pause = async move {
                 match wait {
@@ -88,6 +96,13 @@ impl Worker {
         if added > 0 {
             metrics.add(&families::QUEUE_ADDS, &[name, name], figure(added));
         }
+        for wait in self.queue.take_waits() {
+            metrics.observe(&families::QUEUE_WAIT, &[name, name], wait.as_secs_f64());
+        }
+        let now = self.ctx.now();
+        let worked = self.begun.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
+        metrics.set(&families::QUEUE_UNFINISHED, &[name, name], worked.clone().sum());
+        metrics.set(&families::QUEUE_LONGEST, &[name, name], worked.fold(0.0, f64::max));
     }
 
     /// How long until a key ripens; `None` where only an event can bring work.
@@ -101,6 +116,7 @@ impl Worker {
 
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
+        self.begun.insert(key.clone(), ctx.now());
         self.running.spawn(async move {
             let begun = ctx.now();
             // What a panic may leave half done is what a crash may leave half done: every reconcile begins anew.
@@ -114,6 +130,7 @@ impl Worker {
     /// Takes the outcome of a reconcile; `None` where it was cut off.
     fn finish(&mut self, done: Option<Done>) {
         let Some(Done { key, result, took }) = done else { return };
+        self.begun.remove(&key);
         let name = self.controller.name();
         let now = self.ctx.now();
         let result = match result {

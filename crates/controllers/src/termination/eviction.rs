@@ -6,8 +6,11 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fleetwright_core::model::Pod as Model;
 use fleetwright_state::Key;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, EvictParams};
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::Eviction},
+    apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions},
+};
+use kube::api::{DeleteParams, PostParams};
 
 use crate::{
     events::{Event, regarding, regarding_pod},
@@ -88,8 +91,10 @@ fn still_due(ctx: &Ctx, pod: &Model, leaving: &Leaving) -> bool {
 
 async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
     let api = ctx.namespaced_api::<Pod>(&pod.id.namespace);
-    let params = EvictParams { delete_options: Some(only(&pod.uid)), ..EvictParams::default() };
-    let result = ctx.call("evict pod", api.evict(&pod.id.name, &params)).await;
+    let params = PostParams::default();
+    let eviction = eviction_of(pod);
+    let call = api.create_subresource::<_, serde_json::Value>("eviction", &pod.id.name, &params, &eviction);
+    let result = ctx.call("evict pod", call).await;
     let (code, outcome) = match result {
         Ok(_) => (201, Ok(Outcome::Leaves)),
         // Gone, or another pod under its name by now.
@@ -106,6 +111,23 @@ async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
     };
     ctx.metrics.inc(&families::EVICTION_REQUESTS, &[&code.to_string()]);
     outcome
+}
+
+/// The body of an eviction: this pod, and no later one of its name. `Api::evict` of kube 5.0 names the options
+/// `delete_options`, which API servers drop without a word, and the precondition with them.
+fn eviction_of(pod: &Model) -> Eviction {
+    let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+    Eviction {
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(preconditions),
+            ..DeleteOptions::default()
+        }),
+        metadata: ObjectMeta {
+            name: Some(pod.id.name.to_string()),
+            namespace: Some(pod.id.namespace.to_string()),
+            ..ObjectMeta::default()
+        },
+    }
 }
 
 async fn force(ctx: &Ctx, pod: &Model, grace: Duration) -> Result<Outcome, ReconcileError> {

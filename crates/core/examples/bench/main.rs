@@ -10,6 +10,7 @@
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures, so it needs a clock")]
 
 mod cluster;
+mod disruption;
 mod measure;
 mod packing;
 mod report;
@@ -43,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         progress(&case.name)?;
         rows.push(case.measure());
     }
-    for (name, measure) in cluster::ROWS.iter().filter(|(name, _)| name.contains(&args.only)) {
+    let works = cluster::ROWS.iter().chain(&disruption::ROWS);
+    for (name, measure) in works.filter(|(name, _)| name.contains(&args.only)) {
         progress(name)?;
         rows.extend(measure()?);
     }

@@ -5,12 +5,14 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod step;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 pub use error::{CloudError, LaunchError};
+pub use step::{Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write};
 
 use crate::model::{
     BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
@@ -68,6 +70,8 @@ pub struct Instance {
     pub cluster_uid: Option<Str>,
     /// Instance type, zone, capacity type and whatever else its node will carry.
     pub labels: Labels,
+    /// Annotations that its NodeClaim carries from the launch on, such as the hash of its class.
+    pub annotations: Labels,
     /// The image that it runs.
     pub image_id: Option<Str>,
     /// What it has.
@@ -145,78 +149,5 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Loops of the provider's own, for the controllers to run.
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         Vec::new()
-    }
-}
-
-/// A recurring piece of a provider's work: status of its classes, interruption messages, prices.
-#[async_trait]
-pub trait ProviderStep: Send + Sync + 'static {
-    /// Name for metrics and logs, as Karpenter calls the controller.
-    fn name(&self) -> &'static str;
-
-    /// Does one round. What it reports is reported again until it has been acted on: a report may be lost.
-    async fn run(&self, now: jiff::Timestamp) -> Result<Round, CloudError>;
-}
-
-/// What one round of a provider's step came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// When the next is due.
-    pub again: Duration,
-    /// Instances that the cloud is about to take back or break: their NodeClaims are to go at once.
-    pub interruptions: Vec<Interruption>,
-}
-
-/// An announcement about an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interruption {
-    /// The instance.
-    pub id: ProviderId,
-    /// What is announced.
-    pub kind: InterruptionKind,
-}
-
-/// What the cloud announces about an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InterruptionKind {
-    /// Spot capacity is taken back.
-    Spot,
-    /// Maintenance is due.
-    ScheduledChange,
-    /// Somebody stops it.
-    Stopped,
-    /// Somebody ends it.
-    Terminated,
-    /// The capacity reservation that it runs in is taken back.
-    CapacityReservation,
-}
-
-impl InterruptionKind {
-    /// The reason as metrics write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Spot => "spot_interrupted",
-            Self::ScheduledChange => "scheduled_change",
-            Self::Stopped => "instance_stopped",
-            Self::Terminated => "instance_terminated",
-            Self::CapacityReservation => "capacity_reservation_interrupted",
-        }
-    }
-
-    /// Reason and message of Karpenter's event.
-    #[must_use]
-    pub fn event(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Spot => ("SpotInterrupted", "Spot interruption warning was triggered"),
-            Self::ScheduledChange => {
-                ("InstanceUnhealthy", "An unhealthy warning was triggered for the instance")
-            }
-            Self::Stopped => ("InstanceStopping", "Instance is stopping"),
-            Self::Terminated => ("InstanceTerminating", "Instance is terminating"),
-            Self::CapacityReservation => {
-                ("CapacityReservationInterrupted", "Capacity reservation interruption warning was triggered")
-            }
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
+use super::{BudgetError, Judged};
 use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str};
 
 /// A machine that may not be disrupted now.
@@ -72,6 +73,21 @@ pub enum Blocker {
         allowed: i64,
         /// How many are.
         disrupting: i64,
+        /// When the window of the budget that allows so few closes; `None` where it is always open.
+        until: Option<Timestamp>,
+        /// Why nothing is allowed, where a budget cannot be read.
+        error: Option<BudgetError>,
+    },
+    /// The brake of its pool on drift.
+    Brake {
+        /// The pool.
+        pool: Str,
+        /// How many may be replaced within its window.
+        cap: i64,
+        /// How many were.
+        replaced: i64,
+        /// When the first of them leaves the window.
+        until: Option<Timestamp>,
     },
     /// Consolidation looked at it and left it.
     Unconsolidatable(Unconsolidatable),
@@ -86,7 +102,9 @@ impl Blocker {
                 since.checked_add(super::history::HORIZON).ok()
             }
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
-            Self::DoNotDisruptPod(_, until) => *until,
+            Self::DoNotDisruptPod(_, until) | Self::Brake { until, .. } | Self::Budget { until, .. } => {
+                *until
+            }
             _ => None,
         }
     }
@@ -101,7 +119,9 @@ impl Blocker {
             Self::Nominated { pod, .. } => Some(format!("pod uid {pod}")),
             Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
             Self::SeveralPdbs(pdbs) => pdbs.first().map(|pdb| format!("poddisruptionbudget/{pdb}")),
-            Self::NoPool(pool) | Self::Budget { pool, .. } => Some(format!("nodepool/{pool}")),
+            Self::NoPool(pool) | Self::Budget { pool, .. } | Self::Brake { pool, .. } => {
+                Some(format!("nodepool/{pool}"))
+            }
             Self::Unconsolidatable(
                 Unconsolidatable::Disabled(pool) | Unconsolidatable::PolicyWhenEmpty(pool),
             ) => Some(format!("nodepool/{pool}")),
@@ -127,6 +147,7 @@ impl Blocker {
             Self::ConsolidateAfter { .. } => "ConsolidateAfter",
             Self::NotConsolidatable => "NotConsolidatable",
             Self::Budget { .. } => "Budget",
+            Self::Brake { .. } => "DriftBrake",
             Self::Unconsolidatable(why) => why.kind(),
         }
     }
@@ -166,10 +187,17 @@ impl fmt::Display for Blocker {
                 }
             }
             Self::NotConsolidatable => f.write_str("condition Consolidatable is not True yet"),
-            Self::Budget { pool, reason, allowed, disrupting } => write!(
+            Self::Budget { pool, error: Some(error), .. } => {
+                write!(f, "budgets of nodepool {pool} allow nothing: {error}")
+            }
+            Self::Budget { pool, reason, allowed, disrupting, .. } => write!(
                 f,
                 "budgets of nodepool {pool} allow {allowed} disruption(s) for reason {reason}, and {disrupting} \
                  node(s) count against them"
+            ),
+            Self::Brake { pool, cap, replaced, .. } => write!(
+                f,
+                "nodepool {pool} lets {cap} node(s) be replaced within its window, and {replaced} were"
             ),
             Self::Unconsolidatable(why) => why.fmt(f),
         }
@@ -208,8 +236,17 @@ pub enum Unconsolidatable {
     SpotToSpotDisabled,
     /// Too few cheaper spot types to choose from.
     SpotToSpotFlexibility(usize),
-    /// The saving does not outweigh the disruption.
-    Unbalanced,
+    /// The saving does not outweigh the disruption, for this pool.
+    Unbalanced(Judged),
+    /// What it would save until it ends anyway does not outweigh what the move costs.
+    NoNetBenefit {
+        /// What would be saved.
+        savings: Price,
+        /// Over how long.
+        over: Duration,
+        /// What pods lose by starting again, and what is paid while old and new machines both run.
+        cost: Price,
+    },
     /// It would undo a move of our own.
     WouldUndo {
         /// What it would become again, as `instance type/capacity type`.
@@ -236,7 +273,8 @@ impl Unconsolidatable {
             Self::MinValues(_) => "MinValues",
             Self::SpotToSpotDisabled => "SpotToSpotDisabled",
             Self::SpotToSpotFlexibility(_) => "SpotToSpotFlexibility",
-            Self::Unbalanced => "Unbalanced",
+            Self::Unbalanced(_) => "Unbalanced",
+            Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
         }
     }
@@ -284,9 +322,20 @@ impl fmt::Display for Unconsolidatable {
                 "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to \
                  consolidate, got {got}"
             ),
-            Self::Unbalanced => {
-                f.write_str("the saving does not outweigh the disruption (consolidationPolicy Balanced)")
-            }
+            Self::Unbalanced(judged) => write!(
+                f,
+                "the saving of ${}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: \
+                 score {:.2}, and 0.50 is wanted)",
+                judged.savings,
+                judged.pool.as_str(),
+                judged.score()
+            ),
+            Self::NoNetBenefit { savings, over, cost } => write!(
+                f,
+                "replacing it would save ${savings} over the {}s that it can be expected to last, and cost ${cost} in \
+                 restarts and overlap",
+                over.as_secs()
+            ),
             Self::WouldUndo { offering, since } => {
                 write!(f, "it came in the stead of {offering} at {since}, and would become that again")
             }

@@ -1,8 +1,13 @@
 //! How many machines of a pool may be disrupted now.
 
-use jiff::Timestamp;
+use std::collections::BTreeMap;
 
-use super::{Budgets, cron::Schedule, cron::ScheduleError};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::{
+    Budgets,
+    cron::{self, Schedule, ScheduleError},
+};
 use crate::model::{
     Budget, DisruptionReason, NodePool, PoolName, Snapshot, StateNode, Str, labels, pool::BudgetNodes,
 };
@@ -16,6 +21,9 @@ pub enum BudgetError {
     /// A number of nodes cannot be read.
     #[error("budget nodes {0:?} is neither a number nor a percentage of at most 100%")]
     Nodes(Str),
+    /// A time zone that nobody knows.
+    #[error("time zone {0:?} is not one of the IANA database, such as Europe/Berlin")]
+    TimeZone(Str),
     /// A schedule without a duration, or the other way round.
     #[error("a budget needs both schedule and duration, or neither")]
     HalfAWindow,
@@ -34,6 +42,8 @@ pub struct Allowance {
     pub allowed: i64,
     /// How many are: being disrupted, or not ready.
     pub disrupting: i64,
+    /// When the window of the budget that allows so few closes; `None` where it is always open.
+    pub until: Option<Timestamp>,
     /// Why nothing is allowed, where a budget cannot be read.
     pub error: Option<BudgetError>,
 }
@@ -56,16 +66,52 @@ pub fn allowed(
     total: i64,
     now: Timestamp,
 ) -> Result<i64, BudgetError> {
-    let mut least = i64::MAX;
+    least(pool, reason, total, now).map(|(nodes, _)| nodes)
+}
+
+/// [`allowed`], and when the window of the budget that says so closes.
+fn least(
+    pool: &NodePool,
+    reason: DisruptionReason,
+    total: i64,
+    now: Timestamp,
+) -> Result<(i64, Option<Timestamp>), BudgetError> {
+    let mut least = (i64::MAX, None);
     for budget in &pool.budgets {
         let nodes = size(budget, total)?;
         let applies = budget.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason));
         // Read even where the reason does not match, so that an unreadable budget is never overlooked.
-        if is_active(budget, now)? && applies {
-            least = least.min(nodes);
+        let window = window(budget, now)?;
+        match window {
+            // Of equal ones the one that lasts.
+            Window::Always if applies && nodes <= least.0 => least = (nodes, None),
+            Window::Until(end) if applies && nodes < least.0 => least = (nodes, Some(end)),
+            _ => {}
         }
     }
     Ok(least)
+}
+
+/// Whether a budget is active.
+enum Window {
+    Always,
+    Until(Timestamp),
+    Closed,
+}
+
+fn window(budget: &Budget, now: Timestamp) -> Result<Window, BudgetError> {
+    match (&budget.schedule, budget.duration) {
+        (None, None) => Ok(Window::Always),
+        (Some(schedule), Some(duration)) => {
+            let zone = match &budget.zone {
+                Some(name) => cron::zone(name).ok_or_else(|| BudgetError::TimeZone(name.clone()))?,
+                None => TimeZone::UTC,
+            };
+            let end = Schedule::parse(schedule)?.closes(&zone, now, duration);
+            Ok(end.map_or(Window::Closed, Window::Until))
+        }
+        _ => Err(BudgetError::HalfAWindow),
+    }
 }
 
 fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
@@ -78,14 +124,6 @@ fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
     }
 }
 
-fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
-    match (&budget.schedule, budget.duration) {
-        (None, None) => Ok(true),
-        (Some(schedule), Some(duration)) => Ok(Schedule::parse(schedule)?.is_active(now, duration)),
-        _ => Err(BudgetError::HalfAWindow),
-    }
-}
-
 /// What the budgets of `pool` say for `reason`, against what of it is being disrupted.
 #[must_use]
 pub fn allowance(
@@ -94,36 +132,68 @@ pub fn allowance(
     reason: DisruptionReason,
     now: Timestamp,
 ) -> Allowance {
-    let members = snapshot.nodes.iter().filter(|node| counts(node, pool));
-    let (mut total, mut disrupting) = (0, 0);
-    for node in members {
-        total += 1;
-        disrupting += i64::from(node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready));
-    }
-    let (allowed, error) = match allowed(pool, reason, total, now) {
-        Ok(allowed) => (allowed, None),
-        Err(error) => (0, Some(error)),
-    };
-    Allowance { pool: pool.name.clone(), reason, total, allowed, disrupting, error }
+    let counted = counts(snapshot).remove(&*pool.name).unwrap_or_default();
+    of_pool(pool, reason, counted, now)
 }
 
-/// Whether a machine counts for the budgets of `pool`.
-fn counts(node: &StateNode, pool: &NodePool) -> bool {
+fn of_pool(pool: &NodePool, reason: DisruptionReason, counted: Counted, now: Timestamp) -> Allowance {
+    let Counted { total, disrupting } = counted;
+    let (allowed, until, error) = match least(pool, reason, total, now) {
+        Ok((allowed, until)) => (allowed, until, None),
+        Err(error) => (0, None, Some(error)),
+    };
+    Allowance { pool: pool.name.clone(), reason, total, allowed, disrupting, until, error }
+}
+
+/// The machines of a pool that count for its budgets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    total: i64,
+    disrupting: i64,
+}
+
+/// Counts the machines of all pools at once.
+fn counts(snapshot: &Snapshot) -> BTreeMap<&str, Counted> {
+    let mut pools: BTreeMap<&str, Counted> = BTreeMap::new();
+    for node in &snapshot.nodes {
+        if let Some(pool) = node.label(labels::NODEPOOL).filter(|_| is_counted(node)) {
+            let counted = pools.entry(pool).or_default();
+            counted.total += 1;
+            counted.disrupting += i64::from(is_disrupting(node));
+        }
+    }
+    pools
+}
+
+/// Whether a machine counts for the budgets of its pool.
+fn is_counted(node: &StateNode) -> bool {
     use crate::model::nodeclaim::ConditionType::InstanceTerminating;
-    node.label(labels::NODEPOOL) == Some(&*pool.name)
-        && node.claim.as_ref().is_some_and(|claim| !claim.is(InstanceTerminating))
-        && node.is_initialized()
+    node.claim.as_ref().is_some_and(|claim| !claim.is(InstanceTerminating)) && node.is_initialized()
+}
+
+/// Whether a machine takes up the budget of its pool already.
+pub(super) fn is_disrupting(node: &StateNode) -> bool {
+    node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready)
 }
 
 /// What the budgets of all pools say, for every reason.
 pub(super) fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> {
-    let of_pool = |pool| DisruptionReason::ALL.map(|reason| allowance(snapshot, pool, reason, now));
-    snapshot.pools.iter().flat_map(|pool| of_pool(&**pool)).collect()
+    let counts = counts(snapshot);
+    let of_pool = |pool: &NodePool| {
+        let counted = counts.get(&*pool.name).copied().unwrap_or_default();
+        DisruptionReason::ALL.map(|reason| of_pool(pool, reason, counted, now))
+    };
+    snapshot.pools.iter().flat_map(|pool| of_pool(pool)).collect()
+}
+
+/// What `allowances` leave for `reason`.
+pub(super) fn left_of(allowances: &[Allowance], reason: DisruptionReason) -> Budgets {
+    let of_reason = allowances.iter().filter(|allowance| allowance.reason == reason);
+    let left = of_reason.map(|allowance| (allowance.pool.clone(), allowance.left()));
+    Budgets { left: left.collect(), constrained: false }
 }
 
 /// What is left of the budgets of all pools for `reason`.
 pub(super) fn budgets(snapshot: &Snapshot, reason: DisruptionReason, now: Timestamp) -> Budgets {
-    let left =
-        snapshot.pools.iter().map(|pool| (pool.name.clone(), allowance(snapshot, pool, reason, now).left()));
-    Budgets { left: left.collect(), constrained: false }
+    left_of(&allowances(snapshot, now), reason)
 }

@@ -7,8 +7,15 @@ use jiff::Timestamp;
 use super::{
     blocker::{Blocked, Blocker},
     cost::{self, DisruptionCost},
+    guards::Guards,
 };
-use crate::model::{InstanceType, NodePool, Pod, Price, Snapshot, StateNode, labels};
+use crate::{
+    model::{
+        InstanceType, NodePool, Pod, Price, Snapshot, StateNode, Str, labels, nodeclaim::ConditionType,
+        taint::first_untolerated,
+    },
+    nodeclaim::drain::disrupted_taint,
+};
 
 /// A machine that may be disrupted.
 #[derive(Clone, Debug)]
@@ -36,6 +43,12 @@ impl Candidate {
         self.node.name()
     }
 
+    /// Name of its NodeClaim.
+    #[must_use]
+    pub fn claim(&self) -> Option<Str> {
+        self.node.claim_name().map(|name| Str::from(name.as_str()))
+    }
+
     /// Whether nothing on it needs another place.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -46,6 +59,18 @@ impl Candidate {
     #[must_use]
     pub fn is_spot(&self) -> bool {
         self.node.label(labels::CAPACITY_TYPE) == Some(labels::SPOT)
+    }
+
+    /// Whether it is not what its pool or class asks for any more.
+    #[must_use]
+    pub fn is_drifted(&self) -> bool {
+        self.node.claim.as_ref().is_some_and(|claim| claim.is(ConditionType::Drifted))
+    }
+
+    /// Since when it has drifted, where it has.
+    #[must_use]
+    pub fn drifted_since(&self) -> Option<Timestamp> {
+        self.node.claim.as_ref()?.true_since(ConditionType::Drifted)
     }
 
     /// Orders by saving per disruption, best first: `price / cost`, compared without division; then by name.
@@ -60,9 +85,10 @@ impl Candidate {
 /// that object where a terminationGracePeriod ends the wait.
 #[must_use]
 pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<Candidate>, Vec<Blocked>) {
+    let guards = Guards::of(snapshot);
     let (mut eligible, mut blocked) = (Vec::new(), Vec::new());
     for index in 0..snapshot.nodes.len() {
-        match candidate(snapshot, index, now, eventual) {
+        match guarded(snapshot, &guards, index, now, eventual) {
             Ok(candidate) => eligible.push(candidate),
             Err(blocker) => blocked.push(Blocked { node: snapshot.nodes[index].clone(), blocker }),
         }
@@ -80,9 +106,19 @@ pub fn candidate(
     now: Timestamp,
     eventual: bool,
 ) -> Result<Candidate, Blocker> {
+    guarded(snapshot, &Guards::of(snapshot), index, now, eventual)
+}
+
+pub(super) fn guarded<'a>(
+    snapshot: &'a Snapshot,
+    guards: &Guards<'a>,
+    index: usize,
+    now: Timestamp,
+    eventual: bool,
+) -> Result<Candidate, Blocker> {
     let node = snapshot.nodes.get(index).ok_or(Blocker::NotManaged)?;
     let mut first = None;
-    let _ = each_blocker(snapshot, node, now, eventual, &mut |blocker| {
+    let _ = each_blocker(snapshot, guards, node, now, eventual, &mut |blocker| {
         first = Some(blocker);
         ControlFlow::Break(())
     });
@@ -123,10 +159,16 @@ pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
 
 /// Everything that blocks the machine at `index` now, in Karpenter's order.
 #[must_use]
-pub(super) fn blockers(snapshot: &Snapshot, index: usize, now: Timestamp, eventual: bool) -> Vec<Blocker> {
+pub(super) fn blockers<'a>(
+    snapshot: &'a Snapshot,
+    guards: &Guards<'a>,
+    index: usize,
+    now: Timestamp,
+    eventual: bool,
+) -> Vec<Blocker> {
     let Some(node) = snapshot.nodes.get(index) else { return Vec::new() };
     let mut all = Vec::new();
-    let _ = each_blocker(snapshot, node, now, eventual, &mut |blocker| {
+    let _ = each_blocker(snapshot, guards, node, now, eventual, &mut |blocker| {
         all.push(blocker);
         ControlFlow::Continue(())
     });
@@ -134,9 +176,10 @@ pub(super) fn blockers(snapshot: &Snapshot, index: usize, now: Timestamp, eventu
 }
 
 /// Tells every blocker, in Karpenter's order, until `tell` has heard enough.
-fn each_blocker(
-    snapshot: &Snapshot,
-    node: &StateNode,
+fn each_blocker<'a>(
+    snapshot: &'a Snapshot,
+    guards: &Guards<'a>,
+    node: &'a StateNode,
     now: Timestamp,
     eventual: bool,
     tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
@@ -153,7 +196,7 @@ fn each_blocker(
     if eventual && claim.termination_grace_period.is_some() {
         return ControlFlow::Continue(());
     }
-    of_pods(snapshot, node, now, tell)
+    of_pods(guards, node, now, tell)
 }
 
 fn of_node(
@@ -183,22 +226,28 @@ fn of_node(
     ControlFlow::Continue(())
 }
 
-fn of_pods(
-    snapshot: &Snapshot,
-    node: &StateNode,
+fn of_pods<'a>(
+    guards: &Guards<'a>,
+    node: &'a StateNode,
     now: Timestamp,
     tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let staying = || node.pods.iter().filter(|pod| pod.is_active() && !pod.is_static());
-    for pod in staying() {
+    let active = || node.pods.iter().filter(|pod| pod.is_active());
+    // The annotation counts on every pod, also on those of DaemonSets and of the kubelet.
+    for pod in active() {
         if let Some(until) = pod.protected_until(now) {
             tell(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
         }
     }
-    for pod in staying().filter(|pod| !pod.is_daemon()) {
-        let covering: Vec<_> = snapshot.pdbs.iter().filter(|pdb| pdb.covers_pod(pod)).collect();
+    let taint = [disrupted_taint()];
+    // A budget only matters where a drain would evict: pods of DaemonSets are, in the end.
+    let evicted = |pod: &Pod| !pod.is_static() && first_untolerated(&taint, &pod.spec.tolerations).is_some();
+    for pod in active() {
+        let covering = guards.covering(pod);
+        if covering.is_empty() || !evicted(pod) {
+            continue;
+        }
         match covering.as_slice() {
-            [] => {}
             [pdb] if pdb.disruptions_allowed > 0 => {}
             // A pod that is not ready may be evicted where its budget says so.
             [pdb] if pdb.always_allow_unhealthy && !pod.ready => {}

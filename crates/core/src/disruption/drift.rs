@@ -1,7 +1,7 @@
 //! Machines that are not what their pool or class asks for any more.
 
 use super::{Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, simulate};
-use crate::model::{DisruptionReason, nodeclaim::ConditionType};
+use crate::model::DisruptionReason;
 
 /// Replaces drifted machines, the longest drifted first, machines without pods before others; one a pass.
 pub(super) struct Drift;
@@ -28,40 +28,49 @@ impl Method for Drift {
     }
 
     fn is_case(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        let drifted = candidate.node.claim.as_ref().is_some_and(|claim| claim.is(ConditionType::Drifted));
-        Ok(drifted && !candidate.pool.is_static())
+        Ok(candidate.is_drifted() && !candidate.pool.is_static())
     }
 
-    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
-        let since = |candidate: &Candidate| candidate.node.claim.as_ref()?.true_since(ConditionType::Drifted);
-        let mut ordered: Vec<&Candidate> = candidates.iter().collect();
-        ordered
-            .sort_by_key(|candidate| (!candidate.is_empty(), since(candidate), candidate.name().to_owned()));
-        let mut verdict = Verdict::default();
-        for candidate in ordered {
-            if !budgets.take(&candidate.pool.name) {
+    fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
+        let mut ordered = candidates.to_vec();
+        ordered.sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
+        first_that_can_go(self, context, &ordered, budgets)
+    }
+}
+
+/// A command for the first machine, in this order, whose budget has room and whose pods have another place. What the last
+/// pass did not reach comes before the others.
+pub(super) fn first_that_can_go(
+    method: &dyn Method,
+    context: &Context<'_>,
+    ordered: &[&Candidate],
+    budgets: &mut Budgets,
+) -> Verdict {
+    let mut verdict = Verdict::default();
+    let (first, others): (Vec<&Candidate>, Vec<&Candidate>) = ordered
+        .iter()
+        .partition(|candidate| candidate.node.claim_name().is_some_and(|name| context.solver.is_first(name)));
+    for candidate in first.into_iter().chain(others) {
+        if !budgets.has(&candidate.pool.name) {
+            continue;
+        }
+        let mut replacements = Vec::new();
+        if !candidate.is_empty() {
+            if context.solver.is_spent() {
+                verdict.unreached.push(candidate.clone());
                 continue;
             }
-            let mut replacements = Vec::new();
-            if !candidate.is_empty() {
-                verdict.what_ifs += 1;
-                let simulation = simulate(context, &[candidate]);
-                if let Some(problem) = simulation.problem {
-                    verdict.unconsolidatable.push((candidate.clone(), problem));
-                    continue;
-                }
-                replacements = simulation.plan.openings;
+            let simulation = simulate(context, &[candidate]);
+            if let Some(problem) = simulation.problem {
+                verdict.unconsolidatable.push((candidate.clone(), problem));
+                continue;
             }
-            verdict.commands.push(Command {
-                method: self.name(),
-                consolidation_type: self.consolidation_type(),
-                reason: self.reason(),
-                candidates: vec![candidate.clone()],
-                replacements,
-                eventual: self.is_eventual(),
-            });
-            return verdict;
+            replacements = simulation.plan.openings;
         }
-        verdict
+        // Only what goes takes up the budget: a machine that must stay does not keep the next one.
+        budgets.take(&candidate.pool.name);
+        verdict.commands.push(Command::of(method, vec![candidate.clone()], replacements));
+        return verdict;
     }
+    verdict
 }

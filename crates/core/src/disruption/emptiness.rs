@@ -34,20 +34,15 @@ impl Method for Emptiness {
         Ok(candidate.is_empty() && is_consolidatable(context, candidate))
     }
 
-    fn propose(&self, _: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
-        let within: Vec<_> =
-            candidates.iter().filter(|candidate| budgets.take(&candidate.pool.name)).cloned().collect();
-        if within.is_empty() {
+    fn propose(&self, _: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
+        let mut ordered = candidates.to_vec();
+        // The dearest first, where the budget does not allow all.
+        ordered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+        ordered.retain(|candidate| budgets.take(&candidate.pool.name));
+        if ordered.is_empty() {
             return Verdict::default();
         }
-        let command = Command {
-            method: self.name(),
-            consolidation_type: self.consolidation_type(),
-            reason: self.reason(),
-            candidates: within,
-            replacements: Vec::new(),
-            eventual: self.is_eventual(),
-        };
-        Verdict { commands: vec![command], ..Verdict::default() }
+        let within = ordered.into_iter().cloned().collect();
+        Verdict { commands: vec![Command::of(self, within, Vec::new())], ..Verdict::default() }
     }
 }

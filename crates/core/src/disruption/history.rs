@@ -1,14 +1,17 @@
-//! Own moves are remembered on what they made, so that none is undone by the next one: prices that go up and down, or
+//! Own moves are remembered on what they made, so that none is undone by a later one: prices that go up and down, or
 //! capacity that comes and goes, would else move the same pods back and forth.
+//!
+//! The memory is an annotation of the NodeClaim that came in the stead of others. What those had replaced themselves not
+//! long ago is handed on, so that a circle over several machines is seen as well.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 
 use super::{Candidate, Unconsolidatable};
 use crate::{
     model::{
-        Str,
+        NodeClaim, Str,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED},
     },
     scheduling::Opening,
@@ -16,18 +19,50 @@ use crate::{
 
 /// For so long a machine does not become again what it replaced.
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
+/// Moves that are remembered at most, the latest ones: an annotation is not a log.
+const MAX_REMEMBERED: usize = 16;
 
-/// What machines are, for what comes in their stead: `instance type/capacity type`, sorted, joined by commas.
+/// What machines are, for what comes in their stead at `now`: `instance type/capacity type`, and with `@` and seconds of
+/// the Unix epoch what they had replaced themselves within [`HORIZON`]; sorted, joined by commas.
 #[must_use]
-pub fn replaced(candidates: &[Candidate]) -> String {
+pub fn replaced(candidates: &[Candidate], now: Timestamp) -> String {
     let label = |candidate: &Candidate, key| candidate.node.label(key).unwrap_or_default().to_owned();
-    let mut offerings: Vec<String> = candidates
-        .iter()
-        .map(|candidate| format!("{}/{}", label(candidate, INSTANCE_TYPE), label(candidate, CAPACITY_TYPE)))
-        .collect();
-    offerings.sort();
-    offerings.dedup();
-    offerings.join(",")
+    let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for candidate in candidates {
+        let own = format!("{}/{}", label(candidate, INSTANCE_TYPE), label(candidate, CAPACITY_TYPE));
+        latest.insert(own, now);
+    }
+    for claim in candidates.iter().filter_map(|candidate| candidate.node.claim.as_ref()) {
+        for (offering, at) in recent(claim, now) {
+            let known = latest.entry(offering.to_owned()).or_insert(at);
+            *known = at.max(*known);
+        }
+    }
+    let mut entries: Vec<(String, Timestamp)> = latest.into_iter().collect();
+    entries.sort_by(|(a, first), (b, second)| second.cmp(first).then_with(|| a.cmp(b)));
+    entries.truncate(MAX_REMEMBERED);
+    let text = |(offering, at): (String, Timestamp)| {
+        if at == now { offering } else { format!("{offering}@{}", at.as_second()) }
+    };
+    let mut texts: Vec<String> = entries.into_iter().map(text).collect();
+    texts.sort();
+    texts.join(",")
+}
+
+/// What a claim, or what it replaced, came in the stead of within [`HORIZON`], each with when.
+fn recent(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item = (&str, Timestamp)> {
+    let text = claim.annotations.get(REPLACED).map_or("", |text| &**text);
+    let entries = text.split(',').filter(|entry| !entry.is_empty());
+    let read = |entry: &'_ str| match entry.rsplit_once('@') {
+        // A moment that cannot be read counts as that of the claim, which is later.
+        Some((_, at)) => at.parse().ok().and_then(|at| Timestamp::from_second(at).ok()),
+        None => None,
+    };
+    let entries = entries.map(move |entry| {
+        let offering = entry.rsplit_once('@').map_or(entry, |(offering, _)| offering);
+        (offering, read(entry).unwrap_or(claim.created))
+    });
+    entries.filter(move |(_, at)| at.checked_add(HORIZON).is_ok_and(|end| now < end))
 }
 
 /// Whether one of `candidates` would become again what it replaced not long ago.
@@ -39,11 +74,9 @@ pub(super) fn check(
     for opening in replacements {
         let wanted = format!("{}/{}", opening.chosen.instance_type, opening.chosen.capacity_type);
         for claim in candidates.iter().filter_map(|candidate| candidate.node.claim.as_ref()) {
-            let Some(text) = claim.annotations.get(REPLACED) else { continue };
-            let recent = claim.created.checked_add(HORIZON).is_ok_and(|end| now < end);
-            if recent && text.split(',').any(|offering| offering == wanted) {
+            if let Some((_, since)) = recent(claim, now).find(|(offering, _)| *offering == wanted) {
                 let offering: Str = wanted.as_str().into();
-                return Err(Unconsolidatable::WouldUndo { offering, since: claim.created });
+                return Err(Unconsolidatable::WouldUndo { offering, since });
             }
         }
     }

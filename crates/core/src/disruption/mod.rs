@@ -5,7 +5,10 @@
 //! newer snapshot, and only then acts.
 
 mod balanced;
+mod bench;
+mod benefit;
 mod blocker;
+mod brake;
 mod budget;
 mod candidate;
 mod command;
@@ -14,10 +17,13 @@ mod cost;
 mod cron;
 mod drift;
 mod emptiness;
+mod expiry;
+mod guards;
 mod history;
 mod multi_node;
 mod overlay;
 mod pass;
+mod several;
 mod simulation;
 mod single_node;
 mod standing;
@@ -27,38 +33,52 @@ mod static_pool;
 mod tests;
 mod validation;
 
+pub use balanced::Judged;
+pub use bench::Bench;
 pub use blocker::{Blocked, Blocker, Unconsolidatable};
+pub use brake::{Brake, brake};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
 pub use candidate::{Candidate, candidate, candidates, known};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
-pub use cron::{Schedule, ScheduleError};
+pub use cron::{Schedule, ScheduleError, zone};
 pub use history::replaced;
-pub use pass::{propose, propose_on, propose_with};
+pub use pass::{propose, propose_after, propose_with};
 pub use simulation::{Simulation, simulate};
 pub use standing::{Standing, Survey, standing, standings, survey};
 pub use static_pool::{Census, Scaling, opening as static_opening, scale};
 pub use validation::{Rejected, still_allowed, validate, validate_on};
 
-use std::{
-    cell::{OnceCell, RefCell},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use crate::{
-    model::{DisruptionReason, Pod, PoolName, Snapshot},
-    scheduling::{self, Solver},
+    model::{DisruptionReason, PoolName, Snapshot, Str},
+    scheduling,
 };
 
 /// What of the settings disruption reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// How replacements are scheduled.
     pub scheduling: scheduling::Rules,
     /// Whether a spot node may be replaced by a cheaper spot node (feature gate `SpotToSpotConsolidation`).
     pub spot_to_spot: bool,
+    /// How many simulations one pass may make. One takes some microseconds on a calm cluster and some milliseconds on a
+    /// hard one, so that the default bounds a pass by about a minute. What is not reached comes first in the next pass.
+    pub what_ifs: u32,
+}
+
+impl Rules {
+    /// The default bound on the simulations of one pass.
+    pub const WHAT_IFS: u32 = 50_000;
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { scheduling: scheduling::Rules::default(), spot_to_spot: false, what_ifs: Self::WHAT_IFS }
+    }
 }
 
 /// Everything that a method reads.
@@ -71,55 +91,6 @@ pub struct Context<'a> {
     pub now: Timestamp,
     /// Where simulations of the pass are made.
     pub solver: &'a Bench<'a>,
-}
-
-/// A solver that is prepared by the first simulation, and serves all: each one leaves it as it was.
-pub struct Bench<'a> {
-    snapshot: &'a Snapshot,
-    rules: &'a scheduling::Rules,
-    solver: OnceCell<RefCell<Solver>>,
-}
-
-impl<'a> Bench<'a> {
-    /// For simulations on `snapshot`.
-    #[must_use]
-    pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
-        Self { snapshot, rules, solver: OnceCell::new() }
-    }
-
-    /// For simulations on `snapshot`, by a solver that has followed it already.
-    #[must_use]
-    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, solver: Solver) -> Self {
-        Self { snapshot, rules, solver: OnceCell::from(RefCell::new(solver)) }
-    }
-
-    /// The cluster that simulations are about.
-    #[must_use]
-    pub fn snapshot(&self) -> &'a Snapshot {
-        self.snapshot
-    }
-
-    /// The solver, for whoever asks next.
-    #[must_use]
-    pub fn into_solver(self) -> Solver {
-        let solver = self.solver.into_inner().map(RefCell::into_inner);
-        solver.unwrap_or_else(|| Solver::new(self.snapshot, self.rules))
-    }
-
-    /// Solves one request.
-    pub fn solve(&self, request: &scheduling::Request<'_>) -> scheduling::Plan {
-        self.prepared().borrow_mut().solve(request)
-    }
-
-    /// Pods of machines that go away already: they need a place whatever else happens.
-    #[must_use]
-    pub fn leaving(&self) -> Vec<Arc<Pod>> {
-        self.prepared().borrow().leaving()
-    }
-
-    fn prepared(&self) -> &RefCell<Solver> {
-        self.solver.get_or_init(|| RefCell::new(Solver::new(self.snapshot, self.rules)))
-    }
 }
 
 /// A way to find machines that should go. One file each.
@@ -151,7 +122,7 @@ pub trait Method: Sync {
     fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
 
     /// The commands to carry out now, for candidates that are cases for the method, within `budgets`.
-    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict;
+    fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict;
 }
 
 /// The method called `name`.
@@ -161,12 +132,14 @@ pub fn method(name: &str) -> Option<&'static dyn Method> {
 }
 
 /// All methods, in the order in which they are tried.
-pub static METHODS: [&dyn Method; 5] = [
+pub static METHODS: [&dyn Method; 7] = [
     &emptiness::Emptiness,
     &static_drift::StaticDrift,
     &drift::Drift,
+    &expiry::Expiry,
     &multi_node::MultiNode,
     &single_node::SingleNode,
+    &several::Several,
 ];
 
 /// What a method came to.
@@ -177,14 +150,14 @@ pub struct Verdict {
     pub commands: Vec<Command>,
     /// Why candidates were left alone.
     pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
-    /// How many simulations were run.
-    pub what_ifs: u32,
+    /// What could not be looked at any more in this pass.
+    pub unreached: Vec<Candidate>,
 }
 
 /// How many more machines of each pool may be disrupted for one reason.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
-    left: std::collections::BTreeMap<PoolName, i64>,
+    left: BTreeMap<PoolName, i64>,
     /// Whether a candidate was turned away, so that "nothing to do" does not mean that there is nothing.
     pub constrained: bool,
 }
@@ -201,6 +174,20 @@ impl Budgets {
                 self.constrained = true;
                 false
             }
+        }
+    }
+
+    /// Whether there is room for one more machine of `pool`; takes note where there is none.
+    pub fn has(&mut self, pool: &str) -> bool {
+        let room = self.left(pool) > 0;
+        self.constrained |= !room;
+        room
+    }
+
+    /// Lowers what is left for `pool` to `most`.
+    pub(super) fn cap(&mut self, pool: &str, most: i64) {
+        if let Some(left) = self.left.get_mut(pool) {
+            *left = (*left).min(most);
         }
     }
 
@@ -231,4 +218,10 @@ pub struct Proposal {
     pub what_ifs: u32,
     /// Whether a budget turned a candidate away.
     pub constrained: bool,
+    /// NodeClaims that the pass did not reach: they come first in the next one.
+    pub unreached: Vec<Str>,
+    /// How moves were weighed by the policy `Balanced`.
+    pub judged: Vec<Judged>,
+    /// What the brakes on drift say, of pools that have one.
+    pub brakes: Vec<Brake>,
 }

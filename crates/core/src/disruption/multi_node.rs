@@ -26,18 +26,20 @@ impl Method for MultiNode {
         consolidation::is_case(context, candidate)
     }
 
-    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
-        let mut ordered: Vec<&Candidate> = candidates.iter().collect();
+    fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
+        let mut ordered = candidates.to_vec();
         ordered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
         ordered.retain(|candidate| budgets.take(&candidate.pool.name));
         ordered.truncate(MAX_CANDIDATES);
         let mut verdict = Verdict::default();
         // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one.
         let (mut low, mut high) = (2, ordered.len());
+        if ordered.len() > 1 && context.solver.is_spent() {
+            verdict.unreached.extend(ordered.iter().map(|candidate| (*candidate).clone()));
+        }
         let mut best = None;
-        while low <= high {
+        while low <= high && !context.solver.is_spent() {
             let middle = usize::midpoint(low, high);
-            verdict.what_ifs += 1;
             match self.prefix(context, &ordered[..middle]) {
                 Ok(command) => {
                     best = Some(command);

@@ -11,23 +11,22 @@ use crate::{
     scheduling::Opening,
 };
 
-/// Marks the machines that `command` takes and adds those that it creates, as the index does when a command starts.
-/// `id` tells the created ones apart.
-pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, id: &str) {
+/// Marks the machines that `command`, the `nth` of its pass, takes, and adds those that it creates, as the index does when
+/// a command starts. Indices of machines stay what they are.
+pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) {
     for candidate in &command.candidates {
-        let taken = |node: &&mut Arc<StateNode>| node.claim_name() == candidate.node.claim_name();
-        if let Some(node) = snapshot.nodes.iter_mut().find(taken) {
+        if let Some(node) = snapshot.nodes.get_mut(candidate.index) {
             Arc::make_mut(node).marked_for_deletion = true;
         }
     }
     for (at, opening) in command.replacements.iter().enumerate() {
-        let claim = expected(opening, format!("{}-expected-{id}-{at}", opening.pool.name).into());
+        // Machines are sorted by name: a tilde comes after all that a name may have.
+        let claim = expected(opening, format!("~{nth:06}-{at:03}-{}", opening.pool.name).into());
         for pod in &opening.pods {
             snapshot.answered.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
         snapshot.nodes.push(Arc::new(StateNode::new(Some(Arc::new(claim)), None, Vec::new())));
     }
-    snapshot.nodes.sort_by(|a, b| a.name().cmp(b.name()));
 }
 
 /// The claim that an opening becomes, as large as the offering that it is expected to become.

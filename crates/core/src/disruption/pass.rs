@@ -1,18 +1,24 @@
 //! One pass: the methods in order until one acts, and that one as often as the budgets allow.
 //!
 //! Commands of one pass are carried out one after another, so each is found on the snapshot that the earlier ones leave
-//! behind: none counts on room that another one uses.
+//! behind: none counts on room that another one uses. The solver follows from one to the next.
 
-use std::collections::BTreeSet;
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use hashbrown::HashSet;
 use jiff::Timestamp;
 
 use super::{
-    Bench, Command, Context, METHODS, Method, Proposal, Rules, Unconsolidatable, budget, candidates, overlay,
+    Allowance, Bench, Blocked, Budgets, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
+    Unconsolidatable, Verdict, brake, brake::cap_by_brakes, budget, candidates, overlay,
 };
-use crate::model::{Snapshot, Str};
+use crate::model::{DisruptionReason, PoolName, Snapshot, Str};
 
-/// Commands of one pass at most; each of them prepares the solver anew.
+/// Commands of one pass at most; what is left is for the next one, which follows at once.
 const MAX_COMMANDS: usize = 64;
 
 /// What disruption would do now. Deterministic.
@@ -22,103 +28,178 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
-    propose_on(&Bench::new(snapshot, &rules.scheduling), rules, now, methods)
+    propose_after(Bench::new(snapshot, &rules.scheduling), rules, now, methods, BTreeSet::new()).0
 }
 
-/// [`propose_with`] on a bench that is there already. Its solver is the same afterwards.
-pub fn propose_on(bench: &Bench<'_>, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
+/// [`propose_with`] on a bench that is there already, which is given back as it was. `first` has the NodeClaims that the
+/// last pass did not reach ([`Proposal::unreached`]).
+pub fn propose_after<'a>(
+    mut bench: Bench<'a>,
+    rules: &Rules,
+    now: Timestamp,
+    methods: &[&dyn Method],
+    first: BTreeSet<Str>,
+) -> (Proposal, Bench<'a>) {
+    bench.begin(rules.what_ifs, first);
+    let proposal = propose_on(&bench, rules, now, methods);
+    (proposal, bench)
+}
+
+/// One pass on a bench that was begun. Its solver is the same afterwards.
+fn propose_on(bench: &Bench<'_>, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
     let snapshot = bench.snapshot();
     let context = Context { snapshot, rules, now, solver: bench };
-    let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
-    let mut settled = BTreeSet::new();
+    let mut pass = Pass::default();
+    pass.proposal.allowances = budget::allowances(snapshot, now);
+    let eligible = Eligible::default();
     for (at, method) in methods.iter().enumerate() {
-        let first = round(&context, *method, &mut settled, &mut proposal, at == 0);
-        if first.is_empty() {
+        let (all, blocked) = eligible.get(&context, method.is_eventual());
+        if at == 0 {
+            pass.proposal.blocked.clone_from(blocked);
+        }
+        let cases = pass.cases(&context, *method, all);
+        let budgets = pass.budgets(&context, *method, &pass.proposal.allowances);
+        // What one method leaves may be a case for the next.
+        pass.settled.clear();
+        let commands = pass.ask(&context, *method, &cases, budgets);
+        if commands.is_empty() {
             continue;
         }
-        proposal.method = Some(method.name());
-        proposal.commands = first;
-        repeat(&context, *method, settled, &mut proposal);
+        pass.proposal.method = Some(method.name());
+        pass.proposal.commands = commands;
+        pass.repeat(&context, *method, cases);
         break;
     }
-    proposal
+    let brakes = snapshot.pools.iter().filter_map(|pool| brake(snapshot, pool, now));
+    pass.proposal.brakes = brakes.collect();
+    pass.proposal.judged = bench.take_judged();
+    pass.proposal.what_ifs = bench.what_ifs();
+    pass.proposal
 }
 
-/// Asks one method once. `settled` has the claims that need not be looked at again, with those that this round adds.
-fn round(
-    context: &Context<'_>,
-    method: &dyn Method,
-    settled: &mut BTreeSet<Str>,
-    proposal: &mut Proposal,
-    tell_blocked: bool,
-) -> Vec<Command> {
-    let (eligible, blocked) = candidates(context.snapshot, context.now, method.is_eventual());
-    if tell_blocked {
-        proposal.blocked = blocked;
-    }
-    let mut cases = Vec::new();
-    for candidate in eligible {
-        match method.is_case(context, &candidate) {
-            Ok(true) => cases.push(candidate),
-            Ok(false) => {}
-            Err(reason) => tell(proposal, candidate, reason),
-        }
-    }
-    proposal.eligible.push((method.name(), cases.len()));
-    let mut budgets = budget::budgets(context.snapshot, method.reason(), context.now);
-    let verdict = method.propose(context, &cases, &mut budgets);
-    proposal.what_ifs += verdict.what_ifs;
-    proposal.constrained |= budgets.constrained;
-    for (candidate, reason) in verdict.unconsolidatable {
-        settled.extend(candidate.node.claim_name().map(|name| Str::from(name.as_str())));
-        tell(proposal, candidate, reason);
-    }
-    verdict.commands
-}
+/// Candidates of a pass, for methods that look past pods that object and for those that do not.
+#[derive(Default)]
+struct Eligible([OnceCell<(Vec<Candidate>, Vec<Blocked>)>; 2]);
 
-/// One reason for each machine and kind of method is enough.
-fn tell(proposal: &mut Proposal, candidate: super::Candidate, reason: Unconsolidatable) {
-    let known = |(told, why): &(super::Candidate, Unconsolidatable)| {
-        *why == reason && told.node.claim_name() == candidate.node.claim_name()
-    };
-    if !proposal.unconsolidatable.iter().rev().take(candidate.index + 1).any(known) {
-        proposal.unconsolidatable.push((candidate, reason));
+impl Eligible {
+    fn get(&self, context: &Context<'_>, eventual: bool) -> &(Vec<Candidate>, Vec<Blocked>) {
+        self.0[usize::from(eventual)].get_or_init(|| candidates(context.snapshot, context.now, eventual))
     }
 }
 
-/// Asks the method that acts again, on what its commands leave behind, while the budgets have room.
-fn repeat(context: &Context<'_>, method: &dyn Method, mut settled: BTreeSet<Str>, proposal: &mut Proposal) {
-    let mut snapshot = context.snapshot.clone();
-    let mut applied = 0;
-    while proposal.commands.len() < MAX_COMMANDS {
-        for command in &proposal.commands[applied..] {
-            overlay::carry_out(&mut snapshot, command, &format!("{applied}"));
-            applied += 1;
+/// What one pass has found out so far.
+#[derive(Default)]
+struct Pass {
+    proposal: Proposal,
+    /// What the budgets say once the commands so far are under way.
+    under_way: Vec<Allowance>,
+    /// Machines that need not be looked at again by the method that acts, by index.
+    settled: HashSet<usize>,
+    /// What was told of machines, by index.
+    told: HashSet<(usize, &'static str)>,
+}
+
+impl Pass {
+    /// The candidates that are cases for a method.
+    fn cases<'c>(
+        &mut self,
+        context: &Context<'_>,
+        method: &dyn Method,
+        all: &'c [Candidate],
+    ) -> Vec<&'c Candidate> {
+        let mut cases = Vec::new();
+        for candidate in all {
+            match method.is_case(context, candidate) {
+                Ok(true) => cases.push(candidate),
+                Ok(false) => {}
+                Err(reason) => self.tell(candidate.clone(), reason),
+            }
         }
-        let bench = Bench::new(&snapshot, &context.rules.scheduling);
-        let next = Context { snapshot: &snapshot, solver: &bench, ..*context };
-        let (eligible, _) = candidates(&snapshot, context.now, method.is_eventual());
-        // Without the candidates' room there is less of it: what could not go before cannot go now.
-        let fresh = eligible.into_iter().filter(|candidate| {
-            !candidate.node.claim_name().is_some_and(|name| settled.contains(name.as_str()))
-                && method.is_case(&next, candidate) == Ok(true)
-        });
-        let fresh: Vec<_> = fresh.collect();
-        let mut budgets = budget::budgets(&snapshot, method.reason(), context.now);
-        if fresh.is_empty() || fresh.iter().all(|candidate| budgets.left(&candidate.pool.name) <= 0) {
-            proposal.constrained |= !fresh.is_empty();
-            return;
+        self.proposal.eligible.push((method.name(), cases.len()));
+        cases
+    }
+
+    /// What is left of budgets for a method, and where that is drift of brakes.
+    fn budgets(&self, context: &Context<'_>, method: &dyn Method, allowances: &[Allowance]) -> Budgets {
+        let mut budgets = budget::left_of(allowances, method.reason());
+        if method.reason() == DisruptionReason::Drifted {
+            let mut begun: BTreeMap<PoolName, i64> = BTreeMap::new();
+            for candidate in self.proposal.commands.iter().flat_map(|command| &command.candidates) {
+                *begun.entry(candidate.pool.name.clone()).or_default() += 1;
+            }
+            cap_by_brakes(context.snapshot, context.now, &begun, &mut budgets);
         }
-        let verdict = method.propose(&next, &fresh, &mut budgets);
-        proposal.what_ifs += verdict.what_ifs;
-        proposal.constrained |= budgets.constrained;
-        for (candidate, reason) in verdict.unconsolidatable {
-            settled.extend(candidate.node.claim_name().map(|name| Str::from(name.as_str())));
-            proposal.unconsolidatable.push((candidate, reason));
+        budgets
+    }
+
+    /// One reason of a kind for each machine is enough.
+    fn tell(&mut self, candidate: Candidate, reason: Unconsolidatable) {
+        if self.told.insert((candidate.index, reason.kind())) {
+            self.proposal.unconsolidatable.push((candidate, reason));
         }
-        if verdict.commands.is_empty() {
-            return;
+    }
+
+    /// Asks a method once, and takes note of all that it says but the commands.
+    fn ask(
+        &mut self,
+        context: &Context<'_>,
+        method: &dyn Method,
+        cases: &[&Candidate],
+        mut budgets: Budgets,
+    ) -> Vec<Command> {
+        let Verdict { commands, unconsolidatable, unreached } = method.propose(context, cases, &mut budgets);
+        self.proposal.constrained |= budgets.constrained;
+        for (candidate, reason) in unconsolidatable {
+            self.settled.insert(candidate.index);
+            self.tell(candidate, reason);
         }
-        proposal.commands.extend(verdict.commands);
+        let names = unreached.iter().filter_map(Candidate::claim);
+        self.proposal.unreached.extend(names);
+        commands
+    }
+
+    /// Asks the method that acts again, on what its commands leave behind, while the budgets have room.
+    fn repeat(&mut self, context: &Context<'_>, method: &dyn Method, mut cases: Vec<&Candidate>) {
+        let base = context.solver.base();
+        let mut snapshot = (*base).clone();
+        let mut applied = 0;
+        self.under_way.clone_from(&self.proposal.allowances);
+        loop {
+            for command in &self.proposal.commands[applied..] {
+                overlay::carry_out(&mut snapshot, command, applied);
+                take_up(&mut self.under_way, command);
+                self.settled.extend(command.candidates.iter().map(|candidate| candidate.index));
+                applied += 1;
+            }
+            // Without the candidates' room there is less of it: what could not go before cannot go now.
+            cases.retain(|candidate| !self.settled.contains(&candidate.index));
+            let budgets = self.budgets(context, method, &self.under_way);
+            if !cases.iter().any(|candidate| budgets.left(&candidate.pool.name) > 0) {
+                self.proposal.constrained |= !cases.is_empty();
+                break;
+            }
+            if self.proposal.commands.len() >= MAX_COMMANDS {
+                self.proposal.unreached.extend(cases.iter().filter_map(|candidate| candidate.claim()));
+                break;
+            }
+            let shared = Arc::new(snapshot.clone());
+            let bench = context.solver.on(&shared);
+            let next = Context { snapshot: &shared, solver: &bench, ..*context };
+            let commands = self.ask(&next, method, &cases, budgets);
+            if commands.is_empty() {
+                break;
+            }
+            self.proposal.commands.extend(commands);
+        }
+        context.solver.resume(&base);
+    }
+}
+
+/// Counts the machines of a command against the budgets, but those that take them up already.
+fn take_up(allowances: &mut [Allowance], command: &Command) {
+    for candidate in command.candidates.iter().filter(|candidate| !budget::is_disrupting(&candidate.node)) {
+        for allowance in allowances.iter_mut().filter(|allowance| allowance.pool == candidate.pool.name) {
+            allowance.disrupting += 1;
+        }
     }
 }

@@ -30,15 +30,14 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
     let pods: Vec<Arc<Pod>> = snapshot.pending.iter().chain(moved).chain(&leaving).cloned().collect();
     let request =
         Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
-    let plan = context.solver.solve(&request);
+    let plan = context.solver.what_if(&request);
     // A pending pod that cannot be helped is no worse off without the candidates.
     let tolerated: BTreeSet<&PodUid> = snapshot.pending.iter().map(|pod| &pod.uid).collect();
     let leaving: BTreeSet<&PodUid> = leaving.iter().map(|pod| &pod.uid).collect();
     let problem = unscheduled(&plan, &tolerated).or_else(|| {
-        // Pods of the candidates have a place that works: they do not leave it for one that may never.
-        let settled = |pod: &PodUid| {
-            leaving.contains(pod) || (tolerated.contains(pod) && snapshot.answered.contains_key(pod))
-        };
+        // Pods of the candidates have a place that works: they do not leave it for one that may never. Pods that wait,
+        // or whose machine goes anyway, have none.
+        let settled = |pod: &PodUid| leaving.contains(pod) || tolerated.contains(pod);
         uninitialized(snapshot, &plan, &settled)
     });
     Simulation { plan, problem }

@@ -1,4 +1,4 @@
-//! One machine: turned into nothing, or into a cheaper machine.
+//! One machine: turned into nothing, or into a cheaper machine. What a pass does not reach comes first in the next one.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +26,19 @@ impl Method for SingleNode {
         consolidation::is_case(context, candidate)
     }
 
-    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
+    fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
         let mut verdict = Verdict::default();
-        for candidate in interleaved(candidates) {
-            if budgets.left(&candidate.pool.name) <= 0 {
-                budgets.constrained = true;
+        let (first, others): (Vec<&Candidate>, Vec<&Candidate>) = candidates.iter().partition(|candidate| {
+            candidate.node.claim_name().is_some_and(|name| context.solver.is_first(name))
+        });
+        for candidate in interleaved(&first).into_iter().chain(interleaved(&others)) {
+            if !budgets.has(&candidate.pool.name) {
                 continue;
             }
-            verdict.what_ifs += 1;
+            if context.solver.is_spent() {
+                verdict.unreached.push(candidate.clone());
+                continue;
+            }
             match consolidation::compute(context, self, &[candidate]) {
                 Ok(command) => {
                     budgets.take(&candidate.pool.name);
@@ -48,7 +53,7 @@ impl Method for SingleNode {
 }
 
 /// Candidates by saving per disruption, the pools taking turns, so that a large pool does not starve the others.
-fn interleaved(candidates: &[Candidate]) -> Vec<&Candidate> {
+fn interleaved<'a>(candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
     let mut pools: BTreeMap<&PoolName, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {
         pools.entry(&candidate.pool.name).or_default().push(candidate);

@@ -11,8 +11,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Allowance, Bench, Blocker, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
-    Unconsolidatable, budget, candidate, candidate::blockers, candidate::price, consolidation, propose_with,
+    Allowance, Bench, Blocker, Brake, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
+    Unconsolidatable, brake, budget, candidate, candidate::blockers, candidate::guarded, candidate::price,
+    consolidation, guards::Guards, propose_with,
 };
 use crate::model::{
     DisruptionReason, NamespacedName, PodUid, Price, Snapshot, StateNode, Str, labels,
@@ -46,6 +47,8 @@ pub struct Survey {
     pub budgets: Vec<Allowance>,
     /// How many simulations were run.
     pub what_ifs: u32,
+    /// NodeClaims that the pass did not reach; the next one begins with them.
+    pub unreached: Vec<Str>,
 }
 
 /// What one pass of `methods` would do on `snapshot`, before the validation delay.
@@ -60,6 +63,7 @@ pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dy
         method: proposal.method,
         budgets: budgets.collect(),
         what_ifs: proposal.what_ifs,
+        unreached: proposal.unreached,
         nodes,
         commands: proposal.commands,
     }
@@ -77,7 +81,8 @@ pub fn standings(
     let bench = Bench::new(snapshot, &rules.scheduling);
     let context = Context { snapshot, rules, now, solver: &bench };
     let known = Known::of(&context, proposal);
-    (0..snapshot.nodes.len()).map(|index| known.standing(&context, index, methods)).collect()
+    let guards = Guards::of(snapshot);
+    (0..snapshot.nodes.len()).map(|index| known.standing(&context, &guards, index, methods)).collect()
 }
 
 /// How the machine whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs
@@ -104,16 +109,18 @@ pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) 
             proposal.unconsolidatable.push((candidate, why));
         }
     }
-    Some(Known::of(&context, &proposal).standing(&context, index, &METHODS))
+    Some(Known::of(&context, &proposal).standing(&context, &Guards::of(snapshot), index, &METHODS))
 }
 
 /// What a pass found out, by machine.
 struct Known<'a> {
     taken: BTreeSet<Str>,
     reasons: BTreeMap<Str, Vec<&'a Unconsolidatable>>,
-    /// By pool and reason: allowed, disrupting, and what is left once the commands are under way.
-    budgets: BTreeMap<(Str, DisruptionReason), (i64, i64, i64)>,
+    /// What budgets say by pool and reason, and how many machines of the pool the commands take.
+    budgets: BTreeMap<(Str, DisruptionReason), (&'a Allowance, i64)>,
     pods: BTreeMap<&'a PodUid, &'a NamespacedName>,
+    /// How many machines of each pool the commands take.
+    started: BTreeMap<Str, i64>,
 }
 
 impl<'a> Known<'a> {
@@ -135,41 +142,55 @@ impl<'a> Known<'a> {
         let budgets = proposal.allowances.iter().map(|allowance| {
             let pool: Str = allowance.pool.as_str().into();
             let started = started.get(&pool).copied().unwrap_or_default();
-            let figures = (
-                allowance.allowed.min(allowance.total),
-                allowance.disrupting + started,
-                allowance.left() - started,
-            );
-            ((pool, allowance.reason), figures)
+            ((pool, allowance.reason), (allowance, started))
         });
         let snapshot = context.snapshot;
         let pods = snapshot.pending.iter().chain(&snapshot.waiting).map(|pod| (&pod.uid, &pod.id));
-        Self { taken, reasons, budgets: budgets.collect(), pods: pods.collect() }
+        let budgets = budgets.collect();
+        Self { taken, reasons, budgets, pods: pods.collect(), started }
     }
 
-    fn standing(&self, context: &Context<'_>, index: usize, methods: &[&dyn Method]) -> Standing {
+    fn standing<'s>(
+        &self,
+        context: &Context<'s>,
+        guards: &Guards<'s>,
+        index: usize,
+        methods: &[&dyn Method],
+    ) -> Standing {
         let node = context.snapshot.nodes[index].clone();
         let price = price(context.snapshot, &node);
         let claim = node.claim_name().map(|name| Str::from(name.as_str())).unwrap_or_else(|| "".into());
         let is_taken = self.taken.contains(&claim);
-        let mut cases: Vec<&dyn Method> = Vec::new();
-        for method in methods {
-            let candidate = candidate(context.snapshot, index, context.now, method.is_eventual());
-            if candidate.is_ok_and(|candidate| method.is_case(context, &candidate) == Ok(true)) {
-                cases.push(*method);
-            }
-        }
+        let as_candidate = |eventual| guarded(context.snapshot, guards, index, context.now, eventual).ok();
+        let (graceful, eventual) = (as_candidate(false), as_candidate(true));
+        let is_case = |method: &&&dyn Method| {
+            let candidate = if method.is_eventual() { &eventual } else { &graceful };
+            candidate.as_ref().is_some_and(|candidate| method.is_case(context, candidate) == Ok(true))
+        };
+        let cases: Vec<&dyn Method> = methods.iter().filter(is_case).copied().collect();
         let mut all = Vec::new();
         if !is_taken {
-            let eventual = methods.iter().all(|method| method.is_eventual());
-            all = blockers(context.snapshot, index, context.now, eventual);
+            let lenient = methods.iter().all(|method| method.is_eventual());
+            all = blockers(context.snapshot, guards, index, context.now, lenient);
             self.name_pods(&mut all);
             if methods.iter().any(|method| !method.is_eventual()) {
                 all.extend(self.waits(context, index));
-                let why = self.reasons.get(&claim).into_iter().flatten();
-                all.extend(why.map(|why| Blocker::Unconsolidatable((*why).clone())));
             }
+            let mut told: Vec<Unconsolidatable> =
+                self.reasons.get(&claim).into_iter().flatten().map(|why| (*why).clone()).collect();
+            // Methods that come after the one that acts were not asked; why they would leave it is known all the same.
+            for method in methods {
+                let candidate = if method.is_eventual() { &eventual } else { &graceful };
+                let case = candidate.as_ref().map(|candidate| method.is_case(context, candidate));
+                if let Some(Err(why)) = case
+                    && !told.contains(&why)
+                {
+                    told.push(why);
+                }
+            }
+            all.extend(told.into_iter().map(Blocker::Unconsolidatable));
             all.extend(self.over_budget(&node, &cases));
+            all.extend(self.over_brake(context, &node, &cases));
         }
         Standing { candidate: !cases.is_empty(), node, price, blockers: all }
     }
@@ -198,14 +219,36 @@ impl<'a> Known<'a> {
         (!claim.is(ConditionType::Consolidatable)).then_some(Blocker::NotConsolidatable)
     }
 
+    /// The brake that leaves no room for a machine that has drifted.
+    fn over_brake(
+        &self,
+        context: &Context<'_>,
+        node: &StateNode,
+        methods: &[&dyn Method],
+    ) -> Option<Blocker> {
+        let drifts = methods.iter().any(|method| method.reason() == DisruptionReason::Drifted);
+        let pool = context.snapshot.pool(&node.pool().filter(|_| drifts)?)?;
+        let Brake { pool, cap, replaced, until } = brake(context.snapshot, pool, context.now)?;
+        let started = self.started.get(&*pool).copied().unwrap_or_default();
+        let replaced = replaced + started;
+        (replaced >= cap).then(|| Blocker::Brake { pool: pool.as_str().into(), cap, replaced, until })
+    }
+
     /// The budgets that leave no room for a machine that is a case for `methods`.
     fn over_budget(&self, node: &StateNode, methods: &[&dyn Method]) -> Vec<Blocker> {
         let Some(pool) = node.pool() else { return Vec::new() };
         let pool: Str = pool.as_str().into();
         let reasons: BTreeSet<DisruptionReason> = methods.iter().map(|method| method.reason()).collect();
         let full = reasons.into_iter().filter_map(|reason| {
-            let (allowed, disrupting, left) = self.budgets.get(&(pool.clone(), reason)).copied()?;
-            (left <= 0).then(|| Blocker::Budget { pool: pool.clone(), reason, allowed, disrupting })
+            let (allowance, started) = self.budgets.get(&(pool.clone(), reason))?;
+            (allowance.left() <= *started).then(|| Blocker::Budget {
+                pool: pool.clone(),
+                reason,
+                allowed: allowance.allowed.min(allowance.total),
+                disrupting: allowance.disrupting + started,
+                until: allowance.until,
+                error: allowance.error.clone(),
+            })
         });
         full.collect()
     }

@@ -6,7 +6,7 @@ use super::{
     Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict,
     static_pool::{Census, opening},
 };
-use crate::model::{DisruptionReason, PoolName, nodeclaim::ConditionType};
+use crate::model::{DisruptionReason, PoolName};
 
 /// Replaces drifted machines of static pools, as many at once as budgets and limits allow.
 pub(super) struct StaticDrift;
@@ -33,17 +33,15 @@ impl Method for StaticDrift {
     }
 
     fn is_case(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        let drifted = candidate.node.claim.as_ref().is_some_and(|claim| claim.is(ConditionType::Drifted));
-        Ok(drifted && candidate.pool.is_static())
+        Ok(candidate.is_drifted() && candidate.pool.is_static())
     }
 
-    fn propose(&self, context: &Context<'_>, candidates: &[Candidate], budgets: &mut Budgets) -> Verdict {
+    fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
         let mut verdict = Verdict::default();
         // By pool: how many machines its limit still allows beside those that there are.
         let mut room: BTreeMap<PoolName, i64> = BTreeMap::new();
-        let since = |candidate: &Candidate| candidate.node.claim.as_ref()?.true_since(ConditionType::Drifted);
-        let mut ordered: Vec<&Candidate> = candidates.iter().collect();
-        ordered.sort_by_key(|candidate| (since(candidate), candidate.name().to_owned()));
+        let mut ordered = candidates.to_vec();
+        ordered.sort_by_key(|candidate| (candidate.drifted_since(), candidate.name()));
         for candidate in ordered {
             let pool = &candidate.pool;
             let room = room.entry(pool.name.clone()).or_insert_with(|| {
@@ -60,14 +58,7 @@ impl Method for StaticDrift {
             }
             let Some(replacement) = opening(context.snapshot, pool) else { continue };
             *room -= 1;
-            verdict.commands.push(Command {
-                method: self.name(),
-                consolidation_type: self.consolidation_type(),
-                reason: self.reason(),
-                candidates: vec![candidate.clone()],
-                replacements: vec![replacement],
-                eventual: self.is_eventual(),
-            });
+            verdict.commands.push(Command::of(self, vec![candidate.clone()], vec![replacement]));
         }
         verdict
     }

@@ -141,6 +141,7 @@ pub fn opening(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<Opening> {
         annotations: BTreeMap::new(),
         taints: pool.template.taints.clone(),
         startup_taints: pool.template.startup_taints.clone(),
+        claims: Vec::new(),
     };
     opening.refresh();
     if opening.instance_types.is_empty() {

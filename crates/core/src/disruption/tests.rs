@@ -1,5 +1,7 @@
 //! Disruption on small clusters, each told in a line: which machines go, and what comes in their stead.
 
+mod moves;
+mod order;
 mod standing;
 mod static_pools;
 
@@ -8,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     model::{
-        Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodePool, PodDisruptionBudget,
+        Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodePool, Pod, PodDisruptionBudget,
         nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
     },
     testing::{NodeBuilder, PodBuilder, Scene, node, now, pod, pool},
@@ -36,7 +38,7 @@ fn idle(name: &str) -> NodeBuilder {
 }
 
 fn budget(nodes: BudgetNodes) -> Budget {
-    Budget { reasons: None, nodes, schedule: None, duration: None }
+    Budget { reasons: None, nodes, schedule: None, duration: None, zone: None }
 }
 
 fn with_budget(nodes: BudgetNodes) -> impl Into<Arc<NodePool>> {
@@ -300,6 +302,7 @@ fn budgets_by_reason_and_time() {
         nodes: BudgetNodes::Count(0),
         schedule: Some("0 15 * * *".into()),
         duration: Some(Duration::from_secs(3600)),
+        zone: None,
     };
     let nodes = |change: fn(&mut Budget)| {
         let mut budget = night.clone();
@@ -317,6 +320,19 @@ fn budgets_by_reason_and_time() {
         Err(BudgetError::Schedule(_))
     ));
     assert!(matches!(nodes(|budget| budget.duration = None), Err(BudgetError::HalfAWindow)));
+    // In Berlin it is 17:06, in Kolkata 20:36.
+    assert_eq!(nodes(|budget| budget.zone = Some("Europe/Berlin".into())), Ok(i64::MAX));
+    assert_eq!(
+        nodes(|budget| {
+            budget.zone = Some("Asia/Kolkata".into());
+            budget.schedule = Some("30 20 * * *".into());
+        }),
+        Ok(0)
+    );
+    assert_eq!(
+        nodes(|budget| budget.zone = Some("Middle/Earth".into())),
+        Err(BudgetError::TimeZone("Middle/Earth".into()))
+    );
 }
 
 #[test]

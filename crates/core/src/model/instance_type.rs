@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
+    device::DeviceTemplates,
     ids::Str,
     labels::{CAPACITY_TYPE, LabelSchema, RESERVED, ZONE},
     price::Price,
@@ -23,6 +24,8 @@ pub struct InstanceType {
     pub capacity: Resources,
     /// What of it pods cannot have.
     pub overhead: Overhead,
+    /// Devices for claims (DRA) that its nodes will have.
+    pub devices: Arc<DeviceTemplates>,
 }
 
 /// What a node keeps for itself.

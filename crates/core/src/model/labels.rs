@@ -17,6 +17,8 @@ pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// `true` once a node is initialised.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// Annotation of a NodeClaim: drivers, separated by commas, that publish devices on the node before it is initialised.
+pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
 /// Protects a pod or a node from voluntary disruption.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// The taint on nodes that are being disrupted; effect NoSchedule.

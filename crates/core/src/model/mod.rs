@@ -1,9 +1,11 @@
 //! Plain data that decisions read and write. No serialisation, no Kubernetes client types: those are promises to the
 //! outside, while these types are free to change.
 
+pub mod device;
 pub mod ids;
 pub mod instance_type;
 pub mod labels;
+pub mod learnt;
 pub mod node;
 pub mod nodeclaim;
 pub mod pdb;
@@ -13,15 +15,18 @@ pub mod price;
 pub mod quantity;
 pub mod requirement;
 pub mod requirements;
+pub mod resource_claim;
 pub mod resources;
 pub mod snapshot;
 pub mod taint;
 pub mod volume;
 pub mod workloads;
 
+pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
 pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
 pub use labels::{LabelSchema, Labels};
+pub use learnt::{Learnt, LearntShape, LearntTaint};
 pub use node::{Node, Nomination, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
 pub use pdb::PodDisruptionBudget;
@@ -31,6 +36,7 @@ pub use price::Price;
 pub use quantity::Quantity;
 pub use requirement::{Operator, Requirement};
 pub use requirements::{Incompatible, Requirements};
+pub use resource_claim::{ClaimSource, Devices, PodClaim, ResourceClaim, Selector};
 pub use resources::{ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use taint::{Taint, TaintEffect, Toleration};

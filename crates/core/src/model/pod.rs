@@ -11,6 +11,7 @@ use super::{
     ids::{NamespacedName, NodeName, PodUid, Str},
     labels::Labels,
     requirement::{Operator, Requirement},
+    resource_claim::{GeneratedClaim, PodClaim},
     resources::Resources,
     taint::Toleration,
     volume::VolumeRef,
@@ -45,6 +46,8 @@ pub struct Pod {
     pub bound_since: Option<Timestamp>,
     /// Whether kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
+    /// What it said: another text means that it has looked again.
+    pub refusal: Option<Str>,
     /// `status.nominatedNodeName`: kube-scheduler is making room for it there.
     pub nominated_node: Option<NodeName>,
     /// The controller that owns it.
@@ -53,6 +56,8 @@ pub struct Pod {
     pub do_not_disrupt: DoNotDisrupt,
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub deletion_cost: i32,
+    /// The claims that were made for it from templates.
+    pub generated_claims: Vec<GeneratedClaim>,
     /// Whether it stands for capacity that a CapacityBuffer asks for, not for a pod of the cluster.
     pub is_virtual: bool,
 }
@@ -86,8 +91,8 @@ pub struct PodSpec {
     pub host_ports: Vec<HostPort>,
     /// Persistent and generic ephemeral volumes. Names of generic ephemeral claims differ by pod: see [`VolumeRef`].
     pub volumes: Vec<VolumeRef>,
-    /// Names of the resource claims (DRA), as they stand in the spec.
-    pub resource_claims: Vec<Str>,
+    /// Resource claims (DRA), as they stand in the spec.
+    pub resource_claims: Vec<PodClaim>,
     /// `spec.priority`.
     pub priority: i32,
     /// `spec.priorityClassName`.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     ids::{PoolName, Str},
     labels::Labels,
+    learnt::Learnt,
     nodeclaim::NodeClassRef,
     requirements::Requirements,
     resources::Resources,
@@ -24,7 +25,7 @@ pub struct NodePool {
     pub created: Timestamp,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether its `Ready` condition is True.
+    /// Whether its `Ready` condition is True, and nothing has stopped launches for it.
     pub ready: bool,
     /// `spec.weight`; unset is zero. Higher is tried first, strictly.
     pub weight: i32,
@@ -42,6 +43,22 @@ pub struct NodePool {
     pub budgets: Vec<Budget>,
     /// The drift hash and its version.
     pub hash: Option<(Str, Str)>,
+    /// For so long after they came of age its nodes are replaced within budgets, before they are deleted by force; `None`
+    /// is the force at once.
+    pub expiry_grace: Option<Duration>,
+    /// A brake on drift beside the budgets.
+    pub drift_cap: Option<DriftCap>,
+    /// What its nodes taught.
+    pub learnt: Learnt,
+}
+
+/// How many nodes may be replaced within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriftCap {
+    /// The nodes.
+    pub nodes: u32,
+    /// The time.
+    pub window: Duration,
 }
 
 /// How a NodePool's nodes are made.
@@ -141,6 +158,8 @@ pub struct Budget {
     pub schedule: Option<Str>,
     /// How long it then stays active.
     pub duration: Option<Duration>,
+    /// The IANA time zone that the schedule is read in; `None` is UTC.
+    pub zone: Option<Str>,
 }
 
 /// The size of a budget.

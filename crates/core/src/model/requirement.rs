@@ -275,6 +275,14 @@ impl Requirement {
         upward.chain(downward).map(|number| Str::from(number.to_string())).find(|text| self.has(text))
     }
 
+    /// A value where the choice is open: the least number from zero on that is allowed. `None` where there is none.
+    #[must_use]
+    pub fn unnamed(&self) -> Option<Str> {
+        // One of so many numbers is not among the excluded ones.
+        let numbers = 0..=self.values.len();
+        numbers.map(|number| Str::from(number.to_string())).find(|text| self.complement && self.has(text))
+    }
+
     /// The values allowed by both; the stricter minValues holds.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {

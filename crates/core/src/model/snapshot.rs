@@ -15,6 +15,7 @@ use super::{
     pdb::PodDisruptionBudget,
     pod::Pod,
     pool::NodePool,
+    resource_claim::Devices,
     resources::Resources,
     volume::{StorageClasses, VolumeClaim},
     workloads::Workloads,
@@ -50,6 +51,8 @@ pub struct Snapshot {
     pub volumes: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
     /// StorageClasses by name: they say where volumes can be whose claims do not exist yet.
     pub storage_classes: Arc<StorageClasses>,
+    /// Claims of devices and devices (DRA); empty where claims are ignored.
+    pub devices: Arc<Devices>,
     /// What selects pods, for default spread constraints; empty where there are none.
     pub workloads: Arc<Workloads>,
     /// Pods that the last scheduling pass did not reach: they come first in the next one.
@@ -76,6 +79,7 @@ impl Snapshot {
             pdbs: Vec::new(),
             volumes: Arc::default(),
             storage_classes: Arc::default(),
+            devices: Arc::default(),
             workloads: Arc::default(),
             deferred: Arc::default(),
             answered: BTreeMap::new(),

@@ -14,7 +14,9 @@ impl Stage for Expiration {
         let Some(age) = claim.expire_after.filter(|_| claim.deleting.is_none()) else {
             return Next::nothing();
         };
-        match remaining(claim.created, age, now) {
+        // Where the pool wants it, disruption replaces it within budgets first; this is the deadline behind that.
+        let grace = view.pool.and_then(|pool| pool.expiry_grace).unwrap_or_default();
+        match remaining(claim.created, age.saturating_add(grace), now) {
             Some(left) => Next::wait(left),
             None => Next::steps([Step::Delete(Removal::Expired)]),
         }

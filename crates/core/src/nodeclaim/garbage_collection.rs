@@ -45,7 +45,7 @@ pub struct Findings {
     /// Claims whose instance is gone by all lists: to be verified one by one, then deleted; oldest absence first.
     pub gone: Vec<ClaimName>,
     /// Claims that are held back by the brake.
-    pub braked: usize,
+    pub braked: Vec<ClaimName>,
     /// How many of how many are missing, where that is taken for an outage.
     pub outage: Option<(usize, usize)>,
     /// When the next list is due.
@@ -99,7 +99,7 @@ impl Collection {
             self.removed.pop_front();
         }
         let allowed = share(all.len(), BRAKE_PERCENT).saturating_sub(self.removed.len());
-        findings.braked = due.len().saturating_sub(allowed);
+        findings.braked = due.iter().skip(allowed).map(|(_, name)| (*name).clone()).collect();
         findings.gone = due.into_iter().take(allowed).map(|(_, name)| name.clone()).collect();
         findings
     }

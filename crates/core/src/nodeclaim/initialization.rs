@@ -3,7 +3,11 @@
 use jiff::Timestamp;
 
 use super::{ConditionChange, Next, NodeChange, Stage, Step, View};
-use crate::model::{Labels, Node, NodeClaim, labels::INITIALIZED, nodeclaim::ConditionType};
+use crate::model::{
+    Labels, Node, NodeClaim,
+    labels::{INITIALIZED, REQUESTED_DRA_DRIVERS},
+    nodeclaim::ConditionType,
+};
 
 /// Initialises the node of a registered claim.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +24,7 @@ impl Stage for Initialization {
         }
         let missing = match view.node() {
             None => Some(("NodeNotFound", "Node not registered with cluster".to_owned())),
-            Some(node) => first_missing(claim, node),
+            Some(node) => first_missing(claim, node).or_else(|| missing_driver(view)),
         };
         if let Some((reason, message)) = missing {
             let change = ConditionChange::unknown(ConditionType::Initialized, reason, message);
@@ -40,8 +44,18 @@ impl Stage for Initialization {
     }
 }
 
+/// The first driver of those that the claim's pods need that has not published its devices on the node.
+fn missing_driver(view: &View<'_>) -> Option<(&'static str, String)> {
+    let published = view.published_drivers?;
+    let requested = view.claim.annotations.get(REQUESTED_DRA_DRIVERS)?;
+    let mut requested = requested.split(',').map(str::trim).filter(|driver| !driver.is_empty());
+    let driver = requested.find(|driver| !published.iter().any(|known| **known == **driver))?;
+    let message = format!("DRA driver {driver:?} has not published a complete resource pool");
+    Some(("DRADriverPoolsNotPublished", message))
+}
+
 /// The first thing that the node still lacks: reason and message.
-fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
+pub(super) fn first_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
     if !node.ready {
         return Some(("NodeNotReady", "Node status is NotReady".to_owned()));
     }

@@ -5,8 +5,11 @@
 //! carries the steps out decides nothing. Stages are asked again after every change and must stay silent once what they
 //! want is there: the same view gives the same answer, and carrying an answer out leads to a view that asks for less.
 
+pub mod answer;
+pub mod brake;
 pub mod conditions;
 pub mod consistency;
+pub mod deadline;
 pub mod drain;
 pub mod expiration;
 pub mod finalization;

@@ -154,6 +154,7 @@ mod tests {
             launched_by: Some((format!("batch-{name}").as_str().into(), 1)),
             cluster_uid: Some(UID.into()),
             labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             image_id: None,
             capacity: Resources::new(),
             allocatable: Resources::new(),

@@ -1,13 +1,9 @@
 //! Nodes that a provider's policy calls broken: when they are to be replaced, and when too many of them are.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::remaining;
 use crate::{cloud::RepairPolicy, model::Str};
 
 /// How long a blocked repair waits.
@@ -15,13 +11,6 @@ pub const BLOCKED: Duration = Duration::from_secs(5 * 60);
 /// So many percent of a pool may be broken; beyond that it is the pool, the image or the network, and replacing nodes
 /// would only add to it.
 const BROKEN_PERCENT: usize = 20;
-/// At most so many percent of the cluster's nodes, and at least [`FEW`], are repaired within [`WINDOW`].
-const BRAKE_PERCENT: usize = 5;
-/// See [`BRAKE_PERCENT`].
-const FEW: usize = 3;
-/// See [`BRAKE_PERCENT`].
-const WINDOW: Duration = Duration::from_secs(10 * 60);
-
 /// A condition of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
@@ -61,36 +50,6 @@ pub fn earliest(policies: &[RepairPolicy], conditions: &[NodeCondition]) -> Opti
 #[must_use]
 pub fn is_too_many(broken: usize, all: usize) -> bool {
     broken > all.saturating_mul(BROKEN_PERCENT).div_ceil(100)
-}
-
-/// The brake on repairs of the whole cluster: what is inferred from conditions may be wrong for all nodes at once.
-#[derive(Clone, Debug, Default)]
-pub struct Brake {
-    released: VecDeque<Timestamp>,
-    known: BTreeSet<Str>,
-}
-
-impl Brake {
-    /// Whether one more node of `all` may be repaired at `now`; counts it, once per name. A node that was let through
-    /// before is let through again.
-    pub fn passes(&mut self, node: &str, all: usize, now: Timestamp) -> bool {
-        while self.released.front().is_some_and(|then| remaining(*then, WINDOW, now).is_none()) {
-            self.released.pop_front();
-        }
-        if self.released.is_empty() {
-            self.known.clear();
-        }
-        if self.known.contains(node) {
-            return true;
-        }
-        let allowed = all.saturating_mul(BRAKE_PERCENT).div_ceil(100).max(FEW);
-        if self.released.len() >= allowed {
-            return false;
-        }
-        self.released.push_back(now);
-        self.known.insert(node.into());
-        true
-    }
 }
 
 #[cfg(test)]
@@ -137,16 +96,5 @@ mod tests {
     #[case(3, 10, true)]
     fn a_fifth_may_be_broken(#[case] broken: usize, #[case] all: usize, #[case] expected: bool) {
         assert_eq!(is_too_many(broken, all), expected);
-    }
-
-    #[test]
-    fn the_brake_lets_a_few_through_at_a_time() {
-        let mut brake = Brake::default();
-        let at = |minutes| now() + jiff::SignedDuration::from_mins(minutes);
-        let passes = |brake: &mut Brake, node: &str, minutes| brake.passes(node, 20, at(minutes));
-        assert!(["a", "b", "c"].iter().all(|node| passes(&mut brake, node, 0)));
-        assert!(!passes(&mut brake, "d", 9));
-        assert!(passes(&mut brake, "a", 9), "asked again, for the same node");
-        assert!(passes(&mut brake, "d", 10));
     }
 }

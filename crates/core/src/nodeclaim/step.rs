@@ -181,6 +181,8 @@ pub enum Removal {
     LaunchTimeout,
     /// Its node did not join in time.
     RegistrationTimeout,
+    /// Its node was not initialised in time.
+    InitializationTimeout,
     /// It reached its age.
     Expired,
     /// Its instance is gone.
@@ -202,6 +204,7 @@ impl Removal {
             Self::NodeClassNotReady => Some("nodeclass_not_ready"),
             Self::LaunchTimeout => Some("launch_timeout"),
             Self::RegistrationTimeout => Some("registration_timeout"),
+            Self::InitializationTimeout => Some("initialization_timeout"),
             Self::Expired => Some("expired"),
             Self::GarbageCollected => Some("garbage_collected"),
             Self::Unhealthy => Some("unhealthy"),

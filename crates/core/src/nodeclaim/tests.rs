@@ -14,7 +14,7 @@ use crate::{
     cloud::ProviderInfo,
     model::{
         Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, Pod, StateNode,
-        nodeclaim::ConditionType,
+        Str, nodeclaim::ConditionType,
     },
     testing::{self, NodeBuilder, now},
 };
@@ -25,6 +25,7 @@ pub(crate) struct Fixture {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) pool: Option<Arc<NodePool>>,
+    pub(crate) drivers: Option<Vec<Str>>,
     pub(crate) provider: ProviderInfo,
 }
 
@@ -38,6 +39,7 @@ impl Fixture {
             nodes: node.into_iter().collect(),
             pods,
             pool: Some(testing::pool("default").build()),
+            drivers: None,
             provider: ProviderInfo {
                 name: "test".into(),
                 node_classes: vec![class],
@@ -54,6 +56,7 @@ impl Fixture {
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
             pods: &self.pods,
+            published_drivers: self.drivers.as_deref(),
             provider: &self.provider,
         }
     }

@@ -18,6 +18,8 @@ pub struct View<'a> {
     pub pool: Option<&'a NodePool>,
     /// The pods bound to those nodes.
     pub pods: &'a [Arc<Pod>],
+    /// Drivers that have published a whole pool of devices for the node; `None` where resource claims are ignored.
+    pub published_drivers: Option<&'a [Str]>,
     /// What the provider is.
     pub provider: &'a ProviderInfo,
 }

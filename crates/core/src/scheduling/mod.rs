@@ -2,6 +2,8 @@
 //! rest, and why a pod cannot be helped.
 
 mod bound;
+mod dra;
+mod obstacle;
 mod opening;
 mod packer;
 mod plan;
@@ -10,8 +12,10 @@ mod solver;
 #[cfg(any(test, feature = "testing"))]
 pub mod validator;
 
+pub use dra::why::{ClaimProblem, DeviceShortage, Tally};
+pub use obstacle::{Machines, Obstacle};
 pub use packer::{Compatible, LeastCost, Packer};
-pub use plan::{Chosen, Cost, Opening, Placement, Plan};
+pub use plan::{Chosen, Cost, Opening, Placement, Plan, PlannedClaim, PlannedDevice};
 pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};
 pub use solver::Solver;
 

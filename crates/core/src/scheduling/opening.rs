@@ -2,10 +2,34 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::plan::{Chosen, Opening};
-use crate::model::{InstanceType, Requirement, Str, labels::INSTANCE_TYPE};
+use super::plan::{Chosen, Opening, PlannedClaim};
+use crate::model::{
+    InstanceType, Requirement, Str,
+    labels::{INSTANCE_TYPE, REQUESTED_DRA_DRIVERS},
+};
 
 impl Opening {
+    /// Notes the devices for the claims of its pods. Drivers are named that have to publish devices on the node whatever it
+    /// becomes: no node may wait for a driver that only another type would have needed.
+    pub(super) fn claim_devices(&mut self, claims: Vec<PlannedClaim>) {
+        if claims.is_empty() {
+            return;
+        }
+        let named: BTreeSet<&Str> = self.instance_types.iter().map(|named| &named.name).collect();
+        let drivers_of = |name: &Str| -> BTreeSet<Str> {
+            let on = claims.iter().filter(|claim| claim.instance_types.contains(name));
+            let devices = on.flat_map(|claim| &claim.devices).filter(|device| device.template);
+            devices.map(|device| device.id.driver.clone()).collect()
+        };
+        let common =
+            named.iter().map(|name| drivers_of(name)).reduce(|a, b| a.intersection(&b).cloned().collect());
+        let drivers: Vec<Str> = common.unwrap_or_default().into_iter().collect();
+        if !drivers.is_empty() {
+            self.annotations.insert(REQUESTED_DRA_DRIVERS.into(), drivers.join(",").into());
+        }
+        self.claims = claims;
+    }
+
     /// Keeps the instance types that `keep` accepts; requirements and choice follow.
     pub fn retain(&mut self, keep: impl Fn(&InstanceType) -> bool) {
         self.instance_types = self.instance_types.iter().filter(|known| keep(known)).cloned().collect();

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{
     Effort, Plan, Purpose, Request, Solver,
-    solver::{Share, Strategy},
+    solver::{Share, Start, Strategy},
 };
 use crate::model::{Pod, Price};
 
@@ -37,14 +37,17 @@ impl Packer for Compatible {
     }
 }
 
-/// The cheapest of several plans, the first of which is [`Compatible`]'s: never dearer than that, never with another pod
-/// left out, and never with a pod in a pool of lower weight.
+/// The cheapest of several plans, the first of which is [`Compatible`]'s: never dearer than that unless it places more pods,
+/// never with another pod left out, and never with a pod in a pool of lower weight.
 ///
-/// Pods that topology says nothing about are packed by patterns (`solver::patterns`), and improved as long as the effort
-/// lasts. The others are packed one by one into the oldest opening that takes them, with a preference for machines up to
-/// a size, which keeps them off the largest sizes of a catalogue: few families have those, and their price per CPU is
-/// higher. A claim still names every type that holds its pods. A plan with more machines than the reference has to save
-/// what they weigh ([`MACHINE`]).
+/// Pods that topology says nothing about are packed by patterns (`solver::patterns`). Where others are among them, the
+/// reference's openings are packed anew by price (`solver::rearrange`), which keeps every pod in its zone. Both are improved
+/// as long as the effort lasts. What neither can touch (limits, ports, volumes, reservations) is packed one by one into the
+/// oldest opening that takes it, with a preference for machines up to a size, which keeps it off the largest sizes of a
+/// catalogue: few families have those, and their price per CPU is higher. A claim still names every type that holds its pods.
+/// A plan with more machines than the reference has to save what they weigh ([`MACHINE`]).
+///
+/// Where the reference leaves pods out and some keep apart by zone, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
@@ -69,33 +72,76 @@ impl Packer for LeastCost {
     }
 
     fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
-        let reference = Compatible.pack(solver, request);
-        // A what-if asks what would happen, often and fast; and what costs the bound cannot cost less.
-        if request.purpose == Purpose::Simulation || reference.partial || is_settled(&reference) {
+        // A what-if asks what would happen, often and fast.
+        if request.purpose == Purpose::Simulation {
+            return Compatible.pack(solver, request);
+        }
+        let first = Request { effort: Effort::First, ..request.clone() };
+        let share = solver.share(request);
+        let (reference, afresh) = match share {
+            Share::All => (Compatible.pack(solver, request), None),
+            _ => solver.pass_and_rearrange(&first, Strategy::KARPENTER, Start::Afresh),
+        };
+        let crowded = !reference.unplaced.is_empty() && solver.keeps_domains(request);
+        // What costs the bound cannot cost less.
+        if reference.partial || (is_settled(&reference) && !crowded) {
             return reference;
         }
         let mut contest = Contest::new(reference);
-        let first = Request { effort: Effort::First, ..request.clone() };
-        let share = solver.share(request);
-        if share == Share::All {
-            // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
-            contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
-            if goes_on(request.effort, 1) {
-                contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
-            }
-            return contest.decide();
+        if crowded {
+            let pinned = Strategy::KARPENTER.pinned();
+            let (plan, cheaper) = solver.pass_and_rearrange(request, pinned, Start::Afresh);
+            contest.enter(plan, 0);
+            cheaper.into_iter().for_each(|plan| contest.enter(plan, 0));
         }
-        for (tried, strategy) in VARIANTS.into_iter().enumerate() {
-            if tried > 0 && !goes_on(request.effort, tried) {
-                break;
+        match (share, afresh) {
+            (Share::All, _) => {
+                // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
+                contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
+                if goes_on(request.effort, 1) {
+                    contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+                }
             }
-            contest.enter(solver.pass(&first, strategy.patterns()), tried);
-        }
-        if share == Share::Some && goes_on(request.effort, 1) {
-            let variant = contest.leader.unwrap_or(0);
-            contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
+            (_, Some(afresh)) => rearrange(solver, request, share, afresh, &mut contest),
+            (_, None) => vary(solver, request, share, &mut contest),
         }
         contest.decide()
+    }
+}
+
+/// Tries openings that are packed anew, from two starts, and improves the better one.
+fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: Plan, contest: &mut Contest) {
+    let first = Request { effort: Effort::First, ..request.clone() };
+    let price = afresh.cost.hourly;
+    contest.enter(afresh, 0);
+    let mut start = (Strategy::KARPENTER, Start::Afresh);
+    if share == Share::Most || goes_on(request.effort, 1) {
+        let packed = solver.pass(&first, VARIANTS[0].patterns());
+        if packed.cost.hourly < price {
+            start = (VARIANTS[0].patterns(), Start::Openings);
+        }
+        contest.enter(packed, 0);
+    }
+    if goes_on(request.effort, 1) {
+        let (_, improved) = solver.pass_and_rearrange(request, start.0, start.1);
+        if let Some(improved) = improved {
+            contest.enter(improved, 0);
+        }
+    }
+}
+
+/// Tries one strategy after the other, and improves the best.
+fn vary(solver: &mut Solver, request: &Request<'_>, share: Share, contest: &mut Contest) {
+    let first = Request { effort: Effort::First, ..request.clone() };
+    for (tried, strategy) in VARIANTS.into_iter().enumerate() {
+        if tried > 0 && !goes_on(request.effort, tried) {
+            break;
+        }
+        contest.enter(solver.pass(&first, strategy.patterns()), tried);
+    }
+    if share != Share::None && goes_on(request.effort, 1) {
+        let variant = contest.leader.unwrap_or(0);
+        contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
     }
 }
 
@@ -134,7 +180,7 @@ impl Contest {
         }
     }
 
-    /// Keeps the plan if it is as good as the reference for every pod, and cheaper than all before.
+    /// Keeps the plan if it is as good as the reference for every pod, and places more or is cheaper than all before.
     fn enter(&mut self, mut plan: Plan, strategy: usize) {
         let sound = !plan.partial
             && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Arc::as_ptr(pod)))
@@ -142,12 +188,14 @@ impl Contest {
         if !sound {
             return;
         }
-        let key = |plan: &Plan| (plan.cost.hourly, plan.openings.len());
+        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.openings.len());
         if plan.cost.hourly < self.cheapest {
             (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
         }
         let reference = &self.reference;
-        let pays = plan.cost.hourly <= reference.cost.hourly && weighed(&plan) < weighed(reference);
+        // Who helps another pod may cost more.
+        let pays = plan.unplaced.len() < reference.unplaced.len()
+            || (plan.cost.hourly <= reference.cost.hourly && weighed(&plan) < weighed(reference));
         if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
             // The bound is the same for all plans that place the same pods; another that placed more would cost more.
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);

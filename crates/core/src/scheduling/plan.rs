@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use super::reason::Unplaced;
-use crate::model::{InstanceType, Labels, NodePool, Pod, Price, Requirements, Resources, Str, Taint};
+use hashbrown::HashMap;
+
+use super::{obstacle::Machines, reason::Unplaced};
+use crate::model::{
+    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, PodUid, Price, Requirements, Resources,
+    Str, Taint,
+};
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +20,8 @@ pub struct Plan {
     pub existing: Vec<Placement>,
     /// Pods that cannot be helped, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
+    /// What keeps pods that no NodePool fits off the machines that are there; alike pods share it. Not for what-ifs.
+    pub machines: HashMap<PodUid, Arc<Machines>>,
     /// What the openings cost.
     pub cost: Cost,
     /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.
@@ -45,6 +52,8 @@ pub struct Opening {
     pub taints: Vec<Taint>,
     /// Taints for the start.
     pub startup_taints: Vec<Taint>,
+    /// Devices for the resource claims of its pods, by what it may become.
+    pub claims: Vec<PlannedClaim>,
 }
 
 /// An offering that a claim is expected to become.
@@ -67,6 +76,30 @@ pub struct Placement {
     pub node: usize,
     /// The pods.
     pub pods: Vec<Arc<Pod>>,
+    /// Devices for the resource claims of these pods that have none yet.
+    pub claims: Vec<PlannedClaim>,
+}
+
+/// Devices that a resource claim is expected to get. kube-scheduler chooses for itself; that it can is what counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedClaim {
+    /// The claim. One that is not made from its template yet is called by its pod's name and its own.
+    pub claim: NamespacedName,
+    /// On what instance types of an opening.
+    pub instance_types: Vec<Str>,
+    /// The devices.
+    pub devices: Vec<PlannedDevice>,
+}
+
+/// A device of a planned allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedDevice {
+    /// `request` or `request/subrequest`.
+    pub request: Str,
+    /// The device.
+    pub id: DeviceId,
+    /// Whether it comes with the machine, and is called so in the instance type's template.
+    pub template: bool,
 }
 
 /// What a plan's openings cost per hour.

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use super::dra::why::{ClaimProblem, DeviceShortage};
 use crate::model::{
     Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME,
 };
@@ -13,6 +14,8 @@ pub enum Unplaced {
     NoPools,
     /// No NodePool can help this pod; the first constraint that eliminated each, in the order tried.
     NoPoolFits(Arc<[PoolVerdict]>),
+    /// One of its resource claims can be satisfied nowhere.
+    Claims(Box<ClaimProblem>),
     /// Something about the pod itself keeps it from being scheduled at all.
     Invalid(Str),
     /// It waits for something else first (a volume that binds immediately); named.
@@ -96,6 +99,8 @@ pub enum Eliminated {
     },
     /// A host port is taken.
     HostPort(u16),
+    /// A resource claim gets no devices.
+    Devices(Box<DeviceShortage>),
 }
 
 /// What would have to change first for an instance type to be left.
@@ -127,6 +132,7 @@ impl Unplaced {
         match self {
             Self::NoPools => "NoNodePools",
             Self::NoPoolFits(_) => "NoNodePoolFits",
+            Self::Claims(_) => "ResourceClaims",
             Self::Invalid(_) => "Invalid",
             Self::Waiting(_) => "Waiting",
             Self::ReservedCapacityTaken => "ReservedCapacityTaken",
@@ -151,6 +157,7 @@ impl Eliminated {
             Self::InstanceTypes { .. } => "Offering",
             Self::MinValues { .. } => "MinValues",
             Self::HostPort(_) => "HostPort",
+            Self::Devices(_) => "Devices",
         }
     }
 }
@@ -174,6 +181,7 @@ impl fmt::Display for Unplaced {
                     more => write!(f, "; and {more} more nodepools"),
                 }
             }
+            Self::Claims(problem) => write!(f, "{problem}"),
             Self::Invalid(why) => f.write_str(why),
             Self::Waiting(what) => write!(f, "waits for {what}"),
             Self::ReservedCapacityTaken => f.write_str(
@@ -223,6 +231,12 @@ impl fmt::Display for Eliminated {
                 write!(f, "incompatible requirements, {why}")?;
                 requirements_fix(f, why, meant.as_deref())
             }
+            Self::Volumes(why) if &**why.key() == HOSTNAME => {
+                write!(
+                    f,
+                    "incompatible volumes, {why}: one is tied to its host, and no new node has its name"
+                )
+            }
             Self::Volumes(why) => {
                 write!(f, "incompatible volumes, {why}: let the nodepool have nodes where the volumes are")
             }
@@ -231,6 +245,13 @@ impl fmt::Display for Eliminated {
             }
             Self::Topology { kind, key, unused, counts } => {
                 write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
+                // Anti-affinity is content without domains, and machines always have a name.
+                if counts.is_empty() && *kind != "pod anti-affinity" && **key != *HOSTNAME {
+                    return write!(
+                        f,
+                        ": no node and no nodepool has this label; add it to those that should count"
+                    );
+                }
                 topology_fix(f, kind, *unused, counts)
             }
             Self::InstanceTypes { total, allowed, large_enough, available, requests, nearest } => {
@@ -254,6 +275,7 @@ impl fmt::Display for Eliminated {
                 "minValues requirement is not met for label(s) (label(s)=[{key}]), {found} of {wanted} values: allow \
                  more of them, lower minValues, or set MIN_VALUES_POLICY=BestEffort"
             ),
+            Self::Devices(shortage) => write!(f, "{shortage}"),
             Self::HostPort(port) => {
                 write!(f, "host port {port} is taken by a daemon on every instance type: use another port")
             }
@@ -301,6 +323,11 @@ fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[
 impl fmt::Display for Nearest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Requirement(wanted) if wanted.is_empty() => write!(
+                f,
+                "every type has {}, and none of its values is allowed: see what nodepool and pod require of it",
+                wanted.key()
+            ),
             Self::Requirement(wanted) => write!(f, "no type has {wanted}"),
             Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
             Self::Resource { name, most, instance_type, .. } => write!(

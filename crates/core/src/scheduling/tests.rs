@@ -1,6 +1,8 @@
 //! Behaviour of scheduling, one small cluster per case.
 
 mod bad;
+mod claims;
+mod devices;
 mod follow;
 mod more;
 mod packing;
@@ -10,7 +12,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    model::{Operator, PodAffinityTerm, Resources, TaintEffect, TopologySpread, VolumeState, labels::*},
+    model::{
+        ClaimSource, Operator, PodAffinityTerm, PodClaim, Resources, TaintEffect, TopologySpread,
+        VolumeState, labels::*,
+    },
     testing::*,
 };
 
@@ -376,7 +381,10 @@ fn bad_input_gets_a_reason_and_harms_nobody() {
         .pending(pod("giant").cpu(i64::MAX))
         .pending(pod("torn").selector(ARCH, "amd64").require(ARCH, Operator::In, &["arm64"]))
         .pending(pod("device").request("example.com/gpu", 1))
-        .pending(pod("dra").with_spec(|spec| spec.resource_claims.push("gpu".into())))
+        .pending(pod("dra").with_spec(|spec| {
+            spec.resource_claims
+                .push(PodClaim { name: "gpu".into(), source: ClaimSource::Claim("gpu".into()) })
+        }))
         .pending(pod("lost").volume("missing"))
         .pending(pod("host").selector(HOSTNAME, "n1"))
         .pending(pod("lonely").affinity(affinity_to(ZONE, "nobody")));

@@ -3,6 +3,7 @@
 //! It shares no code with the solver beyond the model, and prefers the obvious to the fast. A pod on an opening whose
 //! zone is still open counts as possibly in each of its zones.
 
+mod devices;
 mod placement;
 mod topology;
 
@@ -12,7 +13,9 @@ use std::{
 };
 
 use super::{Opening, Plan, Request, Rules};
-use crate::model::{Labels, Pod, Requirements, Resources, Snapshot, StateNode, Str, Taint, labels};
+use crate::model::{
+    Labels, Pod, Requirement, Requirements, Resources, Snapshot, StateNode, Str, Taint, labels,
+};
 
 /// A machine or an opening with all pods that the plan sees there.
 struct Host<'a> {
@@ -58,6 +61,7 @@ pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, pla
         topology::check(snapshot, rules, host, &hosts, &mut found);
     }
     limits(snapshot, request, plan, &mut found);
+    devices::check(snapshot, request, plan, &mut found);
     found
 }
 
@@ -101,7 +105,7 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
             name: format!("opening #{at}"),
             node: None,
             opening: Some(opening),
-            requirements: opening.requirements.clone(),
+            requirements: becomes(snapshot, opening),
             labels: opening.labels.clone(),
             taints: opening.taints.clone(),
             running: Vec::new(),
@@ -109,6 +113,22 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
         });
     }
     hosts
+}
+
+/// What the node of an opening will be. A key that no provider sets is what the labels make of it, whatever the
+/// requirements leave open; a zone that they leave open is one of those in which a named type can be bought.
+fn becomes(snapshot: &Snapshot, opening: &Opening) -> Requirements {
+    let known = opening.requirements.iter().filter(|wanted| snapshot.schema.is_well_known(wanted.key()));
+    let mut known: Requirements = known.cloned().collect();
+    if !known.contains_key(labels::ZONE) {
+        let types = opening.instance_types.iter();
+        let offerings = types.flat_map(|known| &known.offerings).filter(|offering| {
+            offering.available && opening.requirements.intersects(&offering.requirements).is_ok()
+        });
+        let zones: BTreeSet<Str> = offerings.filter_map(|offering| offering.zone().cloned()).collect();
+        known.add(Requirement::is_in(labels::ZONE, zones));
+    }
+    known
 }
 
 /// No pool may exceed its limits, whatever its claims become.

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{GIB, MIB};
 use crate::model::{
-    Catalog, InstanceType, Offering, Overhead, Price, Requirement, Requirements, Resources, Str,
+    Catalog, DeviceTemplates, InstanceType, Offering, Overhead, Price, Requirement, Requirements, Resources,
+    Str,
     labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, RESERVED, SPOT, ZONE},
 };
 
@@ -16,6 +17,7 @@ pub struct TypeBuilder {
     overhead: Overhead,
     labels: Vec<Requirement>,
     offerings: Vec<Offering>,
+    devices: DeviceTemplates,
 }
 
 /// An amd64 Linux machine of so many CPUs and GiB, 110 pods, no overhead, without offerings.
@@ -27,10 +29,18 @@ pub fn instance_type(name: &str, cpus: i64, gib: i64) -> TypeBuilder {
         overhead: Overhead::default(),
         labels: vec![Requirement::is_in(ARCH, ["amd64"]), Requirement::is_in(OS, ["linux"])],
         offerings: Vec::new(),
+        devices: DeviceTemplates::default(),
     }
 }
 
 impl TypeBuilder {
+    /// Sets the devices that its nodes will have.
+    #[must_use]
+    pub fn devices(mut self, devices: DeviceTemplates) -> Self {
+        self.devices = devices;
+        self
+    }
+
     /// Adds an available offering at a price in thousandths of a dollar per hour.
     #[must_use]
     pub fn offer(self, zone: &str, capacity_type: &str, milli_dollars: i64) -> Self {
@@ -113,6 +123,7 @@ impl TypeBuilder {
             offerings: self.offerings,
             capacity: self.capacity,
             overhead: self.overhead,
+            devices: self.devices.into(),
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Every builder starts from something sound, so that a case names only what it is about.
 
 mod catalog;
+pub mod devices;
 mod ec2;
 mod nodes;
 mod pods;
@@ -10,6 +11,10 @@ mod pools;
 mod workloads;
 
 pub use catalog::{TypeBuilder, instance_type, kwok_catalog, linear_catalog, small_catalog};
+pub use devices::{
+    DRIVER, claim_spec, counters, device, exactly, having, in_zone, matching, option, slice, templates,
+    uses_claim, uses_template,
+};
 pub use ec2::{ec2_catalog, shaped_pods};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, affinity_to, pod, spread_over};
@@ -21,8 +26,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 
 use crate::model::{
-    Catalog, LabelSchema, Labels, NamespacedName, NodeClassRef, NodePool, Pod, PodDisruptionBudget, PodUid,
-    PoolName, Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
+    Catalog, Devices, LabelSchema, Labels, NamespacedName, NodeClassRef, NodePool, Pod, PodDisruptionBudget,
+    PodUid, PoolName, Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
 };
 
 /// Bytes in a gibibyte.
@@ -171,6 +176,11 @@ impl Scene {
     pub fn answered(mut self, pod: &str, claim: &str) -> Self {
         self.snapshot.answered.insert(PodUid::from(uid_of("default", pod)), claim.into());
         self
+    }
+
+    /// Claims of devices and devices, to be added to.
+    fn devices_mut(&mut self) -> &mut Devices {
+        Arc::make_mut(&mut self.snapshot.devices)
     }
 
     /// The cluster as decisions see it.

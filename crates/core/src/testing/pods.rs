@@ -40,10 +40,12 @@ pub fn pod(name: &str) -> PodBuilder {
         ready_since: None,
         bound_since: None,
         unschedulable: true,
+        refusal: None,
         nominated_node: None,
         owner: Some(owner),
         do_not_disrupt: DoNotDisrupt::No,
         deletion_cost: 0,
+        generated_claims: Vec::new(),
         is_virtual: false,
     };
     PodBuilder { pod, spec, labels: Labels::new() }

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::now;
 use crate::model::{
-    Budget, ConsolidationPolicy, Labels, Limits, NodePool, Operator, Requirement, Requirements, Taint,
-    TaintEffect,
+    Budget, ConsolidationPolicy, Labels, Learnt, Limits, NodePool, Operator, Requirement, Requirements,
+    Taint, TaintEffect,
     pool::{BudgetNodes, Template},
 };
 
@@ -43,8 +43,12 @@ pub fn pool(name: &str) -> PoolBuilder {
             nodes: BudgetNodes::Percent(100),
             schedule: None,
             duration: None,
+            zone: None,
         }],
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
+        learnt: Learnt::default(),
     })
 }
 

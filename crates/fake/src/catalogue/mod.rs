@@ -60,14 +60,22 @@ pub struct Catalogue {
 impl Catalogue {
     /// A catalogue of `types`. Every key that a type or an offering uses becomes well known.
     #[must_use]
-    pub fn new(vocabulary: Vocabulary, types: Vec<InstanceType>) -> Self {
+    pub fn new(vocabulary: Vocabulary, mut types: Vec<InstanceType>) -> Self {
         let mut keys = BTreeSet::new();
         for instance_type in &types {
             let offered = instance_type.offerings.iter().flat_map(|offering| offering.requirements.iter());
             keys.extend(instance_type.requirements.iter().chain(offered).map(|r| r.key().clone()));
         }
+        let schema = labels::schema(keys);
+        if let Some(id) = &schema.reservation_id {
+            let offerings = types.iter_mut().flat_map(|instance_type| &mut instance_type.offerings);
+            // What is bought without a reservation never has the id of one.
+            for offering in offerings.filter(|offering| !offering.is_reserved()) {
+                offering.requirements.add(Requirement::does_not_exist(id.clone()));
+            }
+        }
         let types = Arc::new(Catalog::new(types.into_iter().map(Arc::new).collect()));
-        Self { vocabulary, types, schema: labels::schema(keys) }
+        Self { vocabulary, types, schema }
     }
 
     /// The type and offering that `key` names.
@@ -164,6 +172,7 @@ impl TypeSpec {
             offerings: self.offerings,
             capacity: self.resources,
             overhead: Overhead { kube_reserved: self.overhead, ..Overhead::default() },
+            devices: Arc::default(),
         })
     }
 }

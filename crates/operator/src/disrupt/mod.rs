@@ -91,7 +91,8 @@ fn survey(
     let ready = SystemClock.now();
     let survey = disruption::survey(&snapshot, &controller::rules(&settings), at, &methods);
     let done = SystemClock.now();
-    let timing = Timing::new(started, read, ready, done, survey.what_ifs);
+    let spent = plan::Timing::new(started, read, ready, done);
+    let timing = Timing { spent, what_ifs: survey.what_ifs };
     Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 

@@ -6,13 +6,14 @@ use fleetwright_core::{
     model::labels::NODEPOOL,
     scheduling::Opening,
 };
-use fleetwright_state::raise::{self, Identity};
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{input::load::Loaded, plan::document};
+use crate::{
+    input::load::Loaded,
+    plan::{self, raised},
+};
 
 /// Version of the document's form.
 const VERSION: u32 = 1;
@@ -30,6 +31,8 @@ pub(super) struct Report {
     pub(super) nodes: Vec<NodeRow>,
     /// Budgets by pool and reason.
     pub(super) budgets: Vec<BudgetRow>,
+    /// NodeClaims that the pass did not reach; the next one begins with them.
+    pub(super) unreached: Vec<String>,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
     /// What was passed over or assumed in the input.
@@ -118,32 +121,11 @@ pub(super) struct BudgetRow {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Timing {
-    /// Reading the input.
-    pub(super) load_ms: f64,
-    /// Making it ready.
-    pub(super) snapshot_ms: f64,
-    /// Deciding.
-    pub(super) solve_ms: f64,
+    /// As for a plan.
+    #[serde(flatten)]
+    pub(super) spent: plan::Timing,
     /// Simulations.
     pub(super) what_ifs: u32,
-}
-
-impl Timing {
-    pub(super) fn new(
-        started: Timestamp,
-        read: Timestamp,
-        ready: Timestamp,
-        done: Timestamp,
-        what_ifs: u32,
-    ) -> Self {
-        let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
-        Self {
-            load_ms: between(started, read),
-            snapshot_ms: between(read, ready),
-            solve_ms: between(ready, done),
-            what_ifs,
-        }
-    }
 }
 
 /// What a report needs beside the survey.
@@ -160,6 +142,7 @@ impl Report {
             commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
             nodes: survey.nodes.iter().map(node).collect(),
             budgets: survey.budgets.iter().map(budget).collect(),
+            unreached: survey.unreached.iter().map(ToString::to_string).collect(),
             timing: context.timing,
             notes: context.loaded.notes.clone(),
         }
@@ -170,13 +153,9 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
     let moved = command.candidates.iter().flat_map(|candidate| &candidate.pods);
     let replacement = |opening: &Opening| {
         let batch = names.suffix(10);
-        let name = format!("{}-{}", opening.pool.name, names.suffix(5));
-        let identity = Identity { name, batch: &batch, cluster_uid: &context.loaded.cluster_uid };
-        let pool = context.loaded.index.pool(&opening.pool.name);
-        let raised = pool.map(|pool| document(&raise::claim(opening, pool, &opening.pods, identity)));
         Replacement {
             node_pool: opening.pool.name.to_string(),
-            resource: raised.unwrap_or(Value::Null),
+            resource: raised(opening, context.loaded, names, &batch),
             pods: opening.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }
     };

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use fleetwright_api as api;
 use fleetwright_core::model::NamespacedName;
 use fleetwright_state::lower::buffer;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceQuota};
 use serde_json::Value;
 
 use super::{Source, load::Loader};
 
 /// Kinds of this module that live in a namespace.
-pub(super) const NAMESPACED: [&str; 3] = ["CapacityBuffer", "PodTemplate", "Deployment"];
+pub(super) const NAMESPACED: [&str; 4] = ["CapacityBuffer", "PodTemplate", "Deployment", "ResourceQuota"];
 
 /// What was read for later.
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(super) struct Buffers {
     shapes: BTreeMap<(String, NamespacedName), (PodTemplateSpec, Option<i32>)>,
     /// Where each buffer stands.
     places: BTreeMap<NamespacedName, Source>,
+    /// Quotas by namespace.
+    quotas: BTreeMap<String, Vec<ResourceQuota>>,
 }
 
 impl Loader {
@@ -38,6 +40,16 @@ impl Loader {
             && let Some(template) = self.read::<PodTemplateSpec>(template.clone(), source)
         {
             self.buffers.shapes.insert((kind.to_owned(), id_of(value)), (template, replicas));
+        }
+    }
+
+    /// Notes a quota, which buffers of its namespace keep.
+    pub(super) fn quota(&mut self, value: Value, source: &Source) {
+        if let Some(quota) = self.read::<ResourceQuota>(value, source) {
+            let namespace = quota.metadata.namespace.clone().unwrap_or_default();
+            let quotas = self.buffers.quotas.entry(namespace).or_default();
+            quotas.retain(|known| known.metadata.name != quota.metadata.name);
+            quotas.push(quota);
         }
     }
 
@@ -70,7 +82,18 @@ impl Loader {
         let missing = || format!("{kind} {name} is not in the input");
         let (template, scale) = self.buffers.shapes.get(&key).ok_or_else(missing)?;
         let shape = buffer::Shape { template, scale: *scale };
-        let pods = buffer::pods(raw, &shape, self.loaded.index.schema())?;
+        let mut pods = buffer::pods(raw, &shape, self.loaded.index.schema())?;
+        let wanted = pods.len();
+        let quotas = self.buffers.quotas.get(&*id.namespace).map(Vec::as_slice).unwrap_or_default();
+        if let Some(quota) = buffer::within_quotas(&mut pods, quotas)
+            && let Some(place) = self.buffers.places.get(id).cloned()
+        {
+            let left = pods.len();
+            self.note(
+                place,
+                format_args!("CapacityBuffer {id} has {left} of {wanted} chunks: resourcequota {quota}"),
+            );
+        }
         self.loaded.index.set_buffer_pods(id, pods);
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::{Item, Source};
 const PAGE: u32 = 500;
 
 /// Group, version, kind and plural of what is read; what refers to others comes last.
-const KINDS: [(&str, &str, &str, &str); 23] = [
+const KINDS: [(&str, &str, &str, &str); 25] = [
     ("", "v1", "Namespace", "namespaces"),
     ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
     ("", "v1", "PersistentVolume", "persistentvolumes"),
@@ -30,9 +30,11 @@ const KINDS: [(&str, &str, &str, &str); 23] = [
     ("apps", "v1", "StatefulSet", "statefulsets"),
     ("apps", "v1", "DaemonSet", "daemonsets"),
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
     ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
     ("", "v1", "PodTemplate", "podtemplates"),
+    ("", "v1", "ResourceQuota", "resourcequotas"),
     ("apps", "v1", "Deployment", "deployments"),
     ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
     ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers"),

@@ -49,7 +49,8 @@ fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> 
     let pods: Vec<_> = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
     let pool = claim.pool.as_deref().and_then(|pool| index.pool_model(pool));
     let catalog = pool.and_then(|pool| index.catalog(&pool.name));
-    let view = View { claim, nodes: &nodes, pool: pool.map(|pool| &**pool), pods: &pods, provider };
+    let pool = pool.map(|pool| &**pool);
+    let view = View { claim, nodes: &nodes, pool, pods: &pods, published_drivers: None, provider };
     let known = by_provider(index, name);
     let drifted = Drifted { catalog: catalog.map(|catalog| &**catalog), provider: known.as_ref() };
     Consolidatable.next(&view, now).and(drifted.next(&view, now)).steps

@@ -1,6 +1,7 @@
 //! Reads manifests: any mix of YAML and JSON, single objects, lists, many documents in a file, folders of files.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,6 +17,8 @@ use super::{Document, Item, Source};
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// Folders within folders.
 const MAX_DEPTH: usize = 16;
+/// Nodes of a document that stand for others by alias: nobody's manifest has as many.
+const MAX_REPEATED: usize = 100_000;
 
 /// Reads all objects of files and folders, in order; of folders, files by name.
 ///
@@ -30,7 +33,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
             continue;
         }
         let mut files = Vec::new();
-        collect(path, 0, &mut files)?;
+        collect(path, &mut BTreeSet::new(), &mut files)?;
         for file in files {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             parse(&file, &text, &mut items)?;
@@ -39,14 +42,20 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
-fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// Adds a file, or those of a folder. Hidden ones are passed over, and so is what a link leads back to: `above` are the
+/// folders that this one is in.
+fn collect(path: &Path, above: &mut BTreeSet<PathBuf>, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let about = fs::metadata(path).with_context(|| path.display().to_string())?;
     if !about.is_dir() {
         files.push(path.to_owned());
         return Ok(());
     }
-    if depth == MAX_DEPTH {
+    if above.len() == MAX_DEPTH {
         bail!("{}: folders are nested deeper than {MAX_DEPTH} levels", path.display());
+    }
+    let place = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+    if !above.insert(place.clone()) {
+        return Ok(());
     }
     let entries = fs::read_dir(path).with_context(|| path.display().to_string())?;
     let mut entries: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
@@ -54,10 +63,12 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Resul
     for entry in entries {
         let known =
             entry.extension().and_then(|end| end.to_str()).is_some_and(|end| EXTENSIONS.contains(&end));
-        if known || entry.is_dir() {
-            collect(&entry, depth + 1, files)?;
+        let hidden = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if !hidden && (known || entry.is_dir()) {
+            collect(&entry, above, files)?;
         }
     }
+    above.remove(&place);
     Ok(())
 }
 
@@ -80,10 +91,12 @@ pub(crate) fn parse(path: &Path, text: &str, items: &mut Vec<Item>) -> anyhow::R
 
 /// The object itself, or the members of a list.
 pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
-    let is_list =
-        value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
+    let named = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    let is_list = named && value["items"].is_array();
     match value {
         Value::Null => {}
+        // A list of nothing may say so, or nothing at all.
+        Value::Object(_) if named && value["items"].is_null() && value["metadata"]["name"].is_null() => {}
         // A bare JSON list of objects is as good as a List.
         Value::Array(members) => {
             items.extend(members.into_iter().map(|value| Item { value, source: source.clone() }));
@@ -162,7 +175,11 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// YAML without a limit on its size: what is read here is the user's own.
+/// YAML without a limit on its size: what is read here is the user's own. What aliases make of it has one.
 pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
-    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { budget: None })
+    let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED };
+    serde_saphyr::from_str_with_options(
+        text,
+        serde_saphyr::options! { budget: None, alias_limits: alias_limits },
+    )
 }

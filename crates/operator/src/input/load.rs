@@ -8,13 +8,14 @@ use std::{
 use fleetwright_api::{self as api, KwokNodeClass};
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
-use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, validate};
+use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, lower::requests, validate};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use serde::de::DeserializeOwned;
@@ -27,7 +28,7 @@ use super::{
 };
 
 /// Kinds that live in a namespace.
-const NAMESPACED: [&str; 8] = [
+const NAMESPACED: [&str; 10] = [
     "Pod",
     "DaemonSet",
     "ReplicaSet",
@@ -36,7 +37,12 @@ const NAMESPACED: [&str; 8] = [
     "Service",
     "PersistentVolumeClaim",
     "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
 ];
+
+/// Kinds of Dynamic Resource Allocation.
+const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"];
 
 /// A cluster as the index has it, and what there is to say about the input.
 pub(crate) struct Loaded {
@@ -57,6 +63,8 @@ pub(crate) struct Offer {
     pub(crate) catalog: Arc<Catalog>,
     /// Which optional parts are on.
     pub(crate) gates: FeatureGates,
+    /// Whether resource claims are ignored.
+    pub(crate) ignore_dra: bool,
 }
 
 /// Reads `items` into an index.
@@ -80,6 +88,8 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         skipped: BTreeMap::new(),
         pools: Vec::new(),
         gates: offer.gates,
+        ignore_dra: offer.ignore_dra,
+        namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
     };
     for item in items {
@@ -122,6 +132,9 @@ pub(super) struct Loader {
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
     gates: FeatureGates,
+    ignore_dra: bool,
+    /// Namespaces of pods of files.
+    namespaces: BTreeSet<String>,
     pub(super) buffers: Buffers,
 }
 
@@ -148,7 +161,12 @@ impl Loader {
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let namespaced = NAMESPACED.contains(&&*kind) || buffers::NAMESPACED.contains(&&*kind);
         if name.is_empty() {
-            return self.note(source, format_args!("{kind}: metadata.name is missing: give it a name"));
+            let fix = match value.pointer("/metadata/name") {
+                None | Some(Value::Null | Value::String(_)) => "is missing: give it a name",
+                // YAML reads `n`, `off` and `007` as something else than text.
+                Some(_) => "is no text: put it in quotes",
+            };
+            return self.note(source, format_args!("{kind}: metadata.name {fix}"));
         }
         prepare::identify(&mut value, namespaced);
         let namespace =
@@ -176,6 +194,9 @@ impl Loader {
                 if let (Some("kube-system"), Some(uid)) = (value["metadata"]["name"].as_str(), uid) {
                     self.loaded.cluster_uid = uid.to_owned();
                 }
+                if let Source::File { .. } = source {
+                    prepare::named(&mut value);
+                }
                 self.apply::<Namespace>(value, source);
             }
             ("", "Node") => self.apply::<Node>(value, source),
@@ -196,6 +217,16 @@ impl Loader {
             ("storage.k8s.io", "StorageClass") => self.apply::<StorageClass>(value, source),
             ("storage.k8s.io", "CSINode") => self.apply::<CSINode>(value, source),
             ("storage.k8s.io", "VolumeAttachment") => self.apply::<VolumeAttachment>(value, source),
+            ("resource.k8s.io", kind) if DEVICES.contains(&kind) && self.ignore_dra => {
+                let fix = format!("{kind} is not read: set IGNORE_DRA_REQUESTS=false");
+                self.note(source, fix);
+            }
+            ("resource.k8s.io", "DeviceClass") => self.apply::<DeviceClass>(value, source),
+            ("resource.k8s.io", "ResourceSlice") => self.apply::<ResourceSlice>(value, source),
+            ("resource.k8s.io", "ResourceClaim") => self.apply::<ResourceClaim>(value, source),
+            ("resource.k8s.io", "ResourceClaimTemplate") => {
+                self.apply::<ResourceClaimTemplate>(value, source);
+            }
             ("karpenter.sh", "NodePool") => self.pool(value, source.clone()),
             ("karpenter.sh", "NodeClaim") => self.custom::<api::NodeClaim>(value, source),
             ("karpenter.sh", "NodeOverlay") if self.gates.node_overlay => {
@@ -207,6 +238,7 @@ impl Loader {
             }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
             ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
+            ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
                 self.buffer(value, source);
             }
@@ -255,7 +287,12 @@ impl Loader {
         match serde_path_to_error::deserialize(value) {
             Ok(object) => Some(object),
             Err(error) => {
-                let message = format!("{}: {}", error.path(), error.inner());
+                let quotes = if error.inner().to_string().ends_with("expected a string") {
+                    ": put it in quotes"
+                } else {
+                    ""
+                };
+                let message = format!("{}: {}{quotes}", error.path(), error.inner());
                 self.note(source, format_args!("{kind} {name} is malformed and left out: {message}"));
                 None
             }
@@ -276,8 +313,12 @@ impl Loader {
         let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
         let waits =
             of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
-        if matches!(source, Source::File { .. }) {
+        // Of two with one name the last counts, whatever was wrong with the first.
+        self.loaded.broken_pods.remove(&id);
+        self.loaded.gated_pods.remove(&id);
+        if let Source::File { .. } = source {
             prepare::pending(&mut value);
+            self.namespaces.insert(id.namespace.to_string());
         }
         let gates: Vec<String> = value
             .pointer("/spec/schedulingGates")
@@ -287,7 +328,12 @@ impl Loader {
             .map(|gate| gate["name"].as_str().unwrap_or_default().to_owned())
             .collect();
         let before = self.loaded.notes.len();
-        self.apply::<Pod>(value, source);
+        if let Some(mut pod) = self.read::<Pod>(value, source) {
+            pod.spec = pod.spec.as_ref().map(requests::defaulted);
+            self.loaded.index.apply(pod);
+            let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
+            self.tell_invalid(Kind::Pod, key, source);
+        }
         if !waits {
             return;
         }
@@ -323,12 +369,21 @@ impl Loader {
 
     /// Pools come last, when all classes are known; then buffers, when all templates are.
     fn finish(&mut self, offer: &Offer) {
+        self.add_namespaces();
         self.resolve_buffers();
         for (mut pool, source) in std::mem::take(&mut self.pools) {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let ready = self.readiness(&pool, &source);
-            if let Err((_, message)) = &ready {
-                self.note(&source, format_args!("NodePool {name} takes no part: {message}"));
+            let aside = match &ready {
+                Err((_, message)) => Some(message.as_str()),
+                Ok(()) if pool.metadata.deletion_timestamp.is_some() => Some("it is being deleted"),
+                Ok(()) if pool.spec.replicas.is_some() => {
+                    Some("it keeps a fixed number of nodes (spec.replicas)")
+                }
+                Ok(()) => None,
+            };
+            if let Some(why) = aside {
+                self.note(&source, format_args!("NodePool {name} takes no part: {why}"));
             }
             prepare::set_ready(&mut pool, ready);
             prepare::stamp(&mut pool);
@@ -347,6 +402,20 @@ impl Loader {
         }
         for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
             self.note(place, format_args!("{kind}: not read by any decision, {count} skipped"));
+        }
+    }
+
+    /// A namespace that a file has pods of exists, with the label that every namespace has.
+    fn add_namespaces(&mut self) {
+        for name in std::mem::take(&mut self.namespaces) {
+            if self.seen.contains(&("Namespace".to_owned(), String::new(), name.clone())) {
+                continue;
+            }
+            let mut namespace = Namespace::default();
+            let label = ("kubernetes.io/metadata.name".to_owned(), name.clone());
+            namespace.metadata.labels = Some([label].into());
+            namespace.metadata.name = Some(name);
+            self.loaded.index.apply(namespace);
         }
     }
 

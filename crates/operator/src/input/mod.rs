@@ -27,6 +27,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+#[cfg(test)]
+pub(crate) use self::files::parse;
 use crate::kube_client;
 
 /// The objects of files, or of the cluster where no file is named.

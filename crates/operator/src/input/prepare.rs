@@ -88,6 +88,19 @@ pub(super) fn pending(value: &mut Value) {
     }
 }
 
+/// The label that the API server gives every namespace: its name.
+pub(super) fn named(value: &mut Value) {
+    let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(name) = meta.get("name").cloned() else { return };
+    let labels = meta.entry("labels").or_insert_with(|| json!({}));
+    if labels.is_null() {
+        *labels = json!({});
+    }
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name);
+    }
+}
+
 /// A volume claim of a file that names its volume is bound: the mark that the binder leaves is no part of a manifest.
 pub(super) fn bound(value: &mut Value) {
     if text(value, "/spec/volumeName").is_empty() {

@@ -27,6 +27,11 @@ const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     "{\"kind\": \"List\",\n\"items\": [\n{\"kind\": \"Pod\"},\n{\"kind\": \"Node\"}]}",
     "in.yaml:3 Pod, in.yaml:4 Node"
 )]
+#[case::list_of_nothing("apiVersion: v1\nkind: List\nitems: null\n", "")]
+#[case::typed_list_of_nothing("apiVersion: v1\nkind: PodList\nmetadata: {resourceVersion: \"1\"}\n", "")]
+#[case::byte_order_mark(&format!("\u{feff}{POD}\n"), "in.yaml:1 Pod")]
+#[case::windows(&format!("# one\r\n---\r\n{}\r\n", POD), "in.yaml:3 Pod")]
+#[case::dashes_in_text("kind: Pod\nx: |\n  ---\n  y\n", "in.yaml:1 Pod")]
 #[case::json_array("[{\"kind\": \"Pod\"}, {\"kind\": \"Node\"}]", "in.yaml:1 Pod, in.yaml:1 Node")]
 fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
     let items = read(text).unwrap();
@@ -41,8 +46,44 @@ fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
 #[case::yaml("a: b\n---\na: [1\n", "in.yaml:")]
 #[case::tabs("kind: Pod\n\tx: y\n", "in.yaml:1: not YAML")]
 #[case::json("{\"kind\": \"Pod\",\n\"x\": ]}", "in.yaml:2: not JSON")]
+#[case::deep_json(&"[".repeat(100_000), "in.yaml:1: not JSON")]
+#[case::deep_yaml(&format!("a: {}", "[".repeat(10_000)), "in.yaml:1: not YAML")]
+#[case::same_key_twice("kind: Pod\nkind: Pod\n", "in.yaml:2: not YAML")]
+#[case::aliases_of_aliases(&bomb(), "in.yaml:")]
 #[case::two_values("{\"kind\": \"Pod\"}\n{\"kind\": \"Pod\"}", "in.yaml:2: not JSON")]
 fn what_cannot_be_read_is_named_with_its_line(#[case] text: &str, #[case] expected: &str) {
     let error = read(text).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");
+}
+
+/// Eight lines that stand for three hundred million values.
+fn bomb() -> String {
+    let line = |at: usize| {
+        let member = if at == 0 { "x".to_owned() } else { format!("*a{}", at - 1) };
+        format!("a{at}: &a{at} [{}]\n", vec![member; 9].join(", "))
+    };
+    (0..9).map(line).collect()
+}
+
+#[test]
+fn folders_are_read_by_name_without_what_is_hidden_or_leads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |path: &str, name: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}}}")).unwrap();
+    };
+    put("b.yaml", "b");
+    put("a/c.json", "c");
+    put("a/d.yml", "d");
+    put("a/readme.md", "readme");
+    put("..data/b.yaml", "hidden");
+    put(".e.yaml", "hidden");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("a/loop")).unwrap();
+    let items = files::read(&[folder.path().to_owned()]).unwrap();
+    let names: Vec<&str> = items.iter().filter_map(|item| item.value["metadata"]["name"].as_str()).collect();
+    assert_eq!(names, ["c", "d", "b"]);
+    let error = files::read(&[folder.path().join("nowhere")]).unwrap_err();
+    assert!(format!("{error:#}").contains("nowhere"), "{error:#}");
 }

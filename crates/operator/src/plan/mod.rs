@@ -16,9 +16,9 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-use self::report::{Context, Report, Timing};
+use self::report::{Context, Report};
 pub(crate) use self::{
-    report::document,
+    report::{Timing, raised},
     table::{grid, names},
 };
 use crate::{
@@ -58,8 +58,16 @@ pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> 
 pub(crate) fn offer(values: &Values) -> anyhow::Result<(Offer, Vec<String>)> {
     let (catalogue, skipped) = fake::catalogue_of(values)?;
     let notes = skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect();
-    let gates = settings::controllers(values).gates;
-    Ok((Offer { schema: catalogue.schema, catalog: catalogue.types, gates }, notes))
+    let settings = settings::controllers(values);
+    Ok((
+        Offer {
+            schema: catalogue.schema,
+            catalog: catalogue.types,
+            gates: settings.gates,
+            ignore_dra: settings.ignore_dra_requests,
+        },
+        notes,
+    ))
 }
 
 fn plan(

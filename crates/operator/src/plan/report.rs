@@ -1,10 +1,9 @@
 //! The plan as a document: what `-o json` prints. `docs/plan.schema.json` is made from these types.
 
-use fleetwright_api::NodeClaim;
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     model::{Price, Snapshot},
-    scheduling::{Opening, Placement, Plan, PoolVerdict, Unplaced},
+    scheduling::{Machines, Obstacle, Opening, Placement, Plan, PoolVerdict, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
 use jiff::Timestamp;
@@ -90,6 +89,33 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
+    /// What keeps it off the machines that are there, once the plan is carried out; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) machines: Option<Refusals>,
+}
+
+/// Why the machines that are there do not take a pod.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Refusals {
+    /// How many there are.
+    pub(super) total: usize,
+    /// All of it in one line.
+    pub(super) message: String,
+    /// The first obstacle of each, the most common first.
+    pub(super) obstacles: Vec<Refusal>,
+}
+
+/// An obstacle that some machines share.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Refusal {
+    /// One word.
+    pub(super) reason: String,
+    /// How many machines have it.
+    pub(super) count: usize,
+    /// With figures.
+    pub(super) message: String,
 }
 
 /// Why one NodePool cannot help.
@@ -119,7 +145,7 @@ pub(super) struct Cost {
 /// Milliseconds.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     /// Reading the input.
     pub(super) load_ms: f64,
     /// Making it ready for the solver.
@@ -129,7 +155,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    pub(super) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
+    pub(crate) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
         let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
         Self {
             load_ms: between(started, read),
@@ -150,13 +176,20 @@ pub(super) struct Context<'a> {
 impl Report {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
-        let mut unschedulable: Vec<Unschedulable> =
-            plan.unplaced.iter().map(|(pod, why)| unplaced(pod.id.to_string(), why)).collect();
+        let mut unschedulable: Vec<Unschedulable> = plan
+            .unplaced
+            .iter()
+            .map(|(pod, why)| {
+                let machines = plan.machines.get(&pod.uid).map(AsRef::as_ref);
+                unplaced(pod.id.to_string(), why, machines)
+            })
+            .collect();
         unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
             pod,
             reason: reason.to_owned(),
             message,
             per_node_pool: Vec::new(),
+            machines: None,
         }));
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
         Self {
@@ -186,15 +219,10 @@ fn gap(hourly: Price, bound: Price) -> f64 {
 fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
     let ids = batches(plan, names);
     let claim = |(opening, batch): (&Opening, &String)| {
-        let name = format!("{}-{}", opening.pool.name, names.suffix(5));
-        let identity = Identity { name, batch, cluster_uid: &context.loaded.cluster_uid };
-        // Every pool of a plan came out of this index.
-        let pool = context.loaded.index.pool(&opening.pool.name);
-        let resource = pool.map(|pool| document(&raise::claim(opening, pool, &opening.pods, identity)));
         let chosen = &opening.chosen;
         Claim {
             node_pool: opening.pool.name.to_string(),
-            resource: resource.unwrap_or(Value::Null),
+            resource: raised(opening, context.loaded, names, batch),
             instance_types: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
             offering: Offering {
                 instance_type: chosen.instance_type.to_string(),
@@ -215,8 +243,12 @@ fn batches(plan: &Plan, names: &Names) -> Vec<String> {
     raise::shapes(&plan.openings).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
 }
 
-/// A NodeClaim as it would be applied.
-pub(crate) fn document(claim: &NodeClaim) -> Value {
+/// The NodeClaim that an opening becomes, as it would be applied; null where its pool is not in the input.
+pub(crate) fn raised(opening: &Opening, loaded: &Loaded, names: &Names, batch: &str) -> Value {
+    let name = format!("{}-{}", opening.pool.name, names.suffix(5));
+    let identity = Identity { name, batch, cluster_uid: &loaded.cluster_uid };
+    let Some(pool) = loaded.index.pool(&opening.pool.name) else { return Value::Null };
+    let claim = raise::claim(opening, pool, &opening.pods, identity);
     let mut value = json!(claim);
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, part| !part.is_null());
@@ -234,7 +266,7 @@ fn existing(placement: &Placement, snapshot: &Snapshot) -> Existing {
     }
 }
 
-fn unplaced(pod: String, why: &Unplaced) -> Unschedulable {
+fn unplaced(pod: String, why: &Unplaced, machines: Option<&Machines>) -> Unschedulable {
     let verdict = |verdict: &PoolVerdict| Verdict {
         node_pool: verdict.pool.to_string(),
         reason: verdict.eliminated.as_str().to_owned(),
@@ -244,5 +276,14 @@ fn unplaced(pod: String, why: &Unplaced) -> Unschedulable {
         Unplaced::NoPoolFits(verdicts) => verdicts.iter().map(verdict).collect(),
         _ => Vec::new(),
     };
-    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool }
+    let machines = machines.map(|machines| Refusals {
+        total: machines.total,
+        message: machines.to_string(),
+        obstacles: machines.obstacles.iter().map(refusal).collect(),
+    });
+    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool, machines }
+}
+
+fn refusal((obstacle, count): &(Obstacle, usize)) -> Refusal {
+    Refusal { reason: obstacle.as_str().to_owned(), count: *count, message: obstacle.to_string() }
 }

@@ -38,7 +38,9 @@ impl fmt::Display for Table<'_> {
         if !report.unschedulable.is_empty() {
             let mut grid = grid(&["UNSCHEDULABLE", "REASON", "MESSAGE"]);
             for pod in &report.unschedulable {
-                grid.add_row([&pod.pod, &pod.reason, &pod.message]);
+                let machines = pod.machines.as_ref().map(|machines| format!("; {}", machines.message));
+                let message = format!("{}{}", pod.message, machines.unwrap_or_default());
+                grid.add_row([&pod.pod, &pod.reason, &message]);
             }
             writeln!(f, "{}\n", grid.trim_fmt())?;
         }

@@ -1,6 +1,9 @@
 //! Scenarios: `tests/scenarios/plan/**.yaml` is the input, the file beside it with `.txt` the report.
 //!
-//! A first line `# plan: --flag …` adds to the command line. Every plan is judged by the independent validator.
+//! A first line `# plan: --flag …` adds to the command line; with `-o json` the whole NodeClaims follow the report. Every
+//! plan is judged by the independent validator.
+
+mod mutations;
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
@@ -45,7 +48,14 @@ fn report(path: &Path) -> String {
     let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
     let folder = format!("{}/", path.parent().unwrap().display());
     let shown = format!("{notes}{}", table::Table(&report)).replace(&folder, "");
-    shown.replace("; solved in 0.0 ms", "")
+    let shown = shown.replace("; solved in 0.0 ms", "");
+    match options.output {
+        TableOrJson::Table => shown,
+        TableOrJson::Json => {
+            let claims: Vec<_> = report.node_claims.iter().map(|claim| &claim.resource).collect();
+            shown + &serde_json::to_string_pretty(&claims).unwrap() + "\n"
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleetwright_controllers::settings::{FeatureGates, Settings, SolveEffort};
+use fleetwright_controllers::settings::{DisruptionPace, FeatureGates, Settings, SolveEffort};
 use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 
 use super::Values;
@@ -17,6 +17,8 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             .filter(|cpus| *cpus > 0)
             .unwrap_or(1000),
         batch_max: values.duration("BATCH_MAX_DURATION"),
+        initialization_timeout: Some(values.duration("INITIALIZATION_TIMEOUT"))
+            .filter(|time| !time.is_zero()),
         batch_idle: values.duration("BATCH_IDLE_DURATION"),
         preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
         min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
@@ -32,5 +34,11 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             capacity_buffer: values.gate("CapacityBuffer"),
         },
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
+        disruption: DisruptionPace {
+            // Looking all the time would leave no time for anything else.
+            period: values.duration("DISRUPTION_PERIOD").max(Duration::from_millis(100)),
+            validation_delay: values.duration("DISRUPTION_VALIDATION_DELAY"),
+            timeout: values.duration("DISRUPTION_TIMEOUT"),
+        },
     }
 }

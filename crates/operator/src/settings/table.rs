@@ -129,6 +129,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Default constraints of kube-scheduler, as JSON or YAML",
     ),
     setting(
+        "INITIALIZATION_TIMEOUT",
+        Kind::Duration,
+        "0s",
+        "How long a node may take from joining to being initialised; 0s is for ever",
+    ),
+    setting(
         "INSTANCE_TYPES_FILE_PATH",
         Kind::Text,
         "",
@@ -167,6 +173,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "AWS: how often subnets are looked up; at least 1m",
     ),
     setting("AWS_FEATURE_GATES", Kind::Text, "", "AWS: gates as name=true|false; NodeClassCEL is one"),
+    setting(
+        "DISRUPTION_PERIOD",
+        Kind::Duration,
+        "10s",
+        "How often nodes are looked at that could be disrupted, while there is nothing to do",
+    ),
+    setting(
+        "DISRUPTION_VALIDATION_DELAY",
+        Kind::Duration,
+        "15s",
+        "How long a decision to consolidate must hold before it is acted on",
+    ),
+    setting(
+        "DISRUPTION_TIMEOUT",
+        Kind::Duration,
+        "10m",
+        "How long replacements may take until what they replace is kept; more where many wait",
+    ),
     setting("CLOUD", Kind::Text, "", "The cloud: fake, or aws where compiled in"),
     setting("FAKE_CLOUD", Kind::Text, "", "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one"),
     setting(

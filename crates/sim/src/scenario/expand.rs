@@ -32,6 +32,7 @@ pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
             "requirements": requirements,
             "expireAfter": short.expire_after,
             "taints": short.taints.iter().map(|text| taint(text)).collect::<Vec<_>>(),
+            "startupTaints": short.startup_taints.iter().map(|text| taint(text)).collect::<Vec<_>>(),
         } },
         "disruption": {
             "consolidationPolicy": short.consolidation_policy,
@@ -39,13 +40,17 @@ pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
             "budgets": [{ "nodes": short.budget }],
         },
     });
+    if let Some(period) = &short.termination_grace_period {
+        spec["template"]["spec"]["terminationGracePeriod"] = json!(period);
+    }
     if let Some(weight) = short.weight {
         spec["weight"] = json!(weight);
     }
     if !short.limits.is_empty() {
         spec["limits"] = json!(short.limits);
     }
-    json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": short.name }, "spec": spec })
+    json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": { "name": short.name, "annotations": short.annotations }, "spec": spec })
 }
 
 /// `key=value:Effect`

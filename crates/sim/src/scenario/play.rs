@@ -3,11 +3,12 @@
 use std::{fmt::Write as _, time::Duration};
 
 use fleetwright_api::NillableDuration;
+use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_fake::{CloudConfig, catalogue};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CatalogueName, CloudMood, Expect, Scenario, Step, expand};
+use super::{CatalogueName, CloudMood, Expect, Scenario, Step, expand, told};
 use crate::{
     overview::Overview,
     world::{Settled, World, WorldConfig, WorldError},
@@ -58,6 +59,7 @@ fn config(scenario: &Scenario) -> WorldConfig {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
     let mut config = WorldConfig::new(seed, start);
+    open_gates(&mut config.settings.gates, &scenario.gates);
     config.cloud = match scenario.cloud {
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
@@ -69,7 +71,62 @@ fn config(scenario: &Scenario) -> WorldConfig {
     config
 }
 
+/// Opens the gates that a scenario names, by Karpenter's names.
+fn open_gates(gates: &mut FeatureGates, names: &[String]) {
+    for name in names {
+        match name.as_str() {
+            "NodeRepair" => gates.node_repair = true,
+            "SpotToSpotConsolidation" => gates.spot_to_spot = true,
+            "NodeOverlay" => gates.node_overlay = true,
+            "StaticCapacity" => gates.static_capacity = true,
+            "CapacityBuffer" => gates.capacity_buffer = true,
+            _ => {}
+        }
+    }
+}
+
 impl Stage {
+    /// Takes taints off all nodes.
+    fn untaint(&mut self, keys: &[String]) -> Result<(), WorldError> {
+        for node in self.world.server().list("v1", "Node", "") {
+            let taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+            let is_named = |taint: &Value| keys.iter().any(|key| taint["key"] == key.as_str());
+            let left: Vec<&Value> = taints.iter().filter(|taint| !is_named(taint)).collect();
+            if left.len() < taints.len() {
+                self.world.apply_object(json!({
+                    "apiVersion": "v1", "kind": "Node", "metadata": { "name": node["metadata"]["name"] },
+                    "spec": { "taints": left },
+                }))?;
+            }
+        }
+        self.say_when(&format!("untaint {}", keys.join(", ")));
+        Ok(())
+    }
+
+    /// Sets conditions of the nodes that the autoscaler launched.
+    fn set_conditions(
+        &mut self,
+        wanted: &std::collections::BTreeMap<String, String>,
+    ) -> Result<(), WorldError> {
+        let now = self.world.clock().now().to_string();
+        for name in self.world.observe().nodes.into_iter().map(|node| node.name) {
+            let node = self.world.server().get("v1", "Node", "", &name);
+            let known =
+                node.as_ref().and_then(|node| node.pointer("/status/conditions")).and_then(Value::as_array);
+            let stays =
+                |condition: &&Value| !wanted.contains_key(condition["type"].as_str().unwrap_or_default());
+            let mut conditions: Vec<Value> = known.into_iter().flatten().filter(stays).cloned().collect();
+            conditions.extend(wanted.iter().map(|(condition, status)| {
+                json!({ "type": condition, "status": status, "reason": "Scenario", "lastTransitionTime": now })
+            }));
+            self.world.apply_object(json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "status": { "conditions": conditions },
+            }))?;
+        }
+        self.say_when(&format!("conditions {wanted:?}"));
+        Ok(())
+    }
+
     fn say(&mut self, line: &str) {
         self.report.text.push_str(line);
         self.report.text.push('\n');
@@ -124,6 +181,9 @@ impl Stage {
                 self.say_when("heal");
             }
             Step::Interrupt(count) => self.interrupt(*count),
+            Step::Lose(count) => self.lose(*count),
+            Step::Untaint(keys) => self.untaint(keys)?,
+            Step::Conditions(wanted) => self.set_conditions(wanted)?,
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
@@ -138,6 +198,15 @@ impl Stage {
         self.say_when(&format!("{announced} spot machines will be taken back"));
         if announced < count {
             self.fail(&format!("interrupt: {count} spot machines were to be taken back"));
+        }
+    }
+
+    fn lose(&mut self, count: usize) {
+        let machines = self.world.cloud().machines();
+        let lost = machines.iter().filter(|machine| self.world.cloud().lose(&machine.id)).take(count).count();
+        self.say_when(&format!("{lost} machines are gone"));
+        if lost < count {
+            self.fail(&format!("lose: {count} machines were to be lost"));
         }
     }
 
@@ -197,11 +266,15 @@ impl Stage {
             );
         }
         self.report.text.push_str(&text);
+        for trouble in told::troubles(self.world.server()) {
+            self.say(&format!("{indent}! {trouble}"));
+        }
     }
 
     fn expect(&mut self, expect: &Expect) {
         let seen = self.world.observe();
-        let failures = compare(expect, &seen);
+        let mut failures = compare(expect, &seen);
+        failures.extend(told::missing(self.world.server(), expect));
         if failures.is_empty() {
             self.say_when("as expected");
         }

@@ -1,114 +1,107 @@
 //! Planted bugs: incidents of other autoscalers, put back at the seams, to prove that the checks have teeth.
+//!
+//! Nothing of the product knows of them: they stand between the operators and their cloud ([`cloud`]) or their API server
+//! ([`wire`]), or change objects as a stranger would.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+mod cloud;
+mod wire;
 
-use async_trait::async_trait;
-use fleetwright_core::{
-    cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        Termination,
-    },
-    model::{Catalog, NodeClaim, NodePool, ProviderId},
-};
+use std::sync::{Arc, atomic::AtomicU64};
+
 use serde_json::json;
 
-use crate::world::{World, Wrap};
+use crate::world::{Distort, World, Wrap};
 
-/// A bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A bug. The references are those of the incidents; `docs/invariants.md` tells what caught each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// A repeated launch is a new one: no idempotency token reaches the cloud.
+    /// A repeated launch is a new one: no idempotency token reaches the cloud (karpenter#1448).
     LaunchWithoutToken,
-    /// An instance counts as gone as soon as its end was asked for.
+    /// The attempt is not written down before the cloud is called (hetzner#53).
+    AttemptForgotten,
+    /// An instance counts as gone as soon as its end was asked for (provider-aws#549).
     GoneTooSoon,
-    /// NodeClaims lose their finalizer once they are launched.
+    /// NodeClaims lose their finalizer once they are launched (provider-aws#2734).
     FinalizerStripped,
+    /// Whose cluster an instance belongs to is judged by names alone (karpenter-provider-gcp#244).
+    OwnershipByName,
+    /// The operator forgets which pods its claims answer (karpenter#375, provider-aws#2011).
+    PodsForgotten,
+    /// Limits are not seen (karpenter#2915, karpenter#2657).
+    LimitsUnseen,
+    /// Budgets are pruned by an old schema (karpenter#1066, provider-oci#9).
+    BudgetsPruned,
+    /// A stale cache of pods hides that they are protected (karpenter#1167, karpenter#651).
+    ProtectionUnseen,
+    /// Pods are evicted by name, so that the next one of that name is hit (karpenter#998).
+    EvictionByName,
+    /// Objects are deleted by name, so that a new one of that name is hit.
+    DeletionByName,
+    /// Lists are replaced as they were read some time ago (opensearch-k8s-operator#1471).
+    BlindPatches,
+    /// A command that is taken back leaves its taint behind (karpenter#3176).
+    TaintKept,
+    /// Each replica believes that nobody holds the lease (talon#165).
+    LeaseUnseen,
+    /// The list of pods shows none that runs, so that every node looks empty (autoscaler#446).
+    PodsThoughtEnded,
+    /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
+    HashChanges,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::LaunchWithoutToken, Self::GoneTooSoon, Self::FinalizerStripped];
+    pub const ALL: [Self; 16] = [
+        Self::LaunchWithoutToken,
+        Self::AttemptForgotten,
+        Self::GoneTooSoon,
+        Self::FinalizerStripped,
+        Self::OwnershipByName,
+        Self::PodsForgotten,
+        Self::LimitsUnseen,
+        Self::BudgetsPruned,
+        Self::ProtectionUnseen,
+        Self::EvictionByName,
+        Self::DeletionByName,
+        Self::BlindPatches,
+        Self::TaintKept,
+        Self::LeaseUnseen,
+        Self::PodsThoughtEnded,
+        Self::HashChanges,
+    ];
 }
 
 /// What stands between controllers and cloud for this bug.
 pub(super) fn wrap(bug: Bug) -> Option<Wrap> {
     match bug {
-        Bug::LaunchWithoutToken | Bug::GoneTooSoon => {
-            Some(Arc::new(move |inner| Arc::new(Broken { inner, bug, calls: AtomicU64::new(0) })))
+        Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName => {
+            Some(Arc::new(move |inner, cloud| {
+                Arc::new(cloud::Broken { inner, cloud: cloud.clone(), bug, calls: AtomicU64::new(0) })
+            }))
         }
-        Bug::FinalizerStripped => None,
+        _ => None,
     }
 }
 
-struct Broken {
-    inner: Arc<dyn CloudProvider>,
-    bug: Bug,
-    calls: AtomicU64,
-}
-
-#[async_trait]
-impl CloudProvider for Broken {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
-        self.inner.identify(cluster_uid).await
-    }
-
-    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        self.inner.catalog(pool).await
-    }
-
-    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
-        if self.bug != Bug::LaunchWithoutToken {
-            return self.inner.launch(requests).await;
-        }
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let fresh = |request: &LaunchRequest| LaunchRequest {
-            batch: format!("{}-{call}", request.batch).into(),
-            ..request.clone()
-        };
-        let requests: Vec<LaunchRequest> = requests.iter().map(fresh).collect();
-        self.inner.launch(&requests).await
-    }
-
-    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        let answer = self.inner.terminate(claim, id).await?;
-        Ok(if self.bug == Bug::GoneTooSoon { Termination::Gone } else { answer })
-    }
-
-    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.inner.terminate_orphan(id).await
-    }
-
-    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        self.inner.get(id).await
-    }
-
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        self.inner.list().await
-    }
-
-    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        self.inner.drift(claim).await
+/// What stands between operators and API server for this bug.
+pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distort>> {
+    match bug {
+        Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName | Bug::FinalizerStripped => None,
+        _ => Some(Arc::new(wire::Broken { bug, heard: AtomicU64::new(0) })),
     }
 }
 
 /// What a bug does to the objects of the API server, once a step.
 pub(super) fn meddle(bug: Bug, world: &World) {
+    if bug != Bug::FinalizerStripped {
+        return;
+    }
     for claim in world.server().list("karpenter.sh/v1", "NodeClaim", "") {
-        let mut changed = (*claim).clone();
-        match bug {
-            Bug::FinalizerStripped if claim.pointer("/status/providerID").is_some() => {
-                changed["metadata"]["finalizers"] = json!([]);
-            }
-            _ => {}
-        }
-        if changed != *claim {
+        let launched = claim.pointer("/status/providerID").is_some();
+        let held = claim.pointer("/metadata/finalizers").is_some();
+        if launched && held {
+            let mut changed = (*claim).clone();
+            changed["metadata"]["finalizers"] = json!([]);
             // A refusal is as good as a bug that did not strike.
             let _ = world.server().apply(changed);
         }

@@ -1,4 +1,4 @@
-//! Calls of the controllers that fail, with effect and without, and watches that lag, repeat and break.
+//! Calls of the operators that fail, with effect and without, and watches that lag, repeat and break.
 
 use std::{
     sync::{
@@ -12,20 +12,22 @@ use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request, WatchFault
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// Trouble for what only the controllers write; the cluster's own parts have a good day.
+use super::log::{Log, is_operators};
+
+/// Trouble for the operators alone; the cluster's own parts have a good day.
 pub(super) struct Chaos {
     dice: Mutex<ChaCha8Rng>,
     over: AtomicBool,
     count: AtomicU32,
-    /// One call in so many fails; each seed has its own.
+    /// One call in so many fails; none where it is zero.
     rate: u32,
+    log: Log,
 }
 
 impl Chaos {
-    pub(super) fn new(seed: u64) -> Self {
-        let mut dice = ChaCha8Rng::seed_from_u64(seed ^ 0xc4a0);
-        let rate = dice.random_range(8..60);
-        Self { dice: Mutex::new(dice), over: AtomicBool::new(false), count: AtomicU32::new(0), rate }
+    pub(super) fn new(seed: u64, rate: u32, log: Log) -> Self {
+        let dice = Mutex::new(ChaCha8Rng::seed_from_u64(seed ^ 0xc4a0));
+        Self { dice, over: AtomicBool::new(false), count: AtomicU32::new(0), rate, log }
     }
 
     /// No more faults from now on.
@@ -41,33 +43,50 @@ impl Chaos {
     fn draw(&self, below: u32) -> u32 {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..below)
     }
+
+    fn watch(&self) -> WatchFault {
+        match self.draw(4) {
+            0 => WatchFault { lag: Duration::from_millis(1500), ..WatchFault::default() },
+            1 => WatchFault { break_after: Some(5), duplicate_every: 2, ..WatchFault::default() },
+            2 => WatchFault { end_after: Some(3), ..WatchFault::default() },
+            _ => WatchFault { expire_after: Some(4), ..WatchFault::default() },
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let busy = || ApiError::new(503, "ServiceUnavailable", "the server is busy");
+        match self.draw(9) {
+            0 => Answer::Refuse(busy()),
+            1 => Answer::ApplyThenRefuse(busy()),
+            2 => Answer::Drop,
+            3 => Answer::ApplyThenDrop,
+            4 => Answer::Refuse(ApiError::new(500, "InternalError", "etcdserver: leader changed")),
+            5 => Answer::ApplyThenRefuse(ApiError::new(504, "Timeout", "request did not complete in time")),
+            6 => Answer::Refuse(ApiError::new(409, "Conflict", "the object has been modified")),
+            7 => Answer::Refuse(ApiError::new(429, "TooManyRequests", "too many requests, try again")),
+            _ => Answer::Normal,
+        }
+    }
 }
 
 impl Faults for Chaos {
     fn decide(&self, request: &Request) -> Fault {
-        if self.over.load(Ordering::Relaxed) || request.resource != "nodeclaims" {
-            return Fault::default();
-        }
-        if self.draw(self.rate) > 0 {
+        self.log.asked(request);
+        let quiet = self.rate == 0 || self.over.load(Ordering::Relaxed);
+        if quiet || !is_operators(request) || request.resource == "events" || self.draw(self.rate) > 0 {
             return Fault::default();
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         if request.verb == "watch" {
-            let watch = match self.draw(3) {
-                0 => WatchFault { lag: Duration::from_millis(1500), ..WatchFault::default() },
-                1 => WatchFault { break_after: Some(5), duplicate_every: 2, ..WatchFault::default() },
-                _ => WatchFault { expire_after: Some(4), ..WatchFault::default() },
-            };
-            return Fault { watch, ..Fault::default() };
+            return Fault { watch: self.watch(), ..Fault::default() };
         }
-        let error = || ApiError::new(503, "ServiceUnavailable", "the server is busy");
-        let answer = match self.draw(5) {
-            0 => Answer::Refuse(error()),
-            1 => Answer::ApplyThenRefuse(error()),
-            2 => Answer::Drop,
-            3 => Answer::ApplyThenDrop,
-            _ => Answer::Normal,
-        };
-        Fault { after: Duration::from_millis(u64::from(self.draw(2000))), answer, ..Fault::default() }
+        let mut answer = self.answer();
+        // A conflict is no answer to a reading call, nor to a creation under a fresh name.
+        let reads = matches!(request.verb.as_str(), "get" | "list" | "create");
+        if reads && matches!(&answer, Answer::Refuse(error) if error.code == 409) {
+            answer = Answer::Normal;
+        }
+        let late = |most: u32| Duration::from_millis(u64::from(self.draw(most)));
+        Fault { before: late(300), after: late(2000), answer, ..Fault::default() }
     }
 }

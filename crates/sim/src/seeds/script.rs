@@ -1,42 +1,66 @@
 //! What people, and bad luck, do to a small cluster in one run.
 
-use std::{collections::BTreeMap, time::Duration};
+mod actions;
+mod objects;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::cloud_fault;
+use super::plan::Plan;
 use crate::world::{World, WorldError};
 
-/// Deployments of a run.
+/// Deployments of every run.
 const APPS: [&str; 3] = ["api", "batch", "web"];
+
+/// What was done from outside: the checks must not blame the operators for it.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// When somebody last did something that changes what operators may do.
+    pub(super) last: Duration,
+    /// Machines of other clusters.
+    pub(super) foreign: BTreeSet<String>,
+    /// Claims whose finalizer was taken away, or which never were.
+    pub(super) stripped: BTreeSet<String>,
+    /// Claims and nodes that were deleted.
+    pub(super) deleted: BTreeSet<String>,
+    /// Machines that were lost.
+    pub(super) lost: BTreeSet<String>,
+}
 
 /// Decides, from a seed, what happens next.
 pub(super) struct Script {
     dice: ChaCha8Rng,
+    plan: Plan,
     next: Duration,
-    last: Duration,
-    labels: u32,
     guarded: bool,
+    /// Pools that somebody deleted.
+    deleted: BTreeSet<&'static str>,
+    ledger: Ledger,
     happened: BTreeMap<&'static str, u32>,
 }
 
 impl Script {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, plan: Plan) -> Self {
         Self {
             dice: ChaCha8Rng::seed_from_u64(seed ^ 0x5c71),
-            next: Duration::from_secs(90),
-            last: Duration::ZERO,
-            labels: 0,
+            plan,
+            next: Duration::from_secs(60),
             guarded: false,
+            deleted: BTreeSet::new(),
+            ledger: Ledger::default(),
             happened: BTreeMap::new(),
         }
     }
 
-    /// When somebody last did something.
-    pub(super) fn last_action(&self) -> Duration {
-        self.last
+    /// What was done from outside.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub(super) fn happened(&self) -> BTreeMap<&'static str, u32> {
@@ -44,7 +68,13 @@ impl Script {
     }
 
     fn draw(&mut self, below: u32) -> u32 {
-        self.dice.random_range(0..below)
+        self.dice.random_range(0..below.max(1))
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        let count = u32::try_from(from.len()).ok().filter(|count| *count > 0)?;
+        let at = usize::try_from(self.draw(count)).ok()?;
+        from.get(at).cloned()
     }
 
     /// The pools and the first load.
@@ -52,7 +82,15 @@ impl Script {
         world.apply_object(json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
         }))?;
-        self.pool(world)?;
+        for at in 0..self.plan.pools.len() {
+            if self.plan.pools[at].replicas.is_none() {
+                self.plan.pools[at].nodes = 4 + self.draw(9);
+            }
+            world.apply_object(self.plan.pools[at].object())?;
+        }
+        for object in objects::extras(&self.plan) {
+            world.apply_object(object)?;
+        }
         for app in APPS {
             let replicas = self.draw(8);
             self.scale(world, app, replicas)?;
@@ -60,124 +98,58 @@ impl Script {
         Ok(())
     }
 
-    fn pool(&self, world: &World) -> Result<(), WorldError> {
-        world.apply_object(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
-            "spec": {
-                "template": {
-                    "metadata": {"labels": {"generation": self.labels.to_string()}},
-                    "spec": {
-                        "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
-                        "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
-                        "expireAfter": "720h",
-                    },
-                },
-                "disruption": {
-                    "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "20s",
-                    "budgets": [{"nodes": "34%"}],
-                },
-                "limits": {"nodes": "12"},
-            },
-        }))?;
-        Ok(())
-    }
-
     fn scale(&mut self, world: &World, app: &str, replicas: u32) -> Result<(), WorldError> {
-        let cpu = match app {
-            "api" => "900m",
-            "batch" => "3",
-            _ => "300m",
-        };
-        // Said in so many words: what is not named keeps its value.
-        let guard = if app == "web" && self.guarded { "true" } else { "false" };
-        let guard = json!({"karpenter.sh/do-not-disrupt": guard});
-        let labels = json!({"app": app});
-        world.apply_object(json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app, "namespace": "default"},
-            "spec": {
-                "replicas": replicas, "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels, "annotations": guard},
-                    "spec": {"containers": [{"name": "a", "image": "a",
-                        "resources": {"requests": {"cpu": cpu, "memory": "200Mi"}}}]},
-                },
-            },
-        }))?;
+        let guarded = app == "web" && self.guarded;
+        world.apply_object(objects::deployment(app, replicas, guarded, self.plan.spread)).map(|_| ())
+    }
+
+    /// Does what is due now.
+    pub(super) fn step(&mut self, world: &mut World) -> Result<(), WorldError> {
+        if world.elapsed() < self.next {
+            return Ok(());
+        }
+        let pause = 10 + u64::from(self.draw(50));
+        self.next = world.elapsed().saturating_add(Duration::from_secs(pause));
+        let Some(action) = self.pick(&actions::of(&self.plan)) else { return Ok(()) };
+        let what = self.act(world, action)?;
+        *self.happened.entry(what).or_default() += 1;
+        if action.changes_what_is_allowed() {
+            self.ledger.last = world.elapsed();
+        }
         Ok(())
     }
 
-    /// What is due now; a duration is how long the operator is down.
-    pub(super) fn step(&mut self, world: &World) -> Result<Option<Duration>, WorldError> {
-        if world.elapsed() < self.next {
-            return Ok(None);
+    /// All trouble ends: nobody protects anything any more, since a protected pod keeps its node for ever; limits suffice;
+    /// clocks are right; what was taken away is back.
+    pub(super) fn calm(&mut self, world: &mut World) -> Result<(), WorldError> {
+        world.cloud().heal();
+        for operator in 0..world.replicas() {
+            world.skew(operator, jiff::SignedDuration::ZERO);
         }
-        let pause = 15 + u64::from(self.draw(75));
-        self.next = world.elapsed().saturating_add(Duration::from_secs(pause));
-        let (what, down) = self.act(world)?;
-        *self.happened.entry(what).or_default() += 1;
-        if what == "claim deleted" || what == "machine lost" || what == "pool changed" {
-            self.last = world.elapsed();
+        for pool in &mut self.plan.pools {
+            if pool.replicas.is_none() {
+                (pool.nodes, pool.budget) = (20, "34%".to_owned());
+            }
+            world.apply_object(pool.object())?;
         }
-        Ok(down)
-    }
-
-    /// Nobody protects anything any more: a protected pod keeps its node for ever, which is as it should be.
-    pub(super) fn calm(&mut self, world: &World) -> Result<(), WorldError> {
+        for node in world.server().list("v1", "Node", "") {
+            if let Some(object) = objects::untouched(&node) {
+                world.apply_object(object)?;
+            }
+        }
         self.guarded = false;
         let replicas = self.draw(4);
-        self.scale(world, "web", replicas)
+        self.scale(world, "web", replicas)?;
+        self.ledger.last = world.elapsed();
+        Ok(())
     }
 
-    fn act(&mut self, world: &World) -> Result<(&'static str, Option<Duration>), WorldError> {
-        match self.draw(12) {
-            0..=3 => {
-                let at = usize::try_from(self.draw(3)).unwrap_or(0);
-                let replicas = self.draw(10);
-                self.scale(world, APPS[at], replicas)?;
-                Ok(("load changed", None))
-            }
-            4 => {
-                self.labels += 1;
-                self.pool(world)?;
-                Ok(("pool changed", None))
-            }
-            5 => {
-                if let Some(name) = self.any_claim(world) {
-                    world.delete_object(&format!("NodeClaim {name}"))?;
-                }
-                Ok(("claim deleted", None))
-            }
-            6 => {
-                let machines = world.cloud().machines();
-                if !machines.is_empty() {
-                    let count = u32::try_from(machines.len()).unwrap_or(1);
-                    let at = usize::try_from(self.draw(count)).unwrap_or(0);
-                    world.cloud().lose(&machines[at].id);
-                }
-                Ok(("machine lost", None))
-            }
-            7 => {
-                self.guarded = !self.guarded;
-                let replicas = 1 + self.draw(4);
-                self.scale(world, "web", replicas)?;
-                Ok(("protection changed", None))
-            }
-            8 | 9 => {
-                let (what, fault) = cloud_fault(u64::from(self.draw(6)));
-                world.cloud().inject(fault);
-                Ok((what, None))
-            }
-            _ => {
-                let down = Duration::from_millis(u64::from(self.draw(20_000)));
-                Ok(("operator killed", Some(down)))
-            }
-        }
-    }
-
-    fn any_claim(&mut self, world: &World) -> Option<String> {
-        let claims = world.server().list("karpenter.sh/v1", "NodeClaim", "");
-        let count = u32::try_from(claims.len()).ok().filter(|count| *count > 0)?;
-        let at = usize::try_from(self.draw(count)).ok()?;
-        claims[at].pointer("/metadata/name")?.as_str().map(str::to_owned)
+    /// The name of any object of a kind.
+    fn any(&mut self, world: &World, version: &str, kind: &str) -> Option<String> {
+        let name = |object: &std::sync::Arc<Value>| {
+            object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let names: Vec<String> = world.server().list(version, kind, "").iter().map(name).collect();
+        self.pick(&names)
     }
 }

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use fleetwright_controllers::settings::{Settings, SolveEffort};
 use fleetwright_core::cloud::CloudProvider;
-use fleetwright_fake::{Catalogue, CloudConfig, catalogue::realistic, kubelet::KubeletConfig};
+use fleetwright_fake::{Catalogue, Cloud, CloudConfig, catalogue::realistic, kubelet::KubeletConfig};
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
+
+use super::link::Distort;
 
 /// Seed of the realistic catalogue's spot prices: everybody sees the same market.
 const MARKET: u64 = 1;
 /// Rounds of improvement per plan: reproducible, and enough for the fleets of a demo.
 const ROUNDS: u32 = 200;
 
-/// Puts something between the controllers and their cloud.
-pub type Wrap = Arc<dyn Fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> + Send + Sync>;
+/// Puts something between the controllers and their cloud; the cloud itself is at hand too.
+pub type Wrap = Arc<dyn Fn(Arc<dyn CloudProvider>, &Arc<Cloud>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 /// How a world is made.
 #[derive(Clone)]
@@ -35,12 +37,18 @@ pub struct WorldConfig {
     pub settings: Settings,
     /// Whether the controllers run in this world; without them others can be set upon its API server.
     pub controllers: bool,
+    /// How many operators there are; several elect a leader.
+    pub replicas: usize,
+    /// Whether the API server notes who wrote which field; nothing in a world reads it.
+    pub track_updates: bool,
     /// Faults of the API server.
     pub faults: Option<Arc<dyn Faults>>,
     /// Sees every request to the API server with its answer's code.
     pub audit: Option<Audit>,
     /// What stands between the controllers and their cloud.
     pub wrap: Option<Wrap>,
+    /// What stands between the operators and their API server.
+    pub distort: Option<Arc<dyn Distort>>,
     /// Token that clients of [`super::World::listen`] must show.
     pub token: Option<String>,
 }
@@ -61,18 +69,27 @@ impl WorldConfig {
     /// good day.
     #[must_use]
     pub fn new(seed: u64, origin: Timestamp) -> Self {
+        Self::selling(seed, origin, realistic(MARKET))
+    }
+
+    /// The same with another catalogue.
+    #[must_use]
+    pub fn selling(seed: u64, origin: Timestamp, catalogue: Catalogue) -> Self {
         Self {
             seed,
             origin,
             speed: 1.0,
-            catalogue: realistic(MARKET),
+            catalogue,
             cloud: CloudConfig { seed, ..CloudConfig::default() },
             kubelets: KubeletConfig::default(),
             settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
             controllers: true,
+            replicas: 1,
+            track_updates: true,
             faults: None,
             audit: None,
             wrap: None,
+            distort: None,
             token: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleetwright_api::{self as api, condition, labels::condition::READY};
-use fleetwright_core::model::{NamespacedName, NodeClassRef, Str};
+use fleetwright_core::model::{NamespacedName, NodeClassRef, PoolName, Str};
 use k8s_openapi::{
     Resource as _,
     api::{
@@ -65,11 +65,14 @@ impl Index {
         if let Some(before) = &before {
             let lives_on = pod.as_ref().is_some_and(|pod| pod.uid == before.uid);
             if !lives_on {
-                self.release(&before.uid);
+                self.settle_pod(&before.uid);
             }
         }
         if let Some(pod) = pod.as_ref().filter(|pod| pod.node.is_some() || !pod.is_active()) {
-            self.release(&pod.uid);
+            self.settle_pod(&pod.uid);
+        }
+        if let Some(pod) = pod.as_ref().filter(|pod| pod.node.is_none() && pod.unschedulable) {
+            self.hear_refusal(pod);
         }
         self.stale = true;
         (before.map(Object::Pod), pod.map(Object::Pod))
@@ -101,11 +104,18 @@ impl Index {
         let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
         let lowered = pool.as_deref().filter(|_| ours).map(|pool| lower::pool::pool(pool, &self.schema));
         let model = self.accept(Kind::NodePool, key, lowered).map(Arc::new);
-        let name = key.name.clone().into();
+        let name: PoolName = key.name.clone().into();
+        let learnt = |entry: Option<&PoolEntry>| {
+            let model = entry.and_then(|entry| entry.model.as_ref());
+            model.map(|model| model.learnt.clone()).unwrap_or_default()
+        };
         let before = match pool.clone() {
-            Some(raw) => self.pools.insert(name, PoolEntry { raw, model }),
+            Some(raw) => self.pools.insert(name.clone(), PoolEntry { raw, model }),
             None => self.pools.remove(&name),
         };
+        if learnt(before.as_ref()) != learnt(self.pools.get(&name)) {
+            self.apply_learnt(&name);
+        }
         self.overlays.touch();
         self.stale = true;
         (before.map(|entry| Object::NodePool(entry.raw)), pool.map(Object::NodePool))

@@ -63,6 +63,7 @@ impl Index {
                 volumes: self.volume_claims.clone(),
                 storage_classes: self.class_models.clone(),
                 workloads: self.workloads.clone(),
+                devices: self.devices.clone(),
                 deferred: self.deferred.clone(),
                 answered,
             },

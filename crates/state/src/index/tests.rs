@@ -158,6 +158,75 @@ fn nominations_are_leases() {
     assert_eq!(nominated(&mut index, at(2)), "uid-b", "bound and gone pods release theirs");
 }
 
+/// A pod that kube-scheduler has refused in these words.
+fn refused(name: &str, version: u64, words: &str) -> KubePod {
+    object(json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": version.to_string()},
+        "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words},
+        ]}
+    }))
+}
+
+/// A world with an initialised machine, and whether the pod holds a lease on it.
+fn leased(ready: bool) -> (Index, impl Fn(&mut Index, i64) -> bool) {
+    let mut index = index();
+    index.apply(node("n", 1));
+    let mut machine = claim("c", 2, "fake://n", "");
+    if ready {
+        let conditions = json!([{"type": "Initialized", "status": "True", "reason": "Initialized", "message": "",
+            "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
+        let mut value = serde_json::to_value(&machine).unwrap();
+        value["status"]["conditions"] = conditions;
+        machine = object(value);
+    }
+    index.apply(machine);
+    index.apply(refused("p", 3, "0/1 nodes are available"));
+    let pass = |index: &mut Index, seconds: i64| {
+        index.nominate("uid-p".into(), "c", at(seconds + 20));
+        !index.snapshot(at(seconds)).nodes[0].nominations.is_empty()
+    };
+    (index, pass)
+}
+
+#[test]
+fn a_lease_on_a_machine_that_is_there_is_renewed_so_often_only() {
+    let (mut index, pass) = leased(true);
+    let held = (0..20).take_while(|n| pass(&mut index, n * 10)).count();
+    assert_eq!(held, 7, "the first, and six renewals");
+    assert!(!pass(&mut index, 9000), "not later either");
+    // A pod that still runs elsewhere has not been tried.
+    index.apply(pod("q", 9, "m"));
+    for seconds in (0..200).step_by(10) {
+        index.nominate("uid-q".into(), "c", at(seconds + 20));
+        assert!(!index.snapshot(at(seconds)).nodes[0].nominations.is_empty(), "{seconds}");
+    }
+    let (mut index, pass) = leased(false);
+    assert_eq!(
+        (0..20).take_while(|n| pass(&mut index, n * 10)).count(),
+        20,
+        "a machine that starts is waited for"
+    );
+}
+
+#[test]
+fn a_refusal_ends_a_lease() {
+    let (mut index, pass) = leased(true);
+    assert!(pass(&mut index, 0));
+    index.apply(refused("p", 4, "0/2 nodes are available"));
+    assert!(pass(&mut index, 10), "said while the machine became ready");
+    index.apply(refused("p", 5, "0/2 nodes are available"));
+    assert!(!index.snapshot(at(11)).nodes[0].nominations.is_empty(), "the same words");
+    index.apply(refused("p", 6, "0/2 nodes are available: 1 Insufficient cpu"));
+    assert!(index.snapshot(at(12)).nodes[0].nominations.is_empty());
+    assert!(!pass(&mut index, 20), "nor is it given again");
+    // Elsewhere the pod may be expected all the same.
+    index.apply(claim("d", 7, "", ""));
+    index.nominate("uid-p".into(), "d", at(60));
+    assert_eq!(index.intents().nomination(&"uid-p".into()).map(|(target, _)| &**target), Some("d"));
+}
+
 #[test]
 fn a_command_is_one_entry() {
     let mut index = index();

@@ -3,8 +3,14 @@
 use std::sync::Arc;
 
 use fleetwright_api as api;
-use fleetwright_core::model::{LabelSchema, NamespacedName, Pod, PodUid, Resources, pod::Owner};
-use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use fleetwright_core::model::{
+    LabelSchema, NamespacedName, Pod, PodUid, ResourceName, Resources,
+    pod::{Owner, PodSpec},
+};
+use k8s_openapi::{
+    api::core::v1::{PodTemplateSpec, ResourceQuota},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
 
 use super::{pod, quantity, text};
 
@@ -51,6 +57,44 @@ pub fn pods(
         Arc::new(Pod { uid: PodUid::from(format!("{uid}-{at}")), id, ..model.clone() })
     };
     Ok((0..count).map(chunk).collect())
+}
+
+/// Cuts the chunks of a buffer to what the ResourceQuotas of its namespace still allow, each buffer for itself. Returns
+/// the name of the quota that allows the fewest, where it cut any. Quotas with a scope are about some pods only, and cut
+/// nothing.
+pub fn within_quotas(pods: &mut Vec<Arc<Pod>>, quotas: &[ResourceQuota]) -> Option<String> {
+    let spec = Arc::clone(&pods.first()?.spec);
+    let named = quotas.iter().filter_map(|quota| {
+        Some((
+            usize::try_from(room(quota, &spec)?).unwrap_or(0),
+            quota.metadata.name.clone().unwrap_or_default(),
+        ))
+    });
+    let (room, name) = named.min().filter(|(room, _)| *room < pods.len())?;
+    pods.truncate(room);
+    Some(name)
+}
+
+/// How many pods of this kind a quota has room for; `None` where it says nothing about them.
+fn room(quota: &ResourceQuota, spec: &PodSpec) -> Option<i64> {
+    let written = quota.spec.as_ref()?;
+    if written.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) || written.scope_selector.is_some() {
+        return None;
+    }
+    let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
+    let of_resource = |(name, hard): (&String, &Quantity)| {
+        let (resource, wanted) = match name.strip_prefix("limits.") {
+            Some(resource) => (resource, &spec.limits),
+            None if name == "count/pods" => ("pods", &spec.requests),
+            None => (name.strip_prefix("requests.").unwrap_or(name), &spec.requests),
+        };
+        let resource = ResourceName::from(resource);
+        let wanted = wanted.get(&resource);
+        let amount = |written: &Quantity| Some(resource.supply(quantity(name, written).ok()?));
+        let used = used.and_then(|used| amount(used.get(name)?)).unwrap_or(0);
+        (wanted > 0).then(|| Some(amount(hard)?.saturating_sub(used).max(0) / wanted)).flatten()
+    };
+    written.hard.iter().flatten().filter_map(of_resource).min()
 }
 
 /// The smaller of `replicas` and `percentage` of the workload, cut to what `limits` hold; where neither is given, as
@@ -143,6 +187,23 @@ mod tests {
     fn no_number_follows(#[case] spec: Value, #[case] scale: Option<i32>, #[case] word: &str) {
         let error = resolve(spec, scale).unwrap_err();
         assert!(error.contains(word), "{error}");
+    }
+
+    #[rstest]
+    #[case::no_room(json!({"hard": {"requests.cpu": "2"}}), json!({"requests.cpu": "1900m"}), 0, true)]
+    #[case::some_room(json!({"hard": {"cpu": "2"}}), json!({"cpu": "1"}), 2, true)]
+    #[case::nothing_used_yet(json!({"hard": {"requests.memory": "3Gi"}}), json!({}), 3, true)]
+    #[case::by_number(json!({"hard": {"pods": "5", "count/pods": "4"}}), json!({"count/pods": "3"}), 1, true)]
+    #[case::enough(json!({"hard": {"cpu": "10", "pods": "100"}}), json!({"cpu": "1"}), 4, false)]
+    #[case::exceeded_already(json!({"hard": {"cpu": "1"}}), json!({"cpu": "7"}), 0, true)]
+    #[case::other_things(json!({"hard": {"services": "0", "requests.storage": "0", "limits.cpu": "0"}}), json!({}), 4, false)]
+    #[case::of_some_pods(json!({"hard": {"cpu": "0"}, "scopes": ["BestEffort"]}), json!({}), 4, false)]
+    #[case::no_number(json!({"hard": {"cpu": "many"}}), json!({}), 4, false)]
+    fn quotas(#[case] spec: Value, #[case] used: Value, #[case] expected: usize, #[case] cut: bool) {
+        let quota = json!({"metadata": {"name": "q"}, "spec": spec, "status": {"used": used}});
+        let mut pods = resolve(json!({"replicas": 4}), None).unwrap();
+        let by = within_quotas(&mut pods, &[serde_json::from_value(quota).unwrap()]);
+        assert_eq!((pods.len(), by), (expected, cut.then(|| "q".to_owned())));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 pub mod affinity;
 pub mod buffer;
+mod cel;
 pub mod claim;
+pub mod device;
 pub mod node;
 pub mod overlay;
 pub mod pdb;

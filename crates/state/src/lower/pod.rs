@@ -9,8 +9,9 @@ use std::{
 
 use fleetwright_api::duration;
 use fleetwright_core::model::{
-    LabelSchema, Labels, NamespacedName, Pod, PodPhase, Str, TaintEffect, Toleration,
+    ClaimSource, LabelSchema, Labels, NamespacedName, Pod, PodClaim, PodPhase, Str, TaintEffect, Toleration,
     pod::{DoNotDisrupt, HostPort, Owner, PodSpec},
+    resource_claim::GeneratedClaim,
     taint::TolerationOperator,
     volume::VolumeRef,
 };
@@ -110,12 +111,16 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
         ready_since: since("Ready"),
         bound_since: since("PodScheduled"),
         unschedulable: of("PodScheduled").is_some_and(refused),
+        refusal: of("PodScheduled")
+            .filter(|known| refused(known))
+            .and_then(|known| filled(known.message.as_ref())),
         nominated_node: status.and_then(|status| filled(status.nominated_node_name.as_ref())).map(Into::into),
         owner: owner(&pod.metadata),
         do_not_disrupt: do_not_disrupt(annotation(&pod.metadata, "karpenter.sh/do-not-disrupt")),
         deletion_cost: annotation(&pod.metadata, DELETION_COST)
             .and_then(|cost| cost.parse().ok())
             .unwrap_or(0),
+        generated_claims: generated_claims(status),
         is_virtual: false,
     })
 }
@@ -132,6 +137,7 @@ pub fn of_template(
     interner: &mut Interner,
 ) -> Result<Pod, Invalid> {
     let spec = template.spec.as_ref().ok_or(Invalid::Missing("spec.template.spec"))?;
+    let spec = &requests::defaulted(spec);
     let owned = template.metadata.as_ref();
     let uid = meta.uid.clone().unwrap_or_default();
     Ok(Pod {
@@ -148,6 +154,7 @@ pub fn of_template(
         ready_since: None,
         bound_since: None,
         unschedulable: false,
+        refusal: None,
         nominated_node: None,
         owner: Some(Owner {
             kind: text(owner_kind),
@@ -156,6 +163,7 @@ pub fn of_template(
         }),
         do_not_disrupt: DoNotDisrupt::No,
         deletion_cost: 0,
+        generated_claims: Vec::new(),
         is_virtual: false,
     })
 }
@@ -244,13 +252,31 @@ fn pod_spec(
         )?,
         host_ports: host_ports(spec),
         volumes: volumes(spec),
-        resource_claims: spec.resource_claims.iter().flatten().map(|claim| text(&claim.name)).collect(),
+        resource_claims: spec.resource_claims.iter().flatten().filter_map(claim).collect(),
         priority: spec.priority.unwrap_or(0),
         priority_class: filled(spec.priority_class_name.as_ref()),
         termination_grace_period: Duration::from_secs(grace),
         scheduler: filled(spec.scheduler_name.as_ref()),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
     })
+}
+
+/// A resource claim. One that names neither a claim nor a template cannot be created.
+fn claim(claim: &k8s::PodResourceClaim) -> Option<PodClaim> {
+    let of = |name: &Option<String>, source: fn(Str) -> ClaimSource| filled(name.as_ref()).map(source);
+    let source = of(&claim.resource_claim_name, ClaimSource::Claim)
+        .or_else(|| of(&claim.resource_claim_template_name, ClaimSource::Template))?;
+    Some(PodClaim { name: text(&claim.name), source })
+}
+
+/// The claims that the cluster has made for a pod.
+fn generated_claims(status: Option<&k8s::PodStatus>) -> Vec<GeneratedClaim> {
+    let made = status.into_iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    made.map(|made| GeneratedClaim {
+        name: text(&made.name),
+        claim: filled(made.resource_claim_name.as_ref()),
+    })
+    .collect()
 }
 
 fn toleration(toleration: &k8s::Toleration) -> Option<Toleration> {

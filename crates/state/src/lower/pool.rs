@@ -1,9 +1,13 @@
 //! NodePools.
 
-use fleetwright_api::{self as api, condition, labels as names, labels::condition::READY, nodepool};
+use std::time::Duration;
+
+use fleetwright_api::{
+    self as api, condition, duration, labels as names, labels::condition::READY, nodepool,
+};
 use fleetwright_core::model::{
     Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName,
-    pool::{BudgetNodes, Template},
+    pool::{BudgetNodes, DriftCap, Template},
 };
 use jiff::Timestamp;
 
@@ -19,12 +23,13 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
     let disruption = &spec.disruption;
+    let zone = annotation(names::BUDGET_TIME_ZONE).filter(|zone| !zone.is_empty());
     Ok(NodePool {
         name: meta.name.clone().unwrap_or_default().into(),
         uid: text(meta.uid.as_deref().unwrap_or_default()),
         created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
         deleting: meta.deletion_timestamp.is_some(),
-        ready: condition::is_true(conditions, READY),
+        ready: condition::is_true(conditions, READY) && !is_halted(pool),
         weight: spec.weight.unwrap_or(0),
         replicas: spec.replicas,
         limits: limits(spec.limits.as_ref())?,
@@ -40,11 +45,37 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
             }
         },
         budgets: match &disruption.budgets {
-            Some(budgets) => budgets.iter().map(budget).collect(),
-            None => vec![budget(&nodepool::Budget::default())],
+            Some(budgets) => budgets.iter().map(|written| budget(written, zone)).collect(),
+            None => vec![budget(&nodepool::Budget::default(), zone)],
         },
         hash: hash.map(|(hash, version)| (text(hash), text(version))),
+        expiry_grace: annotation(names::EXPIRE_WITHIN_BUDGETS).and_then(positive),
+        drift_cap: annotation(names::DRIFT_CAP).map(drift_cap),
+        learnt: annotation(names::LEARNT).map(crate::learnt::read).unwrap_or_default(),
     })
+}
+
+/// Whether nodes of the pool were not initialised in time, so that nothing is launched for it until its spec changes.
+fn is_halted(pool: &api::NodePool) -> bool {
+    let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    condition::find(conditions, names::condition::INITIALIZATION_HEALTHY).is_some_and(|condition| {
+        condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0)
+    })
+}
+
+/// A positive Go duration.
+fn positive(text: &str) -> Option<Duration> {
+    let time = duration::parse(text).ok().and_then(|time| Duration::try_from(time).ok())?;
+    (!time.is_zero()).then_some(time)
+}
+
+/// `nodes/window`, as in `5/1h`. Whoever writes a brake that cannot be read wanted one: nothing is replaced for drift
+/// until it can.
+fn drift_cap(text: &str) -> DriftCap {
+    let read = text.split_once('/').and_then(|(nodes, window)| {
+        Some(DriftCap { nodes: nodes.trim().parse().ok()?, window: positive(window.trim())? })
+    });
+    read.unwrap_or(DriftCap { nodes: 0, window: Duration::ZERO })
 }
 
 fn template(template: &nodepool::NodeClaimTemplate, schema: &LabelSchema) -> Result<Template, Invalid> {
@@ -76,7 +107,7 @@ fn limits(written: Option<&api::Quantities>) -> Result<Limits, Invalid> {
     Ok(limits)
 }
 
-fn budget(budget: &nodepool::Budget) -> Budget {
+fn budget(budget: &nodepool::Budget, zone: Option<&str>) -> Budget {
     let known = |reason: &nodepool::DisruptionReason| match reason {
         nodepool::DisruptionReason::Underutilized => Some(DisruptionReason::Underutilized),
         nodepool::DisruptionReason::Empty => Some(DisruptionReason::Empty),
@@ -88,6 +119,7 @@ fn budget(budget: &nodepool::Budget) -> Budget {
         nodes: budget_nodes(&budget.nodes),
         schedule: budget.schedule.as_deref().map(text),
         duration: shared::duration(budget.duration.as_ref()),
+        zone: zone.map(text),
     }
 }
 

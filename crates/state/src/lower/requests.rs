@@ -2,7 +2,7 @@
 //! init containers one after the other beside the sidecars started so far, pod-level requests replace the sum, overhead
 //! comes on top, and while a resize is under way the larger of old and new counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleetwright_core::model::{ResourceName, Resources};
 use k8s_openapi::{
@@ -55,6 +55,37 @@ pub fn of_spec(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, 
     total.add_assign(&demand("spec.overhead", spec.overhead.as_ref())?);
     total.set(&ResourceName::Pods, 1);
     Ok(total)
+}
+
+/// A spec with what the API server fills in where a pod is created: requests of what only limits are written of, and host
+/// ports of containers in the host's network. What is read as a pod has it; what is read as a template does not yet.
+#[must_use]
+pub fn defaulted(spec: &PodSpec) -> PodSpec {
+    let mut spec = spec.clone();
+    let on_host = spec.host_network.unwrap_or_default();
+    let mut requested: BTreeSet<String> = BTreeSet::new();
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        if let Some(resources) = &mut container.resources {
+            limits_as_requests(resources, |_| true);
+            requested.extend(resources.requests.iter().flat_map(BTreeMap::keys).cloned());
+        }
+        for port in container.ports.iter_mut().flatten().filter(|_| on_host) {
+            port.host_port.get_or_insert(port.container_port);
+        }
+    }
+    // At pod level, a limit is the request of what no container asks for.
+    if let Some(resources) = &mut spec.resources {
+        limits_as_requests(resources, |name| !requested.contains(name));
+    }
+    spec
+}
+
+fn limits_as_requests(resources: &mut ResourceRequirements, wanted: impl Fn(&str) -> bool) {
+    let ResourceRequirements { limits, requests, .. } = resources;
+    for (name, limit) in limits.iter().flatten().filter(|(name, _)| wanted(name)) {
+        let requests = requests.get_or_insert_default();
+        requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    }
 }
 
 /// Effective limits of a pod with this spec: as its requests are reckoned, without what a resize does. A limit that is

@@ -23,6 +23,7 @@ fn opening() -> Opening {
     .into_iter()
     .collect();
     Opening {
+        claims: Vec::new(),
         pool: pool_builder("default").build(),
         requirements,
         instance_types: catalog.instance_types.iter().take(2).cloned().collect(),
@@ -127,4 +128,25 @@ fn bounds_and_exclusions_take_an_entry_each() {
         .collect();
     assert_eq!(written, ["Gte 4 Some(2)", "Lte 8 None", "NotIn 5 None"]);
     assert_eq!(requirement(&Requirement::does_not_exist("n"))[0].operator, api::Operator::DoesNotExist);
+}
+
+#[test]
+fn bounds_that_no_label_can_reach_are_not_written() {
+    // The API server refuses negative numbers, and no label has one.
+    let raised = requirement(&Requirement::new("cpu", Operator::Gt, ["-5"]).unwrap());
+    assert_eq!((raised.len(), &*raised[0].values), (1, &["0".to_owned()][..]));
+}
+
+#[test]
+fn the_record_of_pods_is_bounded_and_loses_nobody_of_a_full_node() {
+    let pods: Vec<Arc<Pod>> = (0..5000)
+        .map(|n| pod(&format!("{:0>200}", n)).with(|pod| pod.uid = format!("{n:0>36}").into()).build())
+        .collect();
+    let record = intended_pods(&pods[..737]);
+    assert_eq!(lower::claim::intended_pods(&record).len(), 737);
+    assert!(intended_pods(&pods).len() <= RECORD_BYTES);
+    let released = [pods[0].uid.clone(), pods[700].uid.clone()].into();
+    let left = lower::claim::intended_pods(&without_pods(&record, &released));
+    assert_eq!(left.len(), 735);
+    assert!(!left.contains(&pods[0].uid));
 }

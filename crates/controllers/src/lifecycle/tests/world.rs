@@ -24,9 +24,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
+use super::crash::{Power, Spent};
 use crate::{
     lifecycle::controllers,
-    runtime::{self, Ctx, Offload, Parts, Trigger},
+    runtime::{self, Ctx, Offload, Parts, RunError, Trigger},
     settings::Settings,
 };
 
@@ -63,13 +64,15 @@ pub(super) struct Sky {
     pub(super) foreign: bool,
     /// How often an instance was asked to end.
     pub(super) terminations: usize,
-    launched: u32,
+    /// How many instances were ever launched.
+    pub(super) launched: u32,
 }
 
 pub(super) struct TestCloud {
     info: ProviderInfo,
     sky: Mutex<Sky>,
     clock: Virtual,
+    power: Arc<Power>,
 }
 
 impl TestCloud {
@@ -87,6 +90,7 @@ pub(super) fn instance(name: &str, claim: &str, batch: &str, attempt: u32) -> In
         launched_by: Some((batch.into(), attempt)),
         cluster_uid: Some("cluster".into()),
         labels: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect::<Labels>(),
+        annotations: Labels::new(),
         image_id: Some("image-1".into()),
         capacity: Resources::of(4000, 8 << 30).with("pods", 110),
         allocatable: Resources::of(3900, 7 << 30).with("pods", 110),
@@ -119,9 +123,58 @@ impl CloudProvider for TestCloud {
             sky.script.pop_front()
         };
         self.clock.sleep(Duration::from_millis(200)).await;
+        let spent = self.power.spend();
+        if spent == Spent::Dead {
+            return std::future::pending().await;
+        }
         if let Some(Script::Refuse(error)) = &script {
             return requests.iter().map(|_| Err(error.clone())).collect();
         }
+        let answers = self.born(requests);
+        if spent == Spent::Last {
+            return std::future::pending().await;
+        }
+        match script {
+            Some(Script::LoseAnswer) => {
+                requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
+            }
+            _ => answers,
+        }
+    }
+
+    async fn terminate(&self, _: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.terminate_orphan(id).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        let spent = self.power.spend();
+        if spent == Spent::Dead {
+            return std::future::pending().await;
+        }
+        let answer = self.end(id);
+        if spent == Spent::Last {
+            return std::future::pending().await;
+        }
+        answer
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        let found = self.sky().instances.get(id).cloned();
+        found.ok_or_else(|| CloudError::NotFound(id.as_str().into()))
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        Ok(self.sky().instances.values().cloned().collect())
+    }
+
+    async fn drift(&self, _: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        Ok(None)
+    }
+}
+
+impl TestCloud {
+    /// The instances of a call: those that are there, and new ones.
+    fn born(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let mut sky = self.sky();
         let mut answers = Vec::new();
         for request in requests {
@@ -138,19 +191,10 @@ impl CloudProvider for TestCloud {
             sky.instances.insert(launched.provider_id.clone(), launched.clone());
             answers.push(Ok(launched));
         }
-        match script {
-            Some(Script::LoseAnswer) => {
-                requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
-            }
-            _ => answers,
-        }
+        answers
     }
 
-    async fn terminate(&self, _: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.terminate_orphan(id).await
-    }
-
-    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+    fn end(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         let mut sky = self.sky();
         if sky.foreign {
             return Err(CloudError::NotOwned {
@@ -171,19 +215,6 @@ impl CloudProvider for TestCloud {
             }
         }
     }
-
-    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        let found = self.sky().instances.get(id).cloned();
-        found.ok_or_else(|| CloudError::NotFound(id.as_str().into()))
-    }
-
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        Ok(self.sky().instances.values().cloned().collect())
-    }
-
-    async fn drift(&self, _: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        Ok(None)
-    }
 }
 
 /// Everything together.
@@ -193,7 +224,9 @@ pub(super) struct World {
     pub(super) cloud: Arc<TestCloud>,
     /// Requests that change something.
     pub(super) writes: Arc<Mutex<Vec<String>>>,
-    _stop: Option<Trigger>,
+    /// What the process may still do.
+    pub(super) power: Arc<Power>,
+    running: Option<(Trigger, tokio::task::JoinHandle<Result<(), RunError>>)>,
 }
 
 impl World {
@@ -211,6 +244,8 @@ impl World {
                 heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         }));
+        let power = Power::full();
+        config.faults = Some(power.clone());
         let server = Server::new(config);
         for crd in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
             server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
@@ -224,17 +259,9 @@ impl World {
             repair_policies: Vec::new(),
             bootstraps_startup_taints: false,
         };
-        let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock });
-        let ctx = Ctx::new(Parts {
-            client: kube::Client::new(server.service(), "default"),
-            clock: Arc::new(clock),
-            cloud: cloud.clone(),
-            settings: Settings::default(),
-            seed: 7,
-            offload: Offload::Inline,
-            cluster_uid: "cluster".to_owned(),
-        });
-        let world = Self { server, ctx, cloud, writes, _stop: None };
+        let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock, power: power.clone() });
+        let ctx = Self::process(&server, &cloud, 7);
+        let world = Self { server, ctx, cloud, writes, power, running: None };
         world.apply(json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
             "spec": {},
@@ -246,12 +273,35 @@ impl World {
         world
     }
 
+    /// A process that knows nothing yet.
+    fn process(server: &Server, cloud: &Arc<TestCloud>, seed: u64) -> Ctx {
+        Ctx::new(Parts {
+            client: kube::Client::new(server.service(), "default"),
+            clock: Arc::new(cloud.clock),
+            cloud: cloud.clone(),
+            settings: Settings::default(),
+            seed,
+            offload: Offload::Inline,
+            cluster_uid: "cluster".to_owned(),
+        })
+    }
+
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
         let all = controllers(&self.ctx.settings, self.ctx.cloud.steps());
-        tokio::spawn(runtime::run(self.ctx.clone(), all, stop));
-        self._stop = Some(trigger);
+        let task = tokio::spawn(runtime::run(self.ctx.clone(), all, stop));
+        self.running = Some((trigger, task));
+        self
+    }
+
+    /// The process ends where it stands; another one may run.
+    pub(super) fn crash(mut self) -> Self {
+        if let Some((_, task)) = self.running.take() {
+            task.abort();
+        }
+        self.power.set(i64::MAX);
+        self.ctx = Self::process(&self.server, &self.cloud, 8);
         self
     }
 

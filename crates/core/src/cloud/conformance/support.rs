@@ -6,7 +6,7 @@ use super::{Failure, Harness, Verdict};
 use crate::{
     cloud::{Instance, LaunchError, LaunchRequest},
     model::{
-        Catalog, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Resources, Str,
+        Catalog, Learnt, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Resources, Str,
         labels::{CAPACITY_TYPE, ON_DEMAND},
         pool::{ConsolidationPolicy, Limits, Template},
     },
@@ -47,6 +47,9 @@ pub(super) fn pool(harness: &dyn Harness) -> NodePool {
         consolidation_policy: ConsolidationPolicy::WhenEmpty,
         budgets: Vec::new(),
         hash: None,
+        expiry_grace: None,
+        drift_cap: None,
+        learnt: Learnt::default(),
     }
 }
 

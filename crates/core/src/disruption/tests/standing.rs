@@ -150,13 +150,20 @@ fn one_machine_says_why_it_is_not_cheaper() {
 #[test]
 fn methods_are_found_by_name() {
     let names: Vec<&str> = METHODS.iter().map(|method| method.name()).collect();
-    let expected =
-        ["emptiness", "static-drift", "drift", "multi-node-consolidation", "single-node-consolidation"];
+    let expected = [
+        "emptiness",
+        "static-drift",
+        "drift",
+        "expiration",
+        "multi-node-consolidation",
+        "single-node-consolidation",
+        "n-to-m-consolidation",
+    ];
     assert_eq!(names, expected);
     for name in names {
         assert_eq!(method(name).map(|found| found.name()), Some(name));
     }
-    assert!(method("expiration").is_none());
+    assert!(method("repair").is_none());
 }
 
 #[test]
@@ -187,7 +194,7 @@ fn replacements_remember_what_they_replace() {
         .node(idle("c").build())
         .build();
     let (all, _) = candidates(&snapshot, now(), false);
-    assert_eq!(replaced(&all), "medium/on-demand,small/spot");
+    assert_eq!(replaced(&all, now()), "medium/on-demand,small/spot");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::Requirements;
 
 /// Values that a label may have in the model, among them ones that no requirement names.
 const UNIVERSE: [&str; 9] = ["a", "b", "c", "-1", "0", "1", "2", "3", "x9"];
@@ -48,12 +49,46 @@ proptest! {
         prop_assert_eq!(!both.is_empty(), witness, "{}", both);
     }
 
+    /// What a node may carry under the key decides: one of the values, or no such label.
+    #[test]
+    fn compatible_is_a_label_that_suits_both(
+        offered in proptest::collection::vec(requirement(), 0..3),
+        wanted in proptest::collection::vec(requirement(), 1..3),
+        open: bool,
+    ) {
+        let suits = |all: &[Requirement], label: Option<&str>| {
+            all.iter().all(|r| label.map_or_else(|| r.allows_missing(), |value| r.has(value)))
+        };
+        let numbers: Vec<String> = (-20..20).map(|n| n.to_string()).collect();
+        let values = UNIVERSE.into_iter().chain(numbers.iter().map(String::as_str)).map(Some);
+        let labels: Vec<Option<&str>> = std::iter::once(None).chain(values).collect();
+        // What excludes itself on one side alone means that there is no label: that is said elsewhere.
+        prop_assume!([&offered, &wanted].iter().all(|side| labels.iter().any(|label| suits(side, *label))));
+        let sets: [Requirements; 2] = [&offered, &wanted].map(|side| side.iter().cloned().collect());
+        // A label that the node does not define is missing, unless it may be left open.
+        let possible = |label: &Option<&str>| !offered.is_empty() || open || label.is_none();
+        let model = labels.iter().filter(|label| possible(label)).any(|label| {
+            suits(&offered, *label) && suits(&wanted, *label)
+        });
+        prop_assert_eq!(sets[0].compatible(&sets[1], |_| open).is_ok(), model, "{} and {}", sets[0], sets[1]);
+    }
+
+    #[test]
+    fn the_larger_of_min_values_holds(a in requirement(), b in requirement(), few in 1..9_u32, many in 1..9_u32) {
+        let (a, b) = (a.with_min_values(Some(few)), b.with_min_values(Some(many)));
+        prop_assert_eq!(a.intersection(&b).min_values(), Some(few.max(many)));
+        prop_assert_eq!(b.with_min_values(None).intersection(&a).min_values(), Some(few));
+    }
+
     #[test]
     fn any_satisfies(a in requirement(), b in requirement()) {
         let both = a.intersection(&b);
         if let Some(value) = both.any() {
             prop_assert!(both.has(&value), "{} is not in {}", value, both);
         }
+        // Without bounds, what is open always has a value.
+        let open = both.is_complement() && both.gte().is_none() && both.lte().is_none();
+        prop_assert!(!open || both.unnamed().is_some_and(|value| both.has(&value)), "{}", both);
     }
 }
 

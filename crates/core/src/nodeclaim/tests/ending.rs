@@ -192,7 +192,7 @@ fn a_short_list_is_an_outage_and_removal_has_a_brake() {
         assert_eq!((findings.gone.len(), findings.outage), (0, Some((21, 100))), "+{at}");
     }
     let findings = survey(&mut collection, &fleet, &listed, 1200);
-    assert_eq!((findings.gone.len(), findings.braked, findings.outage), (5, 16, None));
+    assert_eq!((findings.gone.len(), findings.braked.len(), findings.outage), (5, 16, None));
     for name in &findings.gone {
         collection.removed(name, after(1200));
     }

@@ -67,6 +67,7 @@ fn instance() -> Instance {
         launched_by: None,
         cluster_uid: None,
         labels: Labels::new(),
+        annotations: Labels::new(),
         image_id: None,
         capacity: Resources::new(),
         allocatable: Resources::new(),
@@ -166,6 +167,22 @@ fn registration_waits_for_exactly_one_node() {
     let unlaunched = joined().with(|claim| claim.provider_id = None);
     assert_eq!(unlaunched.says(&Registration, now()), "");
     assert_eq!(Fixture::of(node("a")).says(&Registration, now()), "");
+}
+
+#[test]
+fn initialization_waits_for_the_drivers_of_devices() {
+    let initial = |drivers: Option<&[&str]>| {
+        let mut fixture = Fixture::of(node("a").uninitialized()).with(|claim| {
+            claim.annotations.insert("karpenter.sh/requested-dra-drivers".into(), "gpu,nic".into());
+        });
+        fixture.drivers = drivers.map(|drivers| drivers.iter().map(|driver| (*driver).into()).collect());
+        fixture.says(&Initialization, now())
+    };
+    let done = "node karpenter.sh/initialized=true; Initialized=True/Initialized";
+    assert_eq!(initial(Some(&["gpu"])), "Initialized=Unknown/DRADriverPoolsNotPublished");
+    assert_eq!(initial(Some(&["gpu", "nic", "other"])), done);
+    // While claims are ignored, nobody looks at devices.
+    assert_eq!(initial(None), done);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{
     Solver,
     amounts::{Amounts, fits},
     bits::Bits,
+    devices::Grant,
     intern::{Key, Req, Value},
     pools::{Row, agrees},
 };
@@ -30,8 +31,8 @@ pub(super) struct Claim {
     /// The smallest amounts: what fits into them fits every row.
     pub(super) floor: Amounts,
     /// Indices into the request.
-    pub(super) pods: Vec<usize>,
-    pub(super) kinds: SmallVec<[(usize, u32); 4]>,
+    pub(super) pods: SmallVec<[usize; 8]>,
+    pub(super) kinds: SmallVec<[(usize, u32); 8]>,
     pub(super) ports: Vec<HostPort>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     /// Whether minValues were lowered.
@@ -49,6 +50,8 @@ pub(super) enum Refusal {
     MinValues { key: Key, wanted: u32, found: u32 },
     /// Compatible reservations are full.
     Reserved,
+    /// Resource claims get no devices.
+    Devices,
 }
 
 /// What a claim becomes with another pod.
@@ -60,6 +63,8 @@ pub(super) struct Fit {
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     pub(super) relaxed: bool,
     pub(super) reserved: SmallVec<[usize; 1]>,
+    /// Devices for the resource claims of the pod.
+    pub(super) grant: Option<Box<Grant>>,
 }
 
 /// What is asked of a claim.
@@ -91,7 +96,14 @@ impl Solver {
         {
             // Nothing is lost: the claim stays what it is.
             let min_values = ask.min_values.into();
-            return Ok(Fit { req, rows: None, min_values, relaxed: false, reserved: SmallVec::new() });
+            return Ok(Fit {
+                req,
+                rows: None,
+                min_values,
+                relaxed: false,
+                reserved: SmallVec::new(),
+                grant: None,
+            });
         }
         let mut rows = ask.rows.clone();
         if ask.now.is_none_or(|(req, _)| req != ask.req) {
@@ -111,7 +123,7 @@ impl Solver {
         let mut min_values: SmallVec<[(Key, u32); 1]> = ask.min_values.into();
         let mut relaxed = false;
         for (key, wanted) in &mut min_values {
-            let found = self.distinct(ask.pool, rows.iter(), *key);
+            let found = self.distinct(ask.pool, rows.iter(), *key, ask.req);
             if found < *wanted {
                 if ask.now.is_some() || self.rules.min_values == MinValuesPolicy::Strict {
                     return Err(Refusal::MinValues { key: *key, wanted: *wanted, found });
@@ -119,7 +131,7 @@ impl Solver {
                 (*wanted, relaxed) = (found, true);
             }
         }
-        Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved })
+        Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved, grant: None })
     }
 
     /// The reservations that the claim would hold; takes out the rows that could not be bought without one.
@@ -158,11 +170,15 @@ impl Solver {
         Ok(reserved)
     }
 
-    /// How many distinct values of a key the types of some rows have.
-    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key) -> u32 {
+    /// How many distinct values of a key the types of some rows have, of those that `req` allows: a claim that names
+    /// fewer values than its minValues is refused by the API server.
+    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key, req: Req) -> u32 {
         let sets = rows.filter_map(|at| self.universe.get(self.pools[pool].rows[at].req, key));
-        let values: BTreeSet<Value> =
+        let mut values: BTreeSet<Value> =
             sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
+        if let Some(allowed) = self.universe.get(req, key) {
+            values.retain(|value| self.universe.has(key, allowed, *value));
+        }
         super::intern::id(values.len())
     }
 

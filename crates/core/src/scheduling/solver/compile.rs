@@ -1,6 +1,6 @@
 //! Pods compiled into classes: what a pod asks for, at each level of relaxation.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use super::{
     contradiction::{self, NOWHERE},
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
-    topology::{Alternatives, GroupKey, GroupKind, Namespaces, NodeFilter},
+    topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
 };
 use crate::{
     model::{
@@ -37,7 +37,7 @@ pub(super) struct Class {
     pub(super) pod: Arc<Pod>,
     pub(super) kind: usize,
     pub(super) requests: Amounts,
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: SmallVec<[Level; 1]>,
     /// What is left to relax; `None` once all levels are there.
     rest: Option<Relaxation>,
     /// Alternatives of where its volumes can be; without volumes the one that allows everything.
@@ -53,7 +53,7 @@ pub(super) struct Class {
 impl Class {
     /// Whether neither ports nor volumes matter on a machine that does not exist yet.
     pub(super) fn wants_room_only(&self) -> bool {
-        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty()
+        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty() && !self.claims_devices()
     }
 }
 
@@ -112,7 +112,8 @@ struct Relaxation {
     near: Vec<(i32, PodAffinityTerm)>,
     away: Vec<(i32, PodAffinityTerm)>,
     nodes: Vec<(i32, Vec<Requirement>)>,
-    soft_spread: Vec<TopologySpread>,
+    /// All constraints: those that yield go one by one, as Karpenter does it: the first, whose place the last takes.
+    spread: Vec<TopologySpread>,
     look_past_preferences: bool,
 }
 
@@ -127,13 +128,13 @@ impl Relaxation {
         };
         let mut nodes = if respected { spec.preferred_node_terms.clone() } else { Vec::new() };
         nodes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-        let soft = spec.topology_spread.iter().filter(|spread| respected && !spread.hard);
+        let spread = spec.topology_spread.iter().filter(|spread| respected || spread.hard);
         Self {
             required: 0,
             near: by_weight(&spec.preferred_pod_affinity),
             away: by_weight(&spec.preferred_pod_anti_affinity),
             nodes,
-            soft_spread: soft.cloned().collect(),
+            spread: spread.cloned().collect(),
             look_past_preferences: false,
         }
     }
@@ -148,8 +149,8 @@ impl Relaxation {
             self.away.remove(0);
         } else if !self.nodes.is_empty() {
             self.nodes.remove(0);
-        } else if !self.soft_spread.is_empty() {
-            self.soft_spread.swap_remove(0);
+        } else if let Some(soft) = self.spread.iter().position(|spread| !spread.hard) {
+            self.spread.swap_remove(soft);
         } else if any_preference_taint && !self.look_past_preferences {
             self.look_past_preferences = true;
         } else {
@@ -163,7 +164,7 @@ impl Relaxation {
         self.near.clear();
         self.away.clear();
         self.nodes.clear();
-        self.soft_spread.clear();
+        self.spread.retain(|spread| spread.hard);
     }
 }
 
@@ -178,10 +179,12 @@ impl Solver {
     }
 
     fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: usize) -> usize {
-        let alone = !pod.spec.volumes.is_empty();
+        let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
         if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
             // Labels may have changed since, on another object of the same name.
-            if self.classes[*class].kind == kind && self.classes[*class].pod.spec == pod.spec {
+            let known = &self.classes[*class];
+            let same_claims = known.pod.generated_claims == pod.generated_claims;
+            if known.kind == kind && same_claims && known.pod.spec == pod.spec {
                 return *class;
             }
         }
@@ -224,7 +227,7 @@ impl Solver {
             pod: Arc::clone(pod),
             kind,
             requests,
-            levels: Vec::new(),
+            levels: SmallVec::new(),
             rest: None,
             alternatives,
             attachments,
@@ -259,15 +262,16 @@ impl Solver {
         let spec = &pod.spec;
         let selector = contradiction::selector(&pod);
         let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
-        let strict: Vec<_> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
+        let strict: SmallVec<[_; 4]> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
         let strict = self.universe.conjunction(strict);
         let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
         let all = selector.iter().chain(term).chain(preferred);
         let nowhere = contradiction::first(self.universe.schema(), all).map(|_| NOWHERE);
         let nowhere = nowhere.map(Requirement::exists);
-        let preferred: Vec<_> = preferred.iter().chain(&nowhere).map(|r| self.universe.set(r)).collect();
+        let preferred: SmallVec<[_; 4]> =
+            preferred.iter().chain(&nowhere).map(|r| self.universe.set(r)).collect();
         let preferred = self.universe.conjunction(preferred);
-        let whole =
+        let whole: SmallVec<[_; 4]> =
             self.universe.sets(strict).iter().chain(self.universe.sets(preferred).iter()).cloned().collect();
         let whole = self.universe.conjunction(whole);
         let hostname = self.universe.key(labels::HOSTNAME);
@@ -281,7 +285,7 @@ impl Solver {
                 groups.push(owned);
             }
         };
-        for spread in spec.topology_spread.iter().filter(|spread| spread.hard).chain(&relaxed.soft_spread) {
+        for spread in &relaxed.spread {
             let group = self.spread_group(&pod, spread);
             own(self, group);
         }
@@ -294,7 +298,8 @@ impl Solver {
             own(self, group);
         }
         let this = &self.classes[class];
-        let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty();
+        let special =
+            !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
         let key = ShapeKey {
             req: whole,
             host: host.clone(),
@@ -365,15 +370,12 @@ impl Solver {
             let amount = name.quantity(pod.requests().get(&name));
             return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
         }
-        if !pod.spec.resource_claims.is_empty() {
-            let why = if self.rules.ignore_dra {
-                "which are ignored (IGNORE_DRA_REQUESTS)"
-            } else {
-                "whose devices cannot be allocated by this version"
-            };
+        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+            let claims: Vec<&str> = pod.spec.resource_claims.iter().map(|claim| &*claim.name).collect();
             return invalid(format!(
-                "pod uses resource claims ({}), {why}: ask for the devices as extended resources",
-                pod.spec.resource_claims.join(", ")
+                "pod uses resource claims ({}), which are ignored (IGNORE_DRA_REQUESTS): ask for the devices as extended \
+                 resources, or set it to false",
+                claims.join(", ")
             ));
         }
         let refuses_pools =
@@ -471,7 +473,7 @@ impl Solver {
         } else {
             smallvec::smallvec![ANY]
         };
-        let key = GroupKey {
+        let wanted = Wanted {
             kind: GroupKind::Spread {
                 max_skew: i64::from(spread.max_skew),
                 min_domains: i64::from(spread.min_domains.unwrap_or(0)),
@@ -484,7 +486,7 @@ impl Solver {
                 tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
             }),
         };
-        self.group(key)
+        self.group(wanted)
     }
 
     pub(super) fn term_group(&mut self, pod: &Pod, term: &PodAffinityTerm, kind: GroupKind) -> usize {
@@ -498,7 +500,7 @@ impl Solver {
             None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
             None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
         };
-        let key = GroupKey {
+        let wanted = Wanted {
             kind,
             key: self.universe.key(&term.key),
             namespaces,
@@ -510,7 +512,7 @@ impl Solver {
             ),
             filter: None,
         };
-        self.group(key)
+        self.group(wanted)
     }
 
     /// The values of a key that a level's pods may use when they spread.
@@ -531,14 +533,18 @@ pub(super) fn volume_name(pod: &Pod, volume: &VolumeRef) -> NamespacedName {
     }
 }
 
-/// A selector with the pod's own values of further keys.
-fn narrowed(
-    selector: Option<&LabelSelector>,
+/// A selector with the pod's own values of further keys; the same where there are none, as mostly.
+fn narrowed<'a>(
+    selector: Option<&'a LabelSelector>,
     pod: &Pod,
     matching: &[Str],
     mismatching: &[Str],
-) -> Option<LabelSelector> {
-    let mut selector = selector?.clone();
+) -> Option<Cow<'a, LabelSelector>> {
+    let selector = selector?;
+    if matching.is_empty() && mismatching.is_empty() && selector.terms.is_sorted_by(|a, b| a < b) {
+        return Some(Cow::Borrowed(selector));
+    }
+    let mut selector = selector.clone();
     for (keys, operator) in [(matching, Operator::In), (mismatching, Operator::NotIn)] {
         for key in keys {
             if let Some(value) = pod.labels.get(key) {
@@ -548,5 +554,5 @@ fn narrowed(
     }
     selector.terms.sort();
     selector.terms.dedup();
-    Some(selector)
+    Some(Cow::Owned(selector))
 }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::{
     Solver,
     bits::Bits,
-    intern::{Key, Req, Side, Value},
-    topology::{GroupKey, GroupKind, NodeFilter},
+    intern::{ANY, Key, Req, Side, Value},
+    topology::{GroupKey, GroupKind, NodeFilter, Wanted},
 };
 use crate::model::{Taint, taint::first_untolerated};
 
@@ -17,16 +17,20 @@ use crate::model::{Taint, taint::first_untolerated};
 pub(super) type ByValue = HashMap<Value, Bits>;
 
 impl Solver {
-    /// The group that `key` describes, with the pods that run counted.
-    pub(super) fn group(&mut self, key: GroupKey) -> usize {
-        if let Some(known) = self.topology.find(&key) {
+    /// The group that is wanted, with the pods that run counted.
+    pub(super) fn group(&mut self, wanted: Wanted<'_>) -> usize {
+        if let Some(known) = self.topology.find(&wanted) {
             return known;
         }
+        let key = GroupKey::from(wanted);
         let by_host = key.key == self.hostname;
         let domains: Arc<[Value]> =
             if by_host { Arc::new([]) } else { self.registered_domains(key.key, key.filter.as_ref()) };
-        let of_pools =
-            if by_host { Bits::default() } else { self.offered(key.key, key.filter.as_ref()).collect() };
+        let of_pools = if by_host {
+            Bits::default()
+        } else {
+            self.offered(key.key, key.filter.as_ref()).into_iter().collect()
+        };
         let group = self.topology.add(key, by_host, domains, of_pools);
         self.count_everywhere(group);
         group
@@ -133,8 +137,7 @@ impl Solver {
     /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
     /// taints, and those of machines that it lets through.
     pub(super) fn registered_domains(&mut self, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
-        let offered: Vec<usize> = self.offered(key, filter).collect();
-        let mut found: Vec<Value> = offered.into_iter().map(super::intern::id).collect();
+        let mut found: Vec<Value> = self.offered(key, filter).into_iter().map(super::intern::id).collect();
         if filter.is_none_or(NodeFilter::counts_all) {
             found.extend(self.machines_by(key).keys());
         }
@@ -156,13 +159,32 @@ impl Solver {
         found.into()
     }
 
-    /// The values of a key that pools can create whose taints the filter tolerates.
-    fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> impl Iterator<Item = usize> {
+    /// The values of a key that pools can create whose nodes the filter lets through: what no such pool has is no domain
+    /// to kube-scheduler either, and would hold the minimum at zero.
+    fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> Vec<usize> {
         let all = self.pool_domains(key);
-        let tolerated = |pool: usize| filter.is_none_or(|filter| tolerates(filter, &self.pools[pool].taints));
-        let found: Vec<usize> =
-            all.iter().filter(|(pool, _)| tolerated(*pool)).map(|(_, value)| *value as usize).collect();
-        found.into_iter()
+        let passes = |(pool, value): &&(usize, Value)| {
+            filter.is_none_or(|filter| self.lets(filter, *pool, key, *value))
+        };
+        all.iter().filter(passes).map(|(_, value)| *value as usize).collect()
+    }
+
+    /// Whether a filter lets nodes through that a pool can have with a value of a key.
+    fn lets(&mut self, filter: &NodeFilter, pool: usize, key: Key, value: Value) -> bool {
+        let Self { universe, pools, .. } = self;
+        let pool = &mut pools[pool];
+        if !tolerates(filter, &pool.taints) {
+            return false;
+        }
+        if filter.alternatives[..] == [ANY] {
+            return true;
+        }
+        let only = universe.only(key, value);
+        filter.alternatives.iter().any(|wanted| {
+            let met = universe.meet(pool.req, *wanted, Side::Claim);
+            let there = met.and_then(|met| universe.meet(met, only, Side::Plain));
+            there.is_some_and(|req| !pool.mask(universe, req).is_empty())
+        })
     }
 
     /// Values of a key that each pool can create.

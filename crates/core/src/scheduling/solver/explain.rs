@@ -1,5 +1,6 @@
 //! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
 
+mod machines;
 mod near;
 
 use self::near::Lost;
@@ -20,6 +21,7 @@ use crate::{
     model::{
         Incompatible, InstanceType, Requirement,
         labels::{self, HOSTNAME},
+        pod::HostPort,
     },
     scheduling::{Eliminated, Nearest, PoolVerdict, Unplaced},
 };
@@ -33,7 +35,11 @@ impl Solver {
         if let Some(refused) = &self.classes[class].refused {
             return refused.clone();
         }
-        let level = self.last_level(class);
+        if let Some(problem) = pass.claim_problem(class) {
+            return Unplaced::Claims(Box::new(problem.clone()));
+        }
+        // Missing devices end the search at the level that misses them.
+        let level = if self.classes[class].claims_devices() { 0 } else { self.last_level(class) };
         if let Some(why) = self.restriction(class, level) {
             return Unplaced::Invalid(why.into());
         }
@@ -49,7 +55,7 @@ impl Solver {
     }
 
     /// The last level of relaxation that does not contradict itself.
-    fn last_level(&mut self, class: usize) -> usize {
+    pub(super) fn last_level(&mut self, class: usize) -> usize {
         let nowhere = self.universe.key(contradiction::NOWHERE);
         let sound = |level: &super::compile::Level| self.universe.get(level.req, nowhere).is_none();
         self.classes[class].levels.iter().rposition(sound).unwrap_or(0)
@@ -107,6 +113,10 @@ impl Solver {
             Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
                 Eliminated::MinValues { key: self.universe.name(key).clone(), wanted, found }
             }
+            Blocked { refusal: Some((at, Refusal::Devices)), .. } => match pass.device_shortage() {
+                Some(shortage) => Eliminated::Devices(Box::new(shortage)),
+                None => self.types_lost(class, pool, at),
+            },
             Blocked { group: Some(group), refusal: None, .. } => self.crowded(group),
             Blocked { refusal, .. } => {
                 self.types_lost(class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
@@ -128,7 +138,7 @@ impl Solver {
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
         let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = CLAIMS + pass.claims.len();
+        let host = CLAIMS + pass.claims.len().max(pass.once);
         let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
         // What lost nothing has all that there were.
         Ok(fit.rows.unwrap_or_else(|| rows.clone()))
@@ -218,12 +228,15 @@ impl Solver {
     fn types_lost(&mut self, class: usize, pool: usize, req: Req) -> Eliminated {
         let this = &self.classes[class];
         let ports = &this.pod.spec.host_ports;
-        let rows = &self.pools[pool].rows;
-        if !ports.is_empty()
-            && let Some(port) =
-                ports.iter().find(|port| rows.iter().all(|row| clash(std::slice::from_ref(port), &row.ports)))
-        {
-            return Eliminated::HostPort(port.port);
+        if !ports.is_empty() {
+            let of_pool = self.pools[pool].rows.iter();
+            let rows: Vec<&Row> = of_pool.filter(|row| agrees(&self.universe, row.req, req)).collect();
+            let taken = |port: &&HostPort| {
+                !rows.is_empty() && rows.iter().all(|row| clash(std::slice::from_ref(*port), &row.ports))
+            };
+            if let Some(port) = ports.iter().find(taken) {
+                return Eliminated::HostPort(port.port);
+            }
         }
         let catalog = self.snapshot.catalog(&self.pools[pool].model.name).cloned().unwrap_or_default();
         let asked = this.requests.clone();

@@ -12,18 +12,20 @@ use super::{
     claim::Claim,
     intern::{Key, Req, Universe},
     pass::{Outcome, Pass},
-    pools::{Buy, Offer, template_labels},
+    pools::{Buy, template_labels},
 };
 use crate::{
     model::{
         InstanceType, Labels, Pod, Requirement, Requirements, Str,
-        labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED, ZONE},
+        labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED},
     },
     scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
 
 /// So many kinds of claims are remembered with what they become.
 const MAX_MEMO: usize = 2_000;
+/// More machines than this are not asked what keeps pods off them in one pass, some milliseconds of work.
+const MAX_ASKED: usize = 100_000;
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 /// The annotation of a claim that a NodeOverlay priced.
@@ -42,10 +44,14 @@ pub(super) fn plan(
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
     let pod = |at: &usize| Arc::clone(&request.pods[*at]);
     for (node, pods) in &pass.placed {
-        plan.existing.push(Placement { node: solver.nodes[*node], pods: pods.iter().map(pod).collect() });
+        plan.existing.push(Placement {
+            node: solver.nodes[*node],
+            pods: pods.iter().map(pod).collect(),
+            claims: pass.planned_on_machine(solver, *node),
+        });
     }
     plan.existing.sort_by_key(|placement| placement.node);
-    for claim in &pass.claims {
+    for (at, claim) in pass.claims.iter().enumerate() {
         let like =
             (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
         let known = solver.terms.get(&like).cloned();
@@ -58,7 +64,11 @@ pub(super) fn plan(
             terms
         });
         match &*terms {
-            Ok(terms) => plan.openings.push(opening(solver, claim, terms, request.pods)),
+            Ok(terms) => {
+                let mut opening = opening(solver, claim, terms, request.pods);
+                opening.claim_devices(pass.planned_on_claim(solver, at));
+                plan.openings.push(opening);
+            }
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
                 let verdict =
@@ -68,12 +78,19 @@ pub(super) fn plan(
         }
     }
     let mut verdicts: HashMap<usize, Unplaced> = HashMap::new();
+    let (mut machines, mut budget) = (HashMap::new(), MAX_ASKED);
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
             Outcome::NotReached => Unplaced::NotReached,
             _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
         };
+        if matches!(verdict, Unplaced::NoPoolFits(_)) {
+            let known = machines.entry(classes[at]);
+            let known =
+                known.or_insert_with(|| solver.obstacles(pass, classes[at], &mut budget).map(Arc::new));
+            plan.machines.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
+        }
         plan.unplaced.push((pod(&at), verdict));
     }
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
@@ -136,7 +153,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     let named: BTreeSet<Str> =
         rows.iter().map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
-        let found = solver.distinct(claim.pool, rows.iter(), *key);
+        let found = solver.distinct(claim.pool, rows.iter(), *key, claim.req);
         if found < *wanted {
             let key = solver.universe.name(*key).clone();
             return Err(Eliminated::MinValues { key, wanted: *wanted, found });
@@ -180,6 +197,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
         annotations,
         taints: pool.template.taints.clone(),
         startup_taints: pool.template.startup_taints.clone(),
+        claims: Vec::new(),
     }
 }
 
@@ -188,7 +206,7 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
     a
 }
 
-/// What the instance must be, with the types, zones and capacity types that are left, and minValues as they stand.
+/// What the instance must be, with the types and capacity types that are left, and minValues as they stand.
 fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
     let mut all = solver.universe.requirements(claim.req);
     // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
@@ -198,23 +216,15 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
     for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
         all.remove(key);
     }
-    let of = |value: fn(&Offer) -> &Str| -> BTreeSet<Str> {
-        // Thousands of offerings, a handful of values.
-        let mut found: SmallVec<[&Str; 4]> = SmallVec::new();
-        for buy in left {
-            let text = value(&solver.row(claim.pool, buy.row).offers[buy.offer]);
-            if !text.is_empty() && !found.contains(&text) {
-                found.push(text);
-            }
+    // Thousands of offerings, a handful of values.
+    let mut capacity_types: BTreeSet<Str> = BTreeSet::new();
+    for buy in left {
+        let text = &solver.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
+        if !text.is_empty() && !capacity_types.contains(text) {
+            capacity_types.insert(text.clone());
         }
-        found.into_iter().cloned().collect()
-    };
-    let capacity_types = of(|offer| &offer.capacity_type);
-    let zones = of(|offer| &offer.zone);
-    all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
-    if !zones.is_empty() {
-        all.replace(Requirement::is_in(ZONE, zones));
     }
+    all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
     if capacity_types.contains(RESERVED)
         && let Some(key) = &solver.universe.schema().reservation_id
     {
@@ -241,9 +251,11 @@ fn annotations(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Bu
     marks.into_iter().filter(|(is, _)| *is).map(|(_, key)| (key.into(), "true".into())).collect()
 }
 
-/// The pool's labels, and custom keys whose value the requirements fix.
+/// The pool's labels, and a value for every custom key that the requirements demand. What pods merely rule out needs no
+/// label; what the pool names may be demanded by one pod and narrowed by another, so that it always gets one.
 fn labels(solver: &Solver, claim: &Claim) -> Labels {
-    let mut labels = template_labels(&solver.pools[claim.pool].model);
+    let pool = &solver.pools[claim.pool];
+    let mut labels = template_labels(&pool.model);
     let universe: &Universe = &solver.universe;
     for requirement in universe.requirements(claim.req).iter() {
         let key = requirement.key();
@@ -251,7 +263,8 @@ fn labels(solver: &Solver, claim: &Claim) -> Labels {
         if ours || universe.schema().is_well_known(key) || universe.schema().is_restricted(key) {
             continue;
         }
-        if let Some(value) = requirement.any() {
+        let named = pool.model.template.requirements.contains_key(key);
+        if let Some(value) = requirement.any().or_else(|| named.then(|| requirement.unnamed()).flatten()) {
             labels.entry(key.clone()).or_insert(value);
         }
     }

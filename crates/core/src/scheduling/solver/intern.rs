@@ -182,13 +182,18 @@ impl Universe {
 
     /// The number of a requirement set.
     pub(super) fn req(&mut self, requirements: &Requirements) -> Req {
-        let sets = requirements.iter().map(|requirement| self.set(requirement)).collect();
+        let sets: SmallVec<[(Key, Set); 4]> =
+            requirements.iter().map(|requirement| self.set(requirement)).collect();
         self.conjunction(sets)
     }
 
     /// The number of a conjunction, in which a key may occur more than once.
-    pub(super) fn conjunction(&mut self, mut sets: Vec<(Key, Set)>) -> Req {
+    pub(super) fn conjunction(&mut self, sets: impl IntoIterator<Item = (Key, Set)>) -> Req {
+        let mut sets: SmallVec<[(Key, Set); 4]> = sets.into_iter().collect();
         sets.sort_by_key(|(key, _)| *key);
+        if sets.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return self.intern(&sets);
+        }
         let mut merged: Vec<(Key, Set)> = Vec::with_capacity(sets.len());
         for (key, set) in sets {
             match merged.last_mut() {
@@ -196,11 +201,11 @@ impl Universe {
                 _ => merged.push((key, set)),
             }
         }
-        self.intern(merged)
+        self.intern(&merged)
     }
 
-    fn intern(&mut self, sets: Vec<(Key, Set)>) -> Req {
-        if let Some(req) = self.ids.get(sets.as_slice()) {
+    fn intern(&mut self, sets: &[(Key, Set)]) -> Req {
+        if let Some(req) = self.ids.get(sets) {
             return *req;
         }
         let sets: Sets = sets.into();
@@ -232,7 +237,7 @@ impl Universe {
         if let Some(req) = self.only.get(&(key, value)) {
             return *req;
         }
-        let req = self.intern(vec![(key, Set::of([value]))]);
+        let req = self.intern(&[(key, Set::of([value]))]);
         self.only.insert((key, value), req);
         req
     }
@@ -319,7 +324,7 @@ impl Universe {
                 }
             }
         }
-        Some(self.intern(result))
+        Some(self.intern(&result))
     }
 
     /// Back to the model's form.

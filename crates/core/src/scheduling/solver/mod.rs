@@ -6,16 +6,20 @@
 //! - `follow`: a newer snapshot.
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
-//! - `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
+//! - `asked`, `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
+//! - `devices`: pods with resource claims.
+//! - `rearrange`: openings packed anew once topology has had its say.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
+mod asked;
 mod bits;
 mod claim;
 mod compile;
 mod contradiction;
 mod defaults;
+mod devices;
 mod domains;
 mod explain;
 mod finish;
@@ -31,6 +35,7 @@ mod pass;
 mod patterns;
 mod pools;
 mod ranks;
+mod rearrange;
 mod topology;
 
 use std::sync::Arc;
@@ -40,6 +45,7 @@ use indexmap::IndexSet;
 
 use self::{
     amounts::ResourceIndex,
+    asked::Asked,
     bits::Bits,
     compile::{Class, Shape, ShapeKey},
     domains::ByValue,
@@ -47,11 +53,11 @@ use self::{
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
     nodes::Machine,
-    pass::{Asked, Scratch},
+    pass::Scratch,
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
-pub(super) use self::{pass::Strategy, patterns::Share};
+pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
 use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
 
@@ -108,11 +114,16 @@ pub struct Solver {
     by_value: HashMap<Key, ByValue>,
     /// What claims of one kind become.
     terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
+    /// Devices for resource claims, once a request has some.
+    devices: Option<Box<devices::Tables>>,
     /// The last large request.
     asked: Asked,
     hostname: Key,
     /// Allocations of passes, empty between them.
     scratch: Scratch,
+    /// Groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain each: see
+    /// [`Strategy`]. Empty between passes.
+    pinning: Bits,
     /// How large the tables were when they were built.
     built: Size,
 }
@@ -178,9 +189,11 @@ impl Solver {
             domains: HashMap::new(),
             by_value: HashMap::new(),
             terms: HashMap::new(),
+            devices: None,
             asked: Asked::default(),
             hostname,
             scratch: Scratch::default(),
+            pinning: Bits::default(),
             built: Size::default(),
         };
         this.settle_in();
@@ -200,6 +213,17 @@ impl Solver {
 
     /// One pass, pod by pod.
     pub(super) fn pass(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
-        pass::run(self, request, strategy)
+        pass::run(self, request, strategy, None).0
+    }
+
+    /// One pass, and what becomes of its openings when they are packed anew for as long as the request's effort lasts;
+    /// `None` where that saves nothing.
+    pub(super) fn pass_and_rearrange(
+        &mut self,
+        request: &Request<'_>,
+        strategy: Strategy,
+        start: Start,
+    ) -> (Plan, Option<Plan>) {
+        pass::run(self, request, strategy, Some(start))
     }
 }

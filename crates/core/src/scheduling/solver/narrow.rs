@@ -63,6 +63,7 @@ impl Solver {
             && this.alternatives[..] == [ANY]
             && this.attachments.is_empty()
             && this.pod.spec.host_ports.is_empty()
+            && !this.claims_devices()
             && self.reservations.names.is_empty()
     }
 
@@ -109,12 +110,12 @@ impl Solver {
             bootstraps,
             choices: SmallVec::new(),
         };
-        self.choose(&mut demand);
+        self.choose(&mut demand, &kind.groups);
         demand
     }
 
     /// Works out which domains of each key are left.
-    fn choose(&self, demand: &mut Demand) {
+    fn choose(&self, demand: &mut Demand, kind_groups: &[usize]) {
         let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
         for (owned, minimum) in &demand.groups {
             let group = &self.topology.groups[owned.group];
@@ -123,7 +124,11 @@ impl Solver {
                 group.allows(domain, owned.selects_itself, *minimum, bootstraps)
             });
         }
-        for at in &demand.inverse {
+        // Who is avoided takes no more domains from those that avoid it than it has to.
+        let avoided =
+            |at: &&usize| self.pinning.has(**at) && self.topology.groups[**at].is.kind == GroupKind::Anti;
+        let avoiding = kind_groups.iter().filter(avoided).chain(&demand.inverse);
+        for at in avoiding {
             self.restrict(&mut choices, *at, false, |domain| self.topology.groups[*at].unclaimed(domain));
         }
         demand.choices = choices;
@@ -145,7 +150,7 @@ impl Solver {
         let (one, only_away) = match group.is.kind {
             GroupKind::Spread { .. } => (true, false),
             GroupKind::Affinity => (bootstraps, false),
-            GroupKind::Anti => (false, true),
+            GroupKind::Anti => (self.pinning.has(at), true),
         };
         let excludes = domains.len() < group.domains.len();
         if matches!(group.is.kind, GroupKind::Spread { .. }) {
@@ -246,7 +251,8 @@ impl Solver {
         for choice in &demand.choices {
             let set = self.universe.get(req, choice.key);
             if choice.only_away
-                && (!choice.excludes || (set.is_none() && !self.universe.is_well_known(choice.key)))
+                && ((!choice.excludes && !choice.one)
+                    || (set.is_none() && !self.universe.is_well_known(choice.key)))
             {
                 // Nothing is out, or without the label there is no domain to share.
                 continue;
@@ -271,7 +277,7 @@ impl Solver {
             left.iter().map(|value| self.universe.only(choice.key, *value)).collect()
         } else {
             let set = Set::of(left.iter().copied());
-            smallvec::smallvec![self.universe.conjunction(vec![(choice.key, set)])]
+            smallvec::smallvec![self.universe.conjunction([(choice.key, set)])]
         };
         let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
         for (option, with) in options.iter().flat_map(|option| narrower.iter().map(move |n| (*option, *n))) {

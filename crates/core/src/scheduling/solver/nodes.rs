@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use smallvec::SmallVec;
 
 use super::{
     amounts::{Amounts, ResourceIndex, get, update},
@@ -262,7 +263,7 @@ pub(super) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
     if universe.get(req, key).is_none() {
         return req;
     }
-    let sets = universe.sets(req).iter().filter(|(at, _)| *at != key).cloned().collect();
+    let sets: SmallVec<[_; 4]> = universe.sets(req).iter().filter(|(at, _)| *at != key).cloned().collect();
     universe.conjunction(sets)
 }
 

@@ -129,7 +129,13 @@ impl Pass {
                     purpose: self.purpose,
                 };
                 match solver.fit(&ask) {
-                    Ok(fit) => return Ok(fit),
+                    Ok(fit) => match self.devices_on_claim(solver, class, (demand, host), &ask, fit) {
+                        Ok(fit) => return Ok(fit),
+                        Err(refusal) => {
+                            blocked.lasting = false;
+                            blocked.refusal = blocked.refusal.or(Some((option, refusal)));
+                        }
+                    },
                     Err(refusal) => {
                         // What topology narrowed, or a reservation, may look different later.
                         blocked.lasting &= option == reachable
@@ -169,6 +175,7 @@ impl Pass {
             self.regroup(at, before);
             self.settle(solver, at, before);
         }
+        self.settle_devices(solver, at, fit.grant);
         self.count_pod(solver, class, at);
     }
 
@@ -289,7 +296,7 @@ impl Pass {
                 rows: Bits::default(),
                 envelope: Amounts::new(),
                 floor: Amounts::new(),
-                pods: vec![pod],
+                pods: smallvec::smallvec![pod],
                 kinds: smallvec::SmallVec::new(),
                 ports: Vec::new(),
                 min_values: smallvec::SmallVec::new(),

@@ -103,13 +103,19 @@ impl Pass {
                 if !solver.obeys_on(demand, at) || !solver.reaches(class, at) {
                     return false;
                 }
+                if self.devices_on_machine(solver, class, at, None).is_none() {
+                    return false;
+                }
                 self.take_machine(solver, class, at, None);
             }
             Some(open) => {
                 let Some(narrower) = narrow_open(solver, class, level, demand, at, open) else {
                     return false;
                 };
-                self.take_machine(solver, class, at, Some(narrower));
+                let Some(narrower) = self.devices_on_machine(solver, class, at, Some(narrower)) else {
+                    return false;
+                };
+                self.take_machine(solver, class, at, narrower);
             }
         }
         true

@@ -2,7 +2,6 @@
 //! next level of relaxation.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -12,18 +11,21 @@ use hashbrown::HashMap;
 use super::{
     Solver,
     amounts::{Amounts, fits, get},
+    asked::{Asked, MANY},
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
+    devices::Grants,
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
     narrow::Demand,
     patterns::Deferral,
+    rearrange::Start,
     topology::GroupKind,
 };
 use crate::{
     model::{Pod, Str, pod::HostPort},
-    scheduling::{Plan, Purpose, Request},
+    scheduling::{Effort, Plan, Purpose, Request},
 };
 
 /// How openings are chosen.
@@ -37,22 +39,30 @@ pub(in crate::scheduling) struct Strategy {
     patterns: bool,
     /// Whether pods of one class that come one after the other are placed together.
     runs: bool,
+    /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their like.
+    /// Karpenter leaves the choice open, and takes all of them as occupied until the machine is there.
+    pins: bool,
 }
 
 impl Strategy {
     /// Fewest pods first, any size.
     pub(in crate::scheduling) const KARPENTER: Self =
-        Self { first_fit: false, size: None, patterns: false, runs: true };
+        Self { first_fit: false, size: None, patterns: false, runs: true, pins: false };
 
     /// Oldest first, with a preferred size.
     pub(in crate::scheduling) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size, patterns: false, runs: true }
+        Self { first_fit: true, size, patterns: false, runs: true, pins: false }
     }
 
     /// The same, each pod on its own: the reference for pods that are placed together.
     #[cfg(test)]
     pub(in crate::scheduling) const fn one_by_one(self) -> Self {
         Self { runs: false, ..self }
+    }
+
+    /// The same, where pods that keep apart by zone pick one.
+    pub(in crate::scheduling) const fn pinned(self) -> Self {
+        Self { pins: true, ..self }
     }
 
     /// The same, with patterns.
@@ -70,18 +80,6 @@ pub(super) struct Scratch {
     /// By shape: claims that cannot become what it needs.
     pub(super) rejected: Vec<Bits>,
 }
-
-/// A request: what its pods are, and their order. Passes over one request share it.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    /// Empty for small requests, which are not kept.
-    pods: Vec<Arc<Pod>>,
-    classes: Vec<usize>,
-    queue: Vec<usize>,
-}
-
-/// Requests of fewer pods are not kept.
-const MANY: usize = 64;
 
 /// Openings of one pool with the same requirements.
 #[derive(Debug)]
@@ -117,8 +115,14 @@ pub(super) struct Pass {
     pub(super) reservations: Vec<u32>,
     /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
+    /// Levels of pods on openings that had to be relaxed, by index into the request.
+    pub(super) levels: HashMap<usize, usize>,
+    /// How many openings there were before they were packed anew.
+    pub(super) once: usize,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
+    /// Devices for resource claims, where pods have some.
+    pub(super) devices: Option<Box<Grants>>,
     /// Pods that wait for patterns.
     pub(super) deferral: Option<Deferral>,
     /// Claims that patterns have opened.
@@ -138,8 +142,14 @@ pub(super) enum Outcome {
     Reserved,
 }
 
-/// Schedules a request and leaves the solver as it was.
-pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy) -> Plan {
+/// Schedules a request and leaves the solver as it was. Where `start` says so, a second plan has the openings packed anew,
+/// if that saves anything.
+pub(super) fn run(
+    solver: &mut Solver,
+    request: &Request<'_>,
+    strategy: Strategy,
+    start: Option<Start>,
+) -> (Plan, Option<Plan>) {
     let asked = solver.ask(request.pods);
     let classes = &asked.classes[..];
     let mut distinct = asked.classes.clone();
@@ -153,13 +163,19 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         }
     }
     let mut pass = Pass::new(solver, request, strategy);
+    pass.devices = Grants::new(solver, request, &distinct);
+    if strategy.pins {
+        solver.pinning = Deferral::new(solver, &distinct).into_groups();
+    }
     pass.scratch = std::mem::take(&mut solver.scratch);
     pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
     pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
     solver.forget(&pass.gone, request);
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
     let mut unplaced = pass.place_all(solver, request.pods, classes, asked.queue.clone());
-    let leftover = pass.pack(solver, classes, request.effort);
+    // The effort is for one search alone.
+    let effort = if start.is_some() { Effort::First } else { request.effort };
+    let leftover = pass.pack(solver, classes, effort);
     if !leftover.is_empty() {
         let waiting = asked.queue.iter().copied().filter(|at| leftover.has(*at)).collect();
         unplaced.extend(pass.place_all(solver, request.pods, classes, waiting));
@@ -171,47 +187,14 @@ pub(super) fn run(solver: &mut Solver, request: &Request<'_>, strategy: Strategy
         plan.cost.lower_bound =
             super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
+    let second = start.and_then(|start| pass.second(solver, request, classes, &plan, start));
+    solver.pinning = Bits::default();
     pass.restore(solver, &distinct);
     solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
-    plan
-}
-
-/// Real pods first; CPU descending, memory descending, creation, UID.
-fn queue(pods: &[Arc<Pod>], solver: &Solver) -> Vec<usize> {
-    let answered = &solver.snapshot.answered;
-    let mut queue: Vec<_> = pods
-        .iter()
-        .enumerate()
-        .map(|(at, pod)| {
-            let size = (pod.requests().cpu(), pod.requests().memory());
-            // Pods that a claim answers come first: nobody takes their place.
-            let free = answered.is_empty() || !answered.contains_key(&pod.uid);
-            // Whom the last pass did not reach has waited long enough.
-            let new = !solver.snapshot.deferred.contains(&pod.uid);
-            let age = (!new).then_some(pod.created);
-            // Capacity buffers get what pods of the cluster leave.
-            (free, new, age, pod.is_virtual, Reverse(size), pod.created, &*pod.uid, at)
-        })
-        .collect();
-    queue.sort_unstable();
-    queue.into_iter().map(|(.., at)| at).collect()
+    (plan, second)
 }
 
 impl Solver {
-    /// The classes of some pods and their order; known where the last request was the same.
-    fn ask(&mut self, pods: &[Arc<Pod>]) -> Asked {
-        let asked = std::mem::take(&mut self.asked);
-        let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
-        if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
-            return asked;
-        }
-        Asked {
-            pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() },
-            classes: pods.iter().map(|pod| self.class_of(pod)).collect(),
-            queue: queue(pods, self),
-        }
-    }
-
     /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
     fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
         for at in gone.iter() {
@@ -285,12 +268,38 @@ impl Pass {
             attached: HashMap::new(),
             reservations: solver.reservations.capacity.clone(),
             failed: HashMap::new(),
+            levels: HashMap::new(),
+            once: 0,
             probes: 0,
             exhausted: false,
+            devices: None,
             deferral: None,
             packed: 0..0,
             gone,
         }
+    }
+
+    /// The plan with the openings packed anew, where that saves something.
+    fn second(
+        &mut self,
+        solver: &mut Solver,
+        request: &Request<'_>,
+        classes: &[usize],
+        plan: &Plan,
+        start: Start,
+    ) -> Option<Plan> {
+        // Openings that hold devices are what they were tried as.
+        if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || self.devices.is_some() {
+            return None;
+        }
+        if !self.rearrange(solver, classes, start, request.effort) {
+            return None;
+        }
+        let mut second = super::finish::plan(solver, self, request, classes, Vec::new());
+        second.unplaced.extend(plan.unplaced.iter().cloned());
+        second.machines.clone_from(&plan.machines);
+        second.cost.lower_bound = plan.cost.lower_bound;
+        Some(second)
     }
 
     fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
@@ -343,7 +352,7 @@ impl Pass {
     }
 
     fn attempt(&mut self, solver: &mut Solver, at: usize, pod: &Pod, class: usize) -> Outcome {
-        if solver.classes[class].refused.is_some() {
+        if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
@@ -372,6 +381,8 @@ impl Pass {
                 return Outcome::NotReached;
             }
             match self.attempt_level(solver, at, pod, class, level) {
+                // Relaxing a preference is no answer to missing devices.
+                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
@@ -402,6 +413,9 @@ impl Pass {
         if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, fitting) {
             self.placed.entry(machine).or_default().push(at);
             return Outcome::Placed;
+        }
+        if level > 0 {
+            self.levels.insert(at, level);
         }
         if self.deferral.is_some() && self.defer(solver, &[at], class, level) {
             return Outcome::Placed;
@@ -564,7 +578,8 @@ impl Pass {
             return;
         }
         for (at, claim) in self.claims.iter_mut().enumerate() {
-            if !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+            if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);

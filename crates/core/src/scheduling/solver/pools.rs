@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use super::{
     amounts::{Amounts, ResourceIndex, update},
     bits::Bits,
-    intern::{ANY, Key, Req, Side, Universe},
+    intern::{ANY, Key, Req, Set, Side, Universe},
     ranks::Ranks,
     topology::Alternatives,
 };
@@ -158,7 +159,8 @@ pub(super) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Alter
         .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
         .collect();
     let mut with = |term: &[Requirement]| {
-        let sets = selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
+        let sets: SmallVec<[(Key, Set); 4]> =
+            selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
         universe.conjunction(sets)
     };
     if pod.spec.required_node_terms.is_empty() {
@@ -186,7 +188,9 @@ impl Pool {
                 Some((context.universe.key(requirement.key()), requirement.min_values()?))
             })
             .collect();
-        let taints: Arc<[Taint]> = model.template.taints.clone().into();
+        // What nodes of the pool turned out to be tainted with counts as if it were asked for.
+        let learnt = model.learnt.taints.iter().map(|learnt| &learnt.taint);
+        let taints: Arc<[Taint]> = model.template.taints.iter().chain(learnt).cloned().collect();
         let nothing = Arc::new(Catalog::default());
         let catalog = context.snapshot.catalog(&model.name).unwrap_or(&nothing);
         let ready = [(labels::REGISTERED, "true"), (labels::INITIALIZED, "true")];

@@ -7,9 +7,9 @@
 //! Groups by hostname keep the openings that they close as sets, so that a pod finds the ones that are left for it
 //! without asking each.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 
 use super::{
@@ -95,6 +95,33 @@ pub(super) struct GroupKey {
     pub(super) namespaces: Namespaces,
     pub(super) selector: Option<LabelSelector>,
     pub(super) filter: Option<NodeFilter>,
+}
+
+/// What tells groups apart, to look for one: hashes as the key itself, field by field.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Wanted<'a> {
+    pub(super) kind: GroupKind,
+    pub(super) key: Key,
+    pub(super) namespaces: Namespaces,
+    pub(super) selector: Option<Cow<'a, LabelSelector>>,
+    pub(super) filter: Option<NodeFilter>,
+}
+
+impl Equivalent<GroupKey> for Wanted<'_> {
+    fn equivalent(&self, key: &GroupKey) -> bool {
+        self.kind == key.kind
+            && self.key == key.key
+            && self.namespaces == key.namespaces
+            && self.selector.as_deref() == key.selector.as_ref()
+            && self.filter == key.filter
+    }
+}
+
+impl From<Wanted<'_>> for GroupKey {
+    fn from(wanted: Wanted<'_>) -> Self {
+        let Wanted { kind, key, namespaces, selector, filter } = wanted;
+        Self { kind, key, namespaces, selector: selector.map(Cow::into_owned), filter }
+    }
 }
 
 /// Pods by domain.
@@ -391,7 +418,7 @@ impl Topology {
     }
 
     /// The group that `key` describes, if there is one already.
-    pub(super) fn find(&self, key: &GroupKey) -> Option<usize> {
+    pub(super) fn find(&self, key: &Wanted<'_>) -> Option<usize> {
         self.ids.get(key).copied()
     }
 

@@ -156,6 +156,8 @@ fn pods_that_wait_for_each_other_hear_so() {
             .pending(near("b", "b", "c"))
             .pending(near("c", "c", "a")),
     );
+    let nowhere = on_default(pod("p").app("x").spread(spread_over("rack", 1, "x")));
+    assert!(nowhere.contains("key=rack: no node and no nodepool has this label"), "{nowhere}");
     let names: Vec<&str> = reasons.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert!(reasons.iter().all(|(_, why)| why.contains("wait for each other")), "{reasons:?}");

@@ -267,3 +267,27 @@ fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become
     assert_eq!(snapshot.usage("default").0.cpu(), 16_000);
     assert_eq!(tests::plan(scene(24_000)).1.openings.len(), 1);
 }
+
+#[test]
+fn who_stays_without_a_place_hears_why_the_machines_do_not_take_it() {
+    let scene = Scene::with_default_pool()
+        .node(node("a").zone("a").taint("gpu", TaintEffect::NoSchedule))
+        .node(node("b").zone("b"))
+        .node(node("c").zone("c").pod(pod("r").cpu(3000).bound("c")))
+        .node(node("d").zone("c").marked())
+        .node(node("e").zone("c").pod(pod("q").host_port(80).bound("e")));
+    let asks = |change: fn(PodBuilder) -> PodBuilder| {
+        let (_, plan) = plan(scene.clone().pending(change(pod("p").cpu(64_000))));
+        plan.machines.values().map(|machines| machines.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        asks(|pod| pod),
+        ["5 machines: 3 too little cpu (most free 4 of 64), 1 taint gpu:NoSchedule, 1 going away"]
+    );
+    assert_eq!(
+        asks(|pod| pod.cpu(100).selector(ZONE, "c").selector(ARCH, "riscv").host_port(80)),
+        ["5 machines: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 going away"]
+    );
+    let (snapshot, placed) = plan(scene.pending(pod("p").cpu(100)));
+    assert!(placed.machines.is_empty(), "{:?}", report(&snapshot, &placed));
+}

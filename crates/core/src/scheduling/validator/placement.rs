@@ -43,8 +43,11 @@ pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: 
             let mut demand = sum(host.pods().map(|pod| pod.requests()));
             demand.add_assign(&missing_daemons(snapshot, host));
             attachments(snapshot, node, host, found);
+            // What is overcommitted already matters to those alone that ask for more of it.
+            let asked = sum(host.placed.iter().map(|pod| pod.requests()));
+            let over = asked.iter().any(|(name, more)| more > 0 && demand.get(&name) > supply.get(&name));
             // Before launch the size is the provider's to tell.
-            if (!supply.is_zero() || node.is_launched()) && !demand.fits(&supply) {
+            if (!supply.is_zero() || node.is_launched()) && over {
                 found.push(format!("{} is overcommitted: {demand} on {supply}", host.name));
             }
         }

@@ -28,7 +28,7 @@ pub(super) fn check(
             }
         }
         for spread in spreads(snapshot, rules, pod).iter().filter(|spread| spread.hard) {
-            if let Some(skew) = excess(pod, spread, host, hosts) {
+            if let Some(skew) = excess(snapshot, pod, spread, host, hosts) {
                 found.push(format!("{} on {}: skew {skew} by {}", pod.id, host.name, spread.key));
             }
         }
@@ -148,7 +148,13 @@ fn conflicts(
 
 /// By how much a spread is exceeded. Judged only where every pod that counts makes the same demand, and every one of
 /// them has its domain: otherwise the order of placement matters.
-fn excess(pod: &Pod, spread: &TopologySpread, host: &Host<'_>, hosts: &[Host<'_>]) -> Option<i64> {
+fn excess(
+    snapshot: &Snapshot,
+    pod: &Pod,
+    spread: &TopologySpread,
+    host: &Host<'_>,
+    hosts: &[Host<'_>],
+) -> Option<i64> {
     let counted = |other: &Pod| {
         let alike = |key: &Str| pod.labels.get(key).is_none_or(|value| other.labels.get(key) == Some(value));
         other.id.namespace == pod.id.namespace
@@ -161,7 +167,7 @@ fn excess(pod: &Pod, spread: &TopologySpread, host: &Host<'_>, hosts: &[Host<'_>
         return None;
     }
     let mut counts: BTreeMap<Str, i64> = BTreeMap::new();
-    for other in hosts.iter().filter(|other| is_domain(pod, spread, other)) {
+    for other in hosts.iter().filter(|other| is_domain(snapshot, pod, spread, other)) {
         let domains = other.domains(&spread.key).unwrap_or_default();
         let pods: Vec<&Arc<Pod>> = other.pods().filter(|other| counted(other)).collect();
         if domains.len() != 1 {
@@ -184,18 +190,19 @@ fn excess(pod: &Pod, spread: &TopologySpread, host: &Host<'_>, hosts: &[Host<'_>
     (skew > i64::from(spread.max_skew)).then_some(skew)
 }
 
-/// Whether a host is a domain for a spread.
-fn is_domain(pod: &Pod, spread: &TopologySpread, host: &Host<'_>) -> bool {
+/// Whether a host is a domain for a spread: a machine that is still to come has the well-known labels that it needs, and
+/// no others than it says.
+fn is_domain(snapshot: &Snapshot, pod: &Pod, spread: &TopologySpread, host: &Host<'_>) -> bool {
     let mut offered = host.requirements.clone();
     for (key, value) in &host.labels {
         offered.replace(Requirement::is_in(key.clone(), [value.clone()]));
     }
     offered.replace(Requirement::is_in(labels::HOSTNAME, [host.name.as_str()]));
-    let open = host.opening.is_some();
+    let may_lack = |key: &str| host.opening.is_some() && snapshot.schema.is_well_known(key);
     let allowed = !spread.honor_node_affinity
         || alternatives(pod)
             .iter()
-            .any(|all| all.iter().all(|wanted| offered.compatible(wanted, |_| open).is_ok()));
+            .any(|all| all.iter().all(|wanted| offered.compatible(wanted, may_lack).is_ok()));
     let tolerated =
         !spread.honor_node_taints || first_untolerated(&host.taints, &pod.spec.tolerations).is_none();
     allowed && tolerated

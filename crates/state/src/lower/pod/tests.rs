@@ -135,3 +135,21 @@ fn pods_of_one_template_share_it() {
     assert!(Arc::ptr_eq(&a.spec, &b.spec) && Arc::ptr_eq(&a.labels, &c.labels));
     assert!(!Arc::ptr_eq(&a.spec, &c.spec));
 }
+
+#[test]
+fn templates_are_pods_as_the_api_server_would_create_them() {
+    let template: k8s::PodTemplateSpec = serde_json::from_value(json!({"spec": {
+        "hostNetwork": true,
+        "containers": [
+            {"name": "a", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "2"}}},
+            {"name": "b", "resources": {"limits": {"cpu": "9"}, "requests": {"cpu": "1"}}},
+        ],
+        "resources": {"limits": {"cpu": "20", "memory": "1Gi"}},
+    }}))
+    .unwrap();
+    let interner = &mut Interner::default();
+    let pod = of_template(&ObjectMeta::default(), "DaemonSet", &template, &LabelSchema::default(), interner)
+        .unwrap();
+    assert_eq!((pod.requests().cpu(), pod.requests().memory()), (3000, 1 << 30));
+    assert_eq!(pod.spec.host_ports.iter().map(|port| port.port).collect::<Vec<_>>(), [80]);
+}

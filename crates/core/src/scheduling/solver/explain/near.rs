@@ -20,7 +20,9 @@ pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a Str>) -> Op
         }
         let (a, b) = (key.as_bytes(), other.as_bytes());
         let comparable = a.len().max(b.len()) <= MAX_LENGTH && a.len().abs_diff(b.len()) <= MAX_DISTANCE;
-        comparable.then(|| edits(a, b)).filter(|edits| (1..=MAX_DISTANCE).contains(edits) && a.len() > 3)
+        // In a short name, two other letters make another word, whatever the domain.
+        let most = MAX_DISTANCE.min(name(key).len() / 3).max(1);
+        comparable.then(|| edits(a, b)).filter(|edits| (1..=most).contains(edits) && a.len() > 3)
     };
     known.filter_map(|other| Some((distance(other)?, other))).min().map(|(_, other)| other)
 }
@@ -101,6 +103,7 @@ mod tests {
             ("colour", None),
             ("ram", None),
             ("rock", Some("rack")),
+            ("topology.kubernetes.io/home", None),
         ] {
             assert_eq!(nearest(key, known.iter()).map(|found| &**found), meant, "{key}");
         }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{
     Wish,
     problem::{Base, Kind, Lane, Problem},
-    table::{Choice, Column, Table},
+    table::{Choice, Column, Room, Table},
 };
 use crate::{
     model::labels::SPOT,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A pool under a set of requirements.
-pub(super) type State = (usize, Req);
+pub(in crate::scheduling::solver) type State = (usize, Req);
 
 /// So many states are looked at: the ways in which pods with different wishes can share a claim are many.
 const MAX_STATES: usize = 64;
@@ -39,7 +39,7 @@ pub(super) struct Built {
 }
 
 /// A problem under construction.
-struct Builder<'a> {
+pub(in crate::scheduling::solver) struct Builder<'a> {
     pass: &'a Pass,
     dims: Vec<usize>,
     problem: Problem,
@@ -51,22 +51,15 @@ struct Builder<'a> {
 
 impl Pass {
     pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<usize>>) -> Built {
-        let open = self.claims.iter().enumerate().filter(|(_, claim)| {
-            // What a claim holds of limits, ports or fewer values is not worked out anew.
-            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed
+        let open = self.claims.iter().enumerate().filter(|(at, claim)| {
+            // What a claim holds of limits, ports, devices or fewer values is not worked out anew.
+            let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
+            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed && !holds
         });
         let open: Vec<usize> = open.map(|(at, _)| at).take(MAX_BASES).collect();
         let amounts = waiting.keys().map(|(_, requests)| requests);
         let amounts = amounts.chain(open.iter().map(|at| &self.claims[*at].used));
-        let mut builder = Builder {
-            pass: self,
-            dims: dims(amounts),
-            problem: Problem::default(),
-            states: Vec::new(),
-            ids: HashMap::new(),
-            pools: Vec::new(),
-        };
-        builder.problem.dims = builder.dims.len();
+        let mut builder = Builder::new(self, dims(amounts));
         let mut wishes: Vec<Wish> = Vec::new();
         for (wish, _) in waiting.keys() {
             if !wishes.contains(wish) {
@@ -100,7 +93,7 @@ impl Pass {
 }
 
 /// The resources that anybody asks for.
-fn dims<'a>(amounts: impl Iterator<Item = &'a Amounts>) -> Vec<usize> {
+pub(in crate::scheduling::solver) fn dims<'a>(amounts: impl Iterator<Item = &'a Amounts>) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::new();
     for amounts in amounts {
         for at in 0..amounts.len() {
@@ -119,13 +112,46 @@ type LaneKey = (usize, Vec<usize>, Vec<bool>);
 /// CPU and memory: every machine has them.
 const COMMON_DIMS: usize = 2;
 
-impl Builder<'_> {
-    fn flat(&self, amounts: &Amounts) -> Vec<i64> {
+impl<'a> Builder<'a> {
+    /// Nothing yet, over some resources.
+    pub(in crate::scheduling::solver) fn new(pass: &'a Pass, dims: Vec<usize>) -> Self {
+        let problem = Problem { dims: dims.len(), ..Problem::default() };
+        Self { pass, dims, problem, states: Vec::new(), ids: HashMap::new(), pools: Vec::new() }
+    }
+
+    /// What was built, and what its states stand for.
+    pub(in crate::scheduling::solver) fn into_parts(self) -> (Problem, Vec<State>) {
+        (self.problem, self.states)
+    }
+
+    /// The index of a state that was asked for before.
+    pub(in crate::scheduling::solver) fn known(&self, state: State) -> Option<usize> {
+        self.ids.get(&state).copied()
+    }
+
+    /// By pool: how many types a claim must keep that holds a pod with such a wish; zero where none could.
+    pub(in crate::scheduling::solver) fn types(&self, asked: &Wish, requests: &[i64]) -> Vec<usize> {
+        let mut types = vec![0; self.pools.len()];
+        for state in asked.homes.iter().filter_map(|home| self.known(*home)) {
+            let table = &self.problem.tables[state];
+            let wanted = table.wanted(requests);
+            if table.price(requests, wanted).is_some() {
+                types[self.problem.pool[state]] = wanted;
+            }
+        }
+        types
+    }
+
+    pub(in crate::scheduling::solver) fn flat(&self, amounts: &Amounts) -> Room {
         self.dims.iter().map(|dim| get(amounts, *dim).max(0)).collect()
     }
 
     /// The state's index; `None` where there are too many.
-    fn state(&mut self, solver: &mut Solver, state: State) -> Option<usize> {
+    pub(in crate::scheduling::solver) fn state(
+        &mut self,
+        solver: &mut Solver,
+        state: State,
+    ) -> Option<usize> {
         if let Some(known) = self.ids.get(&state) {
             return Some(*known);
         }
@@ -193,7 +219,7 @@ impl Builder<'_> {
     }
 
     /// Works out which state a claim reaches with a pod of each wish. New states are found on the way.
-    fn join(&mut self, solver: &mut Solver, wishes: &[Wish]) {
+    pub(in crate::scheduling::solver) fn join(&mut self, solver: &mut Solver, wishes: &[Wish]) {
         let mut at = 0;
         while at < self.states.len() {
             let (pool, req) = self.states[at];
@@ -223,17 +249,8 @@ impl Builder<'_> {
         lanes: &mut IndexMap<LaneKey, Vec<usize>>,
     ) -> bool {
         let requests = self.flat(requests);
-        let mut types = vec![0; self.pools.len()];
-        let mut served = false;
-        for home in &asked.homes {
-            let Some(state) = self.ids.get(home) else { continue };
-            let table = &self.problem.tables[*state];
-            let wanted = table.wanted(&requests);
-            if table.price(&requests, wanted).is_some() {
-                types[self.problem.pool[*state]] = wanted;
-                served = true;
-            }
-        }
+        let types = self.types(asked, &requests);
+        let served = types.iter().any(|types| *types > 0);
         let Ok(count) = u32::try_from(count) else { return false };
         if served {
             let rare = requests.iter().skip(COMMON_DIMS).map(|amount| *amount > 0).collect();

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::{
     build::State,
     problem::{Bin, Problem},
@@ -32,7 +34,7 @@ impl Pass {
         let mut waiting: Vec<VecDeque<usize>> = pods.into_iter().map(VecDeque::from).collect();
         let mut leftover = Vec::new();
         for bin in bins {
-            let mut own: Vec<usize> = Vec::new();
+            let mut own: SmallVec<[usize; 8]> = SmallVec::new();
             let mut used = Amounts::new();
             for (kind, count) in &bin.content {
                 for _ in 0..*count {
@@ -66,11 +68,11 @@ impl Pass {
                 envelope: Amounts::new(),
                 floor: Amounts::new(),
                 pods: own,
-                kinds: smallvec::SmallVec::new(),
+                kinds: SmallVec::new(),
                 ports: Vec::new(),
                 min_values: solver.pools[pool].min_values.clone().into(),
                 relaxed: false,
-                reserved: smallvec::SmallVec::new(),
+                reserved: SmallVec::new(),
             });
         }
         leftover.extend(waiting.into_iter().flatten());
@@ -114,7 +116,8 @@ impl Pass {
         };
         loop {
             let kept = kept(count);
-            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key) < *wanted;
+            let req = solver.pools[pool].req;
+            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key, req) < *wanted;
             if !kept.is_empty() && !min_values.iter().any(lacks) {
                 return Some(kept);
             }

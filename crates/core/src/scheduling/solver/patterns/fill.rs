@@ -1,6 +1,9 @@
 //! Filling one machine: pods by the worth of what they take of the room that is left.
 
-use super::problem::{Problem, float};
+use super::{
+    problem::{Content, Problem, float},
+    table::Room,
+};
 
 /// How the next kind of pod is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +46,8 @@ pub(super) struct Vessel<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pattern {
     pub(super) state: usize,
-    pub(super) content: Vec<(usize, u32)>,
-    pub(super) used: Vec<i64>,
+    pub(super) content: Content,
+    pub(super) used: Room,
     pub(super) price: i64,
     pub(super) value: f64,
 }
@@ -130,7 +133,7 @@ impl Scratch {
     ) -> Option<Pattern> {
         let mut state = vessel.state;
         self.start(problem, vessel, present, remaining);
-        let mut used = vessel.used.to_vec();
+        let mut used = Room::from_slice(vessel.used);
         loop {
             self.share.clear();
             let left = self.room.iter().zip(vessel.room);
@@ -180,9 +183,9 @@ impl Scratch {
         self.active.extend(present.iter().filter(wanted));
     }
 
-    fn finish(&self, weights: &Weights, state: usize, used: Vec<i64>, present: &[usize]) -> Option<Pattern> {
+    fn finish(&self, weights: &Weights, state: usize, used: Room, present: &[usize]) -> Option<Pattern> {
         let put = present.iter().copied().filter(|kind| self.put[*kind] > 0);
-        let content: Vec<(usize, u32)> = put.map(|kind| (kind, self.put[kind])).collect();
+        let content: Content = put.map(|kind| (kind, self.put[kind])).collect();
         if content.is_empty() {
             return None;
         }

@@ -21,12 +21,19 @@ use hashbrown::HashMap;
 use indexmap::IndexMap;
 
 use self::{build::Built, commit::Packing, search::Search};
+pub(super) use self::{
+    build::{Builder, State, dims},
+    problem::{Content, Problem as Patterns},
+    search::Dice,
+    table::{Room, Table},
+};
 use super::{
     Solver,
     amounts::{Amounts, fits},
     bits::Bits,
     intern::{ANY, Req},
     pass::Pass,
+    topology::GroupKind,
 };
 use crate::scheduling::{Effort, Request};
 
@@ -38,9 +45,9 @@ const MAX_BARREN: usize = 20_000;
 
 /// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Wish {
-    req: Req,
-    homes: Vec<(usize, Req)>,
+pub(super) struct Wish {
+    pub(super) req: Req,
+    pub(super) homes: Vec<(usize, Req)>,
 }
 
 /// Pods that wait for patterns.
@@ -67,6 +74,11 @@ impl Deferral {
         claimed.for_each(|(at, _)| groups.insert(at));
         Self { groups, ..Self::default() }
     }
+
+    /// Groups that the request is about.
+    pub(super) fn into_groups(self) -> Bits {
+        self.groups
+    }
 }
 
 /// How much of a request patterns can pack.
@@ -74,6 +86,8 @@ impl Deferral {
 pub(in crate::scheduling) enum Share {
     /// Every pod that needs an opening.
     All,
+    /// Most of them.
+    Most,
     /// Some of them.
     Some,
     /// None.
@@ -83,18 +97,35 @@ pub(in crate::scheduling) enum Share {
 impl Solver {
     /// How much of a request patterns can pack, as far as can be told before they try.
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
-        let mut classes: Vec<usize> = request.pods.iter().map(|pod| self.class_of(pod)).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        let deferral = Deferral::new(self, &classes);
-        let wanted = classes.into_iter().filter(|class| self.classes[*class].refused.is_none());
-        let (plain, other): (Vec<usize>, Vec<usize>) =
-            wanted.partition(|class| self.is_plain(&deferral, *class, 0));
-        match (plain.is_empty(), other.is_empty()) {
-            (true, _) => Share::None,
-            (false, true) => Share::All,
-            (false, false) => Share::Some,
+        let classes = self.counted_classes(request.pods);
+        let distinct: Vec<usize> = classes.iter().map(|(class, _)| *class).collect();
+        let deferral = Deferral::new(self, &distinct);
+        let (mut plain, mut other) = (0, 0);
+        for (class, count) in classes {
+            if self.classes[class].refused.is_some() {
+                continue;
+            }
+            *(if self.is_plain(&deferral, class, 0) { &mut plain } else { &mut other }) += count;
         }
+        match (plain, other) {
+            (0, _) => Share::None,
+            (_, 0) => Share::All,
+            _ if plain > other => Share::Most,
+            _ => Share::Some,
+        }
+    }
+
+    /// Whether some pods keep away from others by another key than the hostname.
+    pub(in crate::scheduling) fn keeps_domains(&mut self, request: &Request<'_>) -> bool {
+        let classes = self.counted_classes(request.pods);
+        let away = |group: &usize| {
+            let group = &self.topology.groups[*group];
+            group.is.kind == GroupKind::Anti && !group.by_host
+        };
+        classes.iter().any(|(class, _)| {
+            let this = &self.classes[*class];
+            this.levels.iter().flat_map(|level| &level.groups).any(|owned| away(&owned.group))
+        })
     }
 
     /// Whether the place of such a pod makes no difference to others but for the room that it takes.
@@ -107,6 +138,7 @@ impl Solver {
             && this.alternatives[..] == [ANY]
             && this.pod.spec.volumes.is_empty()
             && this.pod.spec.host_ports.is_empty()
+            && !this.claims_devices()
             && self.reservations.names.is_empty()
     }
 }

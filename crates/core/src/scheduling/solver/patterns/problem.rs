@@ -1,14 +1,19 @@
 //! What patterns are made of: kinds of pods that nothing but size and requirements ties to a place, the tables of what
 //! can be bought for them, and openings that have room because other pods need them.
 
-use super::table::{Size, Table};
+use smallvec::SmallVec;
+
+use super::table::{Room, Size, Table};
 use crate::{model::Price, scheduling::bound::Columns};
+
+/// Kinds and how many of each.
+pub(in crate::scheduling::solver) type Content = SmallVec<[(usize, u32); 6]>;
 
 /// Pods that are alike, and that topology says nothing about.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     /// By dimension.
-    pub(super) requests: Vec<i64>,
+    pub(super) requests: Room,
     pub(super) count: u32,
     /// What they ask of labels and pools.
     pub(super) wish: usize,
@@ -29,21 +34,21 @@ pub(super) struct Lane {
 #[derive(Clone, Debug)]
 pub(super) struct Base {
     pub(super) state: usize,
-    pub(super) used: Vec<i64>,
+    pub(super) used: Room,
     /// How many types it must keep.
     pub(super) types: usize,
 }
 
 /// See the module. A *state* is a pool under a set of requirements; it has a table.
 #[derive(Debug, Default)]
-pub(super) struct Problem {
-    pub(super) dims: usize,
+pub(in crate::scheduling::solver) struct Problem {
+    pub(in crate::scheduling::solver) dims: usize,
     pub(super) kinds: Vec<Kind>,
-    pub(super) tables: Vec<Table>,
+    pub(in crate::scheduling::solver) tables: Vec<Table>,
     /// By state: which of the pools that take part it is of.
-    pub(super) pool: Vec<usize>,
+    pub(in crate::scheduling::solver) pool: Vec<usize>,
     /// By state and wish: the state of a claim that such a pod joins.
-    pub(super) join: Vec<Vec<Option<usize>>>,
+    pub(in crate::scheduling::solver) join: Vec<Vec<Option<usize>>>,
     /// Those with the least choice first.
     pub(super) lanes: Vec<Lane>,
     pub(super) bases: Vec<Base>,
@@ -53,10 +58,9 @@ pub(super) struct Problem {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bin {
     pub(super) state: usize,
-    /// Kinds and how many of each.
-    pub(super) content: Vec<(usize, u32)>,
+    pub(super) content: Content,
     /// What the pods take, those of the base included.
-    pub(super) used: Vec<i64>,
+    pub(super) used: Room,
     pub(super) price: i64,
     /// Index of the opening that it adds to.
     pub(super) base: Option<usize>,

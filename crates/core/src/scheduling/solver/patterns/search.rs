@@ -27,9 +27,14 @@ const LURE: i64 = 4 * MACHINE;
 
 /// Numbers for choices, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
-struct Dice(u64);
+pub(in crate::scheduling::solver) struct Dice(u64);
 
 impl Dice {
+    /// Numbers of a seed.
+    pub(in crate::scheduling::solver) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -38,7 +43,8 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    /// A number below `bound`.
+    pub(in crate::scheduling::solver) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % bound).unwrap_or(0)
     }
@@ -84,7 +90,7 @@ impl<'p> Search<'p> {
             highest: Vec::new(),
             filled: problem.lanes.iter().map(|lane| vec![1000; lane.sizes.len()]).collect(),
             scratch: Scratch::default(),
-            dice: Dice(1),
+            dice: Dice::new(1),
             order: Vec::new(),
         };
         this.weigh(&counts);
@@ -143,8 +149,9 @@ impl<'p> Search<'p> {
 
     /// Uses the room of openings that are there anyway, as far as they get no dearer.
     fn fill_bases(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>) {
+        let mut present = present(remaining);
         for (at, base) in self.problem.bases.iter().enumerate() {
-            let present = present(remaining);
+            present.retain(|kind| remaining[*kind] > 0);
             if present.is_empty() {
                 return;
             }

@@ -5,8 +5,10 @@ use std::cmp::Reverse;
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::model::Price;
+
 /// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
-pub(super) type Room = SmallVec<[i64; 4]>;
+pub(in crate::scheduling::solver) type Room = SmallVec<[i64; 4]>;
 
 /// A type as it goes into a table.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ pub(super) struct Choice {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::scheduling::solver) struct Table {
     /// Cheapest first.
     columns: Vec<Column>,
     choice: Choice,
@@ -80,8 +82,20 @@ impl Table {
         self.columns.is_empty()
     }
 
+    /// Price and amounts of each row.
+    pub(in crate::scheduling::solver) fn columns(
+        &self,
+    ) -> impl Iterator<Item = (Price, impl Iterator<Item = i64>)> {
+        self.columns.iter().map(|column| (Price::from_nanos(column.price), column.free.iter().copied()))
+    }
+
+    /// Whether a claim needs distinct values of some key.
+    pub(in crate::scheduling::solver) fn asks_for_values(&self) -> bool {
+        !self.choice.min_values.is_empty()
+    }
+
     /// Rows of the pool that hold `used`, cheapest first.
-    pub(super) fn rows(&self, used: &[i64]) -> impl Iterator<Item = usize> {
+    pub(in crate::scheduling::solver) fn rows(&self, used: &[i64]) -> impl Iterator<Item = usize> {
         members(self.holding(used)).map(|at| self.columns[at].row)
     }
 
@@ -112,7 +126,7 @@ impl Table {
     }
 
     /// What a claim with `used` costs where `types` instance types must hold it; `None` where too few do.
-    pub(super) fn price(&self, used: &[i64], types: usize) -> Option<i64> {
+    pub(in crate::scheduling::solver) fn price(&self, used: &[i64], types: usize) -> Option<i64> {
         let set = self.holding(used);
         let cheapest = members(set.iter().copied()).next()?;
         (self.types(&set) >= types && self.keeps_values(&set)).then(|| self.columns[cheapest].price)
@@ -145,7 +159,7 @@ impl Table {
     }
 
     /// What the cheapest types that hold `used` have in common, so many of them: what fits into it costs no more.
-    pub(super) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Room> {
+    pub(in crate::scheduling::solver) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Room> {
         let set = self.holding(used);
         let mut names: SmallVec<[usize; 16]> = SmallVec::new();
         let mut room: Option<Room> = None;

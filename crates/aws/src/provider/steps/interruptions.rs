@@ -1,81 +1,29 @@
-//! The provider's own loops: what the region sells, what it costs, and what the interruption queue announces.
+//! The interruption queue: what is about to happen to instances.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, ProviderStep, Round};
+use fleetwright_core::cloud::{
+    CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round,
+};
+use fleetwright_core::model::NodeClaim;
 use jiff::Timestamp;
 
-use super::{AwsProvider, cloud_error, is_ending, provider_id};
+use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::interruption::{self, Kind, Offering};
-use crate::prices::pricing_region;
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Scarce;
 
-/// How often types and prices are read.
-const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
 /// When the queue is asked again; receiving itself waits for messages.
 const AT_ONCE: Duration = Duration::from_secs(1);
-
-/// Every loop.
-pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
-    let mut all: Vec<Arc<dyn ProviderStep>> =
-        vec![Arc::new(Machines(provider.clone())), Arc::new(Pricing(provider.clone()))];
-    if let Some(queue) = &provider.settings.interruption_queue {
-        all.push(Arc::new(Interruptions { provider: provider.clone(), queue: queue.clone() }));
-    }
-    all
-}
-
-fn quiet(again: Duration) -> Round {
-    Round { again, interruptions: Vec::new() }
-}
-
-/// What the region sells.
-struct Machines(AwsProvider);
-
-#[async_trait]
-impl ProviderStep for Machines {
-    fn name(&self) -> &'static str {
-        "providers.instancetype"
-    }
-
-    async fn run(&self, _: Timestamp) -> Result<Round, CloudError> {
-        self.0.refresh_machines().await?;
-        Ok(quiet(HALF_A_DAY))
-    }
-}
-
-/// What it costs.
-struct Pricing(AwsProvider);
-
-#[async_trait]
-impl ProviderStep for Pricing {
-    fn name(&self) -> &'static str {
-        "providers.pricing"
-    }
-
-    async fn run(&self, now: Timestamp) -> Result<Round, CloudError> {
-        let settings = &self.0.settings;
-        // One market's failure does not keep the other's prices back.
-        let spot = self.0.api.spot_prices(now).await;
-        let spot = spot.map(|told| self.0.with_prices(|prices| prices.update_spot(told)));
-        if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
-            let told = self.0.api.on_demand_prices(&settings.region).await;
-            let told = told.map_err(|error| cloud_error(&error, "pricing:GetProducts"))?;
-            self.0.with_prices(|prices| prices.update_on_demand(told));
-        }
-        spot.map_err(|error| cloud_error(&error, "ec2:DescribeSpotPriceHistory"))?;
-        Ok(quiet(HALF_A_DAY))
-    }
-}
+/// When what IAM refuses is asked for again.
+const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What is about to happen to instances.
-struct Interruptions {
-    provider: AwsProvider,
-    queue: String,
+pub(super) struct Interruptions {
+    pub(super) provider: AwsProvider,
+    pub(super) queue: String,
 }
 
 /// What becomes of a message.
@@ -86,6 +34,28 @@ enum Fate {
     Leave,
     /// It is reported, and comes again until its instances are ending.
     Report(Vec<Interruption>),
+    /// People are told, once.
+    Tell(Vec<Notice>),
+}
+
+/// What people are told of capacity that may be taken back: nothing is done about it.
+fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
+    let named = |claim: &NodeClaim| {
+        let id = claim.provider_id.as_deref().and_then(instance_id);
+        id.is_some_and(|id| ids.iter().any(|known| known == id))
+    };
+    let machines = outlook.machines.iter().filter(|(claim, _)| named(claim));
+    let objects = machines.flat_map(|(claim, node)| {
+        let node = node.as_ref().map(|node| Object::Node(node.name.clone()));
+        [Some(Object::NodeClaim(claim.name.clone())), node].into_iter().flatten()
+    });
+    let notice = |object| Notice {
+        object,
+        warning: false,
+        reason: "SpotRebalanceRecommendation",
+        message: "Spot rebalance recommendation was triggered".into(),
+    };
+    objects.map(notice).collect()
 }
 
 fn announced(kind: Kind) -> Option<InterruptionKind> {
@@ -100,9 +70,13 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 }
 
 impl Interruptions {
-    async fn fate(&self, message: &Message, now: Timestamp) -> Result<Fate, CloudError> {
+    async fn fate(&self, message: &Message, outlook: &Outlook) -> Result<Fate, CloudError> {
+        let now = outlook.now;
         // What cannot be read would come again for ever.
         let Ok(notice) = interruption::parse(&message.body) else { return Ok(Fate::Delete) };
+        if notice.kind == Kind::RebalanceRecommendation {
+            return Ok(Fate::Tell(recommendation(&notice.instances, outlook)));
+        }
         let Some(kind) = announced(notice.kind) else { return Ok(Fate::Delete) };
         let uid = self.provider.uid()?;
         let mut reported = Vec::new();
@@ -149,8 +123,7 @@ impl Interruptions {
             ),
             Offering::ReservationFull => {
                 if let Some(id) = &info.reservation {
-                    state.reservations.insert(id.clone(), 0);
-                    state.machines_version += 1;
+                    state.reservations.full(id, now);
                 }
             }
         }
@@ -163,18 +136,27 @@ impl ProviderStep for Interruptions {
         "interruption"
     }
 
-    async fn run(&self, now: Timestamp) -> Result<Round, CloudError> {
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let messages = self.provider.api.receive(&self.queue).await;
-        let messages = messages.map_err(|error| cloud_error(&error, "sqs:ReceiveMessage"))?;
-        let mut round = quiet(AT_ONCE);
+        let messages = match self.provider.permitted("sqs:ReceiveMessage", messages, outlook.now)? {
+            Ok(messages) => messages,
+            Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+        };
+        let mut round = Round::quiet(AT_ONCE);
         for message in &messages {
-            match self.fate(message, now).await? {
-                Fate::Leave => {}
-                Fate::Report(interruptions) => round.interruptions.extend(interruptions),
-                Fate::Delete => {
-                    let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
-                    deleted.map_err(|error| cloud_error(&error, "sqs:DeleteMessage"))?;
+            match self.fate(message, outlook).await? {
+                Fate::Leave => continue,
+                Fate::Report(interruptions) => {
+                    round.interruptions.extend(interruptions);
+                    continue;
                 }
+                Fate::Tell(notices) => round.notices.extend(notices),
+                Fate::Delete => {}
+            }
+            let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
+            // What is not deleted comes again, and the others do not wait for it.
+            if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, outlook.now) {
+                round.notices.extend(notices);
             }
         }
         Ok(round)

@@ -1,0 +1,308 @@
+//! Calls for single instances, gathered into calls for many: a burst of looks at, or ends of, five hundred instances is one call.
+//!
+//! Whoever comes first waits for others and calls for all; if it is dropped meanwhile, the others call for themselves. A call
+//! that names an instance that is not there is halved until only that one fails; one that is throttled is halved too, and
+//! the halves come back at different times.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_core::clock::SharedClock;
+use fleetwright_core::model::Price;
+use futures::channel::oneshot;
+
+use crate::calls::{
+    AwsApi, AwsError, Class, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
+    InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo,
+    SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+};
+use crate::digest::digest;
+
+/// A call is made after nobody has joined it for so long.
+const IDLE: Duration = Duration::from_millis(100);
+/// A call is made after so long, whoever joins it.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Most instances of one call.
+const TOGETHER: usize = 500;
+/// How often a throttled call is repeated in smaller parts.
+const TRIES: u32 = 3;
+
+/// A wait that differs by key: up to half as long again.
+#[must_use]
+pub fn spread(wait: Duration, key: &str) -> Duration {
+    let share = u32::from_str_radix(&digest(key)[28..], 16).unwrap_or(0);
+    wait.saturating_add(wait.saturating_mul(share) / (2 * 0xffff))
+}
+
+/// What is done with instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Describe,
+    Terminate,
+}
+
+/// What came of each instance; one that is ended, or not there any more, has nothing to show.
+type Outcomes = BTreeMap<String, Result<Option<InstanceInfo>, AwsError>>;
+
+/// Those who wait for one call.
+#[derive(Default)]
+struct Gathering {
+    waiting: Vec<(Vec<String>, oneshot::Sender<Outcomes>)>,
+    led: bool,
+}
+
+impl Gathering {
+    fn ids(&self) -> usize {
+        self.waiting.iter().map(|(ids, _)| ids.len()).sum()
+    }
+}
+
+/// The leader's mark: where it is dropped before its call, those who wait hear of it.
+struct Lead<'a>(Option<&'a Mutex<Gathering>>);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if let Some(gathering) = self.0 {
+            let mut gathering = lock(gathering);
+            gathering.led = false;
+            gathering.waiting.clear();
+        }
+    }
+}
+
+fn lock(gathering: &Mutex<Gathering>) -> MutexGuard<'_, Gathering> {
+    gathering.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// AWS with gathered calls.
+pub struct Batched {
+    api: Arc<dyn AwsApi>,
+    clock: SharedClock,
+    describe: Mutex<Gathering>,
+    terminate: Mutex<Gathering>,
+}
+
+impl Batched {
+    /// Gathers calls to `api`.
+    #[must_use]
+    pub fn new(api: Arc<dyn AwsApi>, clock: SharedClock) -> Self {
+        Self { api, clock, describe: Mutex::default(), terminate: Mutex::default() }
+    }
+
+    /// What comes of some instances, by a call that others may share.
+    async fn together(&self, verb: Verb, ids: &[String]) -> Outcomes {
+        let gathering = match verb {
+            Verb::Describe => &self.describe,
+            Verb::Terminate => &self.terminate,
+        };
+        let (tell, told) = oneshot::channel();
+        let leads = {
+            let mut gathering = lock(gathering);
+            gathering.waiting.push((ids.to_vec(), tell));
+            !std::mem::replace(&mut gathering.led, true)
+        };
+        if leads {
+            self.lead(verb, gathering).await;
+        }
+        match told.await {
+            Ok(outcomes) => outcomes,
+            // Who led is gone.
+            Err(oneshot::Canceled) => self.call(verb, ids.iter().cloned().collect()).await,
+        }
+    }
+
+    /// Waits until nobody joins any more, calls for all and tells each.
+    async fn lead(&self, verb: Verb, gathering: &Mutex<Gathering>) {
+        let mut mark = Lead(Some(gathering));
+        let mut waited = Duration::ZERO;
+        loop {
+            let before = lock(gathering).ids();
+            self.clock.sleep(IDLE).await;
+            waited += IDLE;
+            let now = lock(gathering).ids();
+            if now == before || now >= TOGETHER || waited >= LONGEST {
+                break;
+            }
+        }
+        let waiting = {
+            let mut gathering = lock(gathering);
+            gathering.led = false;
+            std::mem::take(&mut gathering.waiting)
+        };
+        mark.0 = None;
+        let ids: BTreeSet<String> = waiting.iter().flat_map(|(ids, _)| ids.iter().cloned()).collect();
+        let outcomes = self.call(verb, ids).await;
+        for (ids, tell) in waiting {
+            let own = ids.into_iter().filter_map(|id| Some((id.clone(), outcomes.get(&id)?.clone())));
+            // Whoever does not wait any more misses nothing.
+            let _ = tell.send(own.collect());
+        }
+    }
+
+    /// Calls for some instances, in as few calls as it takes.
+    async fn call(&self, verb: Verb, ids: BTreeSet<String>) -> Outcomes {
+        let all: Vec<String> = ids.into_iter().collect();
+        let mut open: VecDeque<(Vec<String>, u32)> =
+            all.chunks(TOGETHER).map(|chunk| (chunk.to_vec(), 0)).collect();
+        let mut outcomes = Outcomes::new();
+        while let Some((chunk, tries)) = open.pop_front() {
+            let error = match self.once(verb, &chunk).await {
+                Ok(done) => {
+                    outcomes.extend(done);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let halves = || chunk.chunks(chunk.len().div_ceil(2)).map(<[String]>::to_vec);
+            match error.class() {
+                Class::NotFound if chunk.len() > 1 => open.extend(halves().map(|half| (half, tries))),
+                Class::Throttled if tries < TRIES => {
+                    let key = chunk.first().map_or("", String::as_str);
+                    self.clock.sleep(spread(error.wait(), key)).await;
+                    open.extend(halves().map(|half| (half, tries + 1)));
+                }
+                _ => outcomes.extend(chunk.into_iter().map(|id| (id, Err(error.clone())))),
+            }
+        }
+        outcomes
+    }
+
+    async fn once(&self, verb: Verb, ids: &[String]) -> Result<Outcomes, AwsError> {
+        let mut done: Outcomes = ids.iter().map(|id| (id.clone(), Ok(None))).collect();
+        match verb {
+            Verb::Terminate => self.api.terminate(ids).await?,
+            Verb::Describe => {
+                for info in self.api.instances(ids, &[]).await? {
+                    // What was not asked for is not ours to tell.
+                    if let Some(place) = done.get_mut(&info.id) {
+                        *place = Ok(Some(info));
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[async_trait]
+impl AwsApi for Batched {
+    async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
+        if ids.is_empty() || !filters.is_empty() {
+            return self.api.instances(ids, filters).await;
+        }
+        let outcomes = self.together(Verb::Describe, ids).await;
+        let found: Result<Vec<Option<InstanceInfo>>, AwsError> = outcomes.into_values().collect();
+        Ok(found?.into_iter().flatten().collect())
+    }
+
+    async fn terminate(&self, ids: &[String]) -> Result<(), AwsError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let outcomes = self.together(Verb::Terminate, ids).await;
+        outcomes.into_values().find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
+        self.api.machines().await
+    }
+    async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
+        self.api.sold_in().await
+    }
+    async fn subnets(&self, filters: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError> {
+        self.api.subnets(filters).await
+    }
+    async fn security_groups(&self, filters: &[Filter]) -> Result<Vec<GroupInfo>, AwsError> {
+        self.api.security_groups(filters).await
+    }
+    async fn placement_groups(
+        &self,
+        id: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Vec<PlacementGroup>, AwsError> {
+        self.api.placement_groups(id, name).await
+    }
+    async fn images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError> {
+        self.api.images(owners, filters).await
+    }
+    async fn reservations(
+        &self,
+        id: Option<&str>,
+        filters: &[Filter],
+    ) -> Result<Vec<ReservationInfo>, AwsError> {
+        self.api.reservations(id, filters).await
+    }
+    async fn parameter(&self, name: &str) -> Result<String, AwsError> {
+        self.api.parameter(name).await
+    }
+    async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
+        self.api.create_fleet(request).await
+    }
+    async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
+        self.api.try_fleet(request).await
+    }
+    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
+        self.api.try_instance(template, instance_type, subnet).await
+    }
+    async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
+        self.api.instance_statuses().await
+    }
+    async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
+        self.api.create_tags(id, tags).await
+    }
+    async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {
+        self.api.launch_templates(filters).await
+    }
+    async fn create_launch_template(
+        &self,
+        name: &str,
+        data: &TemplateData,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
+        self.api.create_launch_template(name, data, tags).await
+    }
+    async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError> {
+        self.api.delete_launch_template(name).await
+    }
+    async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError> {
+        self.api.on_demand_prices(region).await
+    }
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
+        self.api.spot_prices().await
+    }
+    async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
+        self.api.cluster(name).await
+    }
+    async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
+        self.api.zonal_shifts(cluster_arn).await
+    }
+    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {
+        self.api.receive(queue).await
+    }
+    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError> {
+        self.api.delete_message(queue, receipt).await
+    }
+    async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
+        self.api.profile(name).await
+    }
+    async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
+        self.api.profiles(path).await
+    }
+    async fn create_profile(&self, name: &str, path: &str, tags: &TagSet) -> Result<(), AwsError> {
+        self.api.create_profile(name, path, tags).await
+    }
+    async fn add_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
+        self.api.add_role(profile, role).await
+    }
+    async fn remove_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
+        self.api.remove_role(profile, role).await
+    }
+    async fn delete_profile(&self, name: &str) -> Result<(), AwsError> {
+        self.api.delete_profile(name).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

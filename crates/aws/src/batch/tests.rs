@@ -1,0 +1,100 @@
+//! How calls are gathered, halved and kept apart.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use fleetwright_core::clock::Clock;
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+
+use super::*;
+use crate::testing::{Call, FakeAws, Fault};
+
+/// Time that passes with tokio's.
+struct Paused(tokio::time::Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+fn region(machines: usize) -> (Arc<FakeAws>, Arc<Batched>, Vec<String>) {
+    let clock: SharedClock = Arc::new(Paused(tokio::time::Instant::now()));
+    let cloud = Arc::new(FakeAws::new(clock.clone()));
+    let ids = (0..machines).map(|_| cloud.adopt(TagSet::new()).1).collect();
+    (cloud.clone(), Arc::new(Batched::new(cloud, clock)), ids)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_looks_and_ends_are_two_calls_each() {
+    let (cloud, batched, ids) = region(1000);
+    let look = |id: &String| {
+        let (batched, id) = (batched.clone(), id.clone());
+        async move { batched.instances(&[id], &[]).await.map(|found| found.len()) }
+    };
+    let found = futures::future::join_all(ids.iter().map(look)).await;
+    assert!(found.iter().all(|found| *found == Ok(1)));
+    let end = |id: &String| {
+        let (batched, id) = (batched.clone(), id.clone());
+        async move { batched.terminate(&[id]).await }
+    };
+    let ended = futures::future::join_all(ids.iter().map(end)).await;
+    assert!(ended.iter().all(Result::is_ok));
+    assert_eq!((cloud.count("DescribeInstances"), cloud.count("TerminateInstances")), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_gone_fails_alone() {
+    let (cloud, batched, ids) = region(64);
+    let all: Vec<String> = ids.into_iter().chain(["i-gone".to_owned()]).collect();
+    let look = |id: &String| {
+        let (batched, id) = (batched.clone(), id.clone());
+        async move { batched.instances(&[id], &[]).await }
+    };
+    let found = futures::future::join_all(all.iter().map(look)).await;
+    let missing: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_err()).collect();
+    assert_eq!(missing, [64]);
+    assert!(found[64].as_ref().is_err_and(AwsError::is_not_found));
+    assert!(cloud.count("DescribeInstances") <= 2 * 7, "halving asks few times");
+}
+
+#[rstest]
+#[case(2, true)]
+#[case(64, false)]
+#[tokio::test(start_paused = true)]
+async fn throttled_calls_come_back_in_parts_and_end(#[case] refusals: usize, #[case] good: bool) {
+    let (cloud, batched, ids) = region(16);
+    for _ in 0..refusals {
+        let refusal = AwsError::new("RequestLimitExceeded", "slow down");
+        cloud.inject(Call::Describe, Fault::Refuse(refusal));
+    }
+    let answer = batched.instances(&ids, &[]).await;
+    assert_eq!(answer.is_ok(), good, "{answer:?}");
+    assert!(cloud.count("DescribeInstances") <= 1 + 2 + 4 + 8);
+}
+
+/// Who leads is dropped before the call: the others call for themselves.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_one_who_is_gone() {
+    let (_, batched, ids) = region(2);
+    let mut leader = Box::pin(batched.instances(&ids[..1], &[]));
+    assert!(futures::poll!(&mut leader).is_pending());
+    let (other, id) = (batched.clone(), ids[1].clone());
+    let mut follower = Box::pin(async move { other.instances(&[id], &[]).await });
+    assert!(futures::poll!(&mut follower).is_pending());
+    drop(leader);
+    assert_eq!(follower.await.unwrap().len(), 1);
+}
+
+#[test]
+fn waits_differ_by_key() {
+    let wait = Duration::from_secs(10);
+    let all: BTreeSet<Duration> = (0..100).map(|n| spread(wait, &format!("claim-{n}"))).collect();
+    assert!(all.len() > 90);
+    assert!(all.iter().all(|one| *one >= wait && *one <= wait * 3 / 2));
+    assert_eq!(spread(wait, "a"), spread(wait, "a"));
+}

@@ -1,0 +1,140 @@
+//! When each part of a class is looked at again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::settings::Settings;
+
+/// What is looked up for a class, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Subnets.
+    Subnets,
+    /// Security groups.
+    SecurityGroups,
+    /// Images.
+    Images,
+    /// Capacity reservations.
+    Reservations,
+    /// The placement group.
+    PlacementGroup,
+    /// The instance profile.
+    InstanceProfile,
+    /// Whether all of it can be launched.
+    Validation,
+}
+
+impl Part {
+    /// All parts, in the order in which they are looked at.
+    pub const ALL: [Self; 7] = [
+        Self::Subnets,
+        Self::SecurityGroups,
+        Self::Images,
+        Self::Reservations,
+        Self::PlacementGroup,
+        Self::InstanceProfile,
+        Self::Validation,
+    ];
+
+    /// How often it is looked at while nothing is wrong.
+    #[must_use]
+    pub fn every(self, settings: &Settings) -> Duration {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        match self {
+            Self::Subnets => settings.subnet_refresh,
+            Self::Images => settings.ami_refresh,
+            Self::Reservations | Self::PlacementGroup => minutes(1),
+            Self::SecurityGroups => minutes(5),
+            Self::Validation => minutes(10),
+            Self::InstanceProfile => minutes(15),
+        }
+    }
+}
+
+/// When the parts of each class are due. A class's new generation makes all of them due.
+#[derive(Clone, Debug, Default)]
+pub struct Cadence {
+    classes: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    generation: i64,
+    due: BTreeMap<Part, Timestamp>,
+}
+
+impl Cadence {
+    /// The parts of a class that are due.
+    pub fn due(&mut self, uid: &str, generation: i64, now: Timestamp) -> Vec<Part> {
+        let entry = self.classes.entry(uid.to_owned()).or_default();
+        if entry.generation != generation {
+            *entry = Entry { generation, due: BTreeMap::new() };
+        }
+        let due = |part: &Part| entry.due.get(part).is_none_or(|due| *due <= now);
+        Part::ALL.into_iter().filter(due).collect()
+    }
+
+    /// Makes a part due again after a time.
+    pub fn again(&mut self, uid: &str, part: Part, after: Duration, now: Timestamp) {
+        let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
+        let due = now.checked_add(after).unwrap_or(Timestamp::MAX);
+        self.classes.entry(uid.to_owned()).or_default().due.insert(part, due);
+    }
+
+    /// How long until the next part of any class is due, `most` at the longest.
+    #[must_use]
+    pub fn next(&self, now: Timestamp, most: Duration) -> Duration {
+        let soonest = self.classes.values().flat_map(|entry| entry.due.values()).min();
+        let left =
+            soonest.map_or(most, |due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+        left.min(most)
+    }
+
+    /// Forgets classes that are gone.
+    pub fn retain(&mut self, there: impl Fn(&str) -> bool) {
+        self.classes.retain(|uid, _| there(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is due when.
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn parts_come_round_by_themselves() {
+        let start = Timestamp::UNIX_EPOCH;
+        let settings = Settings::new("c", "r");
+        let mut cadence = Cadence::default();
+        let mut seen: BTreeMap<Part, usize> = BTreeMap::new();
+        for minute in 0..31 {
+            let now = start + SignedDuration::from_mins(minute);
+            for part in cadence.due("a", 1, now) {
+                *seen.entry(part).or_default() += 1;
+                cadence.again("a", part, part.every(&settings), now);
+            }
+        }
+        let counts: Vec<usize> = Part::ALL.iter().map(|part| seen[part]).collect();
+        assert_eq!(counts, [31, 7, 31, 31, 31, 3, 4]);
+    }
+
+    #[test]
+    fn a_new_generation_makes_everything_due() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut cadence = Cadence::default();
+        for part in cadence.due("a", 1, now) {
+            cadence.again("a", part, MINUTE, now);
+        }
+        assert!(cadence.due("a", 1, now).is_empty());
+        assert_eq!(cadence.next(now, 2 * MINUTE), MINUTE);
+        assert_eq!(cadence.next(now, MINUTE / 2), MINUTE / 2);
+        assert_eq!(cadence.due("a", 2, now), Part::ALL);
+        cadence.again("b", Part::Images, MINUTE, now);
+        cadence.retain(|uid| uid == "b");
+        assert_eq!(cadence.due("b", 0, now).len(), Part::ALL.len() - 1);
+    }
+}

@@ -1,0 +1,134 @@
+//! From findings to the conditions of a class.
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::{ConditionSet, ConditionTypes, Ec2NodeClass};
+use jiff::Timestamp;
+
+use super::{Finding, Outcome};
+use crate::settings::Settings;
+
+/// Reason of a condition that IAM keeps from being known.
+pub const UNAUTHORIZED: &str = "Unauthorized";
+/// Reason of a condition that AWS does not answer for.
+pub const LOOKUP_FAILED: &str = "LookupFailed";
+
+const WITHOUT_RESERVATIONS: &[&str] = &[
+    condition::AMIS_READY,
+    condition::SUBNETS_READY,
+    condition::SECURITY_GROUPS_READY,
+    condition::INSTANCE_PROFILE_READY,
+    condition::VALIDATION_SUCCEEDED,
+    condition::PLACEMENT_GROUP_READY,
+];
+
+/// The conditions of a class by the gate for reservations.
+#[must_use]
+pub fn types(settings: &Settings) -> ConditionTypes {
+    let dependents = match settings.reserved_capacity {
+        true => condition::DEPENDENTS,
+        false => WITHOUT_RESERVATIONS,
+    };
+    ConditionTypes { root: Some("Ready"), dependents }
+}
+
+/// Writes what was found under the class's conditions. Where AWS did not answer, a condition that holds for this generation
+/// keeps its word; any other says that it is not known.
+pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings, now: Timestamp) {
+    let generation = class.metadata.generation.unwrap_or(0);
+    let types = types(settings);
+    let meta = class.metadata.clone();
+    let conditions = &mut class.status.get_or_insert_default().conditions;
+    let mut set = ConditionSet::new(types, &meta, conditions, now);
+    if !settings.reserved_capacity {
+        // With the gate off it is no dependent, so it can be taken away.
+        let _ = set.clear(condition::CAPACITY_RESERVATIONS_READY);
+    }
+    for Finding { condition, outcome } in findings {
+        match outcome {
+            Outcome::True => set.set_true(condition),
+            Outcome::Limited { reason, message } => set.set_true_with_reason(condition, reason, message),
+            Outcome::Waiting { reason, message } => set.set_unknown_with_reason(condition, reason, message),
+            Outcome::False { reason, message } => set.set_false(condition, reason, message),
+            Outcome::Unanswered { message, denied, .. } => {
+                let holds = |known: &fleetwright_aws_api::Condition| {
+                    known.is_true() && known.observed_generation == generation
+                };
+                if set.get(condition).is_some_and(holds) {
+                    continue;
+                }
+                let reason = if *denied { UNAUTHORIZED } else { LOOKUP_FAILED };
+                set.set_unknown_with_reason(condition, reason, message)
+            }
+        };
+    }
+}
+
+/// Whether a condition holds for the class's generation.
+#[must_use]
+pub fn holds(class: &Ec2NodeClass, condition: &str) -> bool {
+    let generation = class.metadata.generation.unwrap_or(0);
+    let all = class.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    all.iter()
+        .any(|known| known.type_ == condition && known.is_true() && known.observed_generation == generation)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Partial failure degrades its own condition alone.
+    use super::*;
+    use crate::calls::AwsError;
+
+    fn all_true() -> Vec<Finding> {
+        condition::DEPENDENTS.iter().map(|condition| Finding::good(condition)).collect()
+    }
+
+    fn state(class: &Ec2NodeClass, condition: &str) -> String {
+        let status = class.status.as_ref().unwrap();
+        let known = status.conditions.iter().find(|known| known.type_ == condition).unwrap();
+        format!("{} {}", known.status, known.reason)
+    }
+
+    #[test]
+    fn what_held_holds_while_aws_does_not_answer() {
+        let now = Timestamp::UNIX_EPOCH;
+        let settings = Settings::new("c", "r");
+        let mut class = Ec2NodeClass::default();
+        class.metadata.generation = Some(1);
+        apply(&mut class, &all_true(), &settings, now);
+        assert_eq!(state(&class, "Ready"), "True Ready");
+        let throttled = AwsError::new("RequestLimitExceeded", "request 1 of many");
+        let lost = Finding::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &throttled);
+        let before = class.clone();
+        apply(&mut class, std::slice::from_ref(&lost), &settings, now);
+        assert_eq!(class, before);
+        class.metadata.generation = Some(2);
+        apply(&mut class, std::slice::from_ref(&lost), &settings, now);
+        assert_eq!(state(&class, condition::AMIS_READY), "Unknown LookupFailed", "of another spec");
+        assert_eq!(state(&class, "Ready"), "Unknown ReconcilingDependents");
+        let denied = AwsError::new("AccessDenied", "no");
+        let denied = Finding::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &denied);
+        apply(&mut class, &[denied], &settings, now);
+        assert_eq!(state(&class, condition::AMIS_READY), "Unknown Unauthorized");
+    }
+
+    #[test]
+    fn the_gate_decides_what_ready_means() {
+        let now = Timestamp::UNIX_EPOCH;
+        let on = Settings::new("c", "r");
+        let off = Settings { reserved_capacity: false, ..on.clone() };
+        let mut class = Ec2NodeClass::default();
+        let findings: Vec<Finding> = all_true()
+            .into_iter()
+            .filter(|finding| finding.condition != condition::CAPACITY_RESERVATIONS_READY)
+            .collect();
+        apply(&mut class, &findings, &on, now);
+        assert_eq!(state(&class, "Ready"), "Unknown ReconcilingDependents");
+        apply(&mut class, &[], &off, now);
+        let status = class.status.as_ref().unwrap();
+        assert!(status.conditions.iter().all(|c| c.type_ != condition::CAPACITY_RESERVATIONS_READY));
+        apply(&mut class, &[Finding::bad(condition::AMIS_READY, "AMINotFound", "none")], &off, now);
+        assert_eq!(state(&class, "Ready"), "False UnhealthyDependents");
+        apply(&mut class, &[Finding::good(condition::AMIS_READY)], &off, now);
+        assert_eq!(state(&class, "Ready"), "True Ready");
+    }
+}

@@ -1,0 +1,82 @@
+//! What is asked of EC2 for a class, one function for each part. An answer is whole or none: a part of the queries says nothing
+//! of what is not there.
+
+use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassSpec, PlacementGroupSelector};
+
+use super::{reservations, security_group_queries, subnet_queries};
+use crate::calls::{AwsApi, AwsError, GroupInfo, PlacementGroup, ReservationInfo, SubnetInfo};
+
+/// Most subnets or security groups of a class; more than that is a selector gone wrong.
+pub const MATCHES_MAX: usize = 5000;
+
+/// The subnets of a class.
+///
+/// # Errors
+/// Where any query is not answered.
+pub async fn subnets(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<SubnetInfo>, AwsError> {
+    let mut all = Vec::new();
+    for query in subnet_queries(&spec.subnet_selector_terms) {
+        match api.subnets(&query).await {
+            Ok(found) => all.extend(found),
+            // Filters pass over ids that are not there; some regions refuse the whole query.
+            Err(error) if error.code == "InvalidSubnetID.NotFound" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    all.truncate(MATCHES_MAX);
+    Ok(all)
+}
+
+/// The security groups of a class.
+///
+/// # Errors
+/// Where any query is not answered.
+pub async fn security_groups(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<GroupInfo>, AwsError> {
+    let mut all = Vec::new();
+    for query in security_group_queries(&spec.security_group_selector_terms) {
+        match api.security_groups(&query).await {
+            Ok(found) => all.extend(found),
+            Err(error) if error.code == "InvalidGroup.NotFound" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    all.truncate(MATCHES_MAX);
+    Ok(all)
+}
+
+/// The reservations of a class, each once.
+///
+/// # Errors
+/// Where any query is not answered.
+pub async fn reservations(
+    api: &dyn AwsApi,
+    spec: &Ec2NodeClassSpec,
+) -> Result<Vec<ReservationInfo>, AwsError> {
+    let mut all: Vec<ReservationInfo> = Vec::new();
+    for query in reservations::queries(&spec.capacity_reservation_selector_terms) {
+        match api.reservations(query.id.as_deref(), &query.filters).await {
+            Ok(found) => all.extend(found),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    all.dedup_by(|a, b| a.id == b.id);
+    all.truncate(MATCHES_MAX);
+    Ok(all)
+}
+
+/// The placement group that a selector names; `None` where there is none.
+///
+/// # Errors
+/// Where the query is not answered.
+pub async fn placement_group(
+    api: &dyn AwsApi,
+    selector: &PlacementGroupSelector,
+) -> Result<Option<PlacementGroup>, AwsError> {
+    match api.placement_groups(selector.id.as_deref(), selector.name.as_deref()).await {
+        Ok(found) => Ok(found.into_iter().min_by(|a, b| a.id.cmp(&b.id))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,131 @@
+//! The placement group of a class, and which of its partitions a claim goes into.
+
+use std::time::Duration;
+
+use fleetwright_aws_api::ec2nodeclass::{PlacementGroupSelector, condition};
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::NodeClaim;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Finding, Outcome};
+use crate::calls::{AwsError, PlacementGroup};
+use crate::launch::Filtered;
+
+/// For how long a group that was found counts while AWS does not answer.
+pub const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// Strategies that instances can be launched by.
+const STRATEGIES: [&str; 3] = ["cluster", "partition", "spread"];
+
+/// A group, and when AWS last told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The group.
+    pub group: PlacementGroup,
+    /// When it was told of.
+    pub at: Timestamp,
+}
+
+/// What a class's group comes to: `None` takes away what was known.
+#[must_use]
+pub fn resolve(
+    selector: Option<&PlacementGroupSelector>,
+    found: Result<Option<PlacementGroup>, AwsError>,
+    known: Option<Resolved>,
+    now: Timestamp,
+) -> (Option<Resolved>, Finding) {
+    const CONDITION: &str = condition::PLACEMENT_GROUP_READY;
+    let Some(selector) = selector else { return (None, Finding::good(CONDITION)) };
+    let asked = selector.name.as_deref().or(selector.id.as_deref()).unwrap_or_default();
+    match found {
+        Ok(Some(group)) if !STRATEGIES.contains(&group.strategy.as_str()) => {
+            let message = format!("placement group {asked} has the unknown strategy {:?}", group.strategy);
+            (None, Finding::bad(CONDITION, "PlacementGroupResolutionFailed", message))
+        }
+        Ok(Some(group)) => (Some(Resolved { group, at: now }), Finding::good(CONDITION)),
+        Ok(None) => {
+            let message = format!("there is no placement group {asked}");
+            (None, Finding::bad(CONDITION, "PlacementGroupNotFound", message))
+        }
+        Err(error) => {
+            let known = known.filter(|known| now.duration_since(known.at) < KNOWN_FOR);
+            let unanswered = Finding::unanswered(CONDITION, "ec2:DescribePlacementGroups", &error);
+            match (known, unanswered.outcome) {
+                (Some(known), outcome) => (Some(known), Finding { condition: CONDITION, outcome }),
+                // An instance outside of the group that was asked for would be worse than none.
+                (None, Outcome::Unanswered { message, .. }) => {
+                    (None, Finding::bad(CONDITION, "PlacementGroupResolutionFailed", message))
+                }
+                (None, outcome) => (None, Finding { condition: CONDITION, outcome }),
+            }
+        }
+    }
+}
+
+/// How soon a group is asked for again.
+#[must_use]
+pub fn again(finding: &Finding, every: Duration) -> Duration {
+    match &finding.outcome {
+        Outcome::Unanswered { after, .. } => *after,
+        _ => every,
+    }
+}
+
+/// The partition that a claim asks for: the lowest by number that it allows and that has an offering left. `None` leaves the
+/// choice to EC2, where the claim says nothing of partitions or the group has none.
+#[must_use]
+pub fn partition(claim: &NodeClaim, group: &PlacementGroup, filtered: &Filtered) -> Option<u32> {
+    let asked = claim.requirements.get(labels::PLACEMENT_GROUP_PARTITION)?;
+    let offerings = || filtered.candidates.iter().flat_map(|candidate| &candidate.offerings);
+    let offered = |part: &str| {
+        offerings().any(|offering| offering.requirements.allows(labels::PLACEMENT_GROUP_PARTITION, part))
+    };
+    let all = 1..=group.partitions;
+    all.into_iter().find(|part| {
+        let text = part.to_string();
+        asked.has(&text) && offered(&text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a selector comes to.
+    use super::*;
+
+    fn group(strategy: &str) -> PlacementGroup {
+        PlacementGroup {
+            id: "pg-1".to_owned(),
+            name: "rack".to_owned(),
+            strategy: strategy.to_owned(),
+            partitions: 3,
+        }
+    }
+
+    fn reason(finding: &Finding) -> &'static str {
+        match &finding.outcome {
+            Outcome::True => "True",
+            Outcome::False { reason, .. } => reason,
+            Outcome::Unanswered { .. } => "Unanswered",
+            _ => "other",
+        }
+    }
+
+    #[test]
+    fn the_last_known_group_counts_for_a_day() {
+        let now = Timestamp::UNIX_EPOCH;
+        let by_name = PlacementGroupSelector { name: Some("rack".to_owned()), id: None };
+        let throttled = || Err(AwsError::new("RequestLimitExceeded", "slow down"));
+        let (none, finding) = resolve(None, throttled(), None, now);
+        assert_eq!((none, reason(&finding)), (None, "True"), "nothing is asked for");
+        let (known, finding) = resolve(Some(&by_name), Ok(Some(group("partition"))), None, now);
+        assert_eq!((known.is_some(), reason(&finding)), (true, "True"));
+        let later = now + SignedDuration::from_hours(23);
+        let (kept, finding) = resolve(Some(&by_name), throttled(), known.clone(), later);
+        assert_eq!((&kept, reason(&finding)), (&known, "Unanswered"));
+        let (gone, finding) = resolve(Some(&by_name), throttled(), known.clone(), now + KNOWN_FOR);
+        assert_eq!((gone, reason(&finding)), (None, "PlacementGroupResolutionFailed"));
+        let (gone, finding) = resolve(Some(&by_name), Ok(None), known, later);
+        assert_eq!((gone, reason(&finding)), (None, "PlacementGroupNotFound"));
+        let (strange, finding) = resolve(Some(&by_name), Ok(Some(group("orbit"))), None, now);
+        assert_eq!((strange, reason(&finding)), (None, "PlacementGroupResolutionFailed"));
+    }
+}

@@ -1,0 +1,358 @@
+//! Instance profiles: made for `spec.role`, found again, replaced when the role changes, and deleted by proof of ownership.
+//!
+//! The name of a profile follows from cluster, class and role, so that a process that ends between making a profile and
+//! writing its name down finds it again. Roles are compared by name: a path in `spec.role` is no difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::{Ec2NodeClass, labels};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Finding, Outcome};
+use crate::calls::{AwsApi, AwsError, Class, ProfileInfo, TagSet};
+use crate::digest::digest;
+use crate::settings::Settings;
+
+/// For how long a profile that was just made is not asked for: IAM shows it late.
+const SETTLING: SignedDuration = SignedDuration::from_secs(60);
+/// For how long a role that IAM does not know is not tried again.
+const ROLE_MISSING: SignedDuration = SignedDuration::from_secs(60);
+/// How long nobody must have used a profile before it is deleted: a claim may be on its way.
+pub const UNUSED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How often unused profiles are looked for.
+pub const COLLECT_EVERY: Duration = Duration::from_secs(30 * 60);
+/// Most profiles that one round deletes.
+const DELETED_MAX: usize = 20;
+
+/// Who asks.
+#[derive(Clone, Copy)]
+pub struct Who<'a> {
+    /// IAM.
+    pub api: &'a dyn AwsApi,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// UID of the cluster.
+    pub cluster_uid: &'a str,
+}
+
+/// What was done lately.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    made: BTreeMap<(String, String), (String, Timestamp)>,
+    missing_roles: BTreeMap<String, Timestamp>,
+    unused_since: BTreeMap<String, Timestamp>,
+}
+
+/// A role's name without its path.
+#[must_use]
+pub fn role_name(role: &str) -> &str {
+    role.rsplit('/').next().unwrap_or(role)
+}
+
+/// The path below which a cluster's profiles stand, with those of all its classes.
+#[must_use]
+pub fn cluster_path(settings: &Settings) -> String {
+    format!("/karpenter/{}/{}/", settings.region, settings.cluster_name)
+}
+
+fn class_path(settings: &Settings, class_uid: &str) -> String {
+    format!("{}{class_uid}/", cluster_path(settings))
+}
+
+/// The name of a class's profile for a role.
+#[must_use]
+pub fn profile_name(who: &Who<'_>, class_uid: &str, role: &str) -> String {
+    let from = format!("{}/{}/{class_uid}/{}", who.settings.region, who.cluster_uid, role_name(role));
+    let digest = digest(&from);
+    // IAM takes 128 characters, EKS 100 for the name of a cluster: 27 are left.
+    let cluster: String = who.settings.cluster_name.chars().take(100).collect();
+    format!("{cluster}_{}", &digest[5..])
+}
+
+fn tags(who: &Who<'_>, class: &Ec2NodeClass) -> TagSet {
+    let mut all = class.spec.tags.clone().unwrap_or_default();
+    let cluster = who.settings.cluster_name.to_string();
+    all.insert(format!("{}{cluster}", labels::TAG_CLUSTER_PREFIX), "owned".to_owned());
+    let name = class.metadata.name.clone().unwrap_or_default();
+    all.insert(labels::TAG_CLUSTER_NAME.to_owned(), cluster);
+    all.insert(labels::NODE_CLASS.to_owned(), name);
+    all.insert(labels::TAG_REGION.to_owned(), who.settings.region.to_string());
+    all.insert(labels::TAG_CLUSTER_UID.to_owned(), who.cluster_uid.to_owned());
+    all
+}
+
+/// Whether a profile is ours by its UID; one without any UID is ours where it stands below the path of a class of ours, whose
+/// UID no other cluster has.
+fn is_ours(who: &Who<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<String>) -> bool {
+    match profile.tags.get(labels::TAG_CLUSTER_UID) {
+        Some(uid) => uid == who.cluster_uid,
+        None => class_uids.iter().any(|uid| profile.path == class_path(who.settings, uid)),
+    }
+}
+
+/// Looks after the profile of a class; its name goes into the status.
+pub async fn reconcile(
+    who: &Who<'_>,
+    class: &mut Ec2NodeClass,
+    memory: &mut Memory,
+    now: Timestamp,
+) -> Finding {
+    const CONDITION: &str = condition::INSTANCE_PROFILE_READY;
+    let uid = class.metadata.uid.clone().unwrap_or_default();
+    let role = class.spec.role.clone().unwrap_or_default();
+    if role.is_empty() {
+        let own = class.spec.instance_profile.clone().unwrap_or_default();
+        class.status.get_or_insert_default().instance_profile = own;
+        return Finding::good(CONDITION);
+    }
+    let lately = memory.made.get(&(uid.clone(), role_name(&role).to_owned()));
+    if let Some((name, at)) = lately
+        && now.duration_since(*at) < SETTLING
+    {
+        class.status.get_or_insert_default().instance_profile.clone_from(name);
+        return Finding::good(CONDITION);
+    }
+    if memory.missing_roles.get(&role).is_some_and(|at| now.duration_since(*at) < ROLE_MISSING) {
+        return role_missing(&role);
+    }
+    match find_or_make(who, class, &uid, &role).await {
+        Ok(Made { name, new }) => {
+            if new {
+                memory.made.insert((uid, role_name(&role).to_owned()), (name.clone(), now));
+            }
+            memory.missing_roles.remove(&role);
+            class.status.get_or_insert_default().instance_profile = name;
+            Finding::good(CONDITION)
+        }
+        Err(Trouble::NoRole) => {
+            memory.missing_roles.insert(role.clone(), now);
+            role_missing(&role)
+        }
+        Err(Trouble::NotOurs(name)) => {
+            let message = format!("instance profile {name} exists and is not this cluster's: delete it");
+            Finding::bad(CONDITION, "InstanceProfileNotOwned", message)
+        }
+        Err(Trouble::Refused(action, error)) if error.class() == Class::Refused => {
+            let message = format!("{action}: {}", error.code);
+            Finding::bad(CONDITION, "InstanceProfileFailed", message)
+        }
+        Err(Trouble::Refused(action, error)) => Finding::unanswered(CONDITION, action, &error),
+    }
+}
+
+fn role_missing(role: &str) -> Finding {
+    let message = format!("IAM knows no role {role}: create it, or change spec.role");
+    Finding::bad(condition::INSTANCE_PROFILE_READY, "RoleNotFound", message)
+}
+
+struct Made {
+    name: String,
+    new: bool,
+}
+
+enum Trouble {
+    NoRole,
+    NotOurs(String),
+    Refused(&'static str, AwsError),
+}
+
+fn refused(action: &'static str) -> impl Fn(AwsError) -> Trouble {
+    move |error| Trouble::Refused(action, error)
+}
+
+/// The profile of the status where it still has the role, else the one whose name follows from the role.
+async fn find_or_make(who: &Who<'_>, class: &Ec2NodeClass, uid: &str, role: &str) -> Result<Made, Trouble> {
+    let current = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
+    let name = profile_name(who, uid, role);
+    if !current.is_empty() && current != name {
+        match who.api.profile(&current).await {
+            Ok(found) if has_role(&found, role) => return Ok(Made { name: current, new: false }),
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(Trouble::Refused("iam:GetInstanceProfile", error)),
+        }
+    }
+    match who.api.profile(&name).await {
+        Ok(found) => adopt(who, found, uid, role).await,
+        Err(error) if error.is_not_found() => {
+            let path = class_path(who.settings, uid);
+            match who.api.create_profile(&name, &path, &tags(who, class)).await {
+                Ok(()) => {}
+                Err(error) if error.code == "EntityAlreadyExists" => {}
+                Err(error) => return Err(Trouble::Refused("iam:CreateInstanceProfile", error)),
+            }
+            give_role(who, &name, role).await
+        }
+        Err(error) => Err(Trouble::Refused("iam:GetInstanceProfile", error)),
+    }
+}
+
+fn has_role(profile: &ProfileInfo, role: &str) -> bool {
+    profile.roles.first().is_some_and(|known| role_name(known) == role_name(role))
+}
+
+/// A profile that an interrupted process left, or that was there all along.
+async fn adopt(who: &Who<'_>, found: ProfileInfo, uid: &str, role: &str) -> Result<Made, Trouble> {
+    if !is_ours(who, &found, &BTreeSet::from([uid.to_owned()])) {
+        return Err(Trouble::NotOurs(found.name));
+    }
+    if has_role(&found, role) {
+        return Ok(Made { name: found.name, new: false });
+    }
+    for other in &found.roles {
+        let removed = who.api.remove_role(&found.name, other).await;
+        removed.map_err(refused("iam:RemoveRoleFromInstanceProfile"))?;
+    }
+    give_role(who, &found.name, role).await
+}
+
+/// Gives a profile its role. A profile without one is of no use, so it does not stay where the role is not there.
+async fn give_role(who: &Who<'_>, name: &str, role: &str) -> Result<Made, Trouble> {
+    match who.api.add_role(name, role_name(role)).await {
+        Ok(()) => Ok(Made { name: name.to_owned(), new: true }),
+        // Somebody else was faster, with the same role: the name says so.
+        Err(error) if error.code == "LimitExceeded" => Ok(Made { name: name.to_owned(), new: true }),
+        Err(error) if error.is_not_found() => {
+            let _ = who.api.delete_profile(name).await;
+            Err(Trouble::NoRole)
+        }
+        Err(error) => Err(Trouble::Refused("iam:AddRoleToInstanceProfile", error)),
+    }
+}
+
+/// What a round of collecting came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Profiles that were deleted.
+    pub deleted: Vec<String>,
+    /// Profiles below our path that are not ours.
+    pub foreign: Vec<String>,
+}
+
+/// Deletes profiles that no class and no claim has used for an hour, as far as this process saw.
+///
+/// # Errors
+/// Where IAM does not tell what there is. One that cannot be deleted stays for the next round.
+pub async fn collect(
+    who: &Who<'_>,
+    class_uids: &BTreeSet<String>,
+    used: &BTreeSet<String>,
+    memory: &mut Memory,
+    now: Timestamp,
+) -> Result<Collected, AwsError> {
+    let all = who.api.profiles(&cluster_path(who.settings)).await?;
+    memory.unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
+    let mut collected = Collected::default();
+    for profile in &all {
+        if used.contains(&profile.name) {
+            memory.unused_since.remove(&profile.name);
+            continue;
+        }
+        let since = *memory.unused_since.entry(profile.name.clone()).or_insert(now);
+        if now.duration_since(since) < UNUSED_FOR || collected.deleted.len() >= DELETED_MAX {
+            continue;
+        }
+        // The list tells no tags, and it is minutes old.
+        let Ok(fresh) = who.api.profile(&profile.name).await else { continue };
+        if !is_ours(who, &fresh, class_uids) {
+            collected.foreign.push(fresh.name);
+        } else if delete(who, &fresh).await.is_ok() {
+            memory.unused_since.remove(&fresh.name);
+            collected.deleted.push(fresh.name);
+        }
+    }
+    Ok(collected)
+}
+
+/// The profiles below our path with their owners: `true` for ours.
+///
+/// # Errors
+/// Where IAM does not tell what there is.
+pub async fn audit(
+    who: &Who<'_>,
+    class_uids: &BTreeSet<String>,
+) -> Result<Vec<(ProfileInfo, bool)>, AwsError> {
+    let mut all = Vec::new();
+    for profile in who.api.profiles(&cluster_path(who.settings)).await? {
+        match who.api.profile(&profile.name).await {
+            Ok(fresh) => {
+                let ours = is_ours(who, &fresh, class_uids);
+                all.push((fresh, ours));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+async fn delete(who: &Who<'_>, profile: &ProfileInfo) -> Result<(), AwsError> {
+    for role in &profile.roles {
+        gone_is_ok(who.api.remove_role(&profile.name, role).await)?;
+    }
+    gone_is_ok(who.api.delete_profile(&profile.name).await)
+}
+
+fn gone_is_ok(result: Result<(), AwsError>) -> Result<(), AwsError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// Deletes the profiles of a class that goes: those below its path, and the one of older releases where its status names it.
+///
+/// # Errors
+/// Where IAM refuses; nothing is lost, for the finalizer stays.
+pub async fn delete_all(who: &Who<'_>, class: &Ec2NodeClass) -> Result<(), (&'static str, AwsError)> {
+    let uid = class.metadata.uid.clone().unwrap_or_default();
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let list = who.api.profiles(&class_path(who.settings, &uid)).await;
+    let uids = BTreeSet::from([uid]);
+    for profile in list.map_err(|error| ("iam:ListInstanceProfiles", error))? {
+        let Some(fresh) = read(who, &profile.name).await? else { continue };
+        if is_ours(who, &fresh, &uids) {
+            delete(who, &fresh).await.map_err(|error| ("iam:DeleteInstanceProfile", error))?;
+        }
+    }
+    let named = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
+    let name = class.metadata.name.clone().unwrap_or_default();
+    let legacy = labels::legacy_profile_name(&who.settings.cluster_name, &who.settings.region, &name);
+    if named == legacy && class.spec.role.is_some() {
+        let Some(fresh) = read(who, &legacy).await? else { return Ok(()) };
+        let theirs = fresh.tags.get(labels::TAG_CLUSTER_UID).is_some_and(|uid| uid != who.cluster_uid);
+        let cluster = fresh.tags.get(labels::TAG_CLUSTER_NAME);
+        let owned = format!("{}{}", labels::TAG_CLUSTER_PREFIX, who.settings.cluster_name);
+        let named = cluster.is_some_and(|name| **name == *who.settings.cluster_name)
+            || fresh.tags.contains_key(&owned);
+        if named && !theirs {
+            delete(who, &fresh).await.map_err(|error| ("iam:DeleteInstanceProfile", error))?;
+        }
+    }
+    Ok(())
+}
+
+async fn read(who: &Who<'_>, name: &str) -> Result<Option<ProfileInfo>, (&'static str, AwsError)> {
+    match who.api.profile(name).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(("iam:GetInstanceProfile", error)),
+    }
+}
+
+/// How soon a class's profile is looked at again.
+#[must_use]
+pub fn again(finding: &Finding, every: Duration) -> Duration {
+    match &finding.outcome {
+        Outcome::True => every,
+        Outcome::Unanswered { after, .. } => *after,
+        _ => Duration::from_secs(60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Profiles through crashes, strangers and paths.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use fleetwright_aws_api::Ec2NodeClassStatus;
+use fleetwright_core::clock::{Clock, SharedClock};
+
+use super::*;
+use crate::testing::{CLUSTER, Call, FakeAws, Fault, REGION, class};
+
+struct Still(Mutex<Timestamp>);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Account {
+    cloud: FakeAws,
+    settings: Settings,
+    class: Ec2NodeClass,
+    memory: Memory,
+    now: Timestamp,
+}
+
+impl Account {
+    fn new() -> Self {
+        let clock: SharedClock = Arc::new(Still(Mutex::new(Timestamp::UNIX_EPOCH)));
+        let mut class = class("default", true);
+        class.metadata.uid = Some("class-uid".to_owned());
+        class.status = Some(Ec2NodeClassStatus::default());
+        Self {
+            cloud: FakeAws::new(clock),
+            settings: Settings::new(CLUSTER, REGION),
+            class,
+            memory: Memory::default(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    async fn look(&mut self) -> &'static str {
+        let who = Who { api: &self.cloud, settings: &self.settings, cluster_uid: "uid" };
+        let finding = reconcile(&who, &mut self.class, &mut self.memory, self.now).await;
+        match finding.outcome {
+            Outcome::True => "True",
+            Outcome::False { reason, .. } => reason,
+            Outcome::Unanswered { .. } => "Unanswered",
+            _ => "other",
+        }
+    }
+
+    fn named(&self) -> String {
+        self.class.status.as_ref().unwrap().instance_profile.clone()
+    }
+
+    /// The status is lost, as by a process that ends before it is written, and nothing is remembered.
+    fn crash(&mut self) {
+        self.memory = Memory::default();
+        self.class.status = Some(Ec2NodeClassStatus::default());
+    }
+}
+
+/// Wherever the process ends, the next one comes to the same profile, with its role.
+#[tokio::test]
+async fn an_interrupted_making_is_finished() {
+    for call in [Call::CreateProfile, Call::AddRole] {
+        let mut account = Account::new();
+        let lost = AwsError::new(AwsError::NO_ANSWER, "reset");
+        let fault = if call == Call::CreateProfile { Fault::Lose } else { Fault::Refuse(lost) };
+        account.cloud.inject(call, fault);
+        assert_eq!(account.look().await, "Unanswered", "{call:?}");
+        account.crash();
+        assert_eq!(account.look().await, "True", "{call:?}");
+        let name = account.named();
+        account.crash();
+        assert_eq!((account.look().await, account.named()), ("True", name.clone()));
+        let all = account.cloud.profiles_now();
+        assert_eq!((all.len(), all[&name].roles.as_slice()), (1, ["node".to_owned()].as_slice()));
+        assert_eq!(all[&name].path, format!("/karpenter/{REGION}/{CLUSTER}/class-uid/"));
+        assert_eq!(all[&name].tags[labels::TAG_CLUSTER_UID], "uid");
+    }
+}
+
+/// A path in `spec.role` is no other role: the profile stays, however often it is looked at.
+#[tokio::test]
+async fn a_path_is_no_difference() {
+    let mut account = Account::new();
+    account.class.spec.role = Some("/teams/a/node".to_owned());
+    for minutes in [0, 1, 16, 32] {
+        account.now = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        assert_eq!(account.look().await, "True");
+    }
+    assert_eq!(account.cloud.count("CreateInstanceProfile"), 1);
+    account.class.spec.role = Some("node".to_owned());
+    assert_eq!(account.look().await, "True");
+    assert_eq!(account.cloud.profiles_now().len(), 1);
+}
+
+/// A profile that Karpenter made stays while it has the role; another role gets a profile of its own, and the old one stays for
+/// those who use it.
+#[tokio::test]
+async fn karpenters_profile_is_taken_over() {
+    let mut account = Account::new();
+    let theirs = ProfileInfo {
+        name: "test-cluster_123".to_owned(),
+        path: format!("/karpenter/{REGION}/{CLUSTER}/class-uid/"),
+        roles: vec!["node".to_owned()],
+        ..ProfileInfo::default()
+    };
+    account.cloud.adopt_profile(theirs.clone());
+    account.class.status.as_mut().unwrap().instance_profile = theirs.name.clone();
+    assert_eq!((account.look().await, account.named()), ("True", theirs.name.clone()));
+    account.cloud.with(|inner| inner.roles.insert("new".to_owned()));
+    account.class.spec.role = Some("new".to_owned());
+    assert_eq!(account.look().await, "True");
+    assert_ne!(account.named(), theirs.name);
+    assert_eq!(account.cloud.profiles_now().len(), 2);
+}
+
+#[tokio::test]
+async fn a_role_that_is_not_there_leaves_nothing_and_is_not_asked_for_at_once() {
+    let mut account = Account::new();
+    account.class.spec.role = Some("nobody".to_owned());
+    assert_eq!((account.look().await, account.look().await), ("RoleNotFound", "RoleNotFound"));
+    assert_eq!((account.cloud.count("AddRoleToInstanceProfile"), account.cloud.profiles_now().len()), (1, 0));
+    account.cloud.with(|inner| inner.roles.insert("nobody".to_owned()));
+    account.now += SignedDuration::from_secs(60);
+    assert_eq!(account.look().await, "True");
+}
+
+#[tokio::test]
+async fn a_strangers_profile_of_our_name_is_not_touched() {
+    let mut account = Account::new();
+    let who = Who { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
+    let name = profile_name(&who, "class-uid", "node");
+    let tags = [(labels::TAG_CLUSTER_UID.to_owned(), "another".to_owned())].into();
+    let theirs = ProfileInfo { name: name.clone(), path: "/".to_owned(), tags, ..ProfileInfo::default() };
+    account.cloud.adopt_profile(theirs.clone());
+    assert_eq!(account.look().await, "InstanceProfileNotOwned");
+    assert_eq!(account.cloud.profiles_now()[&name], theirs);
+}
+
+/// The profile of older releases is one for all clusters of a name: it goes only with the class whose status names it.
+#[tokio::test]
+async fn legacy_profiles_go_with_the_class_that_names_them() {
+    for named in [true, false] {
+        let mut account = Account::new();
+        let legacy = labels::legacy_profile_name(CLUSTER, REGION, "default");
+        let tags = [(format!("{}{CLUSTER}", labels::TAG_CLUSTER_PREFIX), "owned".to_owned())].into();
+        let profile = ProfileInfo {
+            name: legacy.clone(),
+            path: "/".to_owned(),
+            roles: vec!["node".to_owned()],
+            tags,
+            ..ProfileInfo::default()
+        };
+        account.cloud.adopt_profile(profile);
+        if named {
+            account.class.status.as_mut().unwrap().instance_profile = legacy;
+        }
+        let who = Who { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
+        delete_all(&who, &account.class).await.unwrap();
+        assert_eq!(account.cloud.profiles_now().is_empty(), named);
+    }
+}

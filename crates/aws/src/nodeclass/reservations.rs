@@ -1,0 +1,287 @@
+//! Capacity reservations: which a class selects, what of them stands in its status, and how much room they have left.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fleetwright_aws_api::Time;
+use fleetwright_aws_api::ec2nodeclass::{
+    CapacityReservation, CapacityReservationSelectorTerm, Ec2NodeClassStatus, condition,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Finding, Outcome};
+use crate::calls::{AwsError, Filter, ReservationInfo};
+
+/// How long before its end a capacity block is left: EC2 takes its instances back half an hour before the end.
+pub const EXPIRING: SignedDuration = SignedDuration::from_mins(40);
+/// For how long a count is believed that EC2 did not confirm.
+pub const BELIEVED_FOR: SignedDuration = SignedDuration::from_hours(24);
+
+/// One query: by id alone, or by filters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// The id.
+    pub id: Option<String>,
+    /// The filters.
+    pub filters: Vec<Filter>,
+}
+
+/// The queries of a class's terms. Ids are asked one by one: one that is gone fails the whole of a query.
+#[must_use]
+pub fn queries(terms: &[CapacityReservationSelectorTerm]) -> Vec<Query> {
+    let query = |term: &CapacityReservationSelectorTerm| {
+        if term.id.is_some() {
+            return Query { id: term.id.clone(), filters: Vec::new() };
+        }
+        let owner = term.owner_id.as_ref().map(|owner| Filter::new("owner-id", [owner]));
+        let criteria = term.instance_match_criteria.as_ref();
+        let criteria = criteria.map(|criteria| Filter::new("instance-match-criteria", [criteria]));
+        let tags = term.tags.as_ref().map(Filter::of_tags).unwrap_or_default();
+        Query { id: None, filters: owner.into_iter().chain(criteria).chain(tags).collect() }
+    };
+    terms.iter().map(query).collect()
+}
+
+/// Whether a reservation is a block that is about to end.
+#[must_use]
+pub fn is_expiring(kind: &str, ends: Option<Timestamp>, now: Timestamp) -> bool {
+    kind == "capacity-block" && ends.is_some_and(|ends| ends.duration_since(now) <= EXPIRING)
+}
+
+/// A reservation as it stands in the status; `None` for one of a kind that is not known.
+fn known(info: &ReservationInfo, now: Timestamp) -> Option<CapacityReservation> {
+    let kind = match info.kind.as_str() {
+        "" | "default" => "default",
+        "capacity-block" => "capacity-block",
+        _ => return None,
+    };
+    if !["open", "targeted"].contains(&info.match_criteria.as_str()) {
+        return None;
+    }
+    Some(CapacityReservation {
+        availability_zone: info.zone.clone(),
+        end_time: info.ends.map(|ends| Time(whole_seconds(ends))),
+        id: info.id.clone(),
+        instance_match_criteria: info.match_criteria.clone(),
+        instance_type: info.instance_type.clone(),
+        interruptible: info.interruptible,
+        owner_id: info.owner.clone(),
+        reservation_type: kind.to_owned(),
+        state: if is_expiring(kind, info.ends, now) { "expiring" } else { "active" }.to_owned(),
+    })
+}
+
+/// The wire carries whole seconds; what is finer would look like a change after every round trip.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Reservations by id. What is known stays while AWS does not answer; where IAM forbids the look-up, the class goes on without
+/// reservations that it does not know yet, and says so.
+pub fn reservations(
+    found: &Result<Vec<ReservationInfo>, AwsError>,
+    status: &mut Ec2NodeClassStatus,
+    now: Timestamp,
+) -> Finding {
+    const CONDITION: &str = condition::CAPACITY_RESERVATIONS_READY;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let unanswered = Finding::unanswered(CONDITION, "ec2:DescribeCapacityReservations", error);
+            return match unanswered.outcome {
+                Outcome::Unanswered { message, denied: true, .. } => Finding {
+                    condition: CONDITION,
+                    outcome: Outcome::Limited { reason: super::conditions::UNAUTHORIZED, message },
+                },
+                outcome => Finding { condition: CONDITION, outcome },
+            };
+        }
+    };
+    let current = found.iter().filter(|info| info.ends.is_none_or(|ends| ends > now));
+    let (mut known_ones, mut strange) = (Vec::new(), Vec::new());
+    for info in current {
+        match known(info, now) {
+            Some(reservation) => known_ones.push(reservation),
+            None => strange.push(info.id.as_str()),
+        }
+    }
+    known_ones.sort_by(|a, b| a.id.cmp(&b.id));
+    status.capacity_reservations = known_ones;
+    if strange.is_empty() {
+        return Finding::good(CONDITION);
+    }
+    strange.sort_unstable();
+    strange.truncate(10);
+    let message = format!("reservations of kinds that are not known are passed over: {}", strange.join(", "));
+    Finding { condition: CONDITION, outcome: Outcome::Limited { reason: "UnknownReservations", message } }
+}
+
+/// When reservations are looked at again: when the next one changes its state or ends, `every` at the latest.
+#[must_use]
+pub fn again(status: &Ec2NodeClassStatus, every: Duration, now: Timestamp) -> Duration {
+    let moments = status.capacity_reservations.iter().filter_map(|reservation| {
+        let ends = reservation.end_time.as_ref()?.0;
+        let block = reservation.reservation_type == "capacity-block" && reservation.state != "expiring";
+        Some(if block { ends - EXPIRING } else { ends })
+    });
+    let left = moments.min().map_or(every, |next| {
+        Duration::try_from(next.duration_since(now)).unwrap_or_default().max(Duration::from_secs(1))
+    });
+    left.min(every)
+}
+
+/// How many more instances each reservation holds: what EC2 told last, with what was launched and ended since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    by_id: BTreeMap<String, Count>,
+    version: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    left: u32,
+    told: Timestamp,
+}
+
+impl Room {
+    /// Takes what EC2 tells now.
+    pub fn sync(&mut self, told: impl IntoIterator<Item = (String, u32)>, now: Timestamp) {
+        for (id, left) in told {
+            self.put(id, left, now);
+        }
+        let old = |count: &Count| now.duration_since(count.told) < BELIEVED_FOR;
+        let before = self.by_id.len();
+        self.by_id.retain(|_, count| old(count));
+        self.version += u64::from(self.by_id.len() != before);
+    }
+
+    fn put(&mut self, id: String, left: u32, told: Timestamp) {
+        let before = self.by_id.insert(id, Count { left, told });
+        self.version += u64::from(before.map(|count| count.left) != Some(left));
+    }
+
+    /// How many more instances a reservation holds; none where nothing is known.
+    #[must_use]
+    pub fn left(&self, id: &str) -> u32 {
+        self.by_id.get(id).map_or(0, |count| count.left)
+    }
+
+    /// Counts instances that were launched into a reservation.
+    pub fn launched(&mut self, id: &str, count: u32) {
+        self.change(id, |left| left.saturating_sub(count));
+    }
+
+    /// Counts an instance of a reservation that is gone.
+    pub fn ended(&mut self, id: &str) {
+        self.change(id, |left| left.saturating_add(1));
+    }
+
+    /// A reservation has no room: EC2 said so.
+    pub fn full(&mut self, id: &str, now: Timestamp) {
+        self.put(id.to_owned(), 0, now);
+    }
+
+    fn change(&mut self, id: &str, change: impl FnOnce(u32) -> u32) {
+        if let Some(count) = self.by_id.get(id).copied() {
+            self.put(id.to_owned(), change(count.left), count.told);
+        }
+    }
+
+    /// Changes whenever a count changes.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is selected, what it comes to, and how counts move.
+    use serde_json::json;
+
+    use super::*;
+
+    fn info(id: &str, kind: &str, ends: Option<i64>) -> ReservationInfo {
+        ReservationInfo {
+            id: id.to_owned(),
+            zone: "us-west-2a".to_owned(),
+            instance_type: "m5.large".to_owned(),
+            owner: "123456789012".to_owned(),
+            match_criteria: "targeted".to_owned(),
+            kind: kind.to_owned(),
+            ends: ends.map(|minutes| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)),
+            available: 2,
+            ..ReservationInfo::default()
+        }
+    }
+
+    #[test]
+    fn terms_are_asked_one_by_one() {
+        let terms: Vec<CapacityReservationSelectorTerm> = serde_json::from_value(json!([
+            {"id": "cr-1"}, {"ownerID": "123456789012", "tags": {"a": "*"}},
+            {"instanceMatchCriteria": "open"},
+        ]))
+        .unwrap();
+        let asked = queries(&terms);
+        assert_eq!(asked[0], Query { id: Some("cr-1".to_owned()), filters: Vec::new() });
+        assert_eq!(
+            asked[1].filters,
+            [Filter::new("owner-id", ["123456789012"]), Filter::new("tag-key", ["a"])]
+        );
+        assert_eq!(asked[2].filters, [Filter::new("instance-match-criteria", ["open"])]);
+    }
+
+    #[test]
+    fn blocks_expire_and_strange_ones_are_named() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut status = Ec2NodeClassStatus::default();
+        let odd = ReservationInfo { match_criteria: "telepathic".to_owned(), ..info("cr-5", "", None) };
+        let found = vec![
+            info("cr-3", "capacity-block", Some(40)),
+            info("cr-1", "", None),
+            info("cr-2", "capacity-block", Some(41)),
+            info("cr-0", "default", Some(0)),
+            info("cr-4", "lunar", None),
+            odd,
+        ];
+        let finding = reservations(&Ok(found), &mut status, now);
+        let states: Vec<(&str, &str)> =
+            status.capacity_reservations.iter().map(|r| (r.id.as_str(), r.state.as_str())).collect();
+        assert_eq!(states, [("cr-1", "active"), ("cr-2", "active"), ("cr-3", "expiring")]);
+        let message = match finding.outcome {
+            Outcome::Limited { reason: "UnknownReservations", message } => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(message.ends_with("cr-4, cr-5"), "{message}");
+        assert_eq!(again(&status, Duration::from_secs(300), now), Duration::from_secs(60));
+        let before = status.clone();
+        let denied = Err(AwsError::new("UnauthorizedOperation", "no"));
+        let finding = reservations(&denied, &mut status, now);
+        assert!(matches!(finding.outcome, Outcome::Limited { reason: "Unauthorized", .. }), "{finding:?}");
+        assert_eq!(status, before, "what is known stays");
+        let throttled = Err(AwsError::new("RequestLimitExceeded", "no"));
+        assert!(!reservations(&throttled, &mut status, now).is_answered());
+    }
+
+    #[test]
+    fn counts_move_with_launches_and_ends() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut room = Room::default();
+        assert_eq!(room.left("cr-1"), 0, "what is not known has no room");
+        room.ended("cr-1");
+        assert_eq!(room.left("cr-1"), 0);
+        room.sync([("cr-1".to_owned(), 3)], now);
+        room.launched("cr-1", 5);
+        assert_eq!(room.left("cr-1"), 0);
+        room.ended("cr-1");
+        assert_eq!(room.left("cr-1"), 1);
+        let version = room.version();
+        room.sync([("cr-1".to_owned(), 1)], now);
+        assert_eq!(room.version(), version, "nothing new");
+        room.full("cr-1", now);
+        assert!(room.left("cr-1") == 0 && room.version() > version);
+        room.sync([("cr-1".to_owned(), 2)], now);
+        room.sync([], now + BELIEVED_FOR);
+        assert_eq!(room.left("cr-1"), 0, "nobody has confirmed it for a day");
+    }
+}

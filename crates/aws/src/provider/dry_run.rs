@@ -1,0 +1,193 @@
+//! Dry runs: whether IAM would let a class launch anything. One launch of one ordinary type is tried; only what is refused for
+//! want of rights, or for what the class says, counts against the class.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
+use fleetwright_core::cloud::LaunchError;
+use fleetwright_core::model::{
+    BatchId, NodeClaim, NodeClassRef, NodePool, Offering, Requirements, Resources, labels::ON_DEMAND,
+};
+
+use super::{AwsProvider, Known};
+use crate::calls::{AwsError, Class, FleetRequest};
+use crate::instancetype::{ClassCatalog, View};
+use crate::launch::{Candidate, Filtered, PlanInput, plan, requests};
+use crate::nodeclass::{Finding, Outcome};
+use crate::tags::{Owner, owned};
+
+const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
+
+/// A claim that asks for nothing.
+fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
+    NodeClaim {
+        name: "dry-run".into(),
+        uid: "dry-run".into(),
+        pool: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        has_finalizer: false,
+        created: now,
+        deleting: None,
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        requests: Resources::new(),
+        class: NodeClassRef {
+            group: labels::GROUP.into(),
+            kind: labels::NODE_CLASS_KIND.into(),
+            name: class.metadata.name.as_deref().unwrap_or_default().into(),
+        },
+        termination_grace_period: None,
+        expire_after: None,
+        batch: BatchId::from("dry-run"),
+        attempt: 0,
+        intended_pods: Vec::new(),
+        provider_id: None,
+        node_name: None,
+        image_id: None,
+        capacity: Resources::new(),
+        allocatable: Resources::new(),
+        conditions: BTreeMap::new(),
+        last_pod_event: None,
+        pool_hash: None,
+        termination_deadline: None,
+    }
+}
+
+/// The cheapest ordinary type on demand that some pool of the class allows, else that any does.
+fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Option<Candidate> {
+    let of_class: Vec<&Arc<NodePool>> =
+        pools.iter().filter(|pool| &*pool.template.class.name == class).collect();
+    let exotic =
+        |capacity: &Resources| labels::EXOTIC_RESOURCES.iter().any(|name| capacity.get(&(*name).into()) > 0);
+    let on_demand = |offering: &&Offering| offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND);
+    let candidates = catalog.catalog.instance_types.iter().filter_map(|machine| {
+        catalog.shaped.get(&*machine.name)?.image.as_ref()?;
+        let offering = machine.offerings.iter().filter(on_demand).min_by_key(|offering| offering.price)?;
+        let wanted =
+            of_class.iter().any(|pool| pool.template.requirements.intersects(&machine.requirements).is_ok());
+        let rank = (!wanted, exotic(&machine.capacity), offering.price, machine.name.clone());
+        Some((rank, Candidate { instance_type: machine.clone(), offerings: vec![offering.clone()] }))
+    });
+    candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
+}
+
+fn denied(reason: &'static str, action: &str) -> Finding {
+    Finding::bad(CONDITION, reason, crate::iam::denial(action))
+}
+
+/// What a dry run's refusal says of the class; `None` where it says nothing.
+fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bool) -> Option<Finding> {
+    match error.class() {
+        Class::Unauthorized => Some(denied(reason, action)),
+        Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
+        Class::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
+            let message = "spec.instanceProfile: there is no such instance profile";
+            Some(Finding::bad(CONDITION, "InstanceProfileNotFound", message))
+        }
+        // That this one type is not to be had here, or the profile is too new, is no fault of the class.
+        Class::NotFound | Class::Unfulfillable | Class::Refused => None,
+    }
+}
+
+/// What a launch template's refusal says of the class.
+fn of_template(error: &LaunchError) -> Finding {
+    const ACTION: &str = "ec2:CreateLaunchTemplate";
+    match error {
+        LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => {
+            denied("CreateLaunchTemplateAuthCheckFailed", ACTION)
+        }
+        LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
+            Finding::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
+        }
+        LaunchError::NodeClassNotReady(message) => {
+            Finding::bad(CONDITION, "UserDataInvalid", message.to_string())
+        }
+        LaunchError::RateLimited { after } => unanswered(ACTION, *after),
+        // The text of other refusals differs from call to call, so it does not belong into a condition.
+        _ => unanswered(ACTION, Duration::from_secs(30)),
+    }
+}
+
+fn unanswered(action: &str, after: Duration) -> Finding {
+    let message = format!("{action} is not answered");
+    Finding { condition: CONDITION, outcome: Outcome::Unanswered { message, after, denied: false } }
+}
+
+impl AwsProvider {
+    /// Tries a launch of a class as it stands.
+    pub(super) async fn dry_run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
+        let good = Finding::good(CONDITION);
+        let no_cidr = {
+            let state = self.state();
+            let cluster = state.cluster.as_ref();
+            cluster.is_none_or(|c| c.service_cidr_v4.is_none() && c.service_cidr_v6.is_none())
+        };
+        if class.spec.family() == Family::Al2023 && no_cidr {
+            let message = "the services' address range is not known: EKS does not tell it";
+            return Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message);
+        }
+        if !self.settings.dry_runs {
+            return good;
+        }
+        let known = Known::new(class.clone(), 0);
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let catalog = self.make_catalog(&self.state(), &known);
+        let Some(candidate) = choose(&catalog, &name, pools) else { return good };
+        let claim = probe(class, self.clock.now());
+        let filtered = Filtered { candidates: vec![candidate], capacity_type: ON_DEMAND };
+        let status = class.status.clone().unwrap_or_default();
+        let group = self.group(&name);
+        let view = View {
+            settings: &self.settings,
+            spec: &class.spec,
+            status: &status,
+            kubelet: &known.kubelet,
+            group: group.as_ref(),
+        };
+        let plan = {
+            let state = self.state();
+            let addresses = &state.addresses;
+            plan(&PlanInput { claim: &claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
+        };
+        let Some(plan) = plan else { return good };
+        let owner = Owner { settings: &self.settings, cluster_uid: uid, class: &name, pool: "" };
+        let tags = owned(&owner, &class.spec);
+        let templates = match self.templates(&known, &claim, &plan, &tags).await {
+            Ok(templates) => templates,
+            Err(error) => return of_template(&error),
+        };
+        for (request, _) in requests(&plan, &templates, &[(0, &claim)], &tags, None) {
+            if let Some(finding) = self.try_launch(class, &request).await {
+                return finding;
+            }
+        }
+        good
+    }
+
+    /// Tries a fleet, then one instance in each subnet until one would be launched; the first subnet's refusal counts.
+    async fn try_launch(&self, class: &Ec2NodeClass, request: &FleetRequest) -> Option<Finding> {
+        let own_profile = class.spec.instance_profile.is_some();
+        if let Err(error) = self.api.try_fleet(request).await
+            && let Some(finding) =
+                verdict(&error, "CreateFleetAuthCheckFailed", "ec2:CreateFleet", own_profile)
+        {
+            return Some(finding);
+        }
+        let way = request.overrides.first()?;
+        let mut first = None;
+        for subnet in class.status.iter().flat_map(|status| &status.subnets) {
+            match self.api.try_instance(&way.template, &way.instance_type, &subnet.id).await {
+                Ok(()) => return None,
+                Err(error) => {
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        verdict(&first?, "RunInstancesAuthCheckFailed", "ec2:RunInstances", own_profile)
+    }
+}

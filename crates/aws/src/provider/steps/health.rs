@@ -1,0 +1,154 @@
+//! What EC2 and ARC say of machines and zones: impaired instances, and zones that traffic is shifted away from.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_core::cloud::{
+    CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write,
+};
+use fleetwright_core::model::{Str, labels::ZONE};
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::{AwsProvider, instance_id};
+use crate::calls::InstanceStatus;
+use crate::shift::Changed;
+
+/// How often statuses are read.
+const STATUSES_EVERY: Duration = Duration::from_secs(60);
+/// How often shifts are read.
+const SHIFTS_EVERY: Duration = Duration::from_secs(30);
+/// When what IAM refuses is asked for again.
+const DENIED_AGAIN: Duration = Duration::from_secs(600);
+/// How long a check must have failed.
+const IMPAIRED_FOR: SignedDuration = SignedDuration::from_secs(120);
+/// Scheduled events that end a machine's use.
+const EVENTS: [&str; 5] =
+    ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
+/// Until when a machine's drain must be over.
+const DEADLINE: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+
+/// What a status says of an instance; the most urgent first.
+fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKind> {
+    let long = |since: Option<Timestamp>| since.is_some_and(|at| now.duration_since(at) >= IMPAIRED_FOR);
+    if long(status.instance_impaired_since) {
+        Some(InterruptionKind::InstanceStatus)
+    } else if long(status.system_impaired_since) {
+        Some(InterruptionKind::SystemStatus)
+    } else if status.events.iter().any(|event| EVENTS.contains(&event.as_str())) {
+        Some(InterruptionKind::EventStatus)
+    } else {
+        None
+    }
+}
+
+/// Replaces machines that EC2 finds impaired: their drain has no time left, for nothing on them can be trusted to run. Those with a
+/// scheduled event are drained as usual.
+pub(super) struct Statuses(pub(super) AwsProvider);
+
+#[async_trait]
+impl ProviderStep for Statuses {
+    fn name(&self) -> &'static str {
+        "interruption.instancestatus"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let answer = self.0.api.instance_statuses().await;
+        let statuses = match self.0.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
+            Ok(statuses) => statuses,
+            Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+        };
+        let mut round = Round::quiet(STATUSES_EVERY);
+        // The answer is about the whole account: only what a claim of ours names counts.
+        for (claim, _) in &outlook.machines {
+            let Some(id) = &claim.provider_id else { continue };
+            let of = |status: &&InstanceStatus| instance_id(id) == Some(status.id.as_str());
+            let Some(kind) = statuses.iter().find(of).and_then(|status| impairment(status, outlook.now))
+            else {
+                continue;
+            };
+            let forceful = kind != InterruptionKind::EventStatus;
+            if forceful && claim.deleting.is_none() && claim.termination_deadline.is_none() {
+                let mut write = Write::to(Object::NodeClaim(claim.name.clone()));
+                let now = Timestamp::from_second(outlook.now.as_second()).unwrap_or(outlook.now);
+                write.annotations.insert(DEADLINE.into(), Some(now.to_string().into()));
+                round.writes.push(write);
+            }
+            round.interruptions.push(Interruption { id: id.clone(), kind });
+        }
+        Ok(round)
+    }
+}
+
+/// Avoids zones that traffic is shifted away from.
+pub(super) struct ZonalShift(pub(super) AwsProvider);
+
+impl ZonalShift {
+    /// Tells the pools that can use the zones.
+    fn notices(&self, changed: &Changed, outlook: &Outlook) -> Vec<Notice> {
+        let all = [
+            ("ZonalShiftActive", &changed.begun, "Traffic is shifted away from zone"),
+            ("ZonalShiftCleared", &changed.cleared, "Traffic is no longer shifted away from zone"),
+        ];
+        let mut notices = Vec::new();
+        for (reason, zones, text) in all {
+            for zone_id in zones {
+                let pools = outlook.pools.iter().filter(|pool| {
+                    let name = &pool.template.class.name;
+                    let zone = self.0.zone_name(name, zone_id);
+                    zone.is_some_and(|zone| pool.template.requirements.allows(ZONE, &zone))
+                });
+                notices.extend(pools.map(|pool| Notice {
+                    object: Object::NodePool(pool.name.clone()),
+                    warning: reason == "ZonalShiftActive",
+                    reason,
+                    message: format!("{text} {zone_id}").into(),
+                }));
+            }
+        }
+        notices
+    }
+}
+
+impl AwsProvider {
+    /// The name of a zone that a class has a subnet in, by the zone's id.
+    fn zone_name(&self, class: &str, zone_id: &str) -> Option<Str> {
+        let known = self.classes.get(class)?;
+        let subnets = known.class.status.as_ref()?.subnets.iter();
+        subnets.clone().find(|subnet| subnet.zone_id == zone_id).map(|subnet| subnet.zone.as_str().into())
+    }
+}
+
+#[async_trait]
+impl ProviderStep for ZonalShift {
+    fn name(&self) -> &'static str {
+        "zonalshift"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        const ACTION: &str = "arc-zonal-shift:GetManagedResource";
+        let now = outlook.now;
+        let arn = self.0.state().cluster.as_ref().map(|cluster| cluster.arn.clone());
+        let Some(arn) = arn.filter(|arn| !arn.is_empty()) else {
+            let message = "zonal shift is switched on, and EKS does not know the cluster: it has no effect";
+            let notices = self.0.tell_classes("ZonalShiftUnknownCluster", message);
+            return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
+        };
+        let answer = self.0.api.zonal_shifts(&arn).await;
+        let answer = self.0.permitted(ACTION, answer, now);
+        let mut round = Round::quiet(SHIFTS_EVERY);
+        let changed = match answer {
+            Ok(Ok(told)) => self.0.state().shifts.refresh(&told, now),
+            Ok(Err(notices)) => {
+                round = Round { notices, ..Round::quiet(DENIED_AGAIN) };
+                self.0.state().shifts.sweep(now)
+            }
+            Err(error) => {
+                // A shift ends by itself also while AWS does not answer; that is told with the next answer.
+                self.0.state().shifts.sweep(now);
+                return Err(error);
+            }
+        };
+        round.notices.extend(self.notices(&changed, outlook));
+        Ok(round)
+    }
+}

@@ -1,0 +1,101 @@
+//! What nodes teach about machines, from all that run: learnt anew after a restart, and kept at the classes for machines that are
+//! gone by then.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::{CloudError, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::model::labels::{INSTANCE_TYPE, REGISTERED};
+use futures::lock::Mutex;
+
+use super::super::AwsProvider;
+use super::object;
+
+/// How often nodes are looked at.
+const EVERY: Duration = Duration::from_secs(30);
+/// Longest annotation in bytes; all annotations of an object may have 256 KiB.
+const TEXT_MAX: usize = 64 * 1024;
+
+/// Takes note of what nodes report.
+pub(super) struct Capacity {
+    provider: AwsProvider,
+    /// Classes by UID whose annotation was read.
+    restored: Mutex<BTreeSet<String>>,
+}
+
+impl Capacity {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, restored: Mutex::default() }
+    }
+
+    /// What earlier processes wrote down; live nodes correct it.
+    async fn restore(&self) {
+        let mut restored = self.restored.lock().await;
+        for known in self.provider.classes.all() {
+            let uid = known.class.metadata.uid.clone().unwrap_or_default();
+            if !restored.insert(uid) {
+                continue;
+            }
+            let annotations = known.class.metadata.annotations.as_ref();
+            if let Some(text) = annotations.and_then(|all| all.get(labels::LEARNT)) {
+                let text: String = text.chars().take(TEXT_MAX).collect();
+                self.provider.with_learnt(|learnt| learnt.restore(&text));
+            }
+        }
+    }
+
+    /// Every registered node teaches, whatever class or image it came of.
+    fn observe(&self, outlook: &Outlook) {
+        self.provider.with_learnt(|learnt| {
+            for (claim, node) in &outlook.machines {
+                let (Some(node), Some(image)) = (node, &claim.image_id) else { continue };
+                let label = |key: &str| node.labels.get(key).map(|value| &**value);
+                let (Some("true"), Some(machine)) = (label(REGISTERED), label(INSTANCE_TYPE)) else {
+                    continue;
+                };
+                learnt.observe(machine, image, &node.name, &node.capacity);
+            }
+        });
+    }
+
+    /// What each class is to remember: the pairs of its own images. An image that is replaced is forgotten with it.
+    fn writes(&self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for known in self.provider.classes.all() {
+            let status = known.class.status.as_ref();
+            let images: BTreeSet<&str> =
+                status.into_iter().flat_map(|status| &status.amis).map(|ami| ami.id.as_str()).collect();
+            // While no image is known, nothing is known to be outdated.
+            if images.is_empty() {
+                continue;
+            }
+            let text =
+                self.provider.with_learnt(|learnt| learnt.text_of(|image| images.contains(image), TEXT_MAX));
+            let annotations = known.class.metadata.annotations.as_ref();
+            let known_text = annotations.and_then(|all| all.get(labels::LEARNT)).map_or("", String::as_str);
+            if known_text == text || known.class.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let mut write = Write::to(object(&known.class));
+            let value = (!text.is_empty()).then(|| text.as_str().into());
+            write.annotations.insert(labels::LEARNT.into(), value);
+            writes.push(write);
+        }
+        writes
+    }
+}
+
+#[async_trait]
+impl ProviderStep for Capacity {
+    fn name(&self) -> &'static str {
+        "providers.instancetype.capacity"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        self.restore().await;
+        self.observe(outlook);
+        Ok(Round { writes: self.writes(), ..Round::quiet(EVERY) })
+    }
+}

@@ -1,0 +1,498 @@
+//! The status of node classes: what their selectors find, their conditions, hashes, finalizer and deletion.
+//!
+//! Each part of a class is looked up at its own pace, and a look-up that fails degrades its own condition alone. What was found
+//! is kept until the API server has it, so that a refused write loses nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
+use fleetwright_aws_api::{Ec2NodeClass, labels};
+use fleetwright_core::cloud::{CloudError, Notice, Object, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
+use futures::lock::Mutex;
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::{AwsProvider, cloud_error};
+use crate::calls::Filter;
+use crate::digest::digest;
+use crate::images;
+use crate::instancetype::{self, View};
+use crate::nodeclass::cadence::{Cadence, Part};
+use crate::nodeclass::profile::{self, Who};
+use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations};
+use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
+use crate::tags::{Ownership, ownership};
+
+/// Classes are looked after at least this often.
+const AT_LEAST: Duration = Duration::from_secs(30);
+/// What was written is compared with what stands after this.
+const WRITTEN: Duration = Duration::from_secs(5);
+/// How often people are told that a class waits for its claims.
+const TELL_EVERY: SignedDuration = SignedDuration::from_mins(10);
+/// For how long a dry run counts.
+const TRIED_FOR: SignedDuration = SignedDuration::from_mins(30);
+/// How soon something that was not found is looked for again.
+const MISSING_AGAIN: Duration = Duration::from_secs(60);
+/// Most claims that one round stamps anew.
+const STAMPED_MAX: usize = 500;
+
+/// Looks after the classes.
+pub(super) struct NodeClasses {
+    pub(super) provider: AwsProvider,
+    pub(super) profiles: Arc<Mutex<profile::Memory>>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    cadence: Cadence,
+    /// Status by UID and generation, as it should stand.
+    desired: BTreeMap<String, (i64, Ec2NodeClassStatus)>,
+    /// Dry runs that came out well, by UID: what was tried, and when.
+    tried: BTreeMap<String, (String, Timestamp)>,
+    told: BTreeMap<String, Timestamp>,
+}
+
+/// A class in the seam's words.
+pub(in crate::provider) fn object(class: &Ec2NodeClass) -> Object {
+    let text = |value: &Option<String>| Str::from(value.as_deref().unwrap_or_default());
+    let class_ref = NodeClassRef {
+        group: labels::GROUP.into(),
+        kind: labels::NODE_CLASS_KIND.into(),
+        name: text(&class.metadata.name),
+    };
+    Object::NodeClass { class: class_ref, version: "v1".into(), uid: text(&class.metadata.uid) }
+}
+
+/// The claims of a class.
+fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'a Arc<NodeClaim>> {
+    let of_class = move |claim: &&Arc<NodeClaim>| {
+        *claim.class.name == *name && *claim.class.kind == *labels::NODE_CLASS_KIND
+    };
+    outlook.machines.iter().map(|(claim, _)| claim).filter(of_class)
+}
+
+impl NodeClasses {
+    pub(super) fn new(provider: AwsProvider, profiles: Arc<Mutex<profile::Memory>>) -> Self {
+        Self { provider, profiles, memory: Mutex::default() }
+    }
+
+    fn who<'a>(&'a self, uid: &'a str) -> Who<'a> {
+        Who { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: uid }
+    }
+
+    /// One class, one round.
+    async fn one(
+        &self,
+        class: &Ec2NodeClass,
+        outlook: &Outlook,
+        cluster_uid: &str,
+        memory: &mut Memory,
+    ) -> Round {
+        let mut round = Round::quiet(AT_LEAST);
+        if class.metadata.deletion_timestamp.is_some() {
+            self.finalize(class, outlook, cluster_uid, memory, &mut round).await;
+            return round;
+        }
+        let hash = class.drift_hash(&self.provider.settings.ca_bundle);
+        let mut write = stamp(class, &hash);
+        restamp_claims(class, outlook, &hash, &mut round);
+        let uid = class.metadata.uid.clone().unwrap_or_default();
+        let generation = class.metadata.generation.unwrap_or(0);
+        let mut next = class.clone();
+        if let Some((_, status)) = memory.desired.get(&uid).filter(|(of, _)| *of == generation) {
+            next.status = Some(status.clone());
+        }
+        let reserved = self.provider.settings.reserved_capacity;
+        let due = memory.cadence.due(&uid, generation, outlook.now);
+        for part in due.into_iter().filter(|part| reserved || *part != Part::Reservations) {
+            let (finding, again) = self.part(part, &mut next, outlook, cluster_uid, memory).await;
+            if let Some(notice) = refused(&next, &finding) {
+                round.notices.push(notice);
+            }
+            memory.cadence.again(&uid, part, again, outlook.now);
+            conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
+        }
+        let status = next.status.clone().unwrap_or_default();
+        if let Some(patch) = status_patch(class.status.as_ref(), &status) {
+            write.version = class.metadata.resource_version.as_deref().map(Str::from);
+            write.status = Some(patch.into());
+        }
+        // One write: a second one would find the version changed by the first.
+        if !write.is_empty() {
+            round.writes.push(write);
+            round.again = WRITTEN;
+        }
+        memory.desired.insert(uid, (generation, status));
+        round
+    }
+
+    /// Looks up one part: what it says, and when it is due again.
+    async fn part(
+        &self,
+        part: Part,
+        class: &mut Ec2NodeClass,
+        outlook: &Outlook,
+        cluster_uid: &str,
+        memory: &mut Memory,
+    ) -> (Finding, Duration) {
+        let (provider, now) = (&self.provider, outlook.now);
+        let every = part.every(&provider.settings);
+        let api = &*provider.api;
+        let spec = class.spec.clone();
+        let finding = match part {
+            Part::Subnets => {
+                let found = lookups::subnets(api, &spec).await;
+                if let Ok(found) = &found {
+                    let told = found.iter().map(|subnet| (subnet.id.clone(), subnet.free_addresses));
+                    provider.refresh_addresses(told);
+                }
+                subnets(found, class.status.get_or_insert_default())
+            }
+            Part::SecurityGroups => {
+                let found = lookups::security_groups(api, &spec).await;
+                security_groups(found, class.status.get_or_insert_default())
+            }
+            Part::Images => match provider.kubernetes_version() {
+                Some(version) => {
+                    let found = images::resolve(api, &spec, &version, now).await;
+                    found_images(found, class.status.get_or_insert_default())
+                }
+                None => Finding {
+                    condition: condition::AMIS_READY,
+                    outcome: Outcome::Waiting {
+                        reason: "KubernetesVersionUnknown",
+                        message: "the version of the control plane is not known yet".to_owned(),
+                    },
+                },
+            },
+            Part::Reservations => {
+                let found = lookups::reservations(api, &spec).await;
+                if let Ok(found) = &found {
+                    let told = found.iter().map(|info| (info.id.clone(), info.available));
+                    provider.state().reservations.sync(told, now);
+                }
+                let status = class.status.get_or_insert_default();
+                let finding = reservations::reservations(&found, status, now);
+                let again = reservations::again(status, every, now);
+                return (finding, again);
+            }
+            Part::PlacementGroup => return self.placement_group(class, now).await,
+            Part::InstanceProfile => {
+                let mut profiles = self.profiles.lock().await;
+                let finding = profile::reconcile(&self.who(cluster_uid), class, &mut profiles, now).await;
+                let again = profile::again(&finding, every);
+                return (finding, again);
+            }
+            Part::Validation => return self.validation(class, outlook, cluster_uid, memory).await,
+        };
+        let again = match &finding.outcome {
+            Outcome::Unanswered { after, .. } => *after,
+            Outcome::True | Outcome::Limited { .. } => every,
+            Outcome::False { .. } => every.min(MISSING_AGAIN),
+            Outcome::Waiting { .. } => WRITTEN,
+        };
+        (finding, again)
+    }
+
+    async fn placement_group(&self, class: &Ec2NodeClass, now: Timestamp) -> (Finding, Duration) {
+        let selector = class.spec.placement_group_selector.as_ref();
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let found = match selector {
+            Some(selector) => lookups::placement_group(&*self.provider.api, selector).await,
+            None => Ok(None),
+        };
+        let mut state = self.provider.state();
+        let known = state.groups.get(&name).cloned().filter(|known| {
+            // A selector that changed asks for another group.
+            selector.is_some_and(|s| s.id.as_deref().is_none_or(|id| id == known.group.id))
+                && selector.is_some_and(|s| s.name.as_deref().is_none_or(|name| name == known.group.name))
+        });
+        let (resolved, finding) = placement::resolve(selector, found, known, now);
+        let before = state.groups.get(&name).map(|known| &known.group);
+        if before != resolved.as_ref().map(|known| &known.group) {
+            state.groups_version += 1;
+        }
+        match resolved {
+            Some(resolved) => state.groups.insert(name, resolved),
+            None => state.groups.remove(&name),
+        };
+        let again = placement::again(&finding, Part::PlacementGroup.every(&self.provider.settings));
+        (finding, again)
+    }
+
+    /// What can be told of the spec, then whether the rest is known, then expressions on every type, then dry runs.
+    async fn validation(
+        &self,
+        class: &Ec2NodeClass,
+        outlook: &Outlook,
+        cluster_uid: &str,
+        memory: &mut Memory,
+    ) -> (Finding, Duration) {
+        let every = Part::Validation.every(&self.provider.settings);
+        let of_spec = validate(&class.spec, &self.provider.settings);
+        if of_spec.outcome != Outcome::True {
+            return (of_spec, every);
+        }
+        if let Some(waiting) = dependencies(class) {
+            return (waiting, WRITTEN);
+        }
+        if let Some(failed) = self.expressions(class) {
+            return (failed, every);
+        }
+        let uid = class.metadata.uid.clone().unwrap_or_default();
+        let key = tried_by(class);
+        let lately = memory
+            .tried
+            .get(&uid)
+            .is_some_and(|(known, at)| *known == key && outlook.now.duration_since(*at) < TRIED_FOR);
+        if lately {
+            return (Finding::good(condition::VALIDATION_SUCCEEDED), every);
+        }
+        let finding = self.provider.dry_run(class, &outlook.pools, cluster_uid).await;
+        let again = match &finding.outcome {
+            Outcome::True => {
+                memory.tried.insert(uid, (key, outlook.now));
+                every
+            }
+            Outcome::Unanswered { after, .. } => *after,
+            // A policy that was just changed, or a profile that was just made, should not wait for long.
+            _ => MISSING_AGAIN,
+        };
+        (finding, again)
+    }
+
+    /// Kubelet expressions on every known type: one that fails anywhere fails here, before a node is launched by it.
+    fn expressions(&self, class: &Ec2NodeClass) -> Option<Finding> {
+        let kubelet = class.spec.kubelet.as_ref()?.parse().ok()?;
+        let status = class.status.clone().unwrap_or_default();
+        let settings = &self.provider.settings;
+        let view = View { settings, spec: &class.spec, status: &status, kubelet: &kubelet, group: None };
+        let machines = self.provider.state().machines.clone();
+        let mut problems = Vec::new();
+        for info in machines.types.values() {
+            if let Err(error) = instancetype::resolve_kubelet(info, &view, &mut problems) {
+                problems.push(error.to_string());
+            }
+            if let Some(first) = problems.into_iter().next() {
+                let reason = "KubeletExpressionEvaluationFailed";
+                return Some(Finding::bad(condition::VALIDATION_SUCCEEDED, reason, first));
+            }
+            problems = Vec::new();
+        }
+        None
+    }
+
+    /// A class that is being deleted goes when its claims are gone, and with it the profiles and templates that were made for it.
+    async fn finalize(
+        &self,
+        class: &Ec2NodeClass,
+        outlook: &Outlook,
+        cluster_uid: &str,
+        memory: &mut Memory,
+        round: &mut Round,
+    ) {
+        let all = class.metadata.finalizers.clone().unwrap_or_default();
+        if !all.iter().any(|name| name == labels::TERMINATION_FINALIZER) {
+            return;
+        }
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let uid = class.metadata.uid.clone().unwrap_or_default();
+        let mut waiting: Vec<&str> = claims_of(outlook, &name).map(|claim| claim.name.as_str()).collect();
+        if !waiting.is_empty() {
+            let due = memory.told.get(&uid).is_none_or(|at| outlook.now.duration_since(*at) >= TELL_EVERY);
+            if due {
+                memory.told.insert(uid, outlook.now);
+                waiting.sort_unstable();
+                let more = waiting.len().saturating_sub(5);
+                waiting.truncate(5);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let message =
+                    format!("waiting for the termination of NodeClaims: {}{more}", waiting.join(", "));
+                round.notices.push(Notice {
+                    object: object(class),
+                    warning: false,
+                    reason: "WaitingOnNodeClaimTermination",
+                    message: message.into(),
+                });
+            }
+            round.again = WRITTEN;
+            return;
+        }
+        if let Err((action, error)) = self.clean(class, &name, cluster_uid).await {
+            let message = format!("what was made for the class cannot be deleted, {action}: {}", error.code);
+            round.notices.push(Notice {
+                object: object(class),
+                warning: true,
+                reason: "FailedCleanup",
+                message: message.into(),
+            });
+            round.again = error.wait().max(WRITTEN);
+            return;
+        }
+        let version = class.metadata.resource_version.as_deref().map(Str::from);
+        let kept = all.iter().filter(|name| *name != labels::TERMINATION_FINALIZER);
+        let finalizers = Some(kept.map(|name| Str::from(name.as_str())).collect());
+        round.writes.push(Write { version, finalizers, ..Write::to(object(class)) });
+        round.again = WRITTEN;
+    }
+
+    async fn clean(
+        &self,
+        class: &Ec2NodeClass,
+        name: &str,
+        cluster_uid: &str,
+    ) -> Result<(), (&'static str, crate::calls::AwsError)> {
+        let provider = &self.provider;
+        let filters = [
+            Filter::new(format!("tag:{}", labels::TAG_CLUSTER_UID), [cluster_uid]),
+            Filter::new(format!("tag:{}", labels::NODE_CLASS), [name]),
+        ];
+        let templates = provider.api.launch_templates(&filters).await;
+        for template in templates.map_err(|error| ("ec2:DescribeLaunchTemplates", error))? {
+            // A filter of ours that is not honoured must not delete another's.
+            let cluster = &provider.settings.cluster_name;
+            if ownership(&template.tags, cluster, cluster_uid) != Ownership::Ours {
+                continue;
+            }
+            match provider.api.delete_launch_template(&template.name).await {
+                Err(error) if !error.is_not_found() => return Err(("ec2:DeleteLaunchTemplate", error)),
+                _ => provider.state().templates.remove(&template.name),
+            };
+        }
+        profile::delete_all(&self.who(cluster_uid), class).await
+    }
+}
+
+/// What a dry run depends on: everything but conditions and our own annotations.
+fn tried_by(class: &Ec2NodeClass) -> String {
+    let mut status = class.status.clone().unwrap_or_default();
+    status.conditions.clear();
+    let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
+    for own in [labels::HASH, labels::HASH_VERSION, labels::LEARNT] {
+        annotations.remove(own);
+    }
+    digest(&format!("{status:?}/{:?}/{annotations:?}", class.spec))
+}
+
+/// Why validation has to wait for other conditions; `None` where all of them hold.
+fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
+    const NEEDED: [&str; 4] = [
+        condition::AMIS_READY,
+        condition::INSTANCE_PROFILE_READY,
+        condition::SECURITY_GROUPS_READY,
+        condition::SUBNETS_READY,
+    ];
+    let known = class.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let is_false = |name: &&str| known.iter().any(|c| c.type_ == *name && c.is_false());
+    let open: Vec<&str> = NEEDED.into_iter().filter(|name| !conditions::holds(class, name)).collect();
+    if open.is_empty() {
+        return None;
+    }
+    let reason = "DependenciesNotReady";
+    let message = format!("waiting for {}", open.join(", "));
+    let outcome = match open.iter().any(is_false) {
+        true => Outcome::False { reason, message },
+        false => Outcome::Waiting { reason, message },
+    };
+    Some(Finding { condition: condition::VALIDATION_SUCCEEDED, outcome })
+}
+
+/// What people are told where IAM refuses a look-up.
+fn refused(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
+    let message = match &finding.outcome {
+        Outcome::Unanswered { message, denied: true, .. } => message,
+        Outcome::Limited { reason, message } if *reason == conditions::UNAUTHORIZED => message,
+        _ => return None,
+    };
+    Some(Notice {
+        object: object(class),
+        warning: true,
+        reason: conditions::UNAUTHORIZED,
+        message: message.as_str().into(),
+    })
+}
+
+/// Finalizer and hash of a class.
+fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
+    let mut write = Write::to(object(class));
+    let finalizers = class.metadata.finalizers.clone().unwrap_or_default();
+    if !finalizers.iter().any(|name| name == labels::TERMINATION_FINALIZER) {
+        let all = finalizers.iter().map(String::as_str).chain([labels::TERMINATION_FINALIZER]);
+        write.finalizers = Some(all.map(Str::from).collect());
+        write.version = class.metadata.resource_version.as_deref().map(Str::from);
+    }
+    let known = class.metadata.annotations.clone().unwrap_or_default();
+    for (key, value) in [(labels::HASH, hash), (labels::HASH_VERSION, labels::CURRENT_HASH_VERSION)] {
+        if known.get(key).map(String::as_str) != Some(value) {
+            write.annotations.insert(key.into(), Some(value.into()));
+        }
+    }
+    write
+}
+
+/// Claims whose hash is of another version take the class's over, unless they are known to have drifted.
+fn restamp_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &mut Round) {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    // A claim that is not launched yet gets its hash with its instance.
+    let launched = claims_of(outlook, name).filter(|claim| claim.provider_id.is_some());
+    for claim in launched.take(STAMPED_MAX) {
+        let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
+        let own = claim.annotations.iter().filter(|(key, _)| key.starts_with(labels::GROUP));
+        let annotations: BTreeMap<String, String> = own.map(text).collect();
+        let Some(stamp) = restamp(&annotations, claim.is(ConditionType::Drifted), hash) else { continue };
+        let mut all = Labels::new();
+        all.insert(labels::HASH_VERSION.into(), stamp.version.into());
+        if let Some(hash) = stamp.hash {
+            all.insert(labels::HASH.into(), hash.into());
+        }
+        round.writes.push(Write::to(Object::NodeClaim(claim.name.clone())).annotate(&all));
+    }
+}
+
+/// The merge patch from one status to another; `None` where nothing differs.
+fn status_patch(old: Option<&Ec2NodeClassStatus>, new: &Ec2NodeClassStatus) -> Option<String> {
+    let fields = |status: &Ec2NodeClassStatus| match serde_json::to_value(status) {
+        Ok(serde_json::Value::Object(map)) => map,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (old.map(fields).unwrap_or_default(), fields(new));
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    let patch: serde_json::Map<String, serde_json::Value> =
+        changed.map(|key| (key.clone(), new.get(key).cloned().unwrap_or_default())).collect();
+    (!patch.is_empty()).then(|| serde_json::Value::Object(patch).to_string())
+}
+
+#[async_trait]
+impl ProviderStep for NodeClasses {
+    fn name(&self) -> &'static str {
+        "nodeclass"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let cluster_uid = self.provider.may_mutate()?;
+        self.provider.know_cluster().await.map_err(|error| cloud_error(&error, "eks:DescribeCluster"))?;
+        let mut memory = self.memory.lock().await;
+        let all = self.provider.classes.all();
+        let uids: BTreeSet<&str> =
+            all.iter().filter_map(|known| known.class.metadata.uid.as_deref()).collect();
+        memory.cadence.retain(|uid| uids.contains(uid));
+        memory.desired.retain(|uid, _| uids.contains(uid.as_str()));
+        memory.tried.retain(|uid, _| uids.contains(uid.as_str()));
+        memory.told.retain(|uid, _| uids.contains(uid.as_str()));
+        let mut whole = Round::quiet(AT_LEAST);
+        for known in &all {
+            let round = self.one(&known.class, outlook, &cluster_uid, &mut memory).await;
+            whole.again = whole.again.min(round.again);
+            whole.writes.extend(round.writes);
+            whole.notices.extend(round.notices);
+        }
+        let next = memory.cadence.next(outlook.now, whole.again);
+        whole.again = next.max(Duration::from_secs(1));
+        Ok(whole)
+    }
+}

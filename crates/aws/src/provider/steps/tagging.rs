@@ -1,0 +1,159 @@
+//! What is written on machines after their birth: names on instances once their node has one, and the partition that EC2 chose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::{CloudError, Object, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::model::{Labels, NodeClaim};
+
+use super::super::{AwsProvider, cloud_error, instance_id};
+use crate::calls::{AwsError, Class, InstanceInfo};
+use crate::tags::{Ownership, late, ownership};
+
+/// Instances that one round names: EC2 allows ten `CreateTags` a second over time.
+const TAGGED_MAX: usize = 10;
+/// Instances that one round asks for.
+const ASKED_MAX: usize = 500;
+/// When the next are named, while there are more.
+const MORE: Duration = Duration::from_secs(1);
+/// When new claims are looked for.
+const EVERY: Duration = Duration::from_secs(10);
+/// When what IAM refuses is tried again.
+const DENIED_AGAIN: Duration = Duration::from_secs(600);
+
+/// Names instances after their nodes.
+pub(super) struct Tagging(pub(super) AwsProvider);
+
+/// Claims with a node whose instance has not all of its late tags, oldest first.
+fn untagged(outlook: &Outlook) -> Vec<&Arc<NodeClaim>> {
+    let done =
+        |claim: &NodeClaim, key: &str| claim.annotations.get(key).is_some_and(|value| &**value == "true");
+    let all = outlook.machines.iter().map(|(claim, _)| claim);
+    let mut open: Vec<&Arc<NodeClaim>> = all
+        .filter(|claim| claim.deleting.is_none() && claim.node_name.is_some() && claim.provider_id.is_some())
+        .filter(|claim| !done(claim, labels::TAGGED) || !done(claim, labels::CLUSTER_NAME_TAGGED))
+        .collect();
+    open.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    open
+}
+
+impl AwsProvider {
+    /// The instances of some claims that are there, in one call where none of them is gone.
+    pub(super) async fn of_claims(&self, claims: &[&Arc<NodeClaim>]) -> Result<Vec<InstanceInfo>, AwsError> {
+        let id = |claim: &&Arc<NodeClaim>| instance_id(claim.provider_id.as_deref()?).map(str::to_owned);
+        let ids: Vec<String> = claims.iter().filter_map(id).take(ASKED_MAX).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.api.instances(&ids, &[]).await {
+            Err(error) if error.is_not_found() && ids.len() > 1 => {}
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            answer => return answer,
+        }
+        let mut found = Vec::new();
+        for id in ids {
+            match self.api.instances(&[id], &[]).await {
+                Err(error) if error.is_not_found() => {}
+                answer => found.extend(answer?),
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl ProviderStep for Tagging {
+    fn name(&self) -> &'static str {
+        "nodeclaim.tagging"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let named = outlook.machines.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
+        self.0.state().named = Some(named);
+        let cluster_uid = self.0.may_mutate()?;
+        let open = untagged(outlook);
+        let more = open.len() > TAGGED_MAX;
+        let now: Vec<&Arc<NodeClaim>> = open.into_iter().take(TAGGED_MAX).collect();
+        let found = self.0.of_claims(&now).await;
+        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let mut round = Round::quiet(if more { MORE } else { EVERY });
+        let cluster = self.0.settings.cluster_name.clone();
+        for claim in now {
+            let id = claim.provider_id.as_deref().and_then(instance_id);
+            let Some(info) = found.iter().find(|info| Some(info.id.as_str()) == id) else { continue };
+            // The claim names it, so one without a UID is ours as well.
+            if ownership(&info.tags, &cluster, &cluster_uid) == Ownership::Foreign
+                || self.0.not_away(&info.zone_id).is_err()
+            {
+                continue;
+            }
+            let tags =
+                late(&info.tags, claim.node_name.as_deref().unwrap_or_default(), &claim.name, &cluster);
+            if !tags.is_empty() {
+                match self.0.api.create_tags(&info.id, &tags).await {
+                    Err(error) if error.is_not_found() => continue,
+                    Err(error) if error.class() == Class::Throttled => {
+                        round.again = error.wait();
+                        break;
+                    }
+                    answer => {
+                        if let Err(notices) = self.0.permitted("ec2:CreateTags", answer, outlook.now)? {
+                            return Ok(Round { notices, again: DENIED_AGAIN, ..round });
+                        }
+                    }
+                }
+            }
+            let done: Labels =
+                [labels::TAGGED, labels::CLUSTER_NAME_TAGGED].map(|key| (key.into(), "true".into())).into();
+            round.writes.push(Write::to(Object::NodeClaim(claim.name.clone())).annotate(&done));
+        }
+        Ok(round)
+    }
+}
+
+/// Writes the partition that EC2 chose on claims and nodes that do not have it yet.
+pub(super) struct Partitions(pub(super) AwsProvider);
+
+#[async_trait]
+impl ProviderStep for Partitions {
+    fn name(&self) -> &'static str {
+        "placementgroup.partition"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let parted =
+            |claim: &NodeClaim| self.0.group(&claim.class.name).is_some_and(|group| group.partitions > 0);
+        let missing = |labels: &Labels| !labels.contains_key(labels::PLACEMENT_GROUP_PARTITION);
+        let open: Vec<_> = outlook
+            .machines
+            .iter()
+            .filter(|(claim, node)| {
+                let unknown =
+                    missing(&claim.labels) || node.as_ref().is_some_and(|node| missing(&node.labels));
+                claim.deleting.is_none() && claim.provider_id.is_some() && unknown && parted(claim)
+            })
+            .take(ASKED_MAX)
+            .collect();
+        let claims: Vec<&Arc<NodeClaim>> = open.iter().map(|(claim, _)| claim).collect();
+        let found = self.0.of_claims(&claims).await;
+        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let mut round = Round::quiet(if open.is_empty() { EVERY } else { MORE });
+        for (claim, node) in open {
+            let id = claim.provider_id.as_deref().and_then(instance_id);
+            let info = found.iter().find(|info| Some(info.id.as_str()) == id);
+            let Some((_, Some(part))) = info.and_then(|info| info.placement.as_ref()) else { continue };
+            let objects = [Some((Object::NodeClaim(claim.name.clone()), &claim.labels))]
+                .into_iter()
+                .chain([node.as_ref().map(|node| (Object::Node(node.name.clone()), &node.labels))]);
+            for (object, _) in objects.flatten().filter(|(_, own)| missing(own)) {
+                let mut write = Write::to(object);
+                let value = Some(part.to_string().into());
+                write.labels.insert(labels::PLACEMENT_GROUP_PARTITION.into(), value);
+                round.writes.push(write);
+            }
+        }
+        Ok(round)
+    }
+}

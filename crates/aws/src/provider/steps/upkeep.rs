@@ -1,0 +1,151 @@
+//! What is cleared away: launch templates and instance profiles that nothing uses, by proof of ownership; and what is told of
+//! another cluster that has our name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::{CloudError, Notice, Object, Outlook, ProviderStep, Round};
+use futures::lock::Mutex;
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::{AwsProvider, cloud_error};
+use crate::calls::{Filter, LaunchTemplate};
+use crate::nodeclass::profile::{self, Who};
+use crate::tags::{Ownership, ownership};
+
+/// How often launch templates are looked through.
+const TEMPLATES_EVERY: Duration = Duration::from_secs(300);
+/// How long a template must have been unused: a launch under way holds its name for minutes at most.
+const UNUSED_FOR: SignedDuration = SignedDuration::from_mins(15);
+/// Most templates that one round deletes.
+const DELETED_MAX: usize = 50;
+/// When what IAM refuses is tried again.
+const DENIED_AGAIN: Duration = Duration::from_secs(600);
+
+/// Deletes launch templates that no launch has used for a while.
+pub(super) struct Templates {
+    provider: AwsProvider,
+    /// When this process began to look: what was used before is not known.
+    since: Mutex<Option<Timestamp>>,
+}
+
+impl Templates {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, since: Mutex::default() }
+    }
+
+    fn is_unused(&self, template: &LaunchTemplate, since: Timestamp, now: Timestamp) -> bool {
+        let used = self.provider.state().templates.get(&template.name).copied();
+        let last = [Some(since), used, template.created].into_iter().flatten().max().unwrap_or(now);
+        now.duration_since(last) >= UNUSED_FOR
+    }
+}
+
+#[async_trait]
+impl ProviderStep for Templates {
+    fn name(&self) -> &'static str {
+        "launchtemplate.garbagecollection"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let provider = &self.provider;
+        let uid = provider.may_mutate()?;
+        let since = *self.since.lock().await.get_or_insert(outlook.now);
+        let filter = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_UID), [&*uid]);
+        let all = provider.api.launch_templates(&[filter]).await;
+        let all = all.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
+        let mut round = Round::quiet(TEMPLATES_EVERY);
+        let ours = all.iter().filter(|template| {
+            ownership(&template.tags, &provider.settings.cluster_name, &uid) == Ownership::Ours
+        });
+        let unused = ours.filter(|template| self.is_unused(template, since, outlook.now));
+        for template in unused.take(DELETED_MAX) {
+            // Forgotten first: a launch that comes now makes it anew.
+            provider.state().templates.remove(&template.name);
+            let answer = match provider.api.delete_launch_template(&template.name).await {
+                Err(error) if error.is_not_found() => Ok(()),
+                answer => answer,
+            };
+            if let Err(notices) = provider.permitted("ec2:DeleteLaunchTemplate", answer, outlook.now)? {
+                return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
+            }
+        }
+        if all.len() > DELETED_MAX {
+            round.again = TEMPLATES_EVERY / 5;
+        }
+        Ok(round)
+    }
+}
+
+/// Deletes instance profiles that no class and no claim uses.
+pub(super) struct Profiles {
+    pub(super) provider: AwsProvider,
+    pub(super) profiles: Arc<Mutex<profile::Memory>>,
+}
+
+#[async_trait]
+impl ProviderStep for Profiles {
+    fn name(&self) -> &'static str {
+        "instanceprofile.garbagecollection"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let uid = self.provider.may_mutate()?;
+        let classes = self.provider.classes.all();
+        let class_uids: BTreeSet<String> =
+            classes.iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
+        let of_claims = outlook.machines.iter().filter_map(|(claim, _)| {
+            claim.annotations.get(labels::INSTANCE_PROFILE_NAME).map(ToString::to_string)
+        });
+        let of_classes = classes.iter().filter_map(|known| {
+            let status = known.class.status.as_ref()?;
+            (!status.instance_profile.is_empty()).then(|| status.instance_profile.clone())
+        });
+        let used: BTreeSet<String> = of_claims.chain(of_classes).collect();
+        let who = Who { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: &uid };
+        let mut memory = self.profiles.lock().await;
+        let answer = profile::collect(&who, &class_uids, &used, &mut memory, outlook.now).await;
+        let answer = self.provider.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
+        let notices = match answer {
+            Err(notices) => notices,
+            Ok(collected) if collected.foreign.is_empty() => Vec::new(),
+            Ok(collected) => {
+                let some: Vec<&str> = collected.foreign.iter().take(3).map(String::as_str).collect();
+                let message = format!(
+                    "{} instance profiles below the cluster's path are not its own ({}): they are left alone",
+                    collected.foreign.len(),
+                    some.join(", ")
+                );
+                self.provider.tell_classes("ForeignInstanceProfiles", &message)
+            }
+        };
+        Ok(Round { notices, ..Round::quiet(profile::COLLECT_EVERY) })
+    }
+}
+
+/// Tells people of another cluster that has our name.
+pub(super) struct Foreigners(pub(super) AwsProvider);
+
+#[async_trait]
+impl ProviderStep for Foreigners {
+    fn name(&self) -> &'static str {
+        "ownership"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let message = self.0.foreign().message(&self.0.settings.cluster_name);
+        let notices = message.map_or_else(Vec::new, |message| {
+            let told = outlook.pools.iter().map(|pool| Notice {
+                object: Object::NodePool(pool.name.clone()),
+                warning: true,
+                reason: "ForeignInstances",
+                message: message.as_str().into(),
+            });
+            told.take(5).collect()
+        });
+        Ok(Round { notices, ..Round::quiet(TEMPLATES_EVERY) })
+    }
+}

@@ -1,0 +1,433 @@
+//! The other loops: names, lessons, health, shifts, what is cleared away, and how few calls all of it makes.
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGISTERED, RESERVED};
+use serde_json::json;
+
+use super::world::{World, fresh, node};
+use super::*;
+use crate::calls::{InstanceStatus, LaunchTemplate, ProfileInfo, ReservationInfo, TagSet, ZonalShift};
+
+const GI: i64 = 1 << 30;
+
+fn tags(all: &[(&str, &str)]) -> TagSet {
+    all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+async fn ready(settings: Settings) -> World {
+    let mut world = World::new(settings, fresh("default")).await;
+    for _ in 0..4 {
+        world.round("nodeclass").await;
+        world.pass(6).await;
+    }
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    world
+}
+
+/// Machines that are launched, registered and named, as the controllers leave them.
+async fn launched(world: &mut World, count: usize) -> Vec<ProviderId> {
+    let answers = world.aws.provider().launch(&batch(count)).await;
+    let mut ids = Vec::new();
+    for (request, answer) in batch(count).into_iter().zip(answers) {
+        let instance = answer.unwrap();
+        let name = request.claim.name.to_string();
+        let machine = instance.labels[INSTANCE_TYPE].to_string();
+        let own = [(REGISTERED, "true"), (INSTANCE_TYPE, machine.as_str())];
+        ids.push(instance.provider_id.clone());
+        let mut node = node(&format!("node-{name}"), &own, Resources::of(2000, 7 * GI));
+        node.provider_id = Some(instance.provider_id.clone());
+        let claim = NodeClaim {
+            provider_id: Some(instance.provider_id),
+            node_name: Some(node.name.clone()),
+            image_id: instance.image_id,
+            labels: instance.labels,
+            annotations: instance.annotations,
+            ..(*request.claim).clone()
+        };
+        world.add(claim, Some(node));
+    }
+    ids
+}
+
+#[tokio::test]
+async fn a_launch_notes_hash_and_profile() {
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let claim = world.claim("claim-000");
+    let class = world.class("default");
+    assert_eq!(&*claim.annotations[labels::HASH], class.spec.drift_hash(CA));
+    assert_eq!(&*claim.annotations[labels::INSTANCE_PROFILE_NAME], class.status.unwrap().instance_profile);
+    assert_eq!(world.aws.provider().drift(&claim).await, Ok(None));
+    world.edit("default", |class| class.spec.context = Some("new".to_owned()));
+    assert_eq!(world.aws.provider().drift(&claim).await, Ok(Some(Drift("NodeClassDrift".into()))));
+}
+
+#[tokio::test]
+async fn instances_are_named_after_their_nodes_a_few_at_a_time() {
+    let mut world = ready(settings()).await;
+    let ids = launched(&mut world, 25).await;
+    let before = world.aws.cloud.count("CreateTags");
+    for expected in [10, 20, 25, 25] {
+        world.round("nodeclaim.tagging").await;
+        assert_eq!(world.aws.cloud.count("CreateTags") - before, expected);
+    }
+    let info = world.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
+    assert_eq!(info.tags[labels::TAG_NAME], "node-claim-000");
+    assert_eq!(&*world.claim("claim-000").annotations[labels::TAGGED], "true");
+    let asked = world.aws.cloud.count("DescribeInstances");
+    world.round("nodeclaim.tagging").await;
+    assert_eq!(world.aws.cloud.count("DescribeInstances"), asked, "all of them are named");
+}
+
+#[tokio::test]
+async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let foreign = world.aws.foreign().await;
+    let forged = NodeClaim {
+        provider_id: Some(foreign.clone()),
+        node_name: Some("node-x".into()),
+        ..claim("forged", "b")
+    };
+    world.add(forged, None);
+    world.aws.cloud.deny(Call::CreateTags);
+    let round = world.round("nodeclaim.tagging").await;
+    assert!(round.notices.iter().any(|notice| notice.message.contains("AllowScopedResourceTagging")));
+    assert!(world.aws.provider.lock().unwrap().features_off().contains_key("ec2:CreateTags"));
+    world.aws.cloud.allow(Call::CreateTags);
+    world.round("nodeclaim.tagging").await;
+    assert!(world.aws.provider.lock().unwrap().features_off().is_empty());
+    let info = world.aws.cloud.instance_now(instance_id(&foreign).unwrap()).unwrap();
+    assert!(!info.tags.contains_key(labels::TAG_NAME));
+    assert!(!world.claim("forged").annotations.contains_key(labels::TAGGED));
+}
+
+/// What nodes report counts for their type and image, survives the process and even the nodes, and goes with the image.
+#[tokio::test]
+async fn capacity_is_learnt_and_kept() {
+    const STEP: &str = "providers.instancetype.capacity";
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let machine = world.claim("claim-000").labels[INSTANCE_TYPE].clone();
+    let image = world.claim("claim-000").image_id.unwrap();
+    let memory = async |world: &World| {
+        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+        catalog.get(&machine).unwrap().capacity.memory()
+    };
+    assert_ne!(memory(&world).await, 7 * GI);
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 7 * GI);
+    assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
+    world.outlook.machines.clear();
+    world.restart().await;
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 7 * GI, "the class remembers");
+    // A live node corrects what was remembered, upwards too.
+    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*machine)];
+    let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
+    world.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 9 * GI);
+    let text =
+        |world: &World| world.class("default").metadata.annotations.unwrap().get(labels::LEARNT).cloned();
+    assert!(text(&world).unwrap().contains(&*image));
+    let mut class = world.class("default");
+    class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
+    world.aws.classes.set(class);
+    world.round(STEP).await;
+    assert_eq!(text(&world), None, "its image is replaced");
+}
+
+#[tokio::test]
+async fn impaired_machines_are_interrupted_with_no_time_left() {
+    const STEP: &str = "interruption.instancestatus";
+    let mut world = ready(settings()).await;
+    let ids = launched(&mut world, 4).await;
+    let id = |at: usize| instance_id(&ids[at]).unwrap().to_owned();
+    let since = |seconds: i64| Some(world.aws.now() - SignedDuration::from_secs(seconds));
+    let statuses = vec![
+        InstanceStatus { id: id(0), instance_impaired_since: since(120), ..InstanceStatus::default() },
+        InstanceStatus { id: id(1), system_impaired_since: since(119), ..InstanceStatus::default() },
+        InstanceStatus {
+            id: id(2),
+            events: vec!["instance-retirement".to_owned()],
+            ..InstanceStatus::default()
+        },
+        InstanceStatus { id: id(3), events: vec!["ebs-party".to_owned()], ..InstanceStatus::default() },
+        InstanceStatus {
+            id: "i-stranger".to_owned(),
+            instance_impaired_since: since(999),
+            ..InstanceStatus::default()
+        },
+    ];
+    world.aws.cloud.set_statuses(statuses);
+    let round = world.round(STEP).await;
+    let told: Vec<(ProviderId, InterruptionKind)> =
+        round.interruptions.into_iter().map(|told| (told.id, told.kind)).collect();
+    let expected =
+        [(ids[0].clone(), InterruptionKind::InstanceStatus), (ids[2].clone(), InterruptionKind::EventStatus)];
+    assert_eq!(told, expected);
+    let deadline = |name: &str| {
+        let claim = world.claim(name);
+        claim.annotations.get("karpenter.sh/nodeclaim-termination-timestamp").map(ToString::to_string)
+    };
+    assert_eq!(deadline("claim-000"), Some(world.aws.now().to_string()));
+    assert_eq!(deadline("claim-002"), None);
+    world.aws.cloud.deny(Call::Statuses);
+    let round = world.round(STEP).await;
+    assert!(
+        round.interruptions.is_empty() && round.notices[0].message.contains("ec2:DescribeInstanceStatus")
+    );
+    world.aws.cloud.allow(Call::Statuses);
+    assert_eq!(world.round(STEP).await.interruptions.len(), 2, "no restart is needed");
+}
+
+#[tokio::test]
+async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
+    let on = Settings { zonal_shift: true, ..settings() };
+    let mut world = ready(on).await;
+    let ids = launched(&mut world, 1).await;
+    let zone = world.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
+    let expires = Some(world.aws.now() + SignedDuration::from_hours(1));
+    let shift = ZonalShift { zone_id: zone.zone_id.clone(), status: "APPLIED".to_owned(), expires };
+    world.aws.cloud.set_shifts(vec![shift]);
+    let round = world.round("zonalshift").await;
+    assert_eq!(round.notices[0].reason, "ZonalShiftActive");
+    let available = async |world: &World| {
+        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+        let offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+        offerings
+            .filter(|offering| offering.available && offering.zone().is_some_and(|own| **own == *zone.zone))
+            .count()
+    };
+    assert_eq!(available(&world).await, 0);
+    let refused = world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await;
+    assert!(matches!(refused, Err(CloudError::Unavailable(_))), "{refused:?}");
+    world.aws.cloud.set_shifts(Vec::new());
+    assert_eq!(world.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
+    assert!(available(&world).await > 0);
+    assert!(world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await.is_ok());
+    world.aws.cloud.deny(Call::Shifts);
+    let round = world.round("zonalshift").await;
+    assert!(round.notices[0].message.contains("AllowZonalShiftReadActions"), "{round:?}");
+}
+
+#[tokio::test]
+async fn templates_go_when_nobody_uses_them_and_only_ours() {
+    const STEP: &str = "launchtemplate.garbagecollection";
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let names = |world: &World| -> Vec<String> { world.aws.cloud.templates_now().into_keys().collect() };
+    let ours = names(&world);
+    for (name, uid) in [("theirs", Some("another")), ("karpenters", None)] {
+        let mut all = tags(&[(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::NODE_CLASS, "default")]);
+        all.extend(uid.map(|uid| (labels::TAG_CLUSTER_UID.to_owned(), uid.to_owned())));
+        world.aws.cloud.adopt_template(LaunchTemplate { name: name.to_owned(), tags: all, created: None });
+    }
+    world.round(STEP).await;
+    assert_eq!(names(&world).len(), ours.len() + 2);
+    world.pass(14 * 60).await;
+    world.round(STEP).await;
+    assert_eq!(names(&world).len(), ours.len() + 2, "a launch may be under way");
+    world.pass(120).await;
+    world.round(STEP).await;
+    assert_eq!(names(&world), ["karpenters", "theirs"]);
+    // The next launch makes what it needs.
+    let again = LaunchRequest { claim: Arc::new(claim("again", "again")), batch: "again".into(), attempt: 1 };
+    assert!(world.aws.provider().launch(&[again]).await[0].is_ok());
+}
+
+/// Somebody deletes a template between its look-up and the fleet: it is made anew within the same call.
+#[tokio::test]
+async fn a_template_that_is_lost_is_made_again() {
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    for name in world.aws.cloud.templates_now().into_keys() {
+        AwsApi::delete_launch_template(&*world.aws.cloud, &name).await.unwrap();
+    }
+    let again = LaunchRequest { claim: Arc::new(claim("again", "again")), batch: "again".into(), attempt: 1 };
+    let answer = world.aws.provider().launch(&[again]).await.remove(0);
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn reserved_machines_become_on_demand_and_leave_blocks_in_time() {
+    let mut class = fresh("default");
+    class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!([{"id": "cr-1"}])).unwrap();
+    let mut world = World::new(settings(), class).await;
+    let ends = world.aws.now() + SignedDuration::from_mins(60);
+    world.aws.cloud.with(|inner| {
+        inner.reservations = vec![ReservationInfo {
+            id: "cr-1".to_owned(),
+            zone: "us-west-2a".to_owned(),
+            instance_type: "m5.large".to_owned(),
+            owner: "123456789012".to_owned(),
+            match_criteria: "targeted".to_owned(),
+            kind: "capacity-block".to_owned(),
+            ends: Some(ends),
+            available: 1,
+            ..ReservationInfo::default()
+        }];
+    });
+    for _ in 0..4 {
+        world.round("nodeclass").await;
+        world.pass(6).await;
+    }
+    let ids = launched(&mut world, 1).await;
+    assert_eq!(&*world.claim("claim-000").labels[CAPACITY_TYPE], RESERVED);
+    let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+    let left: Option<u32> =
+        catalog.get("m5.large").unwrap().offerings.iter().find_map(|o| o.reservation_capacity);
+    assert_eq!(left, Some(0), "its room is taken at once");
+    assert!(world.round("capacityreservation.expiration").await.interruptions.is_empty());
+    world.pass(25 * 60).await;
+    let round = world.round("capacityreservation.expiration").await;
+    assert_eq!(
+        round.interruptions,
+        [Interruption { id: ids[0].clone(), kind: InterruptionKind::ReservationExpiring }]
+    );
+    assert!(world.round("capacityreservation.capacitytype").await.writes.is_empty());
+    world.aws.cloud.change_instance(instance_id(&ids[0]).unwrap(), |info| info.reservation = None);
+    world.round("capacityreservation.capacitytype").await;
+    let claim = world.claim("claim-000");
+    assert_eq!(&*claim.labels[CAPACITY_TYPE], "on-demand");
+    assert!(claim.labels.keys().all(|key| !key.contains("capacity-reservation")), "{:?}", claim.labels);
+}
+
+#[tokio::test]
+async fn profiles_that_nobody_uses_go_after_an_hour() {
+    const STEP: &str = "instanceprofile.garbagecollection";
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let first = world.class("default").status.unwrap().instance_profile;
+    let path = |uid: &str| format!("/karpenter/{REGION}/{CLUSTER}/{uid}/");
+    let profile = |name: &str, uid: &str, own: &[(&str, &str)]| ProfileInfo {
+        name: name.to_owned(),
+        path: path(uid),
+        tags: tags(own),
+        ..ProfileInfo::default()
+    };
+    for profile in [
+        profile("stale", "gone-uid", &[(labels::TAG_CLUSTER_UID, UID)]),
+        profile("karpenters", "default-uid", &[]),
+        profile("unknown", "gone-uid", &[]),
+        profile("theirs", "default-uid", &[(labels::TAG_CLUSTER_UID, "another")]),
+    ] {
+        world.aws.cloud.adopt_profile(profile);
+    }
+    world.aws.cloud.with(|inner| inner.roles.insert("new".to_owned()));
+    world.edit("default", |class| class.spec.role = Some("/team/new".to_owned()));
+    for _ in 0..4 {
+        world.round("nodeclass").await;
+        world.pass(6).await;
+    }
+    let second = world.class("default").status.unwrap().instance_profile;
+    assert_ne!(first, second);
+    let names = |world: &World| -> Vec<String> { world.aws.cloud.profiles_now().into_keys().collect() };
+    world.round(STEP).await;
+    world.pass(3599).await;
+    world.round(STEP).await;
+    assert_eq!(names(&world).len(), 6);
+    world.pass(1).await;
+    let round = world.round(STEP).await;
+    assert_eq!(round.notices[0].reason, "ForeignInstanceProfiles");
+    let mut expected = vec![first.as_str(), second.as_str(), "theirs", "unknown"];
+    expected.sort_unstable();
+    assert_eq!(names(&world), expected, "the first one serves a claim");
+    world.outlook.machines.clear();
+    world.round(STEP).await;
+    world.pass(3600).await;
+    world.round(STEP).await;
+    assert!(!names(&world).contains(&first));
+}
+
+/// A thousand nodes for an hour, all loops: one full list by the garbage collection of the controllers every two minutes, none by
+/// the provider, and nothing is changed at AWS.
+#[tokio::test]
+async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
+    let quiet = Settings { zonal_shift: true, interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = ready(quiet).await;
+    launched(&mut world, 1000).await;
+    for _ in 0..110 {
+        world.round("nodeclaim.tagging").await;
+        world.pass(1).await;
+    }
+    let cloud = world.aws.cloud.clone();
+    assert_eq!(cloud.count("CreateFleet"), 1);
+    for step in world.steps.clone() {
+        world.round(step.name()).await;
+    }
+    let before = (cloud.mutations(), cloud.count("full list"), cloud.count("DescribeInstances"));
+    let mut due: BTreeMap<&'static str, Timestamp> = BTreeMap::new();
+    for second in 0..3600 {
+        for step in world.steps.clone() {
+            let name = step.name();
+            // Templates that no launch uses go after a while; what is left to look at does not change.
+            if name.starts_with("launchtemplate") || due.get(name).is_some_and(|due| *due > world.aws.now()) {
+                continue;
+            }
+            let round = world.round(name).await;
+            due.insert(name, world.aws.now() + SignedDuration::try_from(round.again).unwrap());
+        }
+        if second % 120 == 0 {
+            world.aws.provider().list().await.unwrap();
+        }
+        world.pass(1).await;
+    }
+    assert_eq!(cloud.mutations() - before.0, 0);
+    assert_eq!(cloud.count("full list") - before.1, 30);
+    assert_eq!(cloud.count("DescribeInstances") - before.2, 30, "nothing else asks for instances");
+}
+
+/// Two clusters of one name in one account: what is the other's is counted, told of, and never touched.
+#[tokio::test]
+async fn another_cluster_of_our_name_is_told_of() {
+    let mut world = ready(settings()).await;
+    let ids = launched(&mut world, 2).await;
+    let foreign = world.aws.foreign().await;
+    let unstamped = tags(&[
+        ("eks:eks-cluster-name", CLUSTER),
+        ("karpenter.sh/nodepool", "general"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+    ]);
+    let named = world.aws.cloud.adopt(unstamped.clone());
+    world.aws.cloud.adopt(unstamped);
+    assert_eq!(world.aws.provider().list().await.unwrap().len(), 4);
+    let provider = world.aws.provider.lock().unwrap().clone();
+    assert_eq!(provider.foreign().count(), 1);
+    let round = world.round("ownership").await;
+    assert_eq!(round.notices[0].reason, "ForeignInstances");
+    assert!(round.notices[0].message.contains(instance_id(&foreign).unwrap()));
+    let claimed = ids.iter().cloned().chain([provider_id(&named.0, &named.1)]).collect();
+    let audit = provider.audit(&claimed).await.unwrap();
+    let instances: Vec<(&str, usize)> = audit
+        .counts()
+        .into_iter()
+        .filter(|((kind, _), _)| *kind == "instance")
+        .map(|((_, owner), count)| (owner, count))
+        .collect();
+    assert_eq!(instances, [("foreign", 1), ("named", 1), ("ours", 2), ("unowned", 1)]);
+    let refused = provider
+        .terminate(&NodeClaim { provider_id: Some(foreign.clone()), ..claim("a", "b") }, &foreign)
+        .await;
+    assert!(matches!(refused, Err(CloudError::NotOwned { .. })));
+    world.aws.cloud.deny(Call::Profiles);
+    assert_eq!(provider.audit(&claimed).await.unwrap().unread.len(), 1);
+}
+
+/// A recommendation is told on the claim and its node, once; without rights the queue is off, and says so.
+#[tokio::test]
+async fn recommendations_are_told_and_a_closed_queue_is_named() {
+    let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = ready(on).await;
+    let ids = launched(&mut world, 1).await;
+    let detail = json!({"instance-id": instance_id(&ids[0]).unwrap()});
+    world.aws.cloud.push_message(&notice("EC2 Instance Rebalance Recommendation", detail));
+    let round = world.round("interruption").await;
+    let reasons: Vec<&str> = round.notices.iter().map(|notice| notice.reason).collect();
+    assert_eq!(reasons, ["SpotRebalanceRecommendation"; 2]);
+    assert!(round.interruptions.is_empty() && world.aws.cloud.messages() == 0);
+    world.aws.cloud.deny(Call::Receive);
+    let round = world.round("interruption").await;
+    assert!(round.notices[0].message.contains("AllowInterruptionQueueActions"), "{round:?}");
+}

@@ -1,0 +1,159 @@
+//! The stories that the provider was written for: one alias of several images, and two clusters of one name.
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::Requirement;
+use fleetwright_core::model::labels::{INSTANCE_TYPE, REGISTERED};
+use serde_json::json;
+
+use super::world::{World, fresh, node};
+use super::*;
+use crate::calls::Image;
+
+/// One Bottlerocket alias stands for four images. Pods without GPU get a machine with the plain one on the first launch; what its
+/// node reports is learnt for that type and image, and for no other.
+#[tokio::test]
+async fn one_alias_four_images() {
+    let mut class = fresh("default");
+    class.spec.ami_selector_terms =
+        serde_json::from_value(json!([{"alias": "bottlerocket@latest"}])).unwrap();
+    let mut world = World::new(settings(), class).await;
+    world.aws.cloud.with(|inner| {
+        for (variant, arch, id) in [
+            ("", "x86_64", "ami-br-amd64"),
+            ("", "arm64", "ami-br-arm64"),
+            ("-nvidia", "x86_64", "ami-br-nvidia-amd64"),
+            ("-nvidia", "arm64", "ami-br-nvidia-arm64"),
+        ] {
+            let path = format!("/aws/service/bottlerocket/aws-k8s-1.35{variant}/{arch}/latest/image_id");
+            inner.parameters.insert(path, id.to_owned());
+            inner.images.push(Image {
+                id: id.to_owned(),
+                name: format!("bottlerocket-aws-k8s-1.35{variant}-{arch}-v1.50.0"),
+                architecture: arch.to_owned(),
+                created: Some(Timestamp::UNIX_EPOCH),
+                deprecated_at: None,
+            });
+        }
+    });
+    for _ in 0..4 {
+        world.round("nodeclass").await;
+        world.pass(6).await;
+    }
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let provider = world.aws.provider();
+    let launch = async |name: &str, machine: &str| {
+        let mut claim = claim(name, name);
+        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [machine]));
+        let request = LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1 };
+        provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
+    };
+    assert_eq!(&*launch("plain", "m5.large").await, "ami-br-amd64");
+    assert_eq!(&*launch("arm", "m6g.large").await, "ami-br-arm64");
+    assert_eq!(&*launch("gpu", "p3.2xlarge").await, "ami-br-nvidia-amd64");
+
+    let memory = async |machine: &str| {
+        let catalog = provider.catalog(&pool()).await.unwrap();
+        catalog.get(machine).unwrap().capacity.memory()
+    };
+    let before = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
+    let real = before[0] - (200 << 20);
+    let registered = NodeClaim { image_id: Some("ami-br-amd64".into()), ..claim("plain", "plain") };
+    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m5.large")];
+    world.add(registered, Some(node("node", &own, Resources::of(2000, real))));
+    world.round("providers.instancetype.capacity").await;
+    let after = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
+    assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair alone");
+    // A new image of one variant forgets that variant's lessons only.
+    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m6g.large")];
+    let arm = NodeClaim { image_id: Some("ami-br-arm64".into()), ..claim("arm", "arm") };
+    world.add(arm, Some(node("node-arm", &own, Resources::of(2000, real))));
+    world.aws.cloud.with(|inner| {
+        let path = "/aws/service/bottlerocket/aws-k8s-1.35/x86_64/latest/image_id".to_owned();
+        inner.parameters.insert(path, "ami-br-new".to_owned());
+        let new = Image { id: "ami-br-new".to_owned(), ..inner.images[3].clone() };
+        inner.images.push(new);
+    });
+    world.pass(61).await;
+    for _ in 0..3 {
+        world.round("nodeclass").await;
+        world.round("providers.instancetype.capacity").await;
+        world.pass(6).await;
+    }
+    assert_eq!([memory("m5.large").await, memory("m6g.large").await], [before[0], real]);
+}
+
+/// Two clusters of one name in one account and region, each with its loops and its collector: after hours of both, each has what
+/// it made, and has deleted nothing of the other's.
+#[tokio::test]
+async fn two_clusters_of_one_name_leave_each_other_alone() {
+    let mut ours = World::new(settings(), fresh("default")).await;
+    let cloud = ours.aws.cloud.clone();
+    let classes = Classes::default();
+    let mut class = fresh("default");
+    class.metadata.uid = Some("their-class-uid".to_owned());
+    classes.set(class);
+    let clock: SharedClock = ours.aws.clock.clone();
+    let provider = AwsProvider::new(cloud.clone(), classes.clone(), settings(), clock).await.unwrap();
+    provider.identify("their-cluster-uid").await.unwrap();
+    let mut their_steps = provider.steps();
+    let mut theirs = World {
+        aws: Aws {
+            cloud: cloud.clone(),
+            clock: ours.aws.clock.clone(),
+            classes,
+            settings: settings(),
+            provider: Mutex::new(Arc::new(provider)),
+        },
+        outlook: ours.outlook.clone(),
+        steps: std::mem::take(&mut their_steps),
+        deaf: false,
+    };
+    for _ in 0..4 {
+        for world in [&mut ours, &mut theirs] {
+            world.round("nodeclass").await;
+            world.pass(6).await;
+        }
+    }
+    theirs.outlook.now = ours.aws.now();
+    let profile = |world: &World| world.class("default").status.unwrap().instance_profile;
+    assert_ne!(profile(&ours), profile(&theirs));
+    for world in [&ours, &theirs] {
+        assert_eq!(world.condition("default", "Ready"), "True Ready");
+        assert!(world.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
+    }
+    let uids = |world: &World| world.aws.provider();
+    let before = (uids(&ours).list().await.unwrap(), uids(&theirs).list().await.unwrap());
+    assert_eq!((before.0.len(), before.1.len()), (3, 3));
+    for minutes in 0..180 {
+        for world in [&mut ours, &mut theirs] {
+            if minutes % 2 == 0 {
+                world.pass(60).await;
+            }
+            world.outlook.now = world.aws.now();
+            for step in [
+                "nodeclass",
+                "launchtemplate.garbagecollection",
+                "instanceprofile.garbagecollection",
+                "ownership",
+            ] {
+                world.round(step).await;
+            }
+        }
+    }
+    for instance in &before.1 {
+        let refused = ours.aws.provider().terminate_orphan(&instance.provider_id).await;
+        assert!(matches!(refused, Err(CloudError::NotOwned { .. })));
+    }
+    assert_eq!(uids(&ours).list().await.unwrap(), before.0);
+    assert_eq!(uids(&theirs).list().await.unwrap(), before.1);
+    let profiles = cloud.profiles_now();
+    assert!(profiles.contains_key(&profile(&ours)) && profiles.contains_key(&profile(&theirs)));
+    let owner = |uid: &str| {
+        let all = cloud.templates_now();
+        all.values().filter(|(template, _)| template.tags[labels::TAG_CLUSTER_UID] == uid).count()
+    };
+    // Dry runs make one now and then; what the launches used is cleared away by whoever made it.
+    assert!(owner(UID) <= 1 && owner("their-cluster-uid") <= 1);
+    assert!(cloud.count("DeleteLaunchTemplate") >= 2);
+    assert!(ours.aws.provider.lock().unwrap().foreign().count() == 3);
+}

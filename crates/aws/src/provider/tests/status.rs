@@ -1,0 +1,374 @@
+//! The status of classes: what a user sees while AWS answers, refuses, or does neither.
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::Round;
+use fleetwright_core::model::{Condition as ClaimCondition, ConditionStatus, nodeclaim::ConditionType};
+use rstest::rstest;
+use serde_json::json;
+
+use super::world::{World, fresh};
+use super::*;
+use crate::calls::{Image, LaunchTemplate, PlacementGroup, ProfileInfo, ReservationInfo, TagSet};
+
+const STEP: &str = "nodeclass";
+
+/// Rounds until nothing changes.
+async fn settle(world: &mut World) -> Round {
+    let mut last = world.round(STEP).await;
+    for _ in 0..8 {
+        world.pass(6).await;
+        last = world.round(STEP).await;
+    }
+    last
+}
+
+fn refusal(code: &str) -> Fault {
+    Fault::Refuse(AwsError::new(code, "why"))
+}
+
+#[tokio::test]
+async fn a_new_class_becomes_ready_and_stays_quiet() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    let last = settle(&mut world).await;
+    let class = world.class("default");
+    assert_eq!(world.condition("default", "Ready"), "True Ready", "{:#?}", class.status);
+    let status = class.status.unwrap();
+    assert_eq!((status.subnets.len(), status.security_groups.len(), status.amis.len()), (3, 1, 3));
+    assert!(status.instance_profile.starts_with("test-cluster_"));
+    assert_eq!(class.metadata.finalizers.unwrap(), [labels::TERMINATION_FINALIZER]);
+    let annotations = class.metadata.annotations.unwrap();
+    assert_eq!(annotations[labels::HASH_VERSION], "v6");
+    assert_eq!(annotations[labels::HASH], class.spec.drift_hash(CA));
+    assert!(last.writes.is_empty(), "{last:?}");
+    // From here on looking changes nothing at AWS.
+    let before = world.aws.cloud.mutations();
+    for _ in 0..60 {
+        world.pass(30).await;
+        assert!(world.round(STEP).await.writes.is_empty());
+    }
+    assert_eq!(world.aws.cloud.mutations(), before);
+    // Half an hour: subnets and images by the minute, dry runs once.
+    assert!(world.aws.cloud.count("DescribeSubnets") <= 32);
+    assert!(world.aws.cloud.count("RunInstances (dry run)") <= 3);
+    assert!(world.aws.cloud.count("GetInstanceProfile") <= 5);
+}
+
+#[rstest]
+#[case(Call::Subnets, condition::SUBNETS_READY)]
+#[case(Call::Groups, condition::SECURITY_GROUPS_READY)]
+#[case(Call::Images, condition::AMIS_READY)]
+#[case(Call::Parameter, condition::AMIS_READY)]
+#[case(Call::Profile, condition::INSTANCE_PROFILE_READY)]
+#[case(Call::CreateProfile, condition::INSTANCE_PROFILE_READY)]
+#[case(Call::AddRole, condition::INSTANCE_PROFILE_READY)]
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_under_its_own_condition(#[case] call: Call, #[case] of: &str) {
+    let mut world = World::new(settings(), fresh("default")).await;
+    world.aws.cloud.deny(call);
+    let first = world.round(STEP).await;
+    assert!(first.notices.iter().any(|notice| notice.reason == "Unauthorized"), "{first:?}");
+    assert_eq!(world.condition("default", of), "Unknown Unauthorized");
+    for other in condition::DEPENDENTS.iter().filter(|c| **c != of && **c != condition::VALIDATION_SUCCEEDED)
+    {
+        assert!(world.condition("default", other).starts_with("True"), "{other}");
+    }
+    assert!(world.condition("default", "Ready").starts_with("Unknown"));
+    world.aws.cloud.allow(call);
+    world.pass(61).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    // A class that was ready stays ready: what is known does not become wrong by a policy.
+    world.aws.cloud.deny(call);
+    world.pass(1000).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+}
+
+#[rstest]
+#[case(Call::TryFleet, "CreateFleetAuthCheckFailed")]
+#[case(Call::TryInstance, "RunInstancesAuthCheckFailed")]
+#[case(Call::CreateTemplate, "CreateLaunchTemplateAuthCheckFailed")]
+#[tokio::test]
+async fn dry_runs_tell_what_a_launch_would_be_refused(#[case] call: Call, #[case] reason: &str) {
+    let mut world = World::new(settings(), fresh("default")).await;
+    world.aws.cloud.deny(call);
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), format!("False {reason}"));
+    world.aws.cloud.allow(call);
+    world.pass(61).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let off = Settings { dry_runs: false, ..settings() };
+    let mut world = World::new(off, fresh("default")).await;
+    world.aws.cloud.deny(call);
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+}
+
+#[tokio::test]
+async fn throttling_changes_nothing_that_stands() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    let before = world.class("default");
+    for call in [Call::Subnets, Call::Groups, Call::Images, Call::Parameter, Call::Profile, Call::TryFleet] {
+        world.aws.cloud.inject(call, refusal("RequestLimitExceeded"));
+    }
+    world.pass(1000).await;
+    settle(&mut world).await;
+    assert_eq!(world.class("default"), before);
+}
+
+/// A status that the API server refused is written again, though nothing was looked up anew.
+#[tokio::test]
+async fn a_refused_write_loses_nothing() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    world.deaf = true;
+    settle(&mut world).await;
+    assert!(world.class("default").status.is_none());
+    world.deaf = false;
+    world.pass(1).await;
+    world.round(STEP).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_ready() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    world.edit("default", |class| {
+        class.spec.subnet_selector_terms = serde_json::from_value(json!([{"id": "subnet-gone"}])).unwrap();
+        class.spec.security_group_selector_terms = serde_json::from_value(json!([{"name": "gone"}])).unwrap();
+        class.spec.role = Some("nobody".to_owned());
+    });
+    settle(&mut world).await;
+    for (of, expected) in [
+        (condition::SUBNETS_READY, "False SubnetsNotFound"),
+        (condition::SECURITY_GROUPS_READY, "False SecurityGroupsNotFound"),
+        (condition::INSTANCE_PROFILE_READY, "False RoleNotFound"),
+        (condition::VALIDATION_SUCCEEDED, "False DependenciesNotReady"),
+        ("Ready", "False UnhealthyDependents"),
+    ] {
+        assert_eq!(world.condition("default", of), expected, "{of}");
+    }
+    let status = world.class("default").status.unwrap();
+    assert!(status.subnets.is_empty() && status.security_groups.is_empty() && status.amis.len() == 3);
+    // The list that is empty now was taken off the object: the patch says so.
+    assert!(world.aws.cloud.profiles_now().values().all(|profile| !profile.roles.is_empty()));
+}
+
+#[tokio::test]
+async fn a_selector_that_matches_thousands_ends_somewhere() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    world.aws.cloud.with(|inner| {
+        let mut like = inner.images[0].clone();
+        for n in 0..6000 {
+            like = Image { id: format!("ami-{n}"), ..like };
+            inner.images.push(like.clone());
+        }
+        let subnet = inner.subnets[0].clone();
+        for n in 0..6000 {
+            inner.subnets.push(crate::calls::SubnetInfo { id: format!("subnet-{n}"), ..subnet.clone() });
+        }
+    });
+    world.edit("default", |class| {
+        class.spec.ami_family = Some("AL2023".to_owned());
+        class.spec.ami_selector_terms =
+            serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
+    });
+    world.round(STEP).await;
+    let status = world.class("default").status.unwrap();
+    assert_eq!((status.subnets.len(), status.amis.len()), (crate::nodeclass::lookups::MATCHES_MAX, 1));
+}
+
+#[tokio::test]
+async fn reservations_come_go_and_are_optional() {
+    let mut class = fresh("default");
+    class.spec.capacity_reservation_selector_terms =
+        serde_json::from_value(json!([{"id": "cr-1"}, {"instanceMatchCriteria": "targeted"}])).unwrap();
+    let mut world = World::new(settings(), class).await;
+    let reservation = |id: &str, kind: &str, minutes: Option<i64>| ReservationInfo {
+        id: id.to_owned(),
+        zone: "us-west-2a".to_owned(),
+        instance_type: "m5.large".to_owned(),
+        owner: "123456789012".to_owned(),
+        match_criteria: "targeted".to_owned(),
+        kind: kind.to_owned(),
+        ends: minutes.map(|minutes| world.aws.clock.now() + SignedDuration::from_mins(minutes)),
+        available: 3,
+        ..ReservationInfo::default()
+    };
+    let all = vec![reservation("cr-1", "default", None), reservation("cr-2", "capacity-block", Some(60))];
+    world.aws.cloud.with(|inner| inner.reservations = all);
+    settle(&mut world).await;
+    let states = |world: &World| -> Vec<String> {
+        let status = world.class("default").status.unwrap();
+        status.capacity_reservations.iter().map(|r| format!("{} {}", r.id, r.state)).collect()
+    };
+    assert_eq!(states(&world), ["cr-1 active", "cr-2 active"]);
+    let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+    let room = |catalog: &Catalog| -> u32 {
+        let offerings = catalog.get("m5.large").unwrap().offerings.clone();
+        offerings.iter().filter_map(|offering| offering.reservation_capacity).sum()
+    };
+    assert_eq!(room(&catalog), 6);
+    world.pass(20 * 60).await;
+    settle(&mut world).await;
+    assert_eq!(states(&world), ["cr-1 active", "cr-2 expiring"]);
+    world.aws.cloud.deny(Call::Reservations);
+    world.edit("default", |class| class.spec.context = Some("x".to_owned()));
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::CAPACITY_RESERVATIONS_READY), "True Unauthorized");
+    assert_eq!((states(&world).len(), world.condition("default", "Ready").as_str()), (2, "True Ready"));
+    world.aws.cloud.allow(Call::Reservations);
+    world.pass(41 * 60).await;
+    settle(&mut world).await;
+    assert_eq!(states(&world), ["cr-1 active"]);
+}
+
+#[tokio::test]
+async fn placement_groups_are_demanded_at_launch() {
+    let mut class = fresh("default");
+    class.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
+    let mut world = World::new(settings(), class).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::PLACEMENT_GROUP_READY), "False PlacementGroupNotFound");
+    assert!(world.aws.provider().launch(&batch(1)).await[0].is_err());
+    world.aws.cloud.with(|inner| {
+        inner.placement_groups = vec![PlacementGroup {
+            id: "pg-1".to_owned(),
+            name: "rack".to_owned(),
+            strategy: "partition".to_owned(),
+            partitions: 3,
+        }];
+        for machine in &mut inner.machines {
+            machine.placement_strategies = vec!["partition".to_owned()];
+        }
+    });
+    let provider = world.aws.provider.lock().unwrap().clone();
+    provider.refresh_machines().await.unwrap();
+    world.pass(61).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    // EC2 chooses, and tells at once.
+    let provider = world.aws.provider();
+    let chosen = provider.launch(&batch(1)).await.remove(0).unwrap();
+    assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_ID], "pg-1");
+    assert!(["1", "2", "3"].contains(&&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION]));
+    // The claim chooses: the lowest that it allows by number.
+    let mut picky = claim("picky", "other");
+    picky
+        .requirements
+        .add(fleetwright_core::model::Requirement::not_in(labels::PLACEMENT_GROUP_PARTITION, ["1"]));
+    let request = LaunchRequest { claim: Arc::new(picky), batch: "other".into(), attempt: 1 };
+    let chosen = provider.launch(&[request]).await.remove(0).unwrap();
+    assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION], "2");
+    let owned = NodeClaim { provider_id: Some(chosen.provider_id.clone()), ..claim("picky", "other") };
+    assert_eq!(provider.drift(&owned).await, Ok(None));
+    world.aws.cloud.change_instance(instance_id(&chosen.provider_id).unwrap(), |info| info.placement = None);
+    assert_eq!(provider.drift(&owned).await, Ok(Some(Drift("PlacementGroupDrift".into()))));
+}
+
+#[tokio::test]
+async fn older_hashes_are_stamped_anew_and_never_drift() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    let launched = |name: &str, annotations: &[(&str, &str)]| NodeClaim {
+        provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
+        annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        ..claim(name, "b")
+    };
+    let old = [(labels::HASH, "1"), (labels::HASH_VERSION, "v5")];
+    let current = [(labels::HASH, "1"), (labels::HASH_VERSION, "v6")];
+    let mut drifted = launched("drifted", &old);
+    let found = ClaimCondition {
+        status: ConditionStatus::True,
+        reason: "AMIDrift".into(),
+        message: "".into(),
+        since: Timestamp::UNIX_EPOCH,
+    };
+    drifted.conditions.insert(ConditionType::Drifted, found);
+    let unlaunched = NodeClaim { provider_id: None, ..launched("unlaunched", &[]) };
+    for claim in [launched("old", &old), launched("current", &current), drifted, unlaunched] {
+        world.add(claim, None);
+    }
+    world.round(STEP).await;
+    let hash = world.class("default").spec.drift_hash(CA);
+    let stamp = |name: &str| {
+        let claim = world.claim(name);
+        let of = |key: &str| claim.annotations.get(key).map(ToString::to_string).unwrap_or_default();
+        (of(labels::HASH), of(labels::HASH_VERSION))
+    };
+    assert_eq!(stamp("old"), (hash, "v6".to_owned()));
+    assert_eq!(stamp("current"), ("1".to_owned(), "v6".to_owned()), "that is drift");
+    assert_eq!(stamp("drifted"), ("1".to_owned(), "v6".to_owned()));
+    assert_eq!(stamp("unlaunched"), (String::new(), String::new()));
+}
+
+#[tokio::test]
+async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    world.aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let foreign: TagSet = [
+        (labels::TAG_CLUSTER_NAME, CLUSTER),
+        (labels::NODE_CLASS, "default"),
+        (labels::TAG_CLUSTER_UID, "another"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let template =
+        LaunchTemplate { name: "karpenter.k8s.aws/theirs".to_owned(), tags: foreign.clone(), created: None };
+    world.aws.cloud.adopt_template(template);
+    let profile = ProfileInfo {
+        name: "theirs".to_owned(),
+        path: format!("/karpenter/{REGION}/{CLUSTER}/default-uid/"),
+        tags: foreign,
+        ..ProfileInfo::default()
+    };
+    world.aws.cloud.adopt_profile(profile);
+    world.add(claim("claim-000", "batch"), None);
+    let mut class = world.class("default");
+    class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(world.aws.now()));
+    world.aws.classes.set(class);
+    let round = world.round(STEP).await;
+    assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
+    world.pass(60).await;
+    assert!(world.round(STEP).await.notices.is_empty(), "told every ten minutes");
+    world.outlook.machines.clear();
+    world.aws.cloud.inject(Call::DeleteProfile, refusal("ServiceUnavailable"));
+    let round = world.round(STEP).await;
+    assert_eq!((round.notices[0].reason, round.writes.len()), ("FailedCleanup", 0));
+    world.round(STEP).await;
+    assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()));
+    let names: Vec<String> = world.aws.cloud.profiles_now().into_keys().collect();
+    assert_eq!(names, ["theirs"], "another cluster's is never touched");
+    let names: Vec<String> = world.aws.cloud.templates_now().into_keys().collect();
+    assert_eq!(names, ["karpenter.k8s.aws/theirs"]);
+}
+
+/// Nothing is looked after, and nothing is made, under another cluster's name.
+#[tokio::test]
+async fn a_mismatch_stops_the_loop() {
+    let other = Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() };
+    let mut world = World::new(other, fresh("default")).await;
+    assert!(world.try_round(STEP).await.is_err());
+    assert_eq!(world.aws.cloud.mutations(), 0);
+}
+
+/// Expressions are tried on every type before any node is launched by them.
+#[tokio::test]
+async fn an_expression_that_fails_on_one_type_fails_here() {
+    let on = Settings { node_class_cel: true, ..settings() };
+    let mut world = World::new(on, fresh("default")).await;
+    world.edit("default", |class| {
+        class.spec.kubelet = serde_json::from_value(json!({"maxPods": "vcpus - 4"})).unwrap();
+    });
+    settle(&mut world).await;
+    let expected = "False KubeletExpressionEvaluationFailed";
+    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), expected);
+    world.edit("default", |class| {
+        class.spec.kubelet = serde_json::from_value(json!({"maxPods": "vcpus * 10"})).unwrap();
+    });
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+}

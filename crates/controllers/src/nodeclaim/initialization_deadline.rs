@@ -1,0 +1,311 @@
+//! `nodeclaim.initializationdeadline`: says of nodes that are not initialised in time what is missing and who brings it,
+//! replaces one, then stops launching for the pool. Off where neither setting nor annotation sets a deadline.
+//!
+//! What was done stands on the NodePool before it is done: the annotation `initialization-strike` before the machine is
+//! replaced, the condition InitializationHealthy for people and for what stops launches.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    self as api, HasConditions,
+    condition::find,
+    labels::{
+        INITIALIZATION_STRIKE, INITIALIZATION_TIMEOUT,
+        condition::{INITIALIZATION_HEALTHY as HEALTHY, INITIALIZED_IN_TIME as IN_TIME},
+    },
+};
+use fleetwright_core::nodeclaim::{
+    Next, Removal, Step,
+    answer::Misfit,
+    deadline::{Decision, Missing, Rung, Standing, decide},
+};
+use fleetwright_state::{Change, Index, Key, Kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::{
+    events::{Event, regarding},
+    lifecycle::{
+        Memory, families,
+        hand::Hand,
+        machine::{Machine, claim_of},
+    },
+    nodepool::change_conditions,
+    patch,
+    provisioning::answers,
+    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    settings::Settings,
+};
+
+/// How often a node that is late is looked at again, changes aside.
+const AGAIN: Duration = Duration::from_secs(5 * 60);
+
+/// Enforces the deadline.
+pub struct InitializationDeadline(pub Arc<Memory>);
+
+#[async_trait]
+impl Controller for InitializationDeadline {
+    fn name(&self) -> &'static str {
+        "nodeclaim.initializationdeadline"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        match change.kind {
+            // A deadline may have been set.
+            Kind::NodePool => {
+                let late =
+                    index.claim_models().filter(|claim| claim.pool.as_deref() == Some(&*change.key.name));
+                let late = late.filter(|claim| {
+                    !claim.is(fleetwright_core::model::nodeclaim::ConditionType::Initialized)
+                });
+                late.map(|claim| Key::cluster(claim.name.as_str())).collect()
+            }
+            _ => claim_of(change, index).into_iter().collect(),
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let pool = machine.pool.as_ref().and_then(|pool| ctx.index().pool(&pool.name).cloned());
+        let Some(pool) = pool else { return Ok(Requeue::No) };
+        let timeout = timeout_of(&pool, ctx.settings.initialization_timeout);
+        let standing = standing(&pool);
+        match decide(&machine.view(ctx.cloud.info()), timeout, &standing, ctx.now()) {
+            Decision::Nothing => Ok(Requeue::No),
+            Decision::Wait(left) => Ok(Requeue::After(left)),
+            Decision::Recovered => {
+                recover(ctx, &pool).await?;
+                Ok(Requeue::No)
+            }
+            Decision::Overdue { missing, rung } => {
+                self.overdue(ctx, &machine, &pool, &missing, rung).await?;
+                Ok(Requeue::After(AGAIN))
+            }
+        }
+    }
+}
+
+impl InitializationDeadline {
+    async fn overdue(
+        &self,
+        ctx: &Ctx,
+        machine: &Machine,
+        pool: &Arc<api::NodePool>,
+        missing: &Missing,
+        rung: Rung,
+    ) -> Result<(), ReconcileError> {
+        let name = machine.claim.name.as_str();
+        let told = find(machine.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
+        let text = self.explained(ctx, machine, missing).await?;
+        patch::claim_conditions(ctx, name, |conditions| {
+            conditions.set_false(IN_TIME, &missing.reason, &text);
+        })
+        .await?;
+        ctx.recorder.publish(Event::warning(regarding(&*machine.raw), "InitializationTimeout", text.clone()));
+        if !told {
+            let labels = [&*missing.reason, machine.pool_name()];
+            ctx.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
+            tracing::warn!(
+                NodeClaim = name,
+                reason = &*missing.reason,
+                text,
+                "node was not initialised in time"
+            );
+        }
+        match rung {
+            Rung::Replace => {
+                strike(ctx, pool, name).await?;
+                let message = format!("nodeclaim {name} is replaced: {text}");
+                mark(ctx, machine.pool_name(), |conditions| {
+                    conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
+                })
+                .await?;
+                let next = Next::steps([Step::Delete(Removal::InitializationTimeout)]);
+                Hand::new(ctx, &self.0, machine).carry_out(next).await?;
+                Ok(())
+            }
+            Rung::Halt => {
+                let message = format!(
+                    "nothing is launched for this pool until its spec changes or a node of it is initialised: the machine \
+                     that replaced an earlier one, nodeclaim {name}, fails too: {text}"
+                );
+                mark(ctx, machine.pool_name(), |conditions| {
+                    conditions.set_false(HEALTHY, "InitializationTimeout", &message);
+                })
+                .await?;
+                ctx.recorder.publish(Event::warning(regarding(&**pool), "LaunchesStopped", message));
+                free(ctx, machine).await
+            }
+            Rung::Report => free(ctx, machine).await,
+        }
+    }
+
+    /// What is missing, who brings it, since when, and who wrote the node's taints last.
+    async fn explained(
+        &self,
+        ctx: &Ctx,
+        machine: &Machine,
+        missing: &Missing,
+    ) -> Result<String, ReconcileError> {
+        let mut text = format!(
+            "{} since the node joined at {}; this is for {} to change",
+            missing.message, missing.since, missing.owner
+        );
+        let by_taint = missing.reason.ends_with("TaintsExist");
+        if let Some(node) = machine.nodes.first().filter(|_| by_taint) {
+            let read = ctx.call("read node", ctx.cluster_api::<Node>().get(&node.name)).await;
+            if let Some(writer) = gone_is_ok(read)?.as_ref().and_then(writer_of_taints) {
+                text = format!("{text}; taints were last written by {writer}");
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// The manager that wrote a node's taints last, and when.
+fn writer_of_taints(node: &Node) -> Option<String> {
+    let fields = node.metadata.managed_fields.iter().flatten();
+    let wrote = fields.filter(|entry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:taints").is_some())
+    });
+    let last = wrote.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    let manager = last.manager.as_deref().unwrap_or("an unknown manager");
+    Some(match &last.time {
+        Some(time) => format!("{manager} at {}", time.0),
+        None => manager.to_owned(),
+    })
+}
+
+/// The deadline of a pool: its annotation, else the setting. A value that is no duration counts as not there.
+fn timeout_of(pool: &api::NodePool, setting: Option<Duration>) -> Option<Duration> {
+    let written = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_TIMEOUT));
+    let Some(written) = written else { return setting };
+    if written == "Never" {
+        return None;
+    }
+    match api::duration::parse(written).ok().and_then(|time| Duration::try_from(time).ok()) {
+        Some(time) => Some(time).filter(|time| !time.is_zero()),
+        None => setting,
+    }
+}
+
+/// How far the pool has come on the ladder, for its spec as it is.
+fn standing(pool: &api::NodePool) -> Standing {
+    let generation = pool.metadata.generation.unwrap_or(0);
+    let shown = find(pool.conditions(), HEALTHY).filter(|shown| shown.observed_generation == generation);
+    if let Some(halted) = shown.filter(|shown| shown.is_false()) {
+        return Standing::Halted { since: halted.changed_at() };
+    }
+    let strike = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_STRIKE));
+    let read = strike.and_then(|strike| {
+        let mut parts = strike.splitn(3, '/');
+        let of: i64 = parts.next()?.parse().ok()?;
+        let (claim, since): (&str, Timestamp) = (parts.next()?, parts.next()?.parse().ok()?);
+        (of == generation).then(|| Standing::Replaced { claim: claim.into(), since })
+    });
+    read.unwrap_or_default()
+}
+
+/// Notes that the machine of `claim` is being replaced. Fails where another one was noted meanwhile.
+async fn strike(ctx: &Ctx, pool: &Arc<api::NodePool>, claim: &str) -> Result<(), ReconcileError> {
+    let (generation, now) = (pool.metadata.generation.unwrap_or(0), ctx.now());
+    let before = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_STRIKE)).cloned();
+    if matches!(standing(pool), Standing::Replaced { .. }) {
+        return Ok(());
+    }
+    let raced = std::sync::atomic::AtomicBool::new(false);
+    patch::annotate(ctx, pool.clone(), INITIALIZATION_STRIKE, |known| {
+        if known != before.as_deref() {
+            raced.store(true, std::sync::atomic::Ordering::Relaxed);
+            return known.map(str::to_owned);
+        }
+        Some(format!("{generation}/{claim}/{now}"))
+    })
+    .await?;
+    if raced.into_inner() {
+        return Err(ReconcileError::Conflict { what: "note the replacement of a node" });
+    }
+    Ok(())
+}
+
+/// Changes conditions of the pool called `name`, as it is now.
+async fn mark(
+    ctx: &Ctx,
+    name: &str,
+    apply: impl FnOnce(&mut api::ConditionSet<'_>),
+) -> Result<(), ReconcileError> {
+    let Some(pool) = ctx.index().pool(name).cloned() else { return Ok(()) };
+    change_conditions(ctx, &pool, apply).await
+}
+
+async fn recover(ctx: &Ctx, pool: &Arc<api::NodePool>) -> Result<(), ReconcileError> {
+    patch::annotate(ctx, pool.clone(), INITIALIZATION_STRIKE, |_| None).await?;
+    mark(ctx, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
+        conditions.set_true(HEALTHY);
+    })
+    .await
+}
+
+/// Lets the pods of a machine that is left as it is go elsewhere.
+async fn free(ctx: &Ctx, machine: &Machine) -> Result<(), ReconcileError> {
+    let pods: BTreeSet<_> = machine.claim.intended_pods.iter().cloned().collect();
+    if pods.is_empty() {
+        return Ok(());
+    }
+    let misfit = Misfit::NotInitialized;
+    let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
+    answers::let_go(ctx, &machine.claim.name, misfit.reason(), &text, &pods).await
+}
+
+#[cfg(test)]
+mod tests {
+    //! What stands on a NodePool.
+    use serde_json::json;
+
+    use super::*;
+
+    fn pool(annotations: serde_json::Value, healthy: Option<(&str, i64)>) -> api::NodePool {
+        let conditions: Vec<_> = healthy
+            .map(|(status, generation)| {
+                json!({"type": HEALTHY, "status": status, "reason": "x", "message": "", "observedGeneration": generation,
+                    "lastTransitionTime": "2025-01-01T00:00:00Z"})
+            })
+            .into_iter()
+            .collect();
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "default", "generation": 3, "annotations": annotations},
+            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
+            "status": {"conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn deadlines() {
+        let minute = Some(Duration::from_secs(60));
+        let of = |value: &str| timeout_of(&pool(json!({ INITIALIZATION_TIMEOUT: value }), None), minute);
+        assert_eq!(timeout_of(&pool(json!({}), None), minute), minute);
+        assert_eq!(of("10m"), Some(Duration::from_secs(600)));
+        assert_eq!((of("Never"), of("0s"), of("soon")), (None, None, minute));
+    }
+
+    #[test]
+    fn the_ladder_is_read_from_the_pool() {
+        let strike = json!({ INITIALIZATION_STRIKE: "3/default-a/2025-01-01T00:00:00Z" });
+        let old = json!({ INITIALIZATION_STRIKE: "2/default-a/2025-01-01T00:00:00Z" });
+        assert_eq!(standing(&pool(json!({}), None)), Standing::Healthy);
+        assert!(
+            matches!(standing(&pool(strike.clone(), None)), Standing::Replaced { claim, .. } if &*claim == "default-a")
+        );
+        assert_eq!(standing(&pool(old, None)), Standing::Healthy, "the spec has changed");
+        assert!(matches!(standing(&pool(strike.clone(), Some(("False", 3)))), Standing::Halted { .. }));
+        assert!(matches!(standing(&pool(strike, Some(("False", 2)))), Standing::Replaced { .. }));
+        assert_eq!(standing(&pool(json!({ INITIALIZATION_STRIKE: "3/a" }), None)), Standing::Healthy);
+    }
+}

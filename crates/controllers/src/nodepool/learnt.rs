@@ -1,0 +1,194 @@
+//! `nodepool.lessons`: what nodes taught about their NodePool is shown while it counts, and forgotten when it is out of
+//! date: after its time, when the pool's spec changes, or when a machine of the same type has another image.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    self as api, HasConditions,
+    condition::find,
+    labels::{LEARNT, condition::MACHINES_AS_PROMISED as CONDITION},
+};
+use fleetwright_core::model::{Learnt, NodeClaim, labels};
+use fleetwright_state::{Change, Index, Key, Kind, learnt};
+use jiff::Timestamp;
+
+use super::status::{change_conditions, managed};
+use crate::{
+    lifecycle::families,
+    patch,
+    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    settings::Settings,
+};
+
+/// Entries that a message names.
+const NAMED: usize = 5;
+
+/// Keeps the lessons of NodePools.
+pub struct Lessons;
+
+#[async_trait]
+impl Controller for Lessons {
+    fn name(&self) -> &'static str {
+        "nodepool.lessons"
+    }
+
+    fn concurrency(&self, settings: &Settings) -> usize {
+        settings.scaled(10, 1000)
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        if change.kind == Kind::NodePool {
+            return vec![change.key.clone()];
+        }
+        // A claim that is launched may show another image.
+        let Some(claim) = change.claim() else { return Vec::new() };
+        let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
+        let taught = |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.learnt.is_empty());
+        pool.filter(taught).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+        let now = ctx.now();
+        let (known, claims) = {
+            let index = ctx.index();
+            let Some(model) = index.pool_model(&key.name) else { return Ok(Requeue::No) };
+            let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
+            let claims: Vec<Arc<NodeClaim>> = if model.learnt.is_empty() {
+                Vec::new()
+            } else {
+                index.claim_models().filter(of_pool).cloned().collect()
+            };
+            (model.learnt.clone(), claims)
+        };
+        let current =
+            if is_of_another_spec(&pool) { Learnt::default() } else { current(&known, &claims, now) };
+        for (kind, count) in [("shape", current.shapes.len()), ("taint", current.taints.len())] {
+            let count = u32::try_from(count).map_or(f64::MAX, f64::from);
+            ctx.metrics.set(&families::LEARNT, &[&key.name, kind], count);
+        }
+        if current != known {
+            let written = learnt::write(&current);
+            patch::annotate(ctx, pool.clone(), LEARNT, |_| written.clone()).await?;
+        }
+        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+        let shown = find(pool.conditions(), CONDITION).is_some();
+        change_conditions(ctx, &pool, |conditions| {
+            if !current.is_empty() {
+                let (reason, message) = sentence(&current);
+                conditions.set_false(CONDITION, reason, &message);
+            } else if shown {
+                // A pool of which nothing was ever learnt says nothing.
+                conditions.set_true(CONDITION);
+            }
+        })
+        .await?;
+        let until =
+            |end: Timestamp| std::time::Duration::try_from(end.duration_since(now)).unwrap_or_default();
+        Ok(current.next_end().map_or(Requeue::No, |end| Requeue::After(until(end))))
+    }
+}
+
+/// Whether the lessons were shown for an earlier spec of the pool.
+fn is_of_another_spec(pool: &api::NodePool) -> bool {
+    find(pool.conditions(), CONDITION).is_some_and(|shown| {
+        shown.is_false() && shown.observed_generation != pool.metadata.generation.unwrap_or(0)
+    })
+}
+
+/// What is not out of date: neither by time, nor because a later machine of the type runs another image.
+fn current(known: &Learnt, claims: &[Arc<NodeClaim>], now: Timestamp) -> Learnt {
+    let mut current = known.current(now);
+    current.shapes.retain(|shape| {
+        !claims.iter().any(|claim| {
+            claim.labels.get(labels::INSTANCE_TYPE) == Some(&shape.instance_type)
+                && claim.created > shape.since
+                && claim.image_id.is_some()
+                && claim.image_id != shape.image
+        })
+    });
+    current
+}
+
+/// Reason and message of the condition.
+fn sentence(learnt: &Learnt) -> (&'static str, String) {
+    let shapes = learnt.shapes.iter().map(|shape| {
+        let image = shape.image.as_deref().map(|image| format!(" with image {image}")).unwrap_or_default();
+        format!(
+            "{}{image} has {} for pods, {} were promised (nodeclaim {}, until {})",
+            shape.instance_type, shape.found, shape.promised, shape.claim, shape.until
+        )
+    });
+    let taints = learnt.taints.iter().map(|known| {
+        format!(
+            "machines come up with taint {}, which nobody announced (nodeclaim {}, until {})",
+            known.taint, known.claim, known.until
+        )
+    });
+    let mut all: Vec<String> = shapes.chain(taints).collect();
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    let reason = if learnt.shapes.is_empty() { "UnexpectedTaint" } else { "SmallerThanPromised" };
+    (reason, all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What ends a lesson, and what it says.
+    use fleetwright_core::{
+        model::{LearntShape, LearntTaint, Resources, StateNode, Taint, TaintEffect},
+        testing::{node, now},
+    };
+
+    use super::*;
+
+    fn learnt() -> Learnt {
+        let until = now() + jiff::SignedDuration::from_hours(6);
+        let mut learnt = Learnt::default();
+        learnt.add_shape(LearntShape {
+            instance_type: "medium".into(),
+            image: Some("image-1".into()),
+            promised: Resources::of(4000, 8 << 30),
+            found: Resources::of(4000, 5 << 30),
+            claim: "c".into(),
+            since: now(),
+            until,
+        });
+        let taint = Taint::new("late", "", TaintEffect::NoSchedule);
+        learnt.add_taint(LearntTaint { taint, claim: "c".into(), since: now(), until });
+        learnt
+    }
+
+    fn claim(minutes: i64, image: Option<&str>) -> Arc<NodeClaim> {
+        let created = now() + jiff::SignedDuration::from_mins(minutes);
+        let built = node("a").with_claim(|claim| {
+            claim.created = created;
+            claim.image_id = image.map(Into::into);
+        });
+        let StateNode { claim, .. } = Arc::unwrap_or_clone(built.build());
+        claim.unwrap()
+    }
+
+    #[test]
+    fn a_later_machine_with_another_image_ends_the_lesson_of_its_type() {
+        let shapes = |claim| current(&learnt(), &[claim], now()).shapes.len();
+        assert_eq!(shapes(claim(1, Some("image-2"))), 0);
+        assert_eq!(shapes(claim(1, Some("image-1"))), 1);
+        assert_eq!(shapes(claim(1, None)), 1, "not launched yet");
+        assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "it was there before");
+        assert_eq!(current(&learnt(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
+    }
+
+    #[test]
+    fn the_condition_names_what_was_found() {
+        let (reason, text) = sentence(&learnt());
+        assert_eq!(reason, "SmallerThanPromised");
+        for part in ["medium with image image-1 has", "5Gi", "nodeclaim c", "late:NoSchedule"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

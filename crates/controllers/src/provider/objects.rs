@@ -1,0 +1,117 @@
+//! What a provider's loop changes of objects, and tells about them.
+
+use fleetwright_api::{NodeClaim, NodePool};
+use fleetwright_core::cloud::{Notice, Object, Write};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    events::{Event, regarding},
+    runtime::{Ctx, ReconcileError},
+};
+
+/// Makes a change: metadata first, for a status may say what stands there.
+pub(super) async fn change(ctx: &Ctx, write: &Write) -> Result<(), ReconcileError> {
+    let metadata = metadata(write);
+    let status = write.status.as_deref().map(serde_json::from_str::<Value>);
+    let status = status.and_then(Result::ok).map(|status| {
+        // The object has another version once its metadata are written.
+        let version = metadata.is_none().then(|| write.version.clone()).flatten();
+        json!({"metadata": {"resourceVersion": version.as_deref()}, "status": status})
+    });
+    match &write.object {
+        Object::NodeClaim(name) => {
+            let api: Api<NodeClaim> = ctx.cluster_api();
+            let patched = patch(ctx, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| ctx.observe(object));
+        }
+        Object::Node(name) => {
+            let api: Api<Node> = ctx.cluster_api();
+            let patched = patch(ctx, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| ctx.observe(object));
+        }
+        Object::NodePool(name) => {
+            let api: Api<NodePool> = ctx.cluster_api();
+            let patched = patch(ctx, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| ctx.observe(object));
+        }
+        Object::NodeClass { class, version, .. } => {
+            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&class.group, version, &class.kind));
+            let api: Api<DynamicObject> = Api::all_with(ctx.client.clone(), &kind);
+            patch(ctx, &api, &class.name, metadata, status).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The patch of labels, annotations and finalizers; `None` where none changes.
+fn metadata(write: &Write) -> Option<Value> {
+    if write.annotations.is_empty() && write.labels.is_empty() && write.finalizers.is_none() {
+        return None;
+    }
+    let mut metadata = json!({"annotations": texts(&write.annotations), "labels": texts(&write.labels)});
+    if let Some(finalizers) = &write.finalizers {
+        let all: Vec<&str> = finalizers.iter().map(|name| &**name).collect();
+        metadata["finalizers"] = json!(all);
+    }
+    if let Some(version) = &write.version {
+        metadata["resourceVersion"] = json!(&**version);
+    }
+    Some(json!({"metadata": metadata}))
+}
+
+fn texts<'a>(
+    all: impl IntoIterator<Item = (&'a std::sync::Arc<str>, &'a Option<std::sync::Arc<str>>)>,
+) -> Value {
+    all.into_iter().map(|(key, value)| (key.to_string(), json!(value.as_deref()))).collect()
+}
+
+async fn patch<K>(
+    ctx: &Ctx,
+    api: &Api<K>,
+    name: &str,
+    metadata: Option<Value>,
+    status: Option<Value>,
+) -> Result<Option<K>, ReconcileError>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams::default();
+    let mut patched = None;
+    if let Some(body) = metadata {
+        let body = Patch::Merge(body);
+        patched = Some(ctx.call("patch metadata for the provider", api.patch(name, &params, &body)).await?);
+    }
+    if let Some(body) = status {
+        let body = Patch::Merge(body);
+        patched =
+            Some(ctx.call("patch status for the provider", api.patch_status(name, &params, &body)).await?);
+    }
+    Ok(patched)
+}
+
+/// Tells people about an object, where it is still there.
+pub(super) fn tell(ctx: &Ctx, notice: &Notice) {
+    let reference = match &notice.object {
+        Object::NodeClaim(name) => ctx.index().claim(name).map(|claim| regarding(&**claim)),
+        Object::Node(name) => ctx.index().node(name).map(|node| regarding(&**node)),
+        Object::NodePool(name) => ctx.index().pool(name).map(|pool| regarding(&**pool)),
+        Object::NodeClass { class, version, uid } => Some(ObjectReference {
+            api_version: Some(format!("{}/{version}", class.group)),
+            kind: Some(class.kind.to_string()),
+            name: Some(class.name.to_string()),
+            uid: Some(uid.to_string()),
+            ..ObjectReference::default()
+        }),
+    };
+    let Some(reference) = reference else { return };
+    let event = match notice.warning {
+        true => Event::warning(reference, notice.reason, &*notice.message),
+        false => Event::normal(reference, notice.reason, &*notice.message),
+    };
+    ctx.recorder.publish(event);
+}

@@ -1,0 +1,192 @@
+//! Before a second NodeClaim is written for a pod, the first one is judged: it keeps the pod, or it says why not. What that
+//! teaches about the machines of a pool is written down first, so that the next plan does not repeat it.
+//!
+//! Order of writes: the lesson (on the NodePool), the reason (a condition of the NodeClaim), the release (its record of
+//! pods). A process that ends in between leaves a pod without a second answer, never one without a reason.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_api::labels as names;
+use fleetwright_core::{
+    model::{ClaimName, NamespacedName, Pod, PodUid, Resources, Snapshot, StateNode, Str},
+    nodeclaim::answer::{self, Misfit, Verdict},
+    scheduling::Plan,
+};
+use fleetwright_state::{learnt, raise};
+
+use crate::{
+    events::{Event, regarding},
+    lifecycle::families,
+    patch,
+    runtime::{Ctx, ReconcileError, later},
+};
+
+/// What judging came to.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    /// Pods for which nothing is opened in this pass.
+    kept: BTreeSet<PodUid>,
+    /// Pods that their machine is kept for, with its name.
+    held: Vec<(PodUid, Str)>,
+    /// By claim: the pods that it lets go, by reason.
+    released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
+}
+
+/// Judges the earlier answers to the pods that `plan` opens machines for, lets go of what does not hold, and takes out of
+/// the openings who stays. True where something was learnt that the plan did not know: another should follow soon.
+///
+/// # Errors
+/// Where a reason cannot be written: then nothing may be opened.
+pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
+    let mut judged = judge(ctx, snapshot, plan);
+    let mut learnt = false;
+    hold(ctx, std::mem::take(&mut judged.held));
+    for (claim, released) in std::mem::take(&mut judged.released) {
+        let Some(machine) = snapshot.node(&claim) else { continue };
+        for (misfit, pods) in released {
+            if learn(ctx, machine, &misfit).await? {
+                learnt = true;
+                judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
+            }
+            release(ctx, &claim, machine, &misfit, &pods).await?;
+        }
+    }
+    if !judged.kept.is_empty() {
+        for opening in &mut plan.openings {
+            opening.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
+        }
+        plan.openings.retain(|opening| !opening.pods.is_empty());
+    }
+    Ok(learnt)
+}
+
+/// A machine whose pods wait for it is not empty, whatever it looks like. [`answer::PATIENCE`] bounds that.
+fn hold(ctx: &Ctx, held: Vec<(PodUid, Str)>) {
+    let until = later(ctx.now(), ctx.settings.nomination_window());
+    let mut index = ctx.index();
+    for (pod, machine) in held {
+        index.hold(pod, machine, until);
+    }
+}
+
+fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
+    let now = ctx.now();
+    let mut judged = Judged::default();
+    let mut planned: Option<BTreeMap<usize, Resources>> = None;
+    let index = ctx.index();
+    for pod in plan.openings.iter().flat_map(|opening| &opening.pods).filter(|pod| !pod.is_virtual) {
+        for claim in index.created_for(&pod.uid) {
+            let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
+            let Some((at, machine)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
+                // Written after the snapshot was taken: it is as good an answer as any.
+                judged.kept.insert(pod.uid.clone());
+                continue;
+            };
+            let planned = planned.get_or_insert_with(|| beside(plan));
+            let beside = planned.get(&at).cloned().unwrap_or_default();
+            match answer::judge(machine, pod, &beside, &snapshot.volumes, now) {
+                // Pods that wait are brought up again by themselves.
+                Verdict::Keep(_) => {
+                    judged.kept.insert(pod.uid.clone());
+                    judged.held.push((pod.uid.clone(), machine.name().into()));
+                }
+                Verdict::Release(misfit) => {
+                    let of_claim = judged.released.entry(claim).or_default();
+                    of_claim.entry(misfit).or_default().push(pod.clone());
+                }
+            }
+        }
+    }
+    judged
+}
+
+/// What the plan puts on each machine.
+fn beside(plan: &Plan) -> BTreeMap<usize, Resources> {
+    let sum = |pods: &[Arc<Pod>]| {
+        let mut sum = Resources::new();
+        pods.iter().for_each(|pod| sum.add_assign(pod.requests()));
+        sum
+    };
+    plan.existing.iter().map(|placement| (placement.node, sum(&placement.pods))).collect()
+}
+
+/// Writes down what a misfit teaches; true where it was not known.
+async fn learn(ctx: &Ctx, machine: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
+    let now = ctx.now();
+    let Some(name) = machine.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
+    let found = {
+        let index = ctx.index();
+        index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.learnt.current(now)))
+    };
+    let Some((pool, mut known)) = found else { return Ok(false) };
+    if !answer::learn(&mut known, machine, misfit, now) {
+        return Ok(false);
+    }
+    let written = learnt::write(&known);
+    patch::annotate(ctx, pool.clone(), names::LEARNT, |_| written.clone()).await?;
+    let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
+    ctx.metrics.inc(&families::LESSONS, &[&name, kind]);
+    let text = lesson(machine, misfit);
+    tracing::warn!(NodePool = name.as_str(), text, "machines of the nodepool are not what was promised");
+    ctx.recorder.publish(Event::warning(regarding(&*pool), "MachineNotAsPromised", text));
+    Ok(true)
+}
+
+fn lesson(machine: &StateNode, misfit: &Misfit) -> String {
+    let label = |key: &str| machine.label(key).unwrap_or("an unknown type").to_owned();
+    let claim = machine.claim_name().map(ToString::to_string).unwrap_or_default();
+    let hours = answer::LESSON.as_secs() / 3600;
+    match misfit {
+        Misfit::Taint(taint) => format!(
+            "nodeclaim {claim} came up with taint {taint}, which nobody announced: for {hours}h machines of this pool are \
+             expected to have it; declare it in spec.template.spec.startupTaints if it goes away by itself"
+        ),
+        _ => format!(
+            "nodeclaim {claim} of type {} is smaller than promised ({misfit}): for {hours}h that type counts as that small \
+             in this pool",
+            label(fleetwright_core::model::labels::INSTANCE_TYPE)
+        ),
+    }
+}
+
+/// Lets pods go from their claim, with the reason where people look.
+async fn release(
+    ctx: &Ctx,
+    claim: &ClaimName,
+    machine: &StateNode,
+    misfit: &Misfit,
+    pods: &[Arc<Pod>],
+) -> Result<(), ReconcileError> {
+    let ids: Vec<&NamespacedName> = pods.iter().map(|pod| &pod.id).collect();
+    let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
+    let text = answer::explanation(&ids, misfit);
+    let pool = machine.pool().map(|pool| pool.to_string()).unwrap_or_default();
+    let_go(ctx, claim, misfit.reason(), &text, &uids).await?;
+    let count = u32::try_from(pods.len()).map_or(f64::MAX, f64::from);
+    ctx.metrics.add(&families::PODS_RELEASED, &[misfit.reason(), &pool], count);
+    Ok(())
+}
+
+/// Condition, event and record of a claim that lets pods go.
+pub(crate) async fn let_go(
+    ctx: &Ctx,
+    claim: &str,
+    reason: &str,
+    text: &str,
+    pods: &BTreeSet<PodUid>,
+) -> Result<(), ReconcileError> {
+    patch::claim_conditions(ctx, claim, |conditions| {
+        conditions.set_false(names::condition::PODS_FIT, reason, text);
+    })
+    .await?;
+    let Some(raw) = ctx.index().claim(claim).cloned() else { return Ok(()) };
+    ctx.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
+    tracing::info!(NodeClaim = claim, reason, text, "pods of the nodeclaim are free");
+    patch::annotate(ctx, raw, names::NOMINATED_PODS, |record| {
+        record.map(|record| raise::without_pods(record, pods))
+    })
+    .await
+}

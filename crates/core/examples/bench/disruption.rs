@@ -1,0 +1,94 @@
+//! Whole passes of disruption, all methods, on clusters in which there is nothing to do, little, and much.
+
+use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
+
+use fleetwright_core::{
+    disruption::{Bench, METHODS, Proposal, Rules, propose_after},
+    model::{Snapshot, labels::SPOT, nodeclaim::ConditionType},
+    scheduling::Solver,
+    testing::now,
+};
+
+use super::{cluster::cluster_of, measure, report::Row};
+
+type Measured = Result<Vec<Row>, Box<dyn Error>>;
+
+/// What measures, by the start of the names of its rows.
+type Work = (&'static str, fn() -> Measured);
+
+/// Rows by the start of their names.
+pub(crate) const ROWS: [Work; 1] = [("disruption pass", passes)];
+
+/// A cluster of machines whose pods take `load` of 4,000 milli-CPUs, and what makes it worth looking at.
+struct Case {
+    name: &'static str,
+    load: i64,
+    /// Every so many-th machine has drifted.
+    drifted: Option<usize>,
+    /// Every so many-th machine is empty.
+    empty: Option<usize>,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "nothing to gain", load: 3_900, drifted: None, empty: None },
+    Case { name: "1 in 100 empty", load: 3_900, drifted: None, empty: Some(100) },
+    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), empty: None },
+    Case { name: "all half full", load: 2_000, drifted: None, empty: None },
+];
+
+fn snapshot(case: &Case, nodes: usize) -> Snapshot {
+    let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at.is_multiple_of(step));
+    cluster_of(nodes, |at, built| {
+        let load = if every(at, case.empty) { 0 } else { case.load };
+        let built = if every(at, case.drifted) { built.condition(ConditionType::Drifted) } else { built };
+        (built.capacity_type(SPOT), 10, load)
+    })
+}
+
+/// All methods, on a solver that has followed the cluster.
+fn passes() -> Measured {
+    let mut rows = Vec::new();
+    for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
+        let limit = Duration::from_millis(limit);
+        for case in &CASES {
+            let snapshot = Arc::new(snapshot(case, nodes));
+            let rules = Rules::default();
+            let solver = Solver::on(Arc::clone(&snapshot), &rules.scheduling);
+            let mut bench = Bench::ready(&snapshot, &rules.scheduling, solver);
+            let mut best: Option<(Duration, Proposal)> = None;
+            for _ in 0..3 {
+                let ((proposal, used), cost) =
+                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, BTreeSet::new()));
+                bench = used;
+                if best.as_ref().is_none_or(|(time, _)| cost.time < *time) {
+                    best = Some((cost.time, proposal));
+                }
+            }
+            let Some((time, proposal)) = best else { continue };
+            rows.push(row(case, nodes, (time, &proposal), (limit, target)));
+        }
+    }
+    Ok(rows)
+}
+
+fn row(
+    case: &Case,
+    nodes: usize,
+    (time, proposal): (Duration, &Proposal),
+    (limit, target): (Duration, &'static str),
+) -> Row {
+    let machines: usize = proposal.commands.iter().map(|command| command.candidates.len()).sum();
+    Row {
+        work: format!("disruption pass at {nodes} nodes, {}", case.name),
+        result: format!(
+            "{time:.1?}, {} what-ifs, {} commands of {machines} nodes ({})",
+            proposal.what_ifs,
+            proposal.commands.len(),
+            proposal.method.unwrap_or("none")
+        ),
+        target,
+        met: Some(time <= limit),
+        input: "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+        ..Row::default()
+    }
+}

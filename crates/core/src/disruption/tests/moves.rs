@@ -1,0 +1,233 @@
+//! What moves are worth: to several machines, over a time, against an own move, by the policy `Balanced`.
+
+use super::*;
+use crate::model::{
+    Price, Requirement,
+    labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+};
+
+fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
+    let pool = pool("default").with(|pool| {
+        pool.template.requirements.add(Requirement::is_in(CAPACITY_TYPE, ["on-demand"]));
+        pool.budgets = vec![budget(BudgetNodes::Percent(100))];
+    });
+    pool.with(change).into()
+}
+
+/// A machine of 16 CPUs whose pods cannot share another one: they keep apart.
+fn crowded(name: &str, milli: i64) -> NodeBuilder {
+    let apart = |at: i64| {
+        let pod = pod(&format!("p-{name}-{at}")).app("web").cpu(milli);
+        let pod = pod.anti_affinity(crate::testing::affinity_to(crate::model::labels::HOSTNAME, "web"));
+        running(name, pod).into()
+    };
+    (0..2).fold(idle(name).size("xlarge", 16, 32), |machine, at| machine.pod(apart(at)))
+}
+
+#[test]
+fn a_machine_is_split_where_two_small_ones_are_cheaper() {
+    let scene = || Scene::new().pool(on_demand(|_| {})).node(crowded("a", 1500).build());
+    let proposal = checked(scene(), "n-to-m-consolidation: a -> small/on-demand -> small/on-demand");
+    let [command] = proposal.commands.as_slice() else { panic!() };
+    assert_eq!(command.savings(), command.price_now().saturating_sub(command.price_then()));
+    assert!(command.savings() > Price::ZERO);
+    // What single-node consolidation says stays true, and is told where nothing can be done.
+    let alone = propose_with(
+        &scene().build(),
+        &Rules::default(),
+        now(),
+        &[method("single-node-consolidation").unwrap()],
+    );
+    assert_eq!(reasons(&alone), ["a: Can't remove without creating 2 candidates"]);
+    let asked_alone =
+        propose_with(&scene().build(), &Rules::default(), now(), &[method("n-to-m-consolidation").unwrap()]);
+    assert_eq!(told(&asked_alone), told(&proposal));
+}
+
+#[test]
+fn a_split_must_save_a_tenth() {
+    // Two of 8 CPUs cost what one of 16 does.
+    let scene = Scene::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
+    let proposal = checked(scene, "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
+}
+
+#[test]
+fn a_split_needs_the_budget_of_all_that_go() {
+    let none = |pool: &mut NodePool| pool.budgets = vec![budget(BudgetNodes::Count(0))];
+    check(Scene::new().pool(on_demand(none)).node(crowded("a", 1500).build()), "nothing");
+}
+
+#[test]
+fn a_split_must_not_undo_a_merge() {
+    let merged = crowded("a", 1500).with_claim(|claim| {
+        let replaced = "small/on-demand";
+        claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+    });
+    let proposal = checked(Scene::new().pool(on_demand(|_| {})).node(merged.build()), "nothing");
+    assert!(proposal.unconsolidatable.iter().any(|(_, why)| why.kind() == "WouldUndo"));
+}
+
+#[test]
+fn spot_is_split_into_spot_where_the_settings_say_so() {
+    let spot = || crowded("a", 1500).capacity_type("spot").build();
+    let proposal = checked(Scene::with_default_pool().node(spot()), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
+    // One machine that becomes spot must keep the choice among fifteen types, which this catalogue does not have.
+    let rules = Rules { spot_to_spot: true, ..Rules::default() };
+    let _ = check_with(Scene::with_default_pool().node(spot()), &rules, "nothing");
+}
+
+#[test]
+fn a_move_late_in_life_does_not_pay() {
+    let aged = |left: i64| {
+        let machine = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+            claim.expire_after = Some(Duration::from_secs(86_400));
+            claim.created = now() - jiff::SignedDuration::from_secs(86_400 - left);
+        });
+        Scene::with_default_pool().node(machine.build())
+    };
+    check(aged(3600), "single-node-consolidation: a -> small/spot");
+    let proposal = checked(aged(300), "nothing");
+    let Unconsolidatable::NoNetBenefit { savings, over, cost } = &proposal.unconsolidatable[0].1 else {
+        panic!("{:?}", reasons(&proposal))
+    };
+    assert_eq!(*over, Duration::from_secs(300));
+    assert!(savings <= cost, "{savings} {cost}");
+    // What merely goes costs nothing that is not saved at once.
+    let empty = idle("a").with_claim(|claim| {
+        claim.expire_after = Some(Duration::from_secs(60));
+    });
+    check(Scene::with_default_pool().node(empty.build()), "emptiness: a");
+}
+
+#[test]
+fn dear_pods_make_a_move_dearer() {
+    let machine = |priority: i32| {
+        let dear = running("a", pod("p").cpu(1500).with_spec(|spec| spec.priority = priority));
+        let machine = idle("a").size("xlarge", 16, 32).pod(dear.into()).with_claim(|claim| {
+            claim.expire_after = Some(Duration::from_secs(1800));
+        });
+        Scene::with_default_pool().node(machine.build())
+    };
+    check(machine(0), "single-node-consolidation: a -> small/spot");
+    let proposal = checked(machine(1_000_000_000), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "NoNetBenefit");
+}
+
+#[test]
+fn a_circle_over_several_machines_is_seen() {
+    let secs = jiff::SignedDuration::from_secs;
+    let lone = |name: &str, replaced: String| {
+        let machine = idle(name).size("xlarge", 16, 32).pod(on(name, "p", 1500)).with_claim(move |claim| {
+            claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+            claim.created = now() - secs(60);
+        });
+        Scene::with_default_pool().node(machine.build()).build()
+    };
+    // small/spot became medium/spot half an hour ago, and that became this machine a minute ago.
+    let at = (now() - secs(1800)).as_second();
+    let first = lone("a", format!("medium/spot,small/spot@{at}"));
+    let proposal = propose(&first, &Rules::default(), now());
+    let Unconsolidatable::WouldUndo { since, .. } = &proposal.unconsolidatable[0].1 else {
+        panic!("{:?}", reasons(&proposal))
+    };
+    assert_eq!(*since, now() - secs(1800));
+    let (all, _) = candidates(&first, now(), false);
+    let minute = (now() - secs(60)).as_second();
+    assert_eq!(replaced(&all, now()), format!("medium/spot@{minute},small/spot@{at},xlarge/on-demand"));
+    // An hour after the first move all is forgotten but the second.
+    let (all, _) = candidates(&first, now() + secs(1800), false);
+    assert_eq!(replaced(&all, now() + secs(1800)), format!("medium/spot@{minute},xlarge/on-demand"));
+}
+
+#[test]
+fn balanced_moves_are_told_with_their_score() {
+    let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
+    let lone = idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build();
+    let proposal =
+        checked(Scene::new().pool(balanced()).node(lone), "single-node-consolidation: b -> small/spot");
+    let judged = proposal.judged.last().unwrap();
+    assert!(judged.approved && judged.score() >= 0.5, "{judged:?}");
+    // Nine pods of no size: to move them saves a little, and disturbs nearly everything that the pool runs.
+    let many = (0..9).fold(idle("a").size("medium", 4, 8).capacity_type("on-demand"), |machine, at| {
+        machine.pod(on("a", &format!("p{at}"), 210))
+    });
+    let only = |pool: &mut NodePool| {
+        pool.consolidation_policy = ConsolidationPolicy::Balanced;
+        pool.template.requirements.add(Requirement::is_in(INSTANCE_TYPE, ["medium", "arm", "small"]));
+        pool.template.requirements.add(Requirement::is_in(ZONE, ["a"]));
+    };
+    let idle_neighbour = node("z").size("xlarge", 16, 32).pod(on("z", "big", 100)).build();
+    let scene = Scene::new().pool(on_demand(only)).node(many.build()).node(idle_neighbour);
+    let proposal = propose(&scene.build(), &Rules::default(), now());
+    let rejected: Vec<&Judged> = proposal.judged.iter().filter(|judged| !judged.approved).collect();
+    assert!(
+        !rejected.is_empty() && rejected.iter().all(|judged| judged.score() < 0.5),
+        "{:?}",
+        proposal.judged
+    );
+}
+
+/// A machine of which half a day is over the age of one day.
+fn expired(name: &str, hours_over: i64) -> NodeBuilder {
+    idle(name).pod(on(name, &format!("p-{name}"), 3500)).with_claim(move |claim| {
+        claim.expire_after = Some(Duration::from_secs(86_400));
+        claim.created = now() - jiff::SignedDuration::from_hours(24 + hours_over);
+    })
+}
+
+#[test]
+fn machines_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
+    let scene = |grace: Option<Duration>, budgeted| {
+        let pool = pool("default").with(|pool| {
+            pool.expiry_grace = grace;
+            pool.budgets = vec![budget(budgeted)];
+        });
+        let scene = Scene::new().pool(pool).node(expired("a", 1).build()).node(expired("b", 2).build());
+        scene.node(expired("c", -1).build())
+    };
+    let expiration = method("expiration").unwrap();
+    let found = |scene: Scene| told(&propose_with(&scene.build(), &Rules::default(), now(), &[expiration]));
+    let day = Some(Duration::from_secs(86_400));
+    assert_eq!(found(scene(day, BudgetNodes::Count(1))), "expiration: b -> medium/spot");
+    assert_eq!(found(scene(day, BudgetNodes::Count(3))), "expiration: b -> medium/spot, a -> medium/spot");
+    assert_eq!(found(scene(day, BudgetNodes::Count(0))), "nothing");
+    assert_eq!(found(scene(None, BudgetNodes::Count(3))), "nothing");
+}
+
+#[test]
+fn a_brake_bounds_how_many_machines_are_replaced_for_drift() {
+    let secs = jiff::SignedDuration::from_secs;
+    let drifted = |name: &str| {
+        node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
+    };
+    let came = |name: &str, ago: i64| {
+        let full = node(name).pod(on(name, &format!("p-{name}"), 3900));
+        let came = full.with_claim(move |claim| {
+            claim.annotations.insert(crate::model::labels::REPLACED.into(), "medium/spot".into());
+            claim.created = now() - secs(ago);
+        });
+        came.build()
+    };
+    let braked = || {
+        pool("default").with(|pool| {
+            pool.drift_cap =
+                Some(crate::model::pool::DriftCap { nodes: 3, window: Duration::from_secs(3600) });
+            pool.budgets = vec![budget(BudgetNodes::Percent(100))];
+        })
+    };
+    let scene = |ages: &[i64]| {
+        let scene = Scene::new().pool(braked());
+        let scene = ["a", "b", "c", "d"].into_iter().fold(scene, |scene, name| scene.node(drifted(name)));
+        ages.iter().enumerate().fold(scene, |scene, (at, ago)| scene.node(came(&format!("new-{at}"), *ago)))
+    };
+    let commands = |ages: &[i64]| propose(&scene(ages).build(), &Rules::default(), now()).commands.len();
+    assert_eq!(commands(&[]), 3);
+    assert_eq!(commands(&[60, 3600]), 2);
+    assert_eq!(commands(&[60, 3599, 5]), 0);
+    let survey = survey(&scene(&[60, 3599, 5]).build(), &Rules::default(), now(), &METHODS);
+    let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftBrake").unwrap();
+    assert_eq!(blocker.until(), Some(now() + secs(1)));
+    assert_eq!(blocker.owner().as_deref(), Some("nodepool/default"));
+}

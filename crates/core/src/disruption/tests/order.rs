@@ -1,0 +1,168 @@
+//! Who goes first, who may go at all, and what takes up a budget.
+
+use super::*;
+use crate::model::{Str, pod::Owner};
+
+fn one_at_a_time() -> impl Into<Arc<NodePool>> {
+    with_budget(BudgetNodes::Count(1))
+}
+
+#[test]
+fn of_empty_machines_the_dearest_goes_first() {
+    let scene = Scene::new()
+        .pool(one_at_a_time())
+        .node(idle("a").size("small", 2, 4).build())
+        .node(idle("b").size("xlarge", 16, 32).build())
+        .node(idle("c").size("large", 8, 16).build());
+    let proposal = checked(scene, "emptiness: b");
+    assert!(proposal.constrained);
+}
+
+#[test]
+fn a_drifted_machine_that_must_stay_leaves_the_budget_to_the_next() {
+    let drifted = |name: &str, ago: i64, milli: i64| {
+        node(name).pod(on(name, &format!("p-{name}"), milli)).condition(ConditionType::Drifted).with_claim(
+            move |claim| {
+                if let Some(condition) = claim.conditions.get_mut(&ConditionType::Drifted) {
+                    condition.since = now() - jiff::SignedDuration::from_secs(ago);
+                }
+            },
+        )
+    };
+    // No type of the catalogue holds the pod of the one that has drifted for longest.
+    let scene = Scene::new()
+        .pool(one_at_a_time())
+        .node(drifted("a", 20, 64_000).build())
+        .node(drifted("b", 10, 3500).build());
+    let proposal = propose(&scene.build(), &Rules::default(), now());
+    assert_eq!(told(&proposal), "drift: b -> medium/spot");
+    assert_eq!(reasons(&proposal).len(), 1, "{:?}", reasons(&proposal));
+}
+
+fn owned(kind: &str) -> impl FnOnce(&mut Pod) {
+    let owner = Owner { kind: kind.into(), name: "owner".into(), uid: "owner".into() };
+    move |pod: &mut Pod| pod.owner = Some(owner)
+}
+
+#[test]
+fn the_annotation_counts_on_daemons_and_static_pods_too() {
+    for kind in ["DaemonSet", "Node", "ReplicaSet"] {
+        let pod = running("a", pod("p").cpu(100)).with(owned(kind));
+        let pod = pod.with(|pod| pod.do_not_disrupt = DoNotDisrupt::Always);
+        let scene = Scene::with_default_pool().node(idle("a").pod(pod.into()).build());
+        let proposal = propose(&scene.build(), &Rules::default(), now());
+        assert_eq!(blockers(&proposal).len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn a_budget_counts_where_a_drain_would_evict() {
+    let pdb = PodDisruptionBudget {
+        id: crate::model::NamespacedName::new("default", "x"),
+        selector: Some(LabelSelector::of("app", "web")),
+        disruptions_allowed: 0,
+        blocks_always: false,
+        always_allow_unhealthy: false,
+    };
+    let pods: [(&str, PodBuilder, bool); 4] = [
+        ("plain", pod("p"), true),
+        ("daemon", pod("p").with(owned("DaemonSet")), true),
+        ("static", pod("p").with(owned("Node")), false),
+        ("tolerates the taint", pod("p").tolerate("karpenter.sh/disrupted"), false),
+    ];
+    for (what, pod, blocks) in pods {
+        let pod = running("a", pod.cpu(100).app("web"));
+        let scene = Scene::with_default_pool().node(idle("a").pod(pod.into()).build()).pdb(pdb.clone());
+        let proposal = propose(&scene.build(), &Rules::default(), now());
+        assert_eq!(!blockers(&proposal).is_empty(), blocks, "{what}: {:?}", blockers(&proposal));
+    }
+}
+
+#[test]
+fn pods_that_wait_may_count_on_a_machine_that_is_not_ready() {
+    // The pending pod goes to the machine that is coming; that is no reason for the empty-enough one to stay.
+    let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+    let scene = Scene::with_default_pool().node(lone()).node(node("b").launched().build());
+    let scene = scene.pending(pod("w").cpu(3900));
+    check(scene, "single-node-consolidation: a -> small/spot");
+}
+
+#[test]
+fn what_a_pass_does_not_reach_comes_first_in_the_next() {
+    let full =
+        |name: &str| idle(name).capacity_type("spot").pod(on(name, &format!("p-{name}"), 3900)).build();
+    let snapshot = ["a", "b", "c", "d"]
+        .into_iter()
+        .fold(Scene::new().pool(with_budget(BudgetNodes::Count(4))), |scene, name| scene.node(full(name)))
+        .build();
+    let single = method("single-node-consolidation").unwrap();
+    let rules = Rules { what_ifs: 2, ..Rules::default() };
+    let pass = |first: std::collections::BTreeSet<Str>| {
+        let bench = Bench::new(&snapshot, &rules.scheduling);
+        let (proposal, _) = propose_after(bench, &rules, now(), &[single], first);
+        let mut looked: Vec<String> =
+            proposal.unconsolidatable.iter().map(|(candidate, _)| candidate.name().to_owned()).collect();
+        looked.sort();
+        (looked.concat(), proposal.unreached)
+    };
+    let (looked, unreached) = pass(std::collections::BTreeSet::new());
+    assert_eq!((looked.as_str(), unreached.len()), ("ab", 2));
+    let (looked, unreached) = pass(unreached.into_iter().collect());
+    assert_eq!(looked, "cd");
+    assert_eq!(unreached.iter().map(|name| &**name).collect::<String>(), "ab");
+}
+
+#[test]
+fn commands_beyond_the_bound_of_a_pass_are_reported() {
+    let drifted = |name: String| {
+        let pod = on(&name, &format!("p-{name}"), 3500);
+        node(&name).pod(pod).condition(ConditionType::Drifted).build()
+    };
+    let all = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
+    let scene = (0..70).fold(Scene::new().pool(all), |scene, at| scene.node(drifted(format!("n{at:02}"))));
+    let proposal = propose(&scene.build(), &Rules::default(), now());
+    assert_eq!((proposal.commands.len(), proposal.unreached.len()), (64, 6));
+}
+
+#[test]
+fn a_pass_gives_the_solver_back_as_it_was() {
+    let drifted = |name: &str| {
+        node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
+    };
+    let snapshot = Scene::new()
+        .pool(with_budget(BudgetNodes::Count(5)))
+        .node(drifted("a"))
+        .node(drifted("b"))
+        .node(node("c").build())
+        .build();
+    let rules = Rules::default();
+    let (first, bench) = propose_after(
+        Bench::new(&snapshot, &rules.scheduling),
+        &rules,
+        now(),
+        &METHODS,
+        std::collections::BTreeSet::new(),
+    );
+    let (second, _) = propose_after(bench, &rules, now(), &METHODS, std::collections::BTreeSet::new());
+    assert_eq!(told(&first), "drift: a, b -> medium/spot");
+    assert_eq!(told(&second), told(&first));
+}
+
+#[test]
+fn drifted_machines_that_cannot_move_do_not_starve_the_others() {
+    let stuck = |name: &str| {
+        node(name).pod(on(name, &format!("p-{name}"), 64_000)).condition(ConditionType::Drifted).build()
+    };
+    let free = node("z").pod(on("z", "p-z", 3500)).condition(ConditionType::Drifted).build();
+    let scene =
+        ["a", "b", "c"].into_iter().fold(Scene::with_default_pool(), |scene, name| scene.node(stuck(name)));
+    let snapshot = scene.node(free).build();
+    let rules = Rules { what_ifs: 2, ..Rules::default() };
+    let pass = |first: std::collections::BTreeSet<Str>| {
+        let bench = Bench::new(&snapshot, &rules.scheduling);
+        propose_after(bench, &rules, now(), &[method("drift").unwrap()], first).0
+    };
+    let proposal = pass(std::collections::BTreeSet::new());
+    assert_eq!((told(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));
+    assert_eq!(told(&pass(proposal.unreached.into_iter().collect())), "drift: z -> medium/spot");
+}

@@ -1,0 +1,220 @@
+//! What real nodes of a pool showed that nobody had announced: machines that are smaller than their type promises, and
+//! taints that appear by themselves. Plans count with it until it is out of date, so that one mistake is made once.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    ids::Str,
+    instance_type::{Catalog, InstanceType, Overhead},
+    resources::{ResourceName, Resources},
+    taint::Taint,
+};
+
+/// What was learnt from the nodes of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    /// Types whose machines are smaller than promised.
+    pub shapes: Vec<LearntShape>,
+    /// Taints that nodes of the pool have although nobody asked for them.
+    pub taints: Vec<LearntTaint>,
+}
+
+/// A type, with an image, whose machine was smaller than promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearntShape {
+    /// The instance type.
+    pub instance_type: Str,
+    /// The image that the machine ran.
+    pub image: Option<Str>,
+    /// What pods were promised on it. Once the catalogue promises something else, it has learnt by itself.
+    pub promised: Resources,
+    /// What pods could have.
+    pub found: Resources,
+    /// The NodeClaim that showed it.
+    pub claim: Str,
+    /// When it was learnt.
+    pub since: Timestamp,
+    /// When it is forgotten.
+    pub until: Timestamp,
+}
+
+/// A taint that appeared on a node and stayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearntTaint {
+    /// The taint.
+    pub taint: Taint,
+    /// The NodeClaim that showed it.
+    pub claim: Str,
+    /// When it was learnt.
+    pub since: Timestamp,
+    /// When it is forgotten.
+    pub until: Timestamp,
+}
+
+impl Learnt {
+    /// Entries that a pool keeps at most; the oldest go.
+    pub const MOST: usize = 32;
+
+    /// Whether nothing was learnt.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty() && self.taints.is_empty()
+    }
+
+    /// Puts a shape in, in place of an earlier one of the same type and image.
+    pub fn add_shape(&mut self, shape: LearntShape) {
+        self.shapes.retain(|known| known.instance_type != shape.instance_type || known.image != shape.image);
+        self.shapes.push(shape);
+        self.shapes.sort_by(|a, b| (&a.instance_type, &a.image).cmp(&(&b.instance_type, &b.image)));
+        trim(&mut self.shapes, |shape| shape.since);
+    }
+
+    /// Puts a taint in, in place of an earlier one of the same key and effect.
+    pub fn add_taint(&mut self, taint: LearntTaint) {
+        self.taints.retain(|known| !known.taint.matches(&taint.taint));
+        self.taints.push(taint);
+        self.taints.sort_by(|a, b| a.taint.cmp(&b.taint));
+        trim(&mut self.taints, |taint| taint.since);
+    }
+
+    /// Without what is out of date at `now`.
+    #[must_use]
+    pub fn current(&self, now: Timestamp) -> Self {
+        let mut current = self.clone();
+        current.shapes.retain(|shape| shape.until > now);
+        current.taints.retain(|taint| taint.until > now);
+        current
+    }
+
+    /// When the next entry is out of date.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Timestamp> {
+        let shapes = self.shapes.iter().map(|shape| shape.until);
+        shapes.chain(self.taints.iter().map(|taint| taint.until)).min()
+    }
+
+    /// The catalogue as it really is; the same one where nothing of it was learnt.
+    #[must_use]
+    pub fn applied(&self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
+        let lowered = |known: &Arc<InstanceType>| {
+            let promised = known.allocatable();
+            let shapes =
+                self.shapes.iter().filter(|s| s.instance_type == known.name && s.promised == promised);
+            shapes.map(|shape| &shape.found).cloned().reduce(|a, b| a.component_min(&b))
+        };
+        if self.shapes.is_empty() || !catalog.instance_types.iter().any(|known| lowered(known).is_some()) {
+            return Arc::clone(catalog);
+        }
+        let types = catalog.instance_types.iter().map(|known| match lowered(known) {
+            Some(found) => Arc::new(shrunk(known, &found)),
+            None => Arc::clone(known),
+        });
+        Arc::new(Catalog { instance_types: types.collect(), overlaid: catalog.overlaid.clone() })
+    }
+}
+
+/// Drops the oldest entries beyond the bound.
+fn trim<T>(entries: &mut Vec<T>, since: impl Fn(&T) -> Timestamp) {
+    while entries.len() > Learnt::MOST {
+        let oldest = entries.iter().enumerate().min_by_key(|(_, entry)| since(entry)).map(|(at, _)| at);
+        if let Some(at) = oldest {
+            entries.remove(at);
+        }
+    }
+}
+
+/// A type of which pods can have no more than `found`.
+fn shrunk(known: &InstanceType, found: &Resources) -> InstanceType {
+    let allocatable = known.allocatable().component_min(found);
+    // Hugepages are taken off memory by themselves.
+    let pages = known.capacity.extended().iter().filter(|(name, _)| name.starts_with("hugepages-"));
+    let held = pages.fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let mut reserved = known.capacity.minus(&allocatable);
+    reserved.set(&ResourceName::Memory, reserved.memory().saturating_sub(held));
+    let mut shrunk = known.clone();
+    shrunk.overhead = Overhead { kube_reserved: reserved, ..Overhead::default() };
+    for offering in &mut shrunk.offerings {
+        offering.allocatable = offering.allocatable.as_ref().map(|own| own.component_min(found));
+    }
+    shrunk
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a lesson does to a catalogue, and how long it lasts.
+    use super::*;
+    use crate::{
+        model::TaintEffect,
+        testing::{instance_type, now},
+    };
+
+    fn catalog() -> Arc<Catalog> {
+        let gpu = instance_type("gpu", 4, 8).offer("a", "spot", 10).resource("x.com/gpu", 2).build();
+        Arc::new(Catalog::new(vec![gpu, instance_type("medium", 4, 8).offer("a", "spot", 10).build()]))
+    }
+
+    fn shape(name: &str, found: Resources, minutes: i64) -> LearntShape {
+        let promised = catalog().get(name).unwrap().allocatable();
+        let until = now() + jiff::SignedDuration::from_mins(minutes);
+        LearntShape {
+            instance_type: name.into(),
+            image: None,
+            promised,
+            found,
+            claim: "c".into(),
+            since: now(),
+            until,
+        }
+    }
+
+    #[test]
+    fn a_type_shrinks_to_what_was_found_and_no_other_changes() {
+        let mut learnt = Learnt::default();
+        let found = Resources::of(9000, 3 << 30).with("pods", 50);
+        learnt.add_shape(shape("gpu", found, 10));
+        let before = catalog();
+        let after = learnt.applied(&before);
+        let allocatable = after.get("gpu").unwrap().allocatable();
+        assert_eq!(
+            (allocatable.cpu(), allocatable.memory()),
+            (4000, 3 << 30),
+            "never more than was promised"
+        );
+        assert_eq!(allocatable.get(&"x.com/gpu".into()), 0, "a device that is not there");
+        assert!(Arc::ptr_eq(after.get("medium").unwrap(), before.get("medium").unwrap()));
+    }
+
+    #[test]
+    fn a_catalogue_that_has_learnt_by_itself_is_believed() {
+        let mut learnt = Learnt::default();
+        let mut shape = shape("medium", Resources::of(1000, 1 << 30), 10);
+        shape.promised = Resources::of(1, 1);
+        learnt.add_shape(shape);
+        let catalog = catalog();
+        assert!(Arc::ptr_eq(&learnt.applied(&catalog), &catalog));
+    }
+
+    #[test]
+    fn lessons_end_are_replaced_and_are_few() {
+        let mut learnt = Learnt::default();
+        learnt.add_shape(shape("medium", Resources::of(1, 1), 10));
+        learnt.add_shape(shape("medium", Resources::of(2, 2), 20));
+        assert_eq!(learnt.shapes.len(), 1);
+        assert_eq!(learnt.next_end(), Some(now() + jiff::SignedDuration::from_mins(20)));
+        assert!(learnt.current(now() + jiff::SignedDuration::from_mins(20)).is_empty());
+        assert!(!learnt.current(now() + jiff::SignedDuration::from_mins(19)).is_empty());
+        for n in 0..100_i64 {
+            let at = now() + jiff::SignedDuration::from_mins(n);
+            learnt.add_taint(LearntTaint {
+                taint: Taint::new(format!("t{n}"), "", TaintEffect::NoSchedule),
+                claim: "c".into(),
+                since: at,
+                until: at,
+            });
+        }
+        assert_eq!(learnt.taints.len(), Learnt::MOST);
+        assert!(learnt.taints.iter().any(|known| &*known.taint.key == "t99"), "the oldest go");
+    }
+}

@@ -1,0 +1,240 @@
+//! A pod is answered by one NodeClaim. Where a plan would open another one for it, the first is judged: it keeps the pod,
+//! or it lets it go with a reason that everybody can read.
+//!
+//! What cannot change any more (a volume that was bound elsewhere, a machine that is too small) is believed at once. What
+//! may pass (a taint that somebody puts on a starting node) is waited for: until the node is initialised, and then for
+//! [`PATIENCE`] more.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use jiff::Timestamp;
+
+use super::remaining;
+use crate::model::{
+    Learnt, LearntShape, LearntTaint, NamespacedName, NodeClaim, Pod, Requirement, Requirements,
+    ResourceName, Resources, StateNode, Str, Taint, TaintEffect, VolumeClaim, VolumeState, labels,
+    nodeclaim::ConditionType, taint::first_untolerated, volume::VolumeRef,
+};
+
+/// How long an initialised node may carry a taint that nobody announced before its pods go elsewhere.
+pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long is believed what a node showed. Long enough that it costs little to be wrong about it once more, short enough
+/// that a type is not lost for a day; an image, a class or a pool that changes ends it earlier.
+pub const LESSON: Duration = Duration::from_secs(6 * 60 * 60);
+/// How many pods a message names.
+const NAMED: usize = 5;
+
+/// Why a pod cannot go where it was to go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// One of its volumes is bound where the machine is not.
+    VolumeElsewhere {
+        /// The volume claim.
+        volume: NamespacedName,
+        /// Where it can be reached.
+        reach: Str,
+    },
+    /// The node has a taint that nobody announced, and kept it.
+    Taint(Taint),
+    /// The machine is smaller than it was promised to be.
+    TooSmall {
+        /// Of what there is too little.
+        resource: Str,
+        /// How much pods were promised.
+        promised: Str,
+        /// How much they can have.
+        found: Str,
+    },
+    /// Somebody cordoned the node.
+    Cordoned,
+    /// Others took the room, or the pod may not be there for another reason of its own.
+    RoomTaken,
+    /// The node did not become ready for pods in time.
+    NotInitialized,
+}
+
+impl Misfit {
+    /// The reason in one word, for conditions and metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::VolumeElsewhere { .. } => "VolumeBoundElsewhere",
+            Self::Taint(_) => "UnexpectedTaint",
+            Self::TooSmall { .. } => "SmallerThanPredicted",
+            Self::Cordoned => "Cordoned",
+            Self::RoomTaken => "RoomTaken",
+            Self::NotInitialized => "InitializationTimeout",
+        }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::VolumeElsewhere { volume, reach } => {
+                write!(f, "volume claim {volume} was bound elsewhere: {reach}")
+            }
+            Self::Taint(taint) => {
+                write!(f, "the node has taint {taint}, which nobody announced and the pods do not tolerate")
+            }
+            Self::TooSmall { resource, promised, found } => {
+                write!(f, "the node has {found} of {resource} for pods, {promised} were promised")
+            }
+            Self::Cordoned => f.write_str("the node was cordoned"),
+            Self::RoomTaken => f.write_str("there is no room left that the pods may use"),
+            Self::NotInitialized => f.write_str("the node was not initialised in time"),
+        }
+    }
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The pod stays with its claim; looked at again after so long, where time alone may change that.
+    Keep(Option<Duration>),
+    /// The pod is free.
+    Release(Misfit),
+}
+
+/// Judges the answer of `machine`'s claim to `pod`, for which a plan would open another one. `planned` is what the plan
+/// puts on the machine beside the pod.
+#[must_use]
+pub fn judge(
+    machine: &StateNode,
+    pod: &Pod,
+    planned: &Resources,
+    volumes: &BTreeMap<NamespacedName, VolumeClaim>,
+    now: Timestamp,
+) -> Verdict {
+    if let Some(misfit) = volume_elsewhere(machine, pod, volumes) {
+        return Verdict::Release(misfit);
+    }
+    let initialized = machine.claim.as_ref().and_then(|claim| claim.true_since(ConditionType::Initialized));
+    if let Some(misfit) = too_small(machine, pod, planned) {
+        return Verdict::Release(misfit);
+    }
+    let Some(initialized) = initialized else { return Verdict::Keep(None) };
+    let hard: Vec<Taint> =
+        machine.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule).collect();
+    if let Some(taint) = first_untolerated(&hard, &pod.spec.tolerations) {
+        return match remaining(initialized, PATIENCE, now) {
+            Some(left) => Verdict::Keep(Some(left)),
+            None => Verdict::Release(Misfit::Taint(taint.clone())),
+        };
+    }
+    if machine.node.as_ref().is_some_and(|node| node.cordoned) {
+        return Verdict::Release(Misfit::Cordoned);
+    }
+    Verdict::Release(Misfit::RoomTaken)
+}
+
+fn volume_elsewhere(
+    machine: &StateNode,
+    pod: &Pod,
+    volumes: &BTreeMap<NamespacedName, VolumeClaim>,
+) -> Option<Misfit> {
+    let here = machine.requirements();
+    pod.spec.volumes.iter().find_map(|volume| {
+        let name = match volume {
+            VolumeRef::Claim(name) => name.to_string(),
+            VolumeRef::Ephemeral { volume, .. } => format!("{}-{volume}", pod.id.name),
+        };
+        let known = volumes.get(&NamespacedName::new(&*pod.id.namespace, name))?;
+        let bound = known.state == VolumeState::Bound && !known.topology.is_empty();
+        let reached =
+            |all: &Vec<Requirement>| here.intersects(&all.iter().cloned().collect::<Requirements>()).is_ok();
+        (bound && !known.topology.iter().any(reached)).then(|| {
+            let reach: Vec<String> = known
+                .topology
+                .iter()
+                .map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "))
+                .collect();
+            Misfit::VolumeElsewhere { volume: known.id.clone(), reach: reach.join(", or ").into() }
+        })
+    })
+}
+
+/// Whether the pod would fit if the machine were what it was promised to be.
+fn too_small(machine: &StateNode, pod: &Pod, planned: &Resources) -> Option<Misfit> {
+    let (claim, node) = (machine.claim.as_ref()?, machine.node.as_ref()?);
+    if !machine.is_registered() || !node.ready || node.allocatable.is_zero() {
+        return None;
+    }
+    let (promised, found) = (&claim.allocatable, machine.allocatable());
+    let needed = machine.requested.plus(planned).plus(pod.requests());
+    let (resource, _) = pod.requests().iter().find(|(name, asked)| {
+        *asked > 0 && needed.get(name) > found.get(name) && found.get(name) < promised.get(name)
+    })?;
+    Some(Misfit::TooSmall {
+        promised: shown(&resource, promised),
+        found: shown(&resource, &found),
+        resource: resource.as_str().into(),
+    })
+}
+
+fn shown(resource: &ResourceName, amounts: &Resources) -> Str {
+    resource.quantity(amounts.get(resource)).to_string().as_str().into()
+}
+
+/// What a misfit teaches about the pool of the machine's claim; false where that is nothing, or known.
+pub fn learn(learnt: &mut Learnt, machine: &StateNode, misfit: &Misfit, now: Timestamp) -> bool {
+    let Some(claim) = machine.claim.as_deref() else { return false };
+    let until = now.checked_add(LESSON).unwrap_or(Timestamp::MAX);
+    let claim_name: Str = claim.name.as_str().into();
+    match misfit {
+        Misfit::TooSmall { .. } => {
+            let Some(shape) = shape_of(machine, claim, until, now) else { return false };
+            let known = learnt.shapes.iter().any(|known| {
+                known.instance_type == shape.instance_type
+                    && known.image == shape.image
+                    && known.found == shape.found
+                    && known.promised == shape.promised
+            });
+            if !known {
+                learnt.add_shape(shape);
+            }
+            !known
+        }
+        Misfit::Taint(taint) => {
+            let known = learnt.taints.iter().any(|known| known.taint == *taint);
+            if !known {
+                let taint = taint.clone();
+                learnt.add_taint(LearntTaint { taint, claim: claim_name, since: now, until });
+            }
+            !known
+        }
+        _ => false,
+    }
+}
+
+fn shape_of(
+    machine: &StateNode,
+    claim: &NodeClaim,
+    until: Timestamp,
+    since: Timestamp,
+) -> Option<LearntShape> {
+    let promised = claim.allocatable.clone();
+    Some(LearntShape {
+        instance_type: claim.labels.get(labels::INSTANCE_TYPE)?.clone(),
+        image: claim.image_id.clone(),
+        found: machine.allocatable().component_min(&promised),
+        promised,
+        claim: claim.name.as_str().into(),
+        since,
+        until,
+    })
+}
+
+/// Why pods left their answer, in a sentence for people.
+#[must_use]
+pub fn explanation(pods: &[&NamespacedName], misfit: &Misfit) -> String {
+    let mut names: Vec<String> = pods.iter().take(NAMED).map(ToString::to_string).collect();
+    if pods.len() > NAMED {
+        names.push(format!("{} more", pods.len() - NAMED));
+    }
+    let many = if pods.len() == 1 { "pod" } else { "pods" };
+    format!("{misfit}; {many} {} may be answered by another nodeclaim", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! When an answer stands, and what its end teaches.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    model::{Operator, Snapshot},
+    testing::{NodeBuilder, Scene, node, now, pod},
+};
+
+fn at(minutes: i64) -> Timestamp {
+    now() + jiff::SignedDuration::from_mins(minutes)
+}
+
+fn short(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Keep(None) => "keep".to_owned(),
+        Verdict::Keep(Some(left)) => format!("keep {}", left.as_secs()),
+        Verdict::Release(misfit) => misfit.reason().to_owned(),
+    }
+}
+
+fn says(machine: NodeBuilder, pod: &Arc<Pod>, scene: Scene, minutes: i64) -> String {
+    let snapshot: Snapshot = scene.build();
+    short(&judge(&machine.build(), pod, &Resources::new(), &snapshot.volumes, at(minutes)))
+}
+
+/// A node that shows `gib` of the 8 GiB that its claim was promised.
+fn small(gib: i64) -> NodeBuilder {
+    node("n").size("medium", 4, 8).with_node(move |node| {
+        node.allocatable = node.allocatable.clone().with("memory", gib << 30);
+    })
+}
+
+#[rstest]
+#[case::fits_the_promise_not_the_node(6 << 10, "SmallerThanPredicted")]
+#[case::would_not_have_fitted_either_but_it_is_small(9 << 10, "SmallerThanPredicted")]
+#[case::fits(4 << 10, "RoomTaken")]
+fn a_small_machine(#[case] mib: i64, #[case] expected: &str) {
+    let asks = pod("p").cpu(100).memory(mib).build();
+    assert_eq!(says(small(5), &asks, Scene::new(), 0), expected);
+    assert_eq!(says(small(8), &pod("p").cpu(100).memory(9 << 10).build(), Scene::new(), 0), "RoomTaken");
+}
+
+#[test]
+fn a_node_that_starts_is_believed_only_where_it_is_final() {
+    let asks = pod("p").cpu(100).memory(6 << 10).build();
+    let early = || small(5).uninitialized();
+    assert_eq!(says(early(), &asks, Scene::new(), 0), "SmallerThanPredicted");
+    let not_ready = early().with_node(|node| node.ready = false);
+    assert_eq!(says(not_ready, &asks, Scene::new(), 0), "keep");
+    let tainted = node("n").uninitialized().taint("late", TaintEffect::NoSchedule);
+    assert_eq!(says(tainted, &pod("p").build(), Scene::new(), 600), "keep", "whatever taints appear");
+    assert_eq!(says(node("n").launched(), &pod("p").build(), Scene::new(), 600), "keep");
+}
+
+#[test]
+fn a_taint_is_waited_for() {
+    let machine = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
+    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 1), "keep 240");
+    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
+    assert_eq!(says(machine(), &pod("p").tolerate("late").build(), Scene::new(), 5), "RoomTaken");
+    let soft = node("n").taint("soft", TaintEffect::PreferNoSchedule);
+    assert_eq!(says(soft, &pod("p").build(), Scene::new(), 0), "RoomTaken");
+    let cordoned = node("n").with_node(|node| node.cordoned = true);
+    assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
+}
+
+#[test]
+fn a_volume_that_went_elsewhere_frees_its_pod_at_once() {
+    let asks = pod("p").volume("data").build();
+    let bound = |zone: &str| Scene::new().volume("data", VolumeState::Bound, &[zone]);
+    let open = || node("n").unlaunched(&[(labels::ZONE, &["a", "b"])]);
+    assert_eq!(says(open(), &asks, bound("b"), 0), "keep");
+    assert_eq!(says(open(), &asks, bound("c"), 0), "VolumeBoundElsewhere");
+    assert_eq!(says(node("n").zone("a"), &asks, bound("c"), 0), "VolumeBoundElsewhere");
+    let waits = Scene::new().volume("data", VolumeState::UnboundImmediate, &["c"]);
+    assert_eq!(says(open(), &asks, waits, 0), "keep");
+}
+
+#[test]
+fn what_the_plan_puts_there_counts() {
+    let (machine, asks) = (small(7).build(), pod("p").memory(4 << 10).build());
+    let verdict = |planned: Resources| short(&judge(&machine, &asks, &planned, &BTreeMap::new(), now()));
+    assert_eq!(verdict(Resources::new()), "RoomTaken");
+    assert_eq!(verdict(Resources::of(0, 4 << 30)), "SmallerThanPredicted");
+}
+
+#[test]
+fn a_lesson_is_learnt_once() {
+    let machine = small(5).with_claim(|claim| claim.image_id = Some("image-1".into())).build();
+    let mut learnt = Learnt::default();
+    let verdict =
+        judge(&machine, &pod("p").memory(6 << 10).build(), &Resources::new(), &BTreeMap::new(), now());
+    let Verdict::Release(misfit) = verdict else { unreachable!("{verdict:?}") };
+    assert!(learn(&mut learnt, &machine, &misfit, now()));
+    assert!(!learn(&mut learnt, &machine, &misfit, at(1)));
+    let shape = &learnt.shapes[0];
+    assert_eq!((&*shape.instance_type, shape.image.as_deref()), ("medium", Some("image-1")));
+    assert_eq!((shape.found.memory(), shape.promised.memory()), (5 << 30, 8 << 30));
+    let taint = Misfit::Taint(Taint::new("late", "", TaintEffect::NoSchedule));
+    assert!(learn(&mut learnt, &machine, &taint, now()) && !learn(&mut learnt, &machine, &taint, now()));
+    assert!(!learn(&mut learnt, &machine, &Misfit::RoomTaken, now()));
+}
+
+#[test]
+fn a_pool_with_a_learnt_taint_opens_nothing_for_those_who_do_not_tolerate_it() {
+    use crate::scheduling::{self, Effort, Purpose, Request, Rules};
+    let taint = Taint::new("late", "", TaintEffect::NoSchedule);
+    let mut learnt = Learnt::default();
+    learnt.add_taint(LearntTaint { taint, claim: "c".into(), since: now(), until: at(60) });
+    let pool = crate::testing::pool("default").with(|pool| pool.learnt = learnt);
+    let tolerant = pod("q").tolerate("late").require(labels::ZONE, Operator::Exists, &[]).build();
+    let snapshot = Scene::new().pool(pool).pending(pod("p").build()).pending(tolerant).build();
+    let pods = snapshot.pending.clone();
+    let request =
+        Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+    let plan = scheduling::solve(&snapshot, &request, &Rules::default());
+    let names: Vec<_> =
+        plan.openings.iter().flat_map(|o| &o.pods).map(|pod| pod.id.name.to_string()).collect();
+    assert_eq!(names, ["q"]);
+    assert!(plan.unplaced[0].1.to_string().contains("late"), "{}", plan.unplaced[0].1);
+    assert!(plan.openings[0].taints.is_empty(), "nobody writes the taint");
+}

@@ -1,0 +1,256 @@
+//! A deadline for initialisation, where a NodePool or a setting sets one: say what is missing and who brings it, replace
+//! the machine once, then stop launching for the pool. The second machine is left as it is, for people to look at.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{View, initialization::first_missing, remaining};
+use crate::model::{ClaimName, Node, NodeClaim, Str, Taint, labels, nodeclaim::ConditionType};
+
+/// How far a pool has come on the ladder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Nodes of it are initialised in time, as far as is known.
+    #[default]
+    Healthy,
+    /// One machine was, or is being, replaced.
+    Replaced {
+        /// Its NodeClaim.
+        claim: ClaimName,
+        /// When that was decided.
+        since: Timestamp,
+    },
+    /// Nothing is launched for it any more.
+    Halted {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// What to do about a NodeClaim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing, until something changes.
+    Nothing,
+    /// Nothing before so long.
+    Wait(Duration),
+    /// Its node was initialised after the pool's trouble began: the trouble is over.
+    Recovered,
+    /// Its node was not initialised in time.
+    Overdue {
+        /// What is missing.
+        missing: Missing,
+        /// What follows.
+        rung: Rung,
+    },
+}
+
+/// A rung of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// Say so, and replace the machine.
+    Replace,
+    /// Say so, and stop launching for the pool.
+    Halt,
+    /// Say so.
+    Report,
+}
+
+/// What a node lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The reason of the condition Initialized.
+    pub reason: Str,
+    /// The same in a sentence.
+    pub message: String,
+    /// Who would bring it.
+    pub owner: String,
+    /// Since when the node waits: since it joined.
+    pub since: Timestamp,
+}
+
+/// Decides by the deadline `timeout` of the claim's pool.
+#[must_use]
+pub fn decide(view: &View<'_>, timeout: Option<Duration>, standing: &Standing, now: Timestamp) -> Decision {
+    let claim = view.claim;
+    if claim.deleting.is_some() {
+        return Decision::Nothing;
+    }
+    if let Some(initialized) = claim.true_since(ConditionType::Initialized) {
+        let troubled = match standing {
+            Standing::Healthy => None,
+            Standing::Replaced { since, .. } | Standing::Halted { since } => Some(*since),
+        };
+        return if troubled.is_some_and(|since| initialized > since) {
+            Decision::Recovered
+        } else {
+            Decision::Nothing
+        };
+    }
+    let (Some(timeout), Some(joined)) = (timeout, claim.true_since(ConditionType::Registered)) else {
+        return Decision::Nothing;
+    };
+    if let Some(left) = remaining(joined, timeout, now) {
+        return Decision::Wait(left);
+    }
+    let Some(missing) = missing(view, joined) else { return Decision::Nothing };
+    let rung = match standing {
+        Standing::Healthy => Rung::Replace,
+        // What was begun is finished after a crash.
+        Standing::Replaced { claim: replaced, .. } if *replaced == claim.name => Rung::Replace,
+        Standing::Replaced { .. } => Rung::Halt,
+        Standing::Halted { .. } => Rung::Report,
+    };
+    Decision::Overdue { missing, rung }
+}
+
+fn missing(view: &View<'_>, since: Timestamp) -> Option<Missing> {
+    let claim = view.claim;
+    let (reason, message) = match view.node() {
+        None => ("NodeNotFound", "Node not registered with cluster".to_owned()),
+        Some(node) => first_missing(claim, node)?,
+    };
+    let owner = view.node().map_or_else(|| "the kubelet".to_owned(), |node| owner(reason, claim, node));
+    Some(Missing { reason: reason.into(), message, owner, since })
+}
+
+/// Who brings what a node lacks for `reason`.
+fn owner(reason: &str, claim: &NodeClaim, node: &Node) -> String {
+    let startup = |taint: &&Taint| claim.startup_taints.iter().any(|known| known.matches(taint));
+    let named = match reason {
+        "StartupTaintsExist" => node.taints.iter().find(startup).map(|taint| owner_of_taint(&taint.key)),
+        "KnownEphemeralTaintsExist" => {
+            node.taints.iter().find(|taint| taint.is_ephemeral()).map(|taint| owner_of_taint(&taint.key))
+        }
+        "ResourceNotRegistered" => claim
+            .requests
+            .iter()
+            .find(|(name, amount)| *amount != 0 && node.allocatable.get(name) == 0)
+            .map(|(name, _)| owner_of_resource(name.as_str())),
+        _ => None,
+    };
+    named.unwrap_or_else(|| "the kubelet and the network plugin".to_owned())
+}
+
+/// Who takes a taint off a node that starts.
+fn owner_of_taint(key: &str) -> String {
+    let known = match key {
+        labels::UNINITIALIZED_TAINT => "the cloud-controller-manager",
+        labels::NOT_READY_TAINT | labels::UNREACHABLE_TAINT => {
+            "the node lifecycle controller, once the kubelet reports Ready"
+        }
+        "node.cilium.io/agent-not-ready" => "the agent of Cilium",
+        "ebs.csi.aws.com/agent-not-ready" => "the node plugin of the EBS CSI driver",
+        "efs.csi.aws.com/agent-not-ready" => "the node plugin of the EFS CSI driver",
+        "fsx.csi.aws.com/agent-not-ready" => "the node plugin of the FSx CSI driver",
+        _ if key.starts_with(labels::READINESS_TAINT_PREFIX) => "the node readiness controller",
+        _ => return format!("whoever looks after taint {key}"),
+    };
+    known.to_owned()
+}
+
+/// Who registers a resource on a node.
+fn owner_of_resource(name: &str) -> String {
+    match name.split_once('/') {
+        None => "the kubelet".to_owned(),
+        Some((domain, _)) => format!("the device plugin of {domain}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which rung is next, and who is named.
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        model::{ConditionStatus, Resources, TaintEffect},
+        nodeclaim::tests::{Fixture, after},
+        testing::{node, now},
+    };
+
+    const TIMEOUT: Duration = Duration::from_secs(600);
+
+    fn starting() -> Fixture {
+        let taint = Taint::new(labels::UNINITIALIZED_TAINT, "true", TaintEffect::NoSchedule);
+        Fixture::of(node("a").uninitialized()).with_node(|node| node.taints.push(taint))
+    }
+
+    fn replaced(claim: &str) -> Standing {
+        Standing::Replaced { claim: claim.into(), since: now() }
+    }
+
+    #[rstest]
+    #[case::early(Some(TIMEOUT), Standing::Healthy, 599, "wait 1")]
+    #[case::first(Some(TIMEOUT), Standing::Healthy, 600, "Replace")]
+    #[case::the_same_again(Some(TIMEOUT), replaced("a"), 600, "Replace")]
+    #[case::second(Some(TIMEOUT), replaced("b"), 600, "Halt")]
+    #[case::further(Some(TIMEOUT), Standing::Halted { since: now() }, 600, "Report")]
+    #[case::off(None, Standing::Healthy, 99_999, "nothing")]
+    fn rungs(
+        #[case] timeout: Option<Duration>,
+        #[case] standing: Standing,
+        #[case] seconds: i64,
+        #[case] expected: &str,
+    ) {
+        let said = match decide(&starting().view(), timeout, &standing, after(seconds)) {
+            Decision::Nothing => "nothing".to_owned(),
+            Decision::Wait(left) => format!("wait {}", left.as_secs()),
+            Decision::Recovered => "recovered".to_owned(),
+            Decision::Overdue { rung, missing } => {
+                assert_eq!(missing.owner, "the cloud-controller-manager");
+                assert_eq!(&*missing.reason, "KnownEphemeralTaintsExist");
+                format!("{rung:?}")
+            }
+        };
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn success_ends_the_trouble() {
+        let grown = |at: i64| {
+            Fixture::of(node("a")).condition_since(
+                ConditionType::Initialized,
+                ConditionStatus::True,
+                "Initialized",
+                after(at),
+            )
+        };
+        let says = |fixture: &Fixture, standing: &Standing| {
+            decide(&fixture.view(), Some(TIMEOUT), standing, after(999))
+        };
+        assert_eq!(says(&grown(1), &replaced("b")), Decision::Recovered);
+        assert_eq!(says(&grown(-1), &replaced("b")), Decision::Nothing, "it was there before");
+        assert_eq!(says(&grown(1), &Standing::Healthy), Decision::Nothing);
+    }
+
+    #[rstest]
+    #[case("StartupTaintsExist", "node.cilium.io/agent-not-ready", "the agent of Cilium")]
+    #[case("StartupTaintsExist", "example.com/agent", "whoever looks after taint example.com/agent")]
+    fn owners_of_startup_taints(#[case] reason: &str, #[case] key: &str, #[case] expected: &str) {
+        let taint = Taint::new(key, "", TaintEffect::NoExecute);
+        let fixture = Fixture::of(node("a").uninitialized())
+            .with(|claim| claim.startup_taints = vec![taint.clone()])
+            .with_node(|node| node.taints = vec![taint.clone()]);
+        let Decision::Overdue { missing, .. } =
+            decide(&fixture.view(), Some(TIMEOUT), &Standing::Healthy, after(600))
+        else {
+            unreachable!("overdue")
+        };
+        assert_eq!((&*missing.reason, &*missing.owner), (reason, expected));
+    }
+
+    #[test]
+    fn owners_of_resources() {
+        let fixture = Fixture::of(node("a").uninitialized())
+            .with(|claim| claim.requests = Resources::of(1, 1).with("nvidia.com/gpu", 1));
+        let Decision::Overdue { missing, .. } =
+            decide(&fixture.view(), Some(TIMEOUT), &Standing::Healthy, after(600))
+        else {
+            unreachable!("overdue")
+        };
+        assert_eq!(missing.owner, "the device plugin of nvidia.com");
+        assert!(missing.message.contains("nvidia.com/gpu"), "{}", missing.message);
+    }
+}

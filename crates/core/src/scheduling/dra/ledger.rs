@@ -1,0 +1,216 @@
+//! Who holds which devices: allocations of the cluster, and those of the pass.
+//!
+//! A machine that does not exist yet may still become one of several kinds, and holds devices as each of them. Only one
+//! will come true: to others a device of the cluster is taken if it is by any kind, and of counters and capacities the
+//! most that any kind takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::{HashMap, HashSet};
+
+use super::{Ref, inventory::Inventory, search::Given};
+use crate::model::{Str, resource_claim::GivenDevice};
+
+/// A machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::scheduling) enum Host {
+    /// One that exists or is on its way.
+    Machine(usize),
+    /// An opening of the pass.
+    Opening(usize),
+}
+
+/// A kind of machine: index of what its template has.
+pub(in crate::scheduling) type Kind = usize;
+
+/// A device that a claim holds on a machine.
+#[derive(Clone, Debug)]
+pub(in crate::scheduling) struct Held {
+    /// Number of the claim.
+    pub(in crate::scheduling) claim: usize,
+    /// `request` or `request/subrequest`.
+    pub(in crate::scheduling) request: Str,
+    pub(in crate::scheduling) given: Given,
+}
+
+/// All that is held.
+#[derive(Debug, Default)]
+pub(in crate::scheduling) struct Ledger {
+    /// What allocations of the cluster hold.
+    before: Sums,
+    hosts: BTreeMap<Host, BTreeMap<Kind, Vec<Held>>>,
+    /// Machines that hold what others might want.
+    wide: BTreeSet<Host>,
+    /// Claims that got their devices in this pass, and where.
+    claims: HashMap<usize, Host>,
+}
+
+/// What is held as one machine sees it as one kind.
+#[derive(Debug)]
+pub(in crate::scheduling) struct Lens<'a> {
+    before: &'a Sums,
+    pass: Sums,
+}
+
+/// What is held in sum.
+#[derive(Debug, Default)]
+struct Sums {
+    in_use: HashSet<Ref>,
+    /// Of capacities of shared devices.
+    consumed: HashMap<(Ref, Str), i128>,
+    /// Of counters.
+    charged: HashMap<Ref, i128>,
+}
+
+impl Lens<'_> {
+    /// Whether a device is given to anyone.
+    pub(in crate::scheduling) fn is_in_use(&self, device: Ref) -> bool {
+        self.before.in_use.contains(&device) || self.pass.in_use.contains(&device)
+    }
+
+    /// What is taken of a capacity of a shared device.
+    pub(in crate::scheduling) fn consumed(&self, device: Ref, name: &Str) -> i128 {
+        let of = |sums: &Sums| sums.consumed.get(&(device, name.clone())).copied().unwrap_or(0);
+        of(self.before).saturating_add(of(&self.pass))
+    }
+
+    /// What is taken of a counter.
+    pub(in crate::scheduling) fn charged(&self, counter: Ref) -> i128 {
+        let of = |sums: &Sums| sums.charged.get(&counter).copied().unwrap_or(0);
+        of(self.before).saturating_add(of(&self.pass))
+    }
+}
+
+impl Sums {
+    fn hold(&mut self, given: &Given, inventory: &Inventory) {
+        if given.admin {
+            return;
+        }
+        self.in_use.insert(given.device);
+        for (name, amount) in &given.consumed {
+            let sum = self.consumed.entry((given.device, name.clone())).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+        if given.charged {
+            for (counter, amount) in &inventory.items[given.device.at].uses {
+                let sum = self.charged.entry(Ref { at: *counter, ..given.device }).or_default();
+                *sum = sum.saturating_add(*amount);
+            }
+        }
+    }
+
+    /// Adds what another machine takes.
+    fn add(&mut self, other: &Self) {
+        self.in_use.extend(&other.in_use);
+        for (key, amount) in &other.consumed {
+            let sum = self.consumed.entry(key.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+        for (key, amount) in &other.charged {
+            let sum = self.charged.entry(*key).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    /// The most of this and another kind of the same machine.
+    fn most(&mut self, other: &Self) {
+        self.in_use.extend(&other.in_use);
+        for (key, amount) in &other.consumed {
+            let most = self.consumed.entry(key.clone()).or_default();
+            *most = (*most).max(*amount);
+        }
+        for (key, amount) in &other.charged {
+            let most = self.charged.entry(*key).or_default();
+            *most = (*most).max(*amount);
+        }
+    }
+}
+
+impl Ledger {
+    /// Notes a device that an allocation of the cluster holds.
+    pub(in crate::scheduling) fn hold(&mut self, held: &GivenDevice, cluster: &Inventory) {
+        let Some(at) = cluster.find(&held.id) else { return };
+        let device = Ref { template: false, at };
+        let given = Given {
+            claim: 0,
+            request: 0,
+            option: 0,
+            device,
+            admin: held.admin,
+            consumed: held.consumed.iter().map(|(name, amount)| (name.clone(), amount.nanos())).collect(),
+            charged: !self.before.in_use.contains(&device),
+        };
+        self.before.hold(&given, cluster);
+    }
+
+    /// What is held, as a machine sees it as one kind.
+    pub(in crate::scheduling) fn lens(
+        &self,
+        host: Host,
+        kind: Kind,
+        cluster: &Inventory,
+        template: &Inventory,
+    ) -> Lens<'_> {
+        let mut lens = Lens { before: &self.before, pass: Sums::default() };
+        for other in self.wide.iter().filter(|other| **other != host) {
+            let mut most = Sums::default();
+            for held in self.hosts.get(other).into_iter().flat_map(BTreeMap::values) {
+                let mut of_kind = Sums::default();
+                let held = held.iter().filter(|held| !held.given.device.template);
+                held.for_each(|held| of_kind.hold(&held.given, cluster));
+                most.most(&of_kind);
+            }
+            lens.pass.add(&most);
+        }
+        for held in self.of(host, kind) {
+            lens.pass.hold(&held.given, if held.given.device.template { template } else { cluster });
+        }
+        lens
+    }
+
+    /// What a machine holds as one kind.
+    pub(in crate::scheduling) fn of(&self, host: Host, kind: Kind) -> &[Held] {
+        self.hosts.get(&host).and_then(|kinds| kinds.get(&kind)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What a machine holds, by kind.
+    pub(in crate::scheduling) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[Held])> {
+        self.hosts.get(&host).into_iter().flatten().map(|(kind, held)| (*kind, held.as_slice()))
+    }
+
+    /// Whether a machine holds anything.
+    pub(in crate::scheduling) fn holds(&self, host: Host) -> bool {
+        self.hosts.contains_key(&host)
+    }
+
+    /// The machine on which a claim got its devices in this pass.
+    pub(in crate::scheduling) fn host_of(&self, claim: usize) -> Option<Host> {
+        self.claims.get(&claim).copied()
+    }
+
+    /// Notes what claims get on a machine, by kind.
+    pub(in crate::scheduling) fn give(
+        &mut self,
+        host: Host,
+        claims: &[usize],
+        by_kind: Vec<(Kind, Vec<Held>)>,
+        cluster: &Inventory,
+    ) {
+        self.claims.extend(claims.iter().map(|claim| (*claim, host)));
+        let kinds = self.hosts.entry(host).or_default();
+        for (kind, held) in by_kind {
+            let wide = |held: &Held| !held.given.device.template && cluster.items[held.given.device.at].wide;
+            if held.iter().any(wide) {
+                self.wide.insert(host);
+            }
+            kinds.entry(kind).or_default().extend(held);
+        }
+    }
+
+    /// Lets go of what a machine holds as kinds that it cannot become any more.
+    pub(in crate::scheduling) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
+        if let Some(kinds) = self.hosts.get_mut(&host) {
+            kinds.retain(|kind, _| is_left(*kind));
+        }
+    }
+}

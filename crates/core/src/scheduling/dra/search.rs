@@ -1,0 +1,400 @@
+//! The search for an allocation: depth-first over claims, requests and devices, bounded by a count of steps.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{
+    MAX_DEVICES, Ref,
+    capacity::{self, Consumed},
+    inventory::{Inventory, Item},
+    ledger::Lens,
+    want::{Want, WantedOption},
+    why::Tally,
+};
+use crate::model::{Str, device::Attribute, resource_claim::DeviceCount};
+
+/// So many devices are looked at for one machine as one kind. A search that is not contrived needs as many as there are
+/// devices, a few times over.
+pub(in crate::scheduling) const MAX_STEPS: u64 = 20_000;
+
+/// Says what places mean for the machine at hand.
+pub(in crate::scheduling) trait Ground {
+    /// What the machine may still become.
+    type At: Copy;
+
+    /// What is left of that where the machine can use what a driver has at a place: alternatives, the best first.
+    fn reach(&mut self, at: Self::At, place: usize, driver: &Str) -> SmallVec<[Self::At; 2]>;
+}
+
+/// What is searched.
+pub(in crate::scheduling) struct Field<'a> {
+    /// What is in the cluster.
+    pub(in crate::scheduling) cluster: &'a mut Inventory,
+    /// Of that, the devices that the machine might see, ascending.
+    pub(in crate::scheduling) visible: &'a [usize],
+    /// Of that, the pools that it might see.
+    pub(in crate::scheduling) pools: &'a [usize],
+    /// What the machine will have.
+    pub(in crate::scheduling) template: &'a mut Inventory,
+    /// What is held already.
+    pub(in crate::scheduling) lens: &'a Lens<'a>,
+}
+
+/// A device for a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduling) struct Given {
+    /// Index of the claim.
+    pub(in crate::scheduling) claim: usize,
+    pub(in crate::scheduling) request: usize,
+    pub(in crate::scheduling) option: usize,
+    pub(in crate::scheduling) device: Ref,
+    /// Whether others may have it too.
+    pub(in crate::scheduling) admin: bool,
+    /// What is taken of it, where it is shared.
+    pub(in crate::scheduling) consumed: Consumed,
+    /// Whether the device's counters are charged: not for administration, and once for a shared device.
+    pub(in crate::scheduling) charged: bool,
+}
+
+/// Why there is no allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduling) enum Failure {
+    /// The request at which the search came farthest, and how many devices it lacked.
+    Devices { claim: usize, request: usize, option: usize, wanted: Option<u32>, found: Tally },
+    /// All devices are asked for, and this pool of the cluster or template cannot be relied on.
+    Pool { claim: usize, request: usize, pool: usize, template: bool },
+    /// The bound on the work was reached.
+    TooWide { claim: usize },
+}
+
+/// What is left of the machine's choice, and the devices.
+pub(in crate::scheduling) type Found<At> = Result<(At, Vec<Given>), Failure>;
+
+struct Search<'a, 'f, G: Ground> {
+    field: &'a mut Field<'f>,
+    ground: &'a mut G,
+    wants: &'a [Arc<Want>],
+    given: Vec<Given>,
+    steps: u64,
+    failure: Option<(usize, Failure)>,
+}
+
+/// Where the search stands.
+#[derive(Clone, Copy)]
+struct Spot {
+    claim: usize,
+    request: usize,
+    option: usize,
+}
+
+/// What comes after a device.
+#[derive(Clone, Copy)]
+enum Next<'a> {
+    /// So many more, none before this one.
+    Slots { left: u32, from: usize },
+    /// All of these.
+    All(&'a [usize]),
+}
+
+/// Looks for devices for all of `wants`. Returns what is left of the machine's choice, the devices, and the steps taken.
+pub(in crate::scheduling) fn search<G: Ground>(
+    field: &mut Field<'_>,
+    ground: &mut G,
+    wants: &[Arc<Want>],
+    at: G::At,
+) -> (Found<G::At>, u64) {
+    let mut search = Search { field, ground, wants, given: Vec::new(), steps: 0, failure: None };
+    let found = search.request(0, 0, at);
+    let steps = search.steps;
+    let result = match (found, search.failure) {
+        (Some(at), _) => Ok((at, search.given)),
+        (None, Some((_, failure))) => Err(failure),
+        (None, None) => Err(Failure::TooWide { claim: 0 }),
+    };
+    (result, steps)
+}
+
+impl<G: Ground> Search<'_, '_, G> {
+    fn request(&mut self, claim: usize, request: usize, at: G::At) -> Option<G::At> {
+        let Some(want) = self.wants.get(claim) else { return Some(at) };
+        let Some(wanted) = want.requests.get(request) else { return self.request(claim + 1, 0, at) };
+        for (option, wanted) in wanted.options.iter().enumerate() {
+            let spot = Spot { claim, request, option };
+            let found = match wanted.count {
+                DeviceCount::Exactly(count) => self.slots(spot, wanted, count, 0, at),
+                DeviceCount::All => self.all(spot, wanted, at),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The device at a position: those of the cluster come first.
+    fn device(&self, index: usize) -> Option<Ref> {
+        let cluster = self.field.visible.len();
+        if let Some(at) = self.field.visible.get(index) {
+            return Some(Ref { template: false, at: *at });
+        }
+        let at = index - cluster;
+        (at < self.field.template.items.len()).then_some(Ref { template: true, at })
+    }
+
+    fn inventory(&self, device: Ref) -> &Inventory {
+        if device.template { self.field.template } else { self.field.cluster }
+    }
+
+    fn item(&self, device: Ref) -> &Item {
+        &self.inventory(device).items[device.at]
+    }
+
+    fn slots(
+        &mut self,
+        spot: Spot,
+        wanted: &WantedOption,
+        left: u32,
+        from: usize,
+        at: G::At,
+    ) -> Option<G::At> {
+        if left == 0 {
+            return self.request(spot.claim, spot.request + 1, at);
+        }
+        let mut tally = Tally::default();
+        // What has failed fails again in the shape of another.
+        let mut failed: SmallVec<[Ref; 8]> = SmallVec::new();
+        let mut index = from;
+        while let Some(device) = self.device(index) {
+            index += 1;
+            let alike = Ref { at: self.item(device).alike, ..device };
+            if failed.contains(&alike) {
+                continue;
+            }
+            let shared = self.item(device).device.shared;
+            let next = Next::Slots { left: left - 1, from: if shared { index - 1 } else { index } };
+            let (found, tried) = self.take(spot, wanted, device, at, next, &mut tally);
+            if found.is_some() {
+                return found;
+            }
+            if self.is_spent(spot) {
+                return None;
+            }
+            if tried && !shared {
+                failed.push(alike);
+            }
+        }
+        self.note(spot, Some(left), tally);
+        None
+    }
+
+    /// All devices that match and can be reached, of which there must be one.
+    fn all(&mut self, spot: Spot, wanted: &WantedOption, at: G::At) -> Option<G::At> {
+        if let Some(failure) = self.broken(spot, at) {
+            let depth = self.given.len();
+            self.failure.get_or_insert((depth, failure));
+            return None;
+        }
+        let mut tally = Tally::default();
+        let mut all: Vec<usize> = Vec::new();
+        let mut index = 0;
+        while let Some(device) = self.device(index) {
+            self.steps += 1;
+            tally.seen += 1;
+            if self.matches(wanted, device) && self.reaches(device, at) {
+                tally.matching += 1;
+                all.push(index);
+            }
+            index += 1;
+        }
+        if all.is_empty() {
+            self.note(spot, None, tally);
+            return None;
+        }
+        self.rest(spot, wanted, &all, at)
+    }
+
+    fn rest(&mut self, spot: Spot, wanted: &WantedOption, all: &[usize], at: G::At) -> Option<G::At> {
+        let Some((first, rest)) = all.split_first() else {
+            return self.request(spot.claim, spot.request + 1, at);
+        };
+        let device = self.device(*first)?;
+        // What the devices before it have put out of reach is not there.
+        if !self.reaches(device, at) {
+            return self.rest(spot, wanted, rest, at);
+        }
+        let mut tally = Tally::default();
+        let (found, _) = self.take(spot, wanted, device, at, Next::All(rest), &mut tally);
+        if found.is_none() && !self.is_spent(spot) {
+            self.note(spot, None, tally);
+        }
+        found
+    }
+
+    fn reaches(&mut self, device: Ref, at: G::At) -> bool {
+        if device.template {
+            return true;
+        }
+        let item = &self.field.cluster.items[device.at];
+        !self.ground.reach(at, item.place, &item.id.driver).is_empty()
+    }
+
+    fn matches(&mut self, wanted: &WantedOption, device: Ref) -> bool {
+        let inventory = if device.template { &mut *self.field.template } else { &mut *self.field.cluster };
+        inventory.matches(&wanted.selectors, device.at)
+    }
+
+    /// A pool that is seen and cannot be relied on.
+    fn broken(&mut self, spot: Spot, at: G::At) -> Option<Failure> {
+        let Spot { claim, request, .. } = spot;
+        for index in self.field.pools {
+            let pool = &self.field.cluster.pools[*index];
+            if !pool.incomplete && !pool.invalid {
+                continue;
+            }
+            let seen =
+                pool.places.iter().any(|place| !self.ground.reach(at, *place, &pool.driver).is_empty());
+            if seen {
+                return Some(Failure::Pool { claim, request, pool: *index, template: false });
+            }
+        }
+        let broken = self.field.template.pools.iter().position(|pool| pool.invalid)?;
+        Some(Failure::Pool { claim, request, pool: broken, template: true })
+    }
+
+    /// Gives a device to a request and goes on; also says whether nothing spoke against the device itself.
+    fn take(
+        &mut self,
+        spot: Spot,
+        wanted: &WantedOption,
+        device: Ref,
+        at: G::At,
+        next: Next<'_>,
+        tally: &mut Tally,
+    ) -> (Option<G::At>, bool) {
+        self.steps += 1;
+        tally.seen += 1;
+        if self.is_spent(spot) || !self.matches(wanted, device) {
+            return (None, false);
+        }
+        tally.matching += 1;
+        if !self.item(device).device.is_tolerated(&wanted.tolerations) {
+            return (None, false);
+        }
+        tally.tolerated += 1;
+        let Some((consumed, charged)) = self.free(spot, wanted, device) else { return (None, false) };
+        tally.free += 1;
+        let of_claim = self.given.iter().filter(|given| given.claim == spot.claim).count();
+        if of_claim == MAX_DEVICES || !self.agrees(spot, wanted, device) {
+            return (None, false);
+        }
+        tally.matched += 1;
+        let options = if device.template {
+            smallvec::smallvec![at]
+        } else {
+            let item = &self.field.cluster.items[device.at];
+            self.ground.reach(at, item.place, &item.id.driver)
+        };
+        let reached = !options.is_empty();
+        tally.reached += u32::from(reached);
+        let Spot { claim, request, option } = spot;
+        for at in options {
+            let (admin, consumed) = (wanted.admin, consumed.clone());
+            self.given.push(Given { claim, request, option, device, admin, consumed, charged });
+            let found = match next {
+                Next::Slots { left, from } => self.slots(spot, wanted, left, from, at),
+                Next::All(rest) => self.rest(spot, wanted, rest, at),
+            };
+            if found.is_some() {
+                return (found, true);
+            }
+            self.given.pop();
+        }
+        (None, reached)
+    }
+
+    /// What is taken of a device, and whether its counters are charged; `None` where it is not free.
+    fn free(&self, spot: Spot, wanted: &WantedOption, device: Ref) -> Option<(Consumed, bool)> {
+        let item = self.item(device);
+        if !capacity::has(&item.device, &wanted.capacity) {
+            return None;
+        }
+        let mut holders = self.given.iter().filter(|given| given.device == device);
+        if wanted.admin {
+            return (!holders.any(|given| given.claim == spot.claim)).then(|| (Consumed::new(), false));
+        }
+        let lens = self.field.lens;
+        let mut charged = true;
+        let mut consumed = Consumed::new();
+        if item.device.shared {
+            consumed = capacity::consumed(&item.device, &wanted.capacity)?;
+            for (name, amount) in &consumed {
+                let own = self.given.iter().filter(|given| given.device == device);
+                let own = own.flat_map(|given| &given.consumed).filter(|(of, _)| of == name);
+                let used = own.fold(lens.consumed(device, name), |sum, (_, more)| sum.saturating_add(*more));
+                let total = item.device.capacity.get(name).map_or(0, |capacity| capacity.value.nanos());
+                if used.saturating_add(*amount) > total {
+                    return None;
+                }
+            }
+            charged = !lens.is_in_use(device) && !holders.any(|given| given.charged);
+        } else if lens.is_in_use(device) || holders.any(|given| !given.admin || given.claim == spot.claim) {
+            return None;
+        }
+        (!charged || self.has_counters(item, device)).then_some((consumed, charged))
+    }
+
+    fn has_counters(&self, item: &Item, device: Ref) -> bool {
+        let inventory = self.inventory(device);
+        item.uses.iter().all(|(counter, amount)| {
+            let own =
+                self.given.iter().filter(|given| given.charged && given.device.template == device.template);
+            let own = own.flat_map(|given| &self.item(given.device).uses).filter(|(of, _)| of == counter);
+            let before = self.field.lens.charged(Ref { at: *counter, ..device });
+            let used = own.fold(before, |sum, (_, more)| sum.saturating_add(*more));
+            used.saturating_add(*amount) <= inventory.counters[*counter]
+        })
+    }
+
+    /// Whether a device has the attributes of those that the claim has already, where they have to be the same.
+    fn agrees(&self, spot: Spot, wanted: &WantedOption, device: Ref) -> bool {
+        let want = &self.wants[spot.claim];
+        want.matches.iter().all(|constraint| {
+            if !constraint.applies(&want.requests[spot.request].name, &wanted.name) {
+                return true;
+            }
+            let earlier = self.given.iter().filter(|given| given.claim == spot.claim).find(|given| {
+                let request = &want.requests[given.request];
+                constraint.applies(&request.name, &request.options[given.option].name)
+            });
+            let own = self.value(&constraint.attribute, device);
+            own.is_some()
+                && earlier.is_none_or(|given| self.value(&constraint.attribute, given.device) == own)
+        })
+    }
+
+    /// The value of an attribute or, where nobody knows it yet, the group of devices that will share it.
+    fn value(&self, attribute: &Str, device: Ref) -> Option<Result<&Attribute, usize>> {
+        let item = self.item(device);
+        let known = item.device.attribute(&item.id.driver, attribute).map(Ok);
+        known.or_else(|| self.inventory(device).group(attribute, device.at).map(Err))
+    }
+
+    /// Whether the bound on the work is reached.
+    fn is_spent(&mut self, spot: Spot) -> bool {
+        let spent = self.steps > MAX_STEPS;
+        if spent {
+            self.failure = Some((usize::MAX, Failure::TooWide { claim: spot.claim }));
+        }
+        spent
+    }
+
+    /// Notes why a request could not be satisfied, where the search had not come so far before.
+    fn note(&mut self, spot: Spot, wanted: Option<u32>, found: Tally) {
+        let depth = self.given.len();
+        if self.failure.as_ref().is_none_or(|(known, _)| depth > *known) {
+            let Spot { claim, request, option } = spot;
+            self.failure = Some((depth, Failure::Devices { claim, request, option, wanted, found }));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a request asks for: the classes of its pods, and the order in which they are placed.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use super::Solver;
+use crate::model::{Pod, Snapshot};
+
+/// A request: what its pods are, and their order. Passes over one request share it.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Empty for small requests, which are not kept.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) classes: Vec<usize>,
+    pub(super) queue: Vec<usize>,
+}
+
+/// Requests of fewer pods are not kept.
+pub(super) const MANY: usize = 64;
+
+impl Solver {
+    /// The classes of some pods and their order; known where the last request was the same.
+    pub(super) fn ask(&mut self, pods: &[Arc<Pod>]) -> Asked {
+        let asked = std::mem::take(&mut self.asked);
+        let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
+        if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
+            return asked;
+        }
+        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
+        let queue = queue(pods, &classes, self);
+        Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
+    }
+
+    /// The classes of some pods, ascending, and how many of each.
+    pub(super) fn counted_classes(&mut self, pods: &[Arc<Pod>]) -> Vec<(usize, usize)> {
+        let asked = self.ask(pods);
+        let mut classes = asked.classes.clone();
+        if !asked.pods.is_empty() {
+            self.asked = asked;
+        }
+        classes.sort_unstable();
+        classes.chunk_by(|a, b| a == b).map(|alike| (alike[0], alike.len())).collect()
+    }
+}
+
+/// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
+/// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
+/// Capacity buffers get what pods of the cluster leave.
+fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
+    let size = |class: usize| {
+        let requests = solver.classes[class].pod.requests();
+        (Reverse(requests.cpu()), Reverse(requests.memory()))
+    };
+    let mut sizes: Vec<_> = classes.iter().map(|class| size(*class)).collect();
+    let of_pod = sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let Snapshot { answered, deferred, .. } = &*solver.snapshot;
+    // What is compared most is a small number; names are compared among pods of one size alone.
+    let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
+        let free = answered.is_empty() || !answered.contains_key(&pod.uid);
+        let new = deferred.is_empty() || !deferred.contains(&pod.uid);
+        let rank = sizes.binary_search(&size).unwrap_or(0);
+        (free, new, new && pod.is_virtual, if new { rank } else { 0 }, at)
+    });
+    let mut ranked: Vec<(bool, bool, bool, usize, usize)> = ranked.collect();
+    ranked.sort_unstable();
+    let rank = |a: &(bool, bool, bool, usize, usize)| (a.0, a.1, a.2, a.3);
+    for alike in ranked.chunk_by_mut(|a, b| rank(a) == rank(b)) {
+        let key = |a: &(bool, bool, bool, usize, usize)| {
+            let pod = &pods[a.4];
+            let (cpu, memory) = (pod.requests().cpu(), pod.requests().memory());
+            let waits = (!a.1).then_some((pod.is_virtual, Reverse(cpu), Reverse(memory)));
+            (pod.created, waits, &*pod.uid, a.4)
+        };
+        // Pods of one template mostly come in order.
+        if !alike.is_sorted_by(|a, b| key(a) <= key(b)) {
+            alike.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        }
+    }
+    ranked.into_iter().map(|(.., at)| at).collect()
+}

@@ -1,0 +1,500 @@
+//! Pods with resource claims: the slow path beside all others.
+//!
+//! A pass keeps its own ledger of devices. What the solver calls here returns at once for pods without claims, and for
+//! openings that hold no devices.
+
+mod tables;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use hashbrown::{HashMap, HashSet};
+use indexmap::IndexSet;
+
+pub(super) use self::tables::Tables;
+use self::tables::{Place, Terrain};
+use super::{
+    Solver,
+    bits::Bits,
+    claim::{Ask, Fit, Refusal},
+    compile::Class,
+    intern::Req,
+    narrow::Demand,
+    pass::Pass,
+};
+use crate::{
+    model::{
+        NamespacedName, Pod, PodUid, Str,
+        device::Nodes,
+        resource_claim::{ClaimSource, ResourceClaim},
+    },
+    scheduling::{
+        Request,
+        dra::{
+            ledger::{Held, Host, Kind, Ledger},
+            search::{Failure, Field, Ground, search},
+            want::Want,
+            why::{ClaimProblem, DeviceShortage},
+        },
+        plan::{PlannedClaim, PlannedDevice},
+    },
+};
+
+/// A claim can serve so many pods (`ResourceClaimReservedForMaxSize`).
+const MAX_CONSUMERS: usize = 256;
+/// A pod can have devices through so many claims.
+const MAX_CLAIMS: usize = 64;
+
+/// Devices in a pass.
+#[derive(Debug)]
+pub(super) struct Grants {
+    ledger: Ledger,
+    /// Claims that get devices, by number.
+    ids: IndexSet<NamespacedName>,
+    /// By class.
+    asked: HashMap<usize, Result<Asked, ClaimProblem>>,
+    /// Steps that searches have taken and nobody has counted.
+    steps: Cell<u64>,
+    /// Why the last search found nothing.
+    shortage: RefCell<Option<DeviceShortage>>,
+}
+
+/// What a pod asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Claims that have their devices, and where those can be used.
+    held: Vec<(NamespacedName, Nodes)>,
+    /// Claims that get them in this pass, by number.
+    wanted: Vec<(usize, Arc<Want>)>,
+}
+
+/// Devices for a pod on one machine.
+#[derive(Debug)]
+pub(super) struct Grant {
+    claims: Vec<usize>,
+    by_kind: Vec<(Kind, Vec<Held>)>,
+    /// What is left of the machine's choice.
+    at: Req,
+}
+
+impl Class {
+    /// Whether devices have to be found for its pods.
+    pub(super) fn claims_devices(&self) -> bool {
+        !self.pod.spec.resource_claims.is_empty()
+    }
+}
+
+/// The ResourceClaim behind a claim of a pod; `None` where it needs none.
+fn claim_of(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedName> {
+    let of = |claim: &Str| NamespacedName::new(pod.id.namespace.clone(), claim.clone());
+    match source {
+        ClaimSource::Claim(claim) => Some(of(claim)),
+        ClaimSource::Template(_) => match pod.generated_claims.iter().find(|made| made.name == *name) {
+            Some(made) => made.claim.as_ref().map(of),
+            // As the cluster will call it, but for a suffix.
+            None => Some(of(&format!("{}-{name}", pod.id.name).into())),
+        },
+    }
+}
+
+impl Grants {
+    /// The ledger of a pass; `None` where no pod has claims.
+    pub(super) fn new(solver: &mut Solver, request: &Request<'_>, classes: &[usize]) -> Option<Box<Self>> {
+        let claiming: Vec<usize> =
+            classes.iter().copied().filter(|class| solver.classes[*class].claims_devices()).collect();
+        if claiming.is_empty() || solver.rules.ignore_dra {
+            return None;
+        }
+        let tables = solver.devices.take().filter(|tables| tables.is_current(solver));
+        let mut tables = tables.unwrap_or_else(|| Box::new(Tables::new(solver)));
+        let bound = request.pods.iter().filter(|pod| pod.node.is_some());
+        let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
+        // What only pods hold that are to move is given anew.
+        let is_redone = |claim: &ResourceClaim| {
+            !claim.reserved_for.is_empty() && claim.reserved_for.iter().all(|pod| moving.contains(pod))
+        };
+        let mut ledger = Ledger::default();
+        let claims = &solver.snapshot.devices.claims;
+        for claim in claims.values().filter(|claim| !is_redone(claim)) {
+            let devices = claim.allocation.iter().flat_map(|allocation| &allocation.devices);
+            devices.for_each(|device| ledger.hold(device, &tables.cluster));
+        }
+        let mut this = Self {
+            ledger,
+            ids: IndexSet::new(),
+            asked: HashMap::new(),
+            steps: Cell::new(0),
+            shortage: RefCell::new(None),
+        };
+        for class in claiming {
+            let pod = Arc::clone(&solver.classes[class].pod);
+            let asked = this.ask(solver, &mut tables, &pod, &is_redone);
+            this.asked.insert(class, asked);
+        }
+        solver.devices = Some(tables);
+        Some(Box::new(this))
+    }
+
+    fn ask(
+        &mut self,
+        solver: &Solver,
+        tables: &mut Tables,
+        pod: &Pod,
+        is_redone: &impl Fn(&ResourceClaim) -> bool,
+    ) -> Result<Asked, ClaimProblem> {
+        let devices = &solver.snapshot.devices;
+        let mut asked = Asked::default();
+        for claim in pod.spec.resource_claims.iter().take(MAX_CLAIMS) {
+            let Some(id) = claim_of(pod, &claim.name, &claim.source) else { continue };
+            let spec = match (devices.claims.get(&id), &claim.source) {
+                (Some(known), _) if known.deleting => return Err(ClaimProblem::Deleting(id)),
+                (Some(known), _) => {
+                    if let Some(allocation) = known.allocation.as_ref().filter(|_| !is_redone(known)) {
+                        let others = known.reserved_for.iter().filter(|other| **other != pod.uid);
+                        let full = others.count() >= MAX_CONSUMERS;
+                        let nodes = if full { Nodes::None } else { allocation.nodes.clone() };
+                        asked.held.push((id, nodes));
+                        continue;
+                    }
+                    &known.spec
+                }
+                (None, ClaimSource::Claim(_)) => return Err(ClaimProblem::NotFound(id)),
+                (None, ClaimSource::Template(template)) => {
+                    let template = NamespacedName::new(pod.id.namespace.clone(), template.clone());
+                    match devices.templates.get(&template) {
+                        Some(spec) => spec,
+                        None => return Err(ClaimProblem::TemplateNotFound(template)),
+                    }
+                }
+            };
+            let want = tables.want(&id, spec)?;
+            let number = self.ids.insert_full(id).0;
+            if !asked.wanted.iter().any(|(known, _)| *known == number) {
+                asked.wanted.push((number, want));
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Whether an opening holds devices: it can only become what it was tried as.
+    pub(super) fn holds(&self, opening: usize) -> bool {
+        self.ledger.holds(Host::Opening(opening))
+    }
+
+    /// What is wrong with the claims of a class.
+    fn problem(&self, class: usize) -> Option<&ClaimProblem> {
+        self.asked.get(&class)?.as_ref().err()
+    }
+
+    /// Looks for devices for a pod on a machine as any of `kinds` or, where `every`, as all of them.
+    fn allocate(
+        &self,
+        tables: &mut Tables,
+        terrain: &mut Terrain<'_>,
+        class: usize,
+        host: Host,
+        (kinds, every): (&[Kind], bool),
+        at: Req,
+    ) -> Result<Grant, DeviceShortage> {
+        let none = Asked::default();
+        let asked = self.asked.get(&class).and_then(|asked| asked.as_ref().ok()).unwrap_or(&none);
+        let mut at = at;
+        for (claim, nodes) in &asked.held {
+            let place = Place::new(nodes, terrain.universe);
+            let elsewhere = || DeviceShortage::Elsewhere { claim: claim.clone() };
+            at = terrain.at(at, &place).first().copied().ok_or_else(elsewhere)?;
+        }
+        let mut open: Vec<(usize, Arc<Want>)> = Vec::new();
+        for (number, want) in &asked.wanted {
+            match self.ledger.host_of(*number) {
+                None => open.push((*number, Arc::clone(want))),
+                Some(other) if other == host => {}
+                Some(other) => at = self.follow(tables, terrain, *number, other, at)?,
+            }
+        }
+        let mut grant =
+            Grant { claims: open.iter().map(|(number, _)| *number).collect(), by_kind: Vec::new(), at };
+        if open.is_empty() {
+            grant.by_kind = kinds.iter().map(|kind| (*kind, Vec::new())).collect();
+            return Ok(grant);
+        }
+        let wants: Vec<Arc<Want>> = open.iter().map(|(_, want)| Arc::clone(want)).collect();
+        let seen = tables.seen_by(terrain.machine);
+        let mut first = None;
+        for kind in kinds.iter().copied() {
+            let mut template = std::mem::take(&mut tables.kinds[kind]);
+            let cluster = std::mem::take(&mut tables.cluster);
+            let lens = self.ledger.lens(host, kind, &cluster, &template);
+            let mut cluster_of = cluster;
+            let mut field = Field {
+                cluster: &mut cluster_of,
+                visible: &seen.items,
+                pools: &seen.pools,
+                template: &mut template,
+                lens: &lens,
+            };
+            let (found, steps) = search(&mut field, terrain, &wants, grant.at);
+            self.steps.set(self.steps.get().saturating_add(steps));
+            (tables.cluster, tables.kinds[kind]) = (cluster_of, template);
+            match found {
+                Ok((at, given)) => {
+                    grant.at = at;
+                    let held = given.into_iter().map(|given| Held {
+                        claim: open[given.claim].0,
+                        request: wants[given.claim].requests[given.request].options[given.option]
+                            .name
+                            .clone(),
+                        given,
+                    });
+                    grant.by_kind.push((kind, held.collect()));
+                }
+                Err(failure) => {
+                    let shortage = self.shortage(tables, &open, kind, failure);
+                    if every {
+                        return Err(shortage);
+                    }
+                    first.get_or_insert(shortage);
+                }
+            }
+        }
+        match first {
+            Some(shortage) if grant.by_kind.is_empty() => Err(shortage),
+            _ => Ok(grant),
+        }
+    }
+
+    /// What is left of a machine's choice where it uses the devices that a claim got on another machine.
+    fn follow(
+        &self,
+        tables: &Tables,
+        terrain: &mut Terrain<'_>,
+        number: usize,
+        other: Host,
+        mut at: Req,
+    ) -> Result<Req, DeviceShortage> {
+        let bound = || DeviceShortage::Shared { claim: self.ids[number].clone() };
+        for held in self.ledger.on(other).flat_map(|(_, held)| held).filter(|held| held.claim == number) {
+            let device = held.given.device;
+            if device.template {
+                return Err(bound());
+            }
+            let item = &tables.cluster.items[device.at];
+            if item.device.binds_to_node {
+                return Err(bound());
+            }
+            at = terrain.reach(at, item.place, &item.id.driver).first().copied().ok_or_else(bound)?;
+        }
+        Ok(at)
+    }
+
+    fn shortage(
+        &self,
+        tables: &Tables,
+        open: &[(usize, Arc<Want>)],
+        kind: Kind,
+        failure: Failure,
+    ) -> DeviceShortage {
+        let name = |claim: usize| self.ids[open[claim].0].clone();
+        match failure {
+            Failure::TooWide { claim } => DeviceShortage::TooWide { claim: name(claim) },
+            Failure::Pool { claim, request, pool, template } => {
+                let inventory = if template { &tables.kinds[kind] } else { &tables.cluster };
+                let pool = &inventory.pools[pool];
+                DeviceShortage::Pool {
+                    claim: name(claim),
+                    request: open[claim].1.requests[request].name.clone(),
+                    driver: pool.driver.clone(),
+                    pool: pool.name.clone(),
+                    invalid: pool.invalid,
+                }
+            }
+            Failure::Devices { claim, request, option, wanted, found } => {
+                let option = &open[claim].1.requests[request].options[option];
+                let (request, class) = (option.name.clone(), option.class.clone());
+                DeviceShortage::Devices { claim: name(claim), request, class, wanted, found }
+            }
+        }
+    }
+}
+
+impl Pass {
+    /// What is wrong with the claims of a class, wherever its pods would run.
+    pub(super) fn claim_problem(&self, class: usize) -> Option<&ClaimProblem> {
+        self.devices.as_ref()?.problem(class)
+    }
+
+    /// Why the last pod that asked got no devices.
+    pub(super) fn device_shortage(&self) -> Option<DeviceShortage> {
+        self.devices.as_ref()?.shortage.borrow().clone()
+    }
+
+    /// Forgets why; says whether there was a reason, and counts the work.
+    pub(super) fn lacked_devices(&mut self) -> bool {
+        let Some(devices) = &self.devices else { return false };
+        self.probes += devices.steps.take();
+        devices.shortage.take().is_some()
+    }
+
+    fn allocate(
+        &self,
+        solver: &mut Solver,
+        class: usize,
+        host: Host,
+        kinds: (&[Kind], bool),
+        at: Req,
+    ) -> Option<Grant> {
+        let devices = self.devices.as_ref()?;
+        let mut tables = solver.devices.take()?;
+        let places = tables.take_places();
+        let machine = match host {
+            Host::Machine(at) => Some(&solver.machines[at]),
+            Host::Opening(_) => None,
+        };
+        let mut terrain = Terrain::new(&tables, &places, &mut solver.universe, machine);
+        let granted = devices.allocate(&mut tables, &mut terrain, class, host, kinds, at);
+        tables.put_places(places);
+        solver.devices = Some(tables);
+        match granted {
+            Ok(grant) => Some(grant),
+            Err(shortage) => {
+                devices.shortage.replace(Some(shortage));
+                None
+            }
+        }
+    }
+
+    /// Gives a pod its devices on a machine and returns what is left of the machine's choice; `None` where it gets none.
+    pub(super) fn devices_on_machine(
+        &mut self,
+        solver: &mut Solver,
+        class: usize,
+        at: usize,
+        open: Option<Req>,
+    ) -> Option<Option<Req>> {
+        if !solver.classes[class].claims_devices() {
+            return Some(open);
+        }
+        let mut tables = solver.devices.take()?;
+        let kinds = tables.of_machine(solver, at, open);
+        solver.devices = Some(tables);
+        let host = Host::Machine(at);
+        let grant = self.allocate(solver, class, host, (&kinds, true), open.unwrap_or(super::intern::ANY))?;
+        let left = open.map(|_| grant.at);
+        self.give(solver, host, grant);
+        Some(left)
+    }
+
+    /// Narrows what an opening becomes with a pod to what has devices for it.
+    pub(super) fn devices_on_claim(
+        &self,
+        solver: &mut Solver,
+        class: usize,
+        (demand, host): (&Demand, usize),
+        ask: &Ask<'_>,
+        fit: Fit,
+    ) -> Result<Fit, Refusal> {
+        if !solver.classes[class].claims_devices() {
+            return Ok(fit);
+        }
+        let rows = fit.rows.unwrap_or_else(|| ask.rows.clone());
+        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let mut kinds: Vec<Kind> = Vec::new();
+        for row in rows.iter() {
+            let kind = tables.of_row(ask.pool, row);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let host = Host::Opening(host - super::topology::CLAIMS);
+        let grant = self.allocate(solver, class, host, (&kinds, false), ask.req);
+        let mut grant = grant.ok_or(Refusal::Devices)?;
+        if grant.at != ask.req && solver.obeys_by_key(demand, grant.at).is_err() {
+            return Err(Refusal::Devices);
+        }
+        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let has = |row: &usize| {
+            let kind = tables.of_row(ask.pool, *row);
+            grant.by_kind.iter().any(|(known, _)| *known == kind)
+        };
+        let kept: Bits = rows.iter().filter(has).collect();
+        let again = Ask { req: grant.at, rows: &kept, ..*ask };
+        let mut fit = solver.fit(&again)?;
+        let rows = fit.rows.unwrap_or(kept);
+        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let kinds: Vec<Kind> = rows.iter().map(|row| tables.of_row(ask.pool, row)).collect();
+        grant.by_kind.retain(|(kind, _)| kinds.contains(kind));
+        (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
+        Ok(fit)
+    }
+
+    fn give(&mut self, solver: &Solver, host: Host, grant: Grant) {
+        if let (Some(devices), Some(tables)) = (&mut self.devices, &solver.devices) {
+            devices.ledger.give(host, &grant.claims, grant.by_kind, &tables.cluster);
+        }
+    }
+
+    /// Notes the devices that an opening gets, and lets go of those that it would only have had as what it cannot become
+    /// any more.
+    pub(super) fn settle_devices(&mut self, solver: &Solver, at: usize, grant: Option<Box<Grant>>) {
+        if self.devices.is_none() {
+            return;
+        }
+        let host = Host::Opening(at);
+        if let Some(grant) = grant {
+            self.give(solver, host, *grant);
+        }
+        let claim = &self.claims[at];
+        let (Some(devices), Some(tables)) = (&mut self.devices, &solver.devices) else { return };
+        if devices.ledger.holds(host) {
+            let rows = claim.rows.iter().map(|row| tables.of_row(claim.pool, row));
+            let kinds: HashSet<Kind> = rows.collect();
+            devices.ledger.keep(host, |kind| kinds.contains(&kind));
+        }
+    }
+
+    /// The devices of claims on a machine.
+    pub(super) fn planned_on_machine(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
+        self.planned(solver, Host::Machine(at), |_| Vec::new())
+    }
+
+    /// The devices of claims on an opening, by what it may become.
+    pub(super) fn planned_on_claim(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
+        let Some(tables) = &solver.devices else { return Vec::new() };
+        let claim = &self.claims[at];
+        self.planned(solver, Host::Opening(at), |kind| {
+            let rows = claim.rows.iter().filter(|row| tables.of_row(claim.pool, *row) == kind);
+            let mut names: Vec<Str> =
+                rows.map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
+            names.dedup();
+            names
+        })
+    }
+
+    fn planned(&self, solver: &Solver, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
+        let (Some(devices), Some(tables)) = (&self.devices, &solver.devices) else { return Vec::new() };
+        let mut planned: BTreeMap<(&NamespacedName, Kind), Vec<PlannedDevice>> = BTreeMap::new();
+        for (kind, held) in devices.ledger.on(host) {
+            for held in held {
+                let template = held.given.device.template;
+                let inventory = if template { &tables.kinds[kind] } else { &tables.cluster };
+                let device = PlannedDevice {
+                    request: held.request.clone(),
+                    id: inventory.items[held.given.device.at].id.clone(),
+                    template,
+                };
+                planned.entry((&devices.ids[held.claim], kind)).or_default().push(device);
+            }
+        }
+        let planned = planned.into_iter();
+        planned
+            .map(|((claim, kind), devices)| PlannedClaim {
+                claim: claim.clone(),
+                instance_types: types(kind),
+                devices,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! What a snapshot has in devices, ready for passes: built with the first request that has claims, and kept until the
+//! snapshot has other devices.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::super::{
+    Solver,
+    intern::{Req, Side, Universe},
+    nodes::Machine,
+    pools::agrees,
+};
+use crate::{
+    model::{
+        DeviceTemplates, Devices, NamespacedName, Requirement, Str, device::Nodes, labels::INSTANCE_TYPE,
+        requirements::Requirements, resource_claim::ClaimSpec,
+    },
+    scheduling::dra::{
+        inventory::Inventory,
+        ledger::Kind,
+        search::Ground,
+        want::{Expressions, Want},
+        why::ClaimProblem,
+    },
+};
+
+/// The kind without templates.
+pub(super) const BARE: Kind = 0;
+
+/// Devices of the cluster and of the templates of instance types.
+#[derive(Debug)]
+pub(in crate::scheduling::solver) struct Tables {
+    source: Arc<Devices>,
+    pub(super) cluster: Inventory,
+    /// By place of the cluster's inventory.
+    places: Vec<Place>,
+    /// By kind.
+    pub(super) kinds: Vec<Inventory>,
+    templates: Vec<Arc<DeviceTemplates>>,
+    /// By pool and row.
+    rows: Vec<Vec<Kind>>,
+    /// Devices and pools that are not one node's.
+    wide: Seen,
+    /// Those that are, by the node's name.
+    by_node: HashMap<Str, Seen>,
+    expressions: Expressions,
+    wants: HashMap<usize, (Arc<ClaimSpec>, Arc<Want>)>,
+}
+
+/// Indices into an inventory, ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) items: Vec<usize>,
+    pub(super) pools: Vec<usize>,
+}
+
+/// Which nodes a place is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// All.
+    All,
+    /// The one that is called so.
+    Named(Str),
+    /// One of these terms holds: for the labels, and for the name.
+    Selected(Vec<(Req, Vec<Requirement>)>),
+}
+
+impl Place {
+    pub(super) fn new(nodes: &Nodes, universe: &mut Universe) -> Self {
+        match nodes {
+            Nodes::All => Self::All,
+            Nodes::None => Self::Selected(Vec::new()),
+            Nodes::Named(name) => Self::Named(name.clone()),
+            Nodes::Selected(terms) => Self::Selected(
+                terms
+                    .iter()
+                    .map(|term| {
+                        let labels: Requirements = term.labels.iter().cloned().collect();
+                        (universe.req(&labels), term.names.clone())
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl Tables {
+    pub(super) fn new(solver: &mut Solver) -> Self {
+        let source = Arc::clone(&solver.snapshot.devices);
+        let cluster = Inventory::of_cluster(source.slices.values().map(|slice| &**slice));
+        let places = cluster.places.iter().map(|nodes| Place::new(nodes, &mut solver.universe)).collect();
+        let (mut wide, mut by_node) = (Seen::default(), HashMap::<Str, Seen>::new());
+        for (at, item) in cluster.items.iter().enumerate() {
+            match &cluster.places[item.place] {
+                Nodes::Named(name) => by_node.entry(name.clone()).or_default().items.push(at),
+                _ => wide.items.push(at),
+            }
+        }
+        for (at, pool) in cluster.pools.iter().enumerate() {
+            let places: SmallVec<[&Nodes; 4]> =
+                pool.places.iter().map(|place| &cluster.places[*place]).collect();
+            match places[..] {
+                [Nodes::Named(name)] => by_node.entry(name.clone()).or_default().pools.push(at),
+                _ => wide.pools.push(at),
+            }
+        }
+        let mut this = Self {
+            source,
+            cluster,
+            places,
+            kinds: vec![Inventory::default()],
+            templates: vec![Arc::default()],
+            rows: Vec::new(),
+            wide,
+            by_node,
+            expressions: Expressions::default(),
+            wants: HashMap::new(),
+        };
+        this.rows = solver
+            .pools
+            .iter()
+            .map(|pool| pool.rows.iter().map(|row| this.kind(&row.instance_type.devices)).collect())
+            .collect();
+        this
+    }
+
+    /// Whether they are those of the solver's snapshot.
+    pub(super) fn is_current(&self, solver: &Solver) -> bool {
+        Arc::ptr_eq(&self.source, &solver.snapshot.devices) && self.rows.len() == solver.pools.len()
+    }
+
+    /// The kind of machines with these devices.
+    fn kind(&mut self, templates: &Arc<DeviceTemplates>) -> Kind {
+        let same = |known: &Arc<DeviceTemplates>| Arc::ptr_eq(known, templates) || known == templates;
+        self.templates.iter().position(same).unwrap_or_else(|| {
+            self.templates.push(Arc::clone(templates));
+            self.kinds.push(Inventory::of_templates(templates));
+            self.kinds.len() - 1
+        })
+    }
+
+    /// The kind of a row.
+    pub(super) fn of_row(&self, pool: usize, row: usize) -> Kind {
+        self.rows[pool][row]
+    }
+
+    /// A claim ready for the search.
+    pub(super) fn want(
+        &mut self,
+        id: &NamespacedName,
+        spec: &Arc<ClaimSpec>,
+    ) -> Result<Arc<Want>, ClaimProblem> {
+        let key = Arc::as_ptr(spec) as usize;
+        if let Some((_, want)) = self.wants.get(&key) {
+            return Ok(Arc::clone(want));
+        }
+        let want = Arc::new(Want::new(id, spec, &self.source.classes, &mut self.expressions)?);
+        self.wants.insert(key, (Arc::clone(spec), Arc::clone(&want)));
+        Ok(want)
+    }
+
+    /// What a machine might see of the cluster's devices.
+    pub(super) fn seen_by(&self, machine: Option<&Machine>) -> Seen {
+        let name = machine.and_then(|machine| machine.state.node_name());
+        let Some(own) = name.and_then(|name| self.by_node.get(&**name)) else { return self.wide.clone() };
+        let merge = |a: &[usize], b: &[usize]| {
+            let mut all = [a, b].concat();
+            all.sort_unstable();
+            all
+        };
+        Seen { items: merge(&own.items, &self.wide.items), pools: merge(&own.pools, &self.wide.pools) }
+    }
+
+    /// Drivers that have published a whole pool for a node alone.
+    pub(super) fn published(&self, node: &str) -> Vec<Str> {
+        let pools = self.by_node.get(node).map_or(&[][..], |seen| &seen.pools);
+        let mut drivers: Vec<Str> = Vec::new();
+        for of in pools.iter().map(|at| &self.cluster.pools[*at].driver) {
+            let mut all = pools.iter().map(|at| &self.cluster.pools[*at]).filter(|pool| pool.driver == *of);
+            if !drivers.contains(of) && all.all(|pool| !pool.incomplete && !pool.invalid) {
+                drivers.push(of.clone());
+            }
+        }
+        drivers
+    }
+
+    /// The kinds that a machine may be: one, or while it is not launched all that its claim allows.
+    pub(super) fn of_machine(&mut self, solver: &Solver, at: usize, open: Option<Req>) -> Vec<Kind> {
+        let machine = &solver.machines[at];
+        if let (Some(open), Some(pool)) = (open, machine.pool) {
+            let rows = solver.pools[pool].rows.iter().enumerate();
+            let allowed = rows.filter(|(_, row)| agrees(&solver.universe, row.req, open));
+            let mut kinds: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            return if kinds.is_empty() { vec![BARE] } else { kinds };
+        }
+        if machine.initialized {
+            return vec![BARE];
+        }
+        let catalog = machine.state.pool().and_then(|pool| solver.snapshot.catalog(&pool));
+        let found = catalog.zip(machine.state.label(INSTANCE_TYPE));
+        let Some(instance_type) = found.and_then(|(catalog, name)| catalog.get(name)) else {
+            return vec![BARE];
+        };
+        let published = machine.state.node_name().map(|name| self.published(name)).unwrap_or_default();
+        if published.is_empty() {
+            return vec![self.kind(&instance_type.devices)];
+        }
+        // What is published is there, and will not be again.
+        let mut rest = (*instance_type.devices).clone();
+        rest.slices.retain(|slice| !published.contains(&slice.driver));
+        vec![self.kind(&Arc::new(rest))]
+    }
+}
+
+/// One machine, or one that does not exist yet.
+pub(super) struct Terrain<'a> {
+    pub(super) universe: &'a mut Universe,
+    pub(super) places: &'a [Place],
+    pub(super) machine: Option<&'a Machine>,
+    /// Drivers whose devices on the machine can be relied on, where it is not initialised.
+    pub(super) published: Vec<Str>,
+}
+
+impl<'a> Terrain<'a> {
+    pub(super) fn new(
+        tables: &Tables,
+        places: &'a [Place],
+        universe: &'a mut Universe,
+        machine: Option<&'a Machine>,
+    ) -> Self {
+        let unready = machine.filter(|machine| !machine.initialized);
+        let node = unready.and_then(|machine| machine.state.node_name());
+        let published = node.map(|name| tables.published(name)).unwrap_or_default();
+        Self { universe, places, machine, published }
+    }
+
+    /// What is left of the machine's choice at a place.
+    pub(super) fn at(&mut self, at: Req, place: &Place) -> SmallVec<[Req; 2]> {
+        match place {
+            Place::All => smallvec::smallvec![at],
+            Place::Named(name) => {
+                let is = |machine: &Machine| machine.state.node_name().is_some_and(|node| **node == **name);
+                self.machine.is_some_and(is).then_some(at).into_iter().collect()
+            }
+            Place::Selected(terms) => {
+                let mut left: SmallVec<[Req; 2]> = SmallVec::new();
+                for (req, names) in terms {
+                    left.extend(self.term(at, *req, names).filter(|req| !left.contains(req)));
+                }
+                left
+            }
+        }
+    }
+
+    fn term(&mut self, at: Req, req: Req, names: &[Requirement]) -> Option<Req> {
+        let node = self.machine.and_then(|machine| machine.state.node_name());
+        let is_called = |name: &str| names.iter().all(|wanted| wanted.has(name));
+        if !names.is_empty() && !node.is_some_and(|name| is_called(name)) {
+            return None;
+        }
+        match self.machine {
+            Some(machine) if machine.open.is_none() => machine.satisfies(self.universe, req).then_some(at),
+            _ => self.universe.meet(at, req, Side::Claim),
+        }
+    }
+}
+
+impl Ground for Terrain<'_> {
+    type At = Req;
+
+    fn reach(&mut self, at: Req, place: usize, driver: &Str) -> SmallVec<[Req; 2]> {
+        let places = self.places;
+        let place = &places[place];
+        let ready = self.machine.is_none_or(|machine| machine.initialized);
+        if matches!(place, Place::Named(_)) && !ready && !self.published.contains(driver) {
+            return SmallVec::new();
+        }
+        self.at(at, place)
+    }
+}
+
+impl Tables {
+    /// The places, out of the tables while those are searched.
+    pub(super) fn take_places(&mut self) -> Vec<Place> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// Puts them back.
+    pub(super) fn put_places(&mut self, places: Vec<Place>) {
+        self.places = places;
+    }
+}

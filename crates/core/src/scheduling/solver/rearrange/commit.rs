@@ -1,0 +1,69 @@
+//! What the search found, as openings of the pass.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::hosts::{Host, Problem};
+use crate::scheduling::solver::{
+    Solver,
+    amounts::{Amounts, update},
+    bits::Bits,
+    claim::Claim,
+    pass::Pass,
+    patterns::State,
+};
+
+/// Machines, and what their parts stand for.
+pub(super) struct Found<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) states: &'a [State],
+    pub(super) hosts: Vec<Host>,
+    /// By kind: its pods, as indices into the request.
+    pub(super) pods: Vec<Vec<usize>>,
+    /// By machine as it was: the opening.
+    pub(super) claims: Vec<usize>,
+}
+
+impl Pass {
+    /// Replaces the openings that were packed anew; those that were not, or not changed, stay as they are.
+    pub(super) fn rebuild(&mut self, solver: &Solver, classes: &[usize], found: Found<'_>) {
+        let Found { problem, states, hosts, pods, claims } = found;
+        let unchanged: Bits = hosts.iter().filter_map(|host| host.origin).map(|at| claims[at]).collect();
+        let taken: Bits = claims.iter().copied().filter(|at| !unchanged.has(*at)).collect();
+        let moving: Bits = taken.iter().flat_map(|at| self.claims[at].pods.iter().copied()).collect();
+        let mut waiting: Vec<VecDeque<usize>> =
+            pods.into_iter().map(|pods| pods.into_iter().filter(|pod| moving.has(*pod)).collect()).collect();
+        let mut at = 0;
+        self.claims.retain(|_| {
+            at += 1;
+            !taken.has(at - 1)
+        });
+        for host in hosts.into_iter().filter(|host| host.origin.is_none()) {
+            let mut own: SmallVec<[usize; 8]> = SmallVec::new();
+            for (kind, count) in &host.content {
+                own.extend((0..*count).filter_map(|_| waiting[*kind].pop_front()));
+            }
+            // The same sum that taking the pods one by one would give.
+            let mut used = Amounts::new();
+            for pod in &own {
+                update(&mut used, &solver.classes[classes[*pod]].requests, i64::saturating_add);
+            }
+            let (pool, req) = states[host.state];
+            self.claims.push(Claim {
+                pool,
+                req,
+                used,
+                rows: problem.tables[host.state].rows(&host.used).collect(),
+                envelope: Amounts::new(),
+                floor: Amounts::new(),
+                pods: own,
+                kinds: SmallVec::new(),
+                ports: Vec::new(),
+                min_values: solver.pools[pool].min_values.clone().into(),
+                relaxed: false,
+                reserved: SmallVec::new(),
+            });
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Openings packed anew once topology has had its say.
+//!
+//! Pods that spread or keep apart are placed one by one, in an order that knows no prices. Here they change machines, and
+//! keep the domains that they were given (zones, capacity types, …): every count of a group by such a key stays what it
+//! is, so that nothing about it has to be asked again. What groups by hostname demand is counted machine by machine.
+//!
+//! - [`Ties`]: what topology holds a pod to.
+//! - `hosts`: machines that pods are put on and taken off, at what price.
+//! - `search`: the cheapest machines that can be found; free of Kubernetes, like `hosts`.
+//! - `commit`: what was found, as openings of the pass.
+//!
+//! Left alone are openings of pools with limits, those that hold reservations, ports or volumes, and those with a pod whose
+//! place others depend on: affinity by hostname, spreads that count some nodes only.
+
+mod commit;
+mod hosts;
+mod search;
+
+use hashbrown::HashMap;
+use indexmap::IndexSet;
+use smallvec::SmallVec;
+
+use self::{
+    hosts::{Host, Kind, Marks, Problem},
+    search::Search,
+};
+use super::{
+    Solver,
+    amounts::Amounts,
+    bits::Bits,
+    intern::{Key, Req, Set, Side},
+    pass::Pass,
+    patterns::{Builder, Deferral, State, Wish, dims},
+    topology::GroupKind,
+};
+use crate::scheduling::Effort;
+
+/// More openings than this are not packed anew.
+const MAX_OPENINGS: usize = 20_000;
+/// Nor are larger requests: their first plan would wait for it.
+const MAX_PODS: usize = 60_000;
+/// Pools of one weight beyond these are not looked at for one pod.
+const MAX_HOMES: usize = 16;
+/// Rounds without a saving after which the search ends: so many per machine.
+const BARREN_PER_MACHINE: usize = 200;
+
+/// What topology holds a pod to while it changes machines.
+#[derive(Clone, Debug, Default)]
+struct Ties {
+    /// Keys whose domain it keeps.
+    keys: SmallVec<[Key; 2]>,
+    marks: Marks,
+}
+
+/// Openings that may be packed anew.
+#[derive(Debug)]
+pub(super) struct Rearrangement {
+    problem: Problem,
+    states: Vec<State>,
+    hosts: Vec<Host>,
+    /// By kind: its pods, as indices into the request, in the order of the openings.
+    pods: Vec<Vec<usize>>,
+    /// By host as it was: the opening.
+    claims: Vec<usize>,
+}
+
+/// How the search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduling) enum Start {
+    /// With the openings as they are.
+    Openings,
+    /// With all pods off their machines, where that is cheaper.
+    Afresh,
+}
+
+impl Pass {
+    /// Packs the openings anew for as long as `effort` lasts; returns whether that saved anything.
+    pub(super) fn rearrange(
+        &mut self,
+        solver: &mut Solver,
+        classes: &[usize],
+        start: Start,
+        effort: Effort<'_>,
+    ) -> bool {
+        let Some(rearrangement) = self.rearrangement(solver, classes) else { return false };
+        let Rearrangement { problem, states, hosts, pods, claims } = rearrangement;
+        let before: i64 = hosts.iter().map(|host| host.price).sum();
+        let mut search = Search::new(&problem, hosts);
+        if start == Start::Afresh {
+            search.afresh();
+        }
+        let most = BARREN_PER_MACHINE.saturating_mul(search.hosts().len());
+        let (mut round, mut barren) = (0_u32, 0);
+        while barren < most
+            && match effort {
+                Effort::First => false,
+                Effort::Iterations(rounds) => round < rounds,
+                // Asking costs more than it is worth before every round.
+                Effort::While(go_on) => !u32::is_multiple_of(round, 8) || go_on(),
+            }
+        {
+            barren = if search.improve() { 0 } else { barren + 1 };
+            round += 1;
+        }
+        let hosts = search.into_hosts();
+        if hosts.iter().map(|host| host.price).sum::<i64>() >= before {
+            return false;
+        }
+        self.once = self.once.max(self.claims.len());
+        self.rebuild(
+            solver,
+            classes,
+            commit::Found { problem: &problem, states: &states, hosts, pods, claims },
+        );
+        true
+    }
+
+    /// The openings that may be packed anew, as a problem; `None` where there are fewer than two.
+    fn rearrangement(&self, solver: &mut Solver, classes: &[usize]) -> Option<Rearrangement> {
+        if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
+            return None;
+        }
+        let mut census = Census::new(solver, classes);
+        let mut members: Vec<(usize, SmallVec<[usize; 8]>)> = Vec::new();
+        for at in 0..self.claims.len().min(MAX_OPENINGS) {
+            if let Some(kinds) = self.kinds_of(solver, &mut census, classes, at) {
+                members.push((at, kinds));
+            }
+        }
+        if members.len() < 2 {
+            return None;
+        }
+        let mut builder = Builder::new(self, dims(census.kinds.iter().map(|kind| &kind.requests)));
+        for home in census.wishes.iter().flat_map(|wish| wish.homes.iter()) {
+            builder.state(solver, *home);
+        }
+        let wishes: Vec<Wish> = census.wishes.into_iter().collect();
+        builder.join(solver, &wishes);
+        let kinds = census.kinds.into_iter().map(|key| {
+            let requests = builder.flat(&key.requests);
+            let types = builder.types(&wishes[key.wish], &requests).into();
+            Kind { requests, wish: key.wish, types, marks: key.marks }
+        });
+        let kinds: Vec<Kind> = kinds.collect();
+        let homes = wishes.iter().map(|wish| wish.homes.iter().filter_map(|home| builder.known(*home)));
+        let homes = homes.map(Iterator::collect).collect();
+        let (patterns, states) = builder.into_parts();
+        let problem = Problem::new(kinds, homes, patterns);
+        let mut pods: Vec<Vec<usize>> = vec![Vec::new(); problem.kinds.len()];
+        let (mut hosts, mut claims) = (Vec::new(), Vec::new());
+        for (at, kinds) in members {
+            let Some(host) = problem.host(&kinds, hosts.len()) else { continue };
+            for (kind, pod) in kinds.into_iter().zip(&self.claims[at].pods) {
+                pods[kind].push(*pod);
+            }
+            hosts.push(host);
+            claims.push(at);
+        }
+        (hosts.len() > 1).then_some(Rearrangement { problem, states, hosts, pods, claims })
+    }
+
+    /// The kind of each pod of an opening; `None` where the opening is left alone.
+    fn kinds_of(
+        &self,
+        solver: &mut Solver,
+        census: &mut Census,
+        classes: &[usize],
+        at: usize,
+    ) -> Option<SmallVec<[usize; 8]>> {
+        let claim = &self.claims[at];
+        if solver.pools[claim.pool].is_limited() || !claim.ports.is_empty() || claim.relaxed {
+            return None;
+        }
+        let kind = |pod: &usize| {
+            let level = self.levels.get(pod).copied().unwrap_or(0);
+            census.kind(solver, (classes[*pod], level), claim.pool, claim.req)
+        };
+        claim.pods.iter().map(kind).collect()
+    }
+}
+
+/// What tells kinds apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct KindKey {
+    requests: Amounts,
+    wish: usize,
+    marks: Marks,
+}
+
+/// Pods by what they are to the search.
+#[derive(Debug)]
+struct Census {
+    /// Groups that the request is about.
+    relevant: Bits,
+    /// By class and level.
+    ties: HashMap<(usize, usize), Option<Ties>>,
+    /// By class, level, pool and the domains that are kept.
+    known: HashMap<(usize, usize, usize, Req), Option<usize>>,
+    kinds: IndexSet<KindKey>,
+    wishes: IndexSet<Wish>,
+}
+
+impl Census {
+    fn new(solver: &Solver, classes: &[usize]) -> Self {
+        let mut distinct = classes.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        Self {
+            relevant: Deferral::new(solver, &distinct).into_groups(),
+            ties: HashMap::new(),
+            known: HashMap::new(),
+            kinds: IndexSet::new(),
+            wishes: IndexSet::new(),
+        }
+    }
+
+    /// The kind of a pod of a class, placed at a level, on an opening of a pool with `req`; `None` where it has to stay.
+    fn kind(&mut self, solver: &mut Solver, of: (usize, usize), pool: usize, req: Req) -> Option<usize> {
+        let relevant = &self.relevant;
+        let ties = self.ties.entry(of).or_insert_with(|| solver.ties(relevant, of.0, of.1)).as_ref()?;
+        let mut pins: SmallVec<[(Key, Set); 2]> = SmallVec::new();
+        for key in &ties.keys {
+            let domain = solver.universe.get(req, *key).and_then(Set::single)?;
+            pins.push((*key, Set::of([domain])));
+        }
+        let pins = solver.universe.conjunction(pins);
+        if let Some(known) = self.known.get(&(of.0, of.1, pool, pins)) {
+            return *known;
+        }
+        let wish = solver.wish_within(of, pool, pins);
+        let kind = wish.map(|wish| {
+            let wish = self.wishes.insert_full(wish).0;
+            let requests = solver.classes[of.0].requests.clone();
+            self.kinds.insert_full(KindKey { requests, wish, marks: ties.marks.clone() }).0
+        });
+        self.known.insert((of.0, of.1, pool, pins), kind);
+        kind
+    }
+}
+
+impl Solver {
+    /// What topology holds a pod to; `None` where it has to stay on its machine.
+    fn ties(&self, relevant: &Bits, class: usize, level: usize) -> Option<Ties> {
+        let this = &self.classes[class];
+        let plain = this.wants_room_only()
+            && this.pod.spec.volumes.is_empty()
+            && this.pod.spec.resource_claims.is_empty();
+        if !plain {
+            return None;
+        }
+        let mut ties = Ties::default();
+        let of_kind = &self.topology.kinds[this.kind].groups;
+        let selecting = of_kind.iter().copied().filter(|group| relevant.has(*group));
+        let owned = this.levels[level].groups.iter().map(|owned| (owned.group, Some(owned.selects_itself)));
+        for (at, owned) in owned.chain(selecting.map(|group| (group, None))) {
+            let group = &self.topology.groups[at];
+            if group.is.filter.as_ref().is_some_and(|filter| !filter.counts_all()) {
+                return None;
+            }
+            if !group.by_host {
+                if !ties.keys.contains(&group.is.key) {
+                    ties.keys.push(group.is.key);
+                }
+                continue;
+            }
+            let most = match (group.is.kind, owned) {
+                (GroupKind::Affinity, _) => return None,
+                (_, None) => {
+                    ties.marks.counted.push(at);
+                    continue;
+                }
+                (GroupKind::Spread { max_skew, .. }, _) => u32::try_from(max_skew).unwrap_or(u32::MAX),
+                (GroupKind::Anti, Some(selects_itself)) => u32::from(selects_itself),
+            };
+            ties.marks.caps.push((at, most));
+        }
+        ties.marks.counted.sort_unstable();
+        ties.marks.caps.sort_unstable();
+        Some(ties)
+    }
+
+    /// What a pod may wait for that keeps its domains: the pools of the weight of its own, without limits.
+    fn wish_within(&mut self, (class, level): (usize, usize), pool: usize, pins: Req) -> Option<Wish> {
+        let weight = self.pools[pool].model.weight;
+        let mut homes: Vec<(usize, Req)> = Vec::new();
+        for at in 0..self.pools.len() {
+            if self.pools[at].model.weight != weight
+                || self.pools[at].is_limited()
+                || homes.len() == MAX_HOMES
+            {
+                continue;
+            }
+            let Some(template) = self.template_for(class, level, at) else { continue };
+            homes.extend(self.universe.meet(template, pins, Side::Claim).map(|req| (at, req)));
+        }
+        let asked = self.classes[class].levels[level].req;
+        let both: SmallVec<[(Key, Set); 4]> =
+            self.universe.sets(asked).iter().chain(self.universe.sets(pins).iter()).cloned().collect();
+        let req = self.universe.conjunction(both);
+        homes.iter().any(|(home, _)| *home == pool).then_some(Wish { req, homes })
+    }
+}

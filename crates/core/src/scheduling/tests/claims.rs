@@ -1,0 +1,92 @@
+//! What becomes of claims and domains where pool and pods leave a choice open.
+
+use super::*;
+use crate::model::{Catalog, Requirement};
+
+#[test]
+fn what_a_pool_leaves_open_gets_a_label() {
+    let scene = || {
+        let open = pool("default").require("team", Operator::Exists, &[]);
+        Scene::new().pool(open.require("rack", Operator::NotIn, &["r0", "0"]))
+    };
+    let labels = |p: PodBuilder| {
+        let snapshot = scene().pending(p).build();
+        let plan = plan_with(&snapshot, &Rules::default());
+        let request = Request {
+            pods: &snapshot.pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::First,
+        };
+        let judged = validator::violations(&snapshot, &request, &Rules::default(), &plan);
+        assert_eq!(judged, Vec::<String>::new());
+        let label = |key: &str| plan.openings[0].labels.get(key).map(ToString::to_string);
+        (label("team"), label("rack"), label("other"))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(labels(pod("p")), (some("0"), some("1"), None));
+    let wanted = pod("p").require("team", Operator::Exists, &[]);
+    assert_eq!(labels(wanted), (some("0"), some("1"), None));
+    let both = pod("p").with_spec(|spec| {
+        let exists = Requirement::exists("rack");
+        let not = Requirement::not_in("other", ["x"]);
+        spec.required_node_terms = vec![vec![exists, Requirement::not_in("team", ["0"]), not]];
+    });
+    assert_eq!(labels(both), (some("1"), some("1"), None), "what is merely ruled out needs no label");
+}
+
+#[test]
+fn zones_of_pools_that_a_pod_cannot_use_are_no_domains() {
+    let of = |name: &str, zones: &[&str]| pool(name).label("team", name).require(ZONE, Operator::In, zones);
+    let scene = |p: PodBuilder| {
+        let pools = Scene::new().pool(of("blue", &["b", "c"])).pool(of("red", &["a"]));
+        pools.pending_many(3, &p.app("x").cpu(100).spread(spread_over(ZONE, 1, "x")))
+    };
+    check(scene(pod("p").selector("team", "red")), &["+red small a spot: p-0 p-1 p-2"]);
+    assert_eq!(plan(scene(pod("p"))).1.openings.len(), 3);
+    // Types are asked as well: arm64 is sold in zone b alone.
+    let types = vec![
+        instance_type("x86", 4, 8).offer("a", SPOT, 10).offer("b", SPOT, 10).build(),
+        instance_type("arm", 4, 8).label(ARCH, "arm64").offer("b", SPOT, 9).build(),
+    ];
+    let p = pod("p").app("x").cpu(100).selector(ARCH, "arm64").spread(spread_over(ZONE, 1, "x"));
+    let scene = Scene::new().catalog(Arc::new(Catalog::new(types))).pool(pool("default"));
+    check(scene.pending_many(2, &p), &["+default arm b spot: p-0 p-1"]);
+}
+
+#[test]
+fn ports_of_daemons_are_named_where_the_pool_has_other_types_too() {
+    let types = vec![
+        instance_type("x86", 4, 8).offer("a", SPOT, 10).build(),
+        instance_type("arm", 4, 8).label(ARCH, "arm64").offer("a", SPOT, 9).build(),
+    ];
+    let pool = pool("default").require(ARCH, Operator::In, &["amd64"]);
+    let scene = Scene::new().catalog(Arc::new(Catalog::new(types))).pool(pool);
+    let scene = scene.daemon(pod("ds").daemon().host_port(9100)).pending(pod("p").host_port(9100));
+    let why = plan(scene).1.unplaced[0].1.to_string();
+    assert!(why.contains("host port 9100 is taken by a daemon on every instance type"), "{why}");
+}
+
+#[test]
+fn min_values_count_what_the_claim_may_still_be() {
+    let scene = |p: PodBuilder| {
+        Scene::new().pool(pool("default").require(ZONE, Operator::Exists, &[]).min_values(ZONE, 2)).pending(p)
+    };
+    let (_, free) = plan(scene(pod("p")));
+    assert_eq!(free.openings.len(), 1);
+    // A claim that names one zone and demands two is refused by the API server.
+    let (_, torn) = plan(scene(pod("p").selector(ZONE, "a")));
+    assert!(torn.unplaced[0].1.to_string().contains("1 of 2 values"), "{}", torn.unplaced[0].1);
+}
+
+#[test]
+fn soft_spreads_yield_in_karpenters_order() {
+    // The first goes, and the last, a hard one, takes its place: then the second.
+    let soft = |key: &str| TopologySpread { hard: false, ..spread_over(key, 1, "x") };
+    let p = pod("p").app("x").spread(soft("r1")).spread(soft(ZONE)).spread(soft("r3"));
+    let p = p.spread(spread_over(HOSTNAME, 1, "x")).cpu(100);
+    let scene = Scene::with_default_pool().node(node("n").zone("a").pod(pod("o").app("x").bound("n")));
+    // r1 is unknown, so is r3: both yield, and the zones with them, in between.
+    let (_, plan) = plan(scene.pending(p));
+    assert_eq!(&*plan.openings[0].chosen.zone, "a");
+}

@@ -1,0 +1,179 @@
+//! Pods with resource claims: where their devices are decides where they can be.
+
+use super::*;
+use crate::{
+    model::{Catalog, InstanceType, NamespacedName, device::Nodes},
+    scheduling::dra::why::{ClaimProblem, DeviceShortage},
+};
+
+fn rules() -> Rules {
+    Rules { ignore_dra: false, ..Rules::default() }
+}
+
+/// `plain` without devices is the cheapest; `one` has one, `four` has four.
+fn catalog() -> Arc<Catalog> {
+    let build = |name: &str, devices: u8, price: i64| -> Arc<InstanceType> {
+        let devices: Vec<_> = (0..devices).map(|at| device(&format!("gpu-{at}"))).collect();
+        let mut builder = instance_type(name, 16, 64);
+        if !devices.is_empty() {
+            builder = builder.devices(templates(&devices));
+        }
+        builder.offer("a", ON_DEMAND, price).offer("b", ON_DEMAND, price).build()
+    };
+    Arc::new(Catalog::new(vec![build("plain", 0, 100), build("one", 1, 200), build("four", 4, 700)]))
+}
+
+fn scene() -> Scene {
+    Scene::new().catalog(catalog()).pool(pool("default")).gpu_class()
+}
+
+fn claiming(name: &str, claims: &[PodClaim]) -> PodBuilder {
+    pod(name).with_spec(|spec| spec.resource_claims.extend(claims.iter().cloned()))
+}
+
+fn gpus(count: u32) -> crate::model::resource_claim::ClaimSpec {
+    claim_spec(&[exactly("gpu", option(count))])
+}
+
+fn planned(scene: Scene) -> Vec<String> {
+    let snapshot = scene.build();
+    let plan = plan_with(&snapshot, &rules());
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    assert_eq!(validator::violations(&snapshot, &request, &rules(), &plan), Vec::<String>::new());
+    report(&snapshot, &plan)
+}
+
+#[test]
+fn a_template_of_claims_gets_each_pod_its_own_device() {
+    let scene = scene()
+        .claim_template("gpu", gpus(1))
+        .pending(claiming("p1", &[uses_template("gpu")]))
+        .pending(claiming("p2", &[uses_template("gpu")]));
+    assert_eq!(planned(scene), ["+default four a on-demand: p1 p2"]);
+}
+
+#[test]
+fn pods_share_a_machine_with_enough_devices() {
+    let pods = ["p1", "p2", "p3", "p4", "p5"];
+    let scene = pods.iter().fold(scene().claim_template("gpu", gpus(2)), |scene, name| {
+        scene.pending(claiming(name, &[uses_template("gpu")]))
+    });
+    let (snapshot, plan) = (scene.clone().build(), planned(scene));
+    assert_eq!(plan.len(), 3, "{plan:?}");
+    assert_eq!(snapshot.pending.len(), 5);
+}
+
+#[test]
+fn pods_of_one_claim_stay_together() {
+    let scene = scene()
+        .resource_claim("shared", gpus(1))
+        .pending(claiming("p1", &[uses_claim("shared")]))
+        .pending(claiming("p2", &[uses_claim("shared")]));
+    assert_eq!(planned(scene), ["+default one a on-demand: p1 p2"]);
+}
+
+#[test]
+fn the_drivers_that_a_node_has_to_wait_for_are_named() {
+    let snapshot = scene()
+        .claim_template("gpu", gpus(1))
+        .pending(claiming("p1", &[uses_template("gpu")]))
+        .pending(pod("p2").cpu(15_500))
+        .build();
+    let plan = plan_with(&snapshot, &rules());
+    let drivers: Vec<_> = plan
+        .openings
+        .iter()
+        .map(|o| o.annotations.get("karpenter.sh/requested-dra-drivers").cloned())
+        .collect();
+    assert_eq!(plan.openings.len(), 2);
+    assert!(drivers.contains(&Some(DRIVER.into())) && drivers.contains(&None), "{drivers:?}");
+}
+
+#[test]
+fn a_device_of_the_network_decides_the_zone() {
+    let scene = scene()
+        .resource_slice(slice("fabric", in_zone("b"), &[device("f0")]))
+        .resource_claim("fabric", gpus(1))
+        .pending(claiming("p1", &[uses_claim("fabric")]));
+    assert_eq!(planned(scene), ["+default plain b on-demand: p1"]);
+}
+
+#[test]
+fn devices_of_a_node_are_used_before_anything_is_bought() {
+    let scene = scene()
+        .node(node("n1").size("one", 16, 64).zone("a").build())
+        .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
+        .claim_template("gpu", gpus(1))
+        .pending(claiming("p1", &[uses_template("gpu")]))
+        .pending(claiming("p2", &[uses_template("gpu")]));
+    assert_eq!(planned(scene), ["n1: p1", "+default one a on-demand: p2"]);
+}
+
+#[test]
+fn a_device_that_is_held_is_not_given_again() {
+    let scene = scene()
+        .node(node("n1").size("one", 16, 64).zone("a").build())
+        .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
+        .allocated_claim("held", &[("n1", "gpu-0")], Nodes::Named("n1".into()), &["other"])
+        .resource_claim("mine", gpus(1))
+        .pending(claiming("p1", &[uses_claim("mine")]))
+        .pending(claiming("p2", &[uses_claim("held")]));
+    assert_eq!(planned(scene), ["n1: p2", "+default one a on-demand: p1"]);
+}
+
+#[test]
+fn what_only_moving_pods_hold_is_given_anew() {
+    let bound = claiming("p1", &[uses_claim("held")]).bound("n1");
+    let snapshot = scene()
+        .node(node("n1").size("one", 16, 64).zone("a").pod(Arc::clone(&bound)).build())
+        .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
+        .allocated_claim("held", &[("n1", "gpu-0")], Nodes::Named("n1".into()), &["p1"])
+        .build();
+    let request =
+        Request { pods: &[bound], without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
+    let plan = solve(&snapshot, &request, &rules());
+    assert_eq!(report(&snapshot, &plan), ["+default one a on-demand: p1"]);
+}
+
+#[test]
+fn a_node_that_is_not_ready_has_what_its_type_will_have() {
+    let scene = scene()
+        .node(node("n1").size("four", 16, 64).zone("a").uninitialized().build())
+        .claim_template("gpu", gpus(3))
+        .pending(claiming("p1", &[uses_template("gpu")]))
+        .pending(claiming("p2", &[uses_template("gpu")]));
+    assert_eq!(planned(scene), ["n1: p1", "+default four a on-demand: p2"]);
+}
+
+#[test]
+fn reasons_name_claim_and_request() {
+    let snapshot = scene()
+        .claim_template("many", gpus(5))
+        .claim_template("odd", {
+            let mut wanted = option(1);
+            wanted.class = "tpu".into();
+            claim_spec(&[exactly("tpu", wanted)])
+        })
+        .pending(claiming("p1", &[uses_template("many")]))
+        .pending(claiming("p2", &[uses_template("odd")]))
+        .pending(claiming("p3", &[uses_claim("none")]))
+        .build();
+    let plan = plan_with(&snapshot, &rules());
+    let why = |name: &str| &plan.unplaced.iter().find(|(pod, _)| &*pod.id.name == name).expect("unplaced").1;
+    let Unplaced::NoPoolFits(verdicts) = why("p1") else { panic!("{:?}", why("p1")) };
+    let Eliminated::Devices(shortage) = &verdicts[0].eliminated else { panic!("{verdicts:?}") };
+    assert!(
+        matches!(&**shortage, DeviceShortage::Devices { request, .. } if &**request == "gpu"),
+        "{shortage}"
+    );
+    assert!(
+        matches!(why("p2"), Unplaced::Claims(p) if matches!(&**p, ClaimProblem::NoClass { class, .. } if &**class == "tpu"))
+    );
+    let missing = ClaimProblem::NotFound(NamespacedName::new("default", "none"));
+    assert_eq!(*why("p3"), Unplaced::Claims(Box::new(missing)));
+}

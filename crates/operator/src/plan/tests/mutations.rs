@@ -1,0 +1,117 @@
+//! Damaged input: documents of the scenarios with a part cut out, doubled, or put in place of another. Whatever comes of
+//! it, there is a plan or an error with its place, and never a panic.
+
+use proptest::{prelude::*, sample::Index};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::input::{self, Item, Source};
+
+const TEXTS: [&str; 12] =
+    ["", " ", "-1", "1e400", "9E99", "1n", "\u{0}", "a/b/c", "2026-13-45T99:00:00Z", "5m5", "NaN", "💥"];
+
+/// What stands in a place where something else belongs.
+fn strange() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(json!(1e300)),
+        proptest::sample::select(&TEXTS[..]).prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([[[{"a": [null, {"b": {}}]}]]])),
+        Just(json!(["x".repeat(5000)])),
+        (0..40_usize).prop_map(|depth| (0..depth).fold(json!(0), |inner, _| json!([inner]))),
+    ]
+}
+
+/// A part of a document, by number.
+fn part<'a>(value: &'a mut Value, at: &mut usize) -> Option<&'a mut Value> {
+    if *at == 0 {
+        return Some(value);
+    }
+    *at -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().find_map(|item| part(item, at)),
+        Value::Object(members) => members.values_mut().find_map(|member| part(member, at)),
+        _ => None,
+    }
+}
+
+fn parts(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(parts).sum(),
+        Value::Object(members) => members.values().map(parts).sum(),
+        _ => 0,
+    }
+}
+
+/// The scenarios, by name.
+fn texts() -> Vec<String> {
+    scenarios::paths("plan").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+/// Everything from the items to the report.
+fn go_through(items: Vec<Item>) {
+    let values = Values::resolve(
+        &BTreeMap::from([("feature-gates".to_owned(), "NodeOverlay=true,CapacityBuffer=true".to_owned())]),
+        |_| None,
+    )
+    .unwrap();
+    let (offer, _) = offer(&values).unwrap();
+    let mut loaded = load::load(items, &offer).unwrap();
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    let snapshot = loaded.index.snapshot(now);
+    let pods = pods(&snapshot, false);
+    let rules = rules(&values);
+    let plan =
+        solve(&mut Solver::new(&snapshot, &rules), &pods, PackerName::LeastCost, SolveEffort::Iterations(1));
+    let request =
+        Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+    assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);
+    let timing = Timing::new(now, now, now, now);
+    let report = Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: 1, timing });
+    serde_json::to_string(&report).unwrap();
+    let _shown = table::Table(&report).to_string();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn strange_values_do_no_harm(text in any::<Index>(), changes in prop::collection::vec((any::<Index>(), any::<Index>(), strange()), 1..6)) {
+        let texts = texts();
+        let mut items = Vec::new();
+        input::parse(Path::new("in.yaml"), text.get::<String>(&texts), &mut items).unwrap();
+        for (item, at, strange) in changes {
+            let item = item.index(items.len());
+            let Item { value, .. } = &mut items[item];
+            let mut at = at.index(parts(value));
+            if let Some(part) = part(value, &mut at) {
+                *part = strange;
+            }
+        }
+        for item in &mut items {
+            // Lines are told of what was read.
+            item.source = Source::Cluster;
+        }
+        go_through(items);
+    }
+
+    #[test]
+    fn damaged_text_is_read_or_refused_with_its_line(
+        text in any::<Index>(), from in any::<Index>(), cut in 0..60_usize, more in "[ \t\r\n:{}\\[\\]'\"&*!|>%@`#,a-z-]{0,6}",
+    ) {
+        let texts = texts();
+        let text: Vec<char> = text.get::<String>(&texts).chars().collect();
+        let from = from.index(text.len());
+        let (before, after) = (&text[..from], &text[(from + cut).min(text.len())..]);
+        let damaged: String = before.iter().copied().chain(more.chars()).chain(after.iter().copied()).collect();
+        let mut items = Vec::new();
+        match input::parse(Path::new("in.yaml"), &damaged, &mut items) {
+            Ok(()) => go_through(items),
+            Err(error) => prop_assert!(error.to_string().starts_with("in.yaml:"), "{error}"),
+        }
+    }
+}

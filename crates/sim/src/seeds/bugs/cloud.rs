@@ -1,0 +1,126 @@
+//! Bugs between an operator and its cloud.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::{
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        ProviderStep, Termination,
+    },
+    model::{Catalog, Labels, NodeClaim, NodePool, ProviderId, Resources},
+};
+use fleetwright_fake::{
+    Cloud,
+    api::{CloudApi as _, Lifecycle, Machine, Terminate},
+};
+
+use super::Bug;
+
+/// A provider with a bug.
+pub(super) struct Broken {
+    pub(super) inner: Arc<dyn CloudProvider>,
+    pub(super) cloud: Arc<Cloud>,
+    pub(super) bug: Bug,
+    pub(super) calls: AtomicU64,
+}
+
+impl Broken {
+    /// Machines of other clusters, as if they were ours.
+    fn strangers(&self, ours: &[Instance]) -> Vec<Instance> {
+        let uid = ours.iter().find_map(|instance| instance.cluster_uid.clone());
+        let stranger = |machine: &Arc<Machine>| {
+            machine.state == Lifecycle::Running
+                && !ours.iter().any(|instance| *instance.provider_id == *machine.id)
+        };
+        let taken = |machine: Arc<Machine>| Instance {
+            provider_id: machine.id.as_str().into(),
+            claim: machine.tags.claim.as_deref().map(Into::into),
+            cluster_uid: uid.clone(),
+            launched_by: None,
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            image_id: None,
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            created: Some(machine.launched_at),
+            terminating: false,
+        };
+        self.cloud.machines().into_iter().filter(stranger).map(taken).collect()
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Broken {
+    fn info(&self) -> &ProviderInfo {
+        self.inner.info()
+    }
+
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        self.inner.identify(cluster_uid).await
+    }
+
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        self.inner.catalog(pool).await
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        if self.bug != Bug::LaunchWithoutToken {
+            return self.inner.launch(requests).await;
+        }
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let fresh = |request: &LaunchRequest| LaunchRequest {
+            batch: format!("{}-{call}", request.batch).into(),
+            ..request.clone()
+        };
+        let requests: Vec<LaunchRequest> = requests.iter().map(fresh).collect();
+        self.inner.launch(&requests).await
+    }
+
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        let answer = self.inner.terminate(claim, id).await?;
+        Ok(if self.bug == Bug::GoneTooSoon { Termination::Gone } else { answer })
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        if self.bug != Bug::OwnershipByName {
+            return self.inner.terminate_orphan(id).await;
+        }
+        let machine = self.cloud.machines().into_iter().find(|machine| *machine.id == **id);
+        let cluster_uid = machine.and_then(|machine| machine.tags.cluster_uid.clone()).unwrap_or_default();
+        let call = Terminate { cluster_uid, id: id.to_string(), named_by_claim: true };
+        match self.cloud.terminate(&call).await {
+            Ok(_) => Ok(Termination::Accepted),
+            Err(error) => Err(CloudError::Unavailable(error.to_string().into())),
+        }
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        if self.bug == Bug::OwnershipByName {
+            let ours = self.inner.list().await?;
+            let all = self.strangers(&ours).into_iter().chain(ours);
+            let found = all.into_iter().find(|instance| instance.provider_id == *id);
+            return found.ok_or_else(|| CloudError::NotFound(id.to_string().into()));
+        }
+        self.inner.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        let mut listed = self.inner.list().await?;
+        if self.bug == Bug::OwnershipByName {
+            listed.extend(self.strangers(&listed));
+        }
+        Ok(listed)
+    }
+
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        self.inner.drift(claim).await
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        self.inner.steps()
+    }
+}

@@ -1,0 +1,103 @@
+//! Bugs between an operator and its API server: what it says lacks something, or what it hears does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::Bug;
+use crate::world::Distort;
+
+/// After so many looks at pods all of them are thought to have ended.
+const PODS: u64 = 200;
+/// After so many looks at pools the inputs of the hash are others.
+const POOLS: u64 = 40;
+
+/// A line with a bug.
+pub(super) struct Broken {
+    pub(super) bug: Bug,
+    /// Objects of the bug's kind that were heard.
+    pub(super) heard: AtomicU64,
+}
+
+/// The map at a place within an object.
+fn map<'a>(object: &'a mut Value, at: &str) -> Option<&'a mut Map<String, Value>> {
+    object.pointer_mut(at).and_then(Value::as_object_mut)
+}
+
+fn remove(object: &mut Value, at: &str, key: &str) {
+    if let Some(map) = map(object, at) {
+        map.remove(key);
+    }
+}
+
+/// Whether a patch does nothing but replace taints, by a list without the one of commands.
+fn takes_taint_off(body: &Value) -> bool {
+    let alone = body.pointer("/metadata").and_then(Value::as_object).is_some_and(|meta| meta.len() == 1);
+    let taints = body.pointer("/spec/taints").and_then(Value::as_array);
+    alone && taints.is_some_and(|taints| taints.iter().all(|taint| taint["key"] != "karpenter.sh/disrupted"))
+}
+
+impl Distort for Broken {
+    fn said(&self, method: &Method, resource: &str, subresource: &str, body: &mut Value) {
+        match (self.bug, resource) {
+            (Bug::EvictionByName, "pods") if subresource == "eviction" => {
+                remove(body, "/deleteOptions", "preconditions");
+            }
+            (Bug::DeletionByName, "nodeclaims" | "nodes") if *method == Method::DELETE => {
+                remove(body, "", "preconditions");
+            }
+            (Bug::BlindPatches, "nodeclaims" | "nodes") if *method == Method::PATCH => {
+                remove(body, "/metadata", "resourceVersion");
+            }
+            (Bug::AttemptForgotten, "nodeclaims") if *method == Method::PATCH => {
+                remove(body, "/metadata/annotations", "fleetwright.dev/attempt");
+            }
+            (Bug::TaintKept, "nodes") if *method == Method::PATCH && takes_taint_off(body) => {
+                *body = json!({});
+            }
+            _ => {}
+        }
+    }
+
+    fn heard(&self, resource: &str, object: &mut Value) {
+        match (self.bug, resource) {
+            // An operator that hears nothing of the attempt that it wrote would only refuse to go on.
+            (Bug::AttemptForgotten, "nodeclaims") => {
+                if let Some(annotations) = map(object, "/metadata/annotations") {
+                    annotations.insert("fleetwright.dev/attempt".to_owned(), "1".into());
+                }
+            }
+            (Bug::PodsForgotten, "nodeclaims") => {
+                remove(object, "/metadata/annotations", "fleetwright.dev/nominated-pods");
+            }
+            (Bug::LimitsUnseen, "nodepools") => remove(object, "/spec", "limits"),
+            (Bug::BudgetsPruned, "nodepools") => {
+                if let Some(disruption) = map(object, "/spec/disruption") {
+                    disruption.insert("budgets".to_owned(), json!([{"nodes": "100%"}]));
+                }
+            }
+            (Bug::ProtectionUnseen, "pods") => {
+                remove(object, "/metadata/annotations", "karpenter.sh/do-not-disrupt");
+            }
+            (Bug::LeaseUnseen, "leases") => {
+                if let Some(spec) = map(object, "/spec") {
+                    spec.insert("holderIdentity".to_owned(), "".into());
+                }
+            }
+            (Bug::PodsThoughtEnded, "pods") => {
+                let ended = self.heard.fetch_add(1, Ordering::Relaxed) > PODS;
+                if let Some(status) = map(object, "/status").filter(|_| ended) {
+                    status.insert("phase".to_owned(), "Succeeded".into());
+                }
+            }
+            (Bug::HashChanges, "nodepools") => {
+                let changed = self.heard.fetch_add(1, Ordering::Relaxed) > POOLS;
+                if let Some(labels) = map(object, "/spec/template/metadata/labels").filter(|_| changed) {
+                    labels.insert("planted".to_owned(), "true".into());
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! S7: when a voluntary disruption starts, no more nodes of its pool are down than its budget allows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{Check, Findings, Look, look::*};
+
+/// Budgets are not judged so soon after somebody changed something: what was decided before still counts.
+const GRACE: Duration = Duration::from_secs(20);
+/// Nodes whose condition changed so recently may not have been counted.
+const FRESH: Duration = Duration::from_secs(20);
+
+/// S7.
+#[derive(Default)]
+pub(super) struct Budgets {
+    /// Claims that a command had taken at the last look.
+    taken: BTreeSet<String>,
+    /// Since when each initialised claim has been down for another reason than a command.
+    down: BTreeMap<String, Duration>,
+}
+
+impl Check for Budgets {
+    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
+        let ready: BTreeSet<&str> =
+            look.nodes.iter().filter(|node| is(node, "Ready")).map(|node| name(node)).collect();
+        let counted: Vec<&Arc<Value>> = look
+            .claims
+            .iter()
+            .filter(|claim| is(claim, "Initialized") && !is(claim, "InstanceTerminating"))
+            .collect();
+        let taken: BTreeSet<String> =
+            look.claims.iter().filter(|c| is(c, "DisruptionReason")).map(|c| name(c).to_owned()).collect();
+        let started: BTreeSet<&str> = counted
+            .iter()
+            .filter(|claim| taken.contains(name(claim)) && !self.taken.contains(name(claim)))
+            .map(|claim| pool(claim))
+            .collect();
+        let hurt = |claim: &Value| is_deleting(claim) || !ready.contains(text(claim, "/status/nodeName"));
+        let mut down = BTreeMap::new();
+        for claim in counted.iter().filter(|claim| hurt(claim)) {
+            let since = self.down.get(name(claim)).copied().unwrap_or(look.at);
+            down.insert(name(claim).to_owned(), since);
+        }
+        self.down = down;
+        self.taken = taken;
+        if look.since_hands() < GRACE {
+            return;
+        }
+        for object in look.pools.iter().filter(|object| started.contains(name(object))) {
+            let of_pool: Vec<_> = counted.iter().filter(|claim| pool(claim) == name(object)).collect();
+            let long = |claim: &Value| {
+                self.down.get(name(claim)).is_some_and(|since| look.at.saturating_sub(*since) >= FRESH)
+            };
+            let gone = of_pool.iter().filter(|claim| is(claim, "DisruptionReason") || long(claim)).count();
+            let allowed = allowed(object, of_pool.len());
+            if gone > allowed {
+                let what = format!(
+                    "{gone} of {} nodes of pool {} are down where {allowed} may be",
+                    of_pool.len(),
+                    name(object)
+                );
+                found.add("S7", what, [&**object]);
+            }
+        }
+    }
+}
+
+/// How many of `count` nodes may be down: percentages are rounded up, the strictest budget counts. Runs have no schedules.
+fn allowed(pool: &Value, count: usize) -> usize {
+    let budgets = pool.pointer("/spec/disruption/budgets").and_then(Value::as_array);
+    let each = budgets.into_iter().flatten().map(|budget| {
+        let nodes = text(budget, "/nodes");
+        match nodes.strip_suffix('%') {
+            Some(percent) => percent.parse::<usize>().unwrap_or(0).saturating_mul(count).div_ceil(100),
+            None => nodes.parse().unwrap_or(0),
+        }
+    });
+    each.min().unwrap_or(count)
+}

@@ -1,0 +1,112 @@
+//! What a check sees: the raw objects of the API server, the machines of the cloud, what operators asked, what people did.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fleetwright_fake::api::{Lifecycle, Machine};
+use fleetwright_fake_kube::Request;
+use serde_json::Value;
+
+use crate::{
+    seeds::{log::Entry, script::Ledger},
+    world::World,
+};
+
+/// The present.
+pub(in crate::seeds) struct Look<'a> {
+    /// Virtual time since the start.
+    pub(super) at: Duration,
+    pub(super) claims: Vec<Arc<Value>>,
+    pub(super) nodes: Vec<Arc<Value>>,
+    pub(super) pods: Vec<Arc<Value>>,
+    pub(super) pools: Vec<Arc<Value>>,
+    pub(super) machines: Vec<Arc<Machine>>,
+    /// Who leads, where that is elected.
+    pub(super) leader: Option<String>,
+    pub(super) log: &'a [Entry],
+    pub(super) ledger: &'a Ledger,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(world: &World, ledger: &'a Ledger, log: &'a [Entry]) -> Self {
+        let server = world.server();
+        let lease = server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
+        Self {
+            at: world.elapsed(),
+            claims: server.list("karpenter.sh/v1", "NodeClaim", ""),
+            nodes: server.list("v1", "Node", ""),
+            pods: server.list("v1", "Pod", ""),
+            pools: server.list("karpenter.sh/v1", "NodePool", ""),
+            machines: world.cloud().machines(),
+            leader: lease.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()),
+            log,
+            ledger,
+        }
+    }
+
+    /// Claims by name.
+    pub(super) fn claims_by_name(&self) -> BTreeMap<&str, &Arc<Value>> {
+        self.claims.iter().map(|claim| (name(claim), claim)).collect()
+    }
+
+    /// Changes that operators asked for.
+    pub(super) fn asked(&self) -> impl Iterator<Item = &'a Request> {
+        self.log.iter().filter_map(|entry| match entry {
+            Entry::Asked(request) => Some(request),
+            Entry::Listed { .. } => None,
+        })
+    }
+
+    /// How long ago somebody last did something by hand.
+    pub(super) fn since_hands(&self) -> Duration {
+        self.at.saturating_sub(self.ledger.last)
+    }
+}
+
+/// A text within an object, empty where it is not.
+pub(super) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
+    object.pointer(at).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The name.
+pub(super) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// A label.
+pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    labels.and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default()
+}
+
+/// An annotation.
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+    let all = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    all.and_then(|all| all.get(key)?.as_str()).unwrap_or_default()
+}
+
+/// The pool of a claim or a node.
+pub(super) fn pool(object: &Value) -> &str {
+    label(object, "karpenter.sh/nodepool")
+}
+
+/// Whether a condition is true.
+pub(super) fn is(object: &Value, condition: &str) -> bool {
+    let all = object.pointer("/status/conditions").and_then(Value::as_array);
+    all.is_some_and(|all| all.iter().any(|c| text(c, "/type") == condition && text(c, "/status") == "True"))
+}
+
+/// Whether an object is being deleted.
+pub(super) fn is_deleting(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// Whether an object carries the finalizer of a termination.
+pub(super) fn is_held(object: &Value) -> bool {
+    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    all.is_some_and(|all| all.iter().any(|held| held == "karpenter.sh/termination"))
+}
+
+/// Whether a machine is there and nobody has ended it.
+pub(super) fn lives(machine: &Machine) -> bool {
+    matches!(machine.state, Lifecycle::Pending | Lifecycle::Running)
+}

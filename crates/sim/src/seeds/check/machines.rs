@@ -1,0 +1,91 @@
+//! S1: machines of others are left alone. S2: one machine per claim. S3: the claim of a machine is held until the machine is
+//! gone. S4: what a machine was launched for stands on its claim first. S6: one answer per pod.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_fake::api::Lifecycle;
+use serde_json::Value;
+
+use super::{Check, Findings, Look, look::*};
+
+/// S1 to S4.
+#[derive(Default)]
+pub(super) struct Machines {
+    /// Machines that were judged at birth.
+    born: BTreeSet<String>,
+    /// Claims at the last look.
+    claims: BTreeMap<String, Arc<Value>>,
+}
+
+impl Check for Machines {
+    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
+        let claims = look.claims_by_name();
+        let mut of_claim: BTreeMap<&str, usize> = BTreeMap::new();
+        for machine in &look.machines {
+            if look.ledger.foreign.contains(&machine.id) {
+                if !lives(machine) {
+                    found.add("S1", format!("machine {} of somebody else was ended", machine.id), []);
+                }
+                continue;
+            }
+            let Some(claim) = machine.tags.claim.as_deref() else { continue };
+            let known = look.ledger.stripped.contains(claim);
+            if self.born.insert(machine.id.clone()) && !known {
+                let object = claims.get(claim).copied().or_else(|| self.claims.get(claim));
+                let number = annotation_of(object, "fleetwright.dev/attempt").parse::<u32>();
+                let batch = annotation_of(object, "fleetwright.dev/batch-id");
+                let meant = number.is_ok_and(|number| number >= machine.tags.attempt)
+                    && machine.tags.batch.as_deref() == Some(batch);
+                if !meant {
+                    let what = format!(
+                        "machine {} was launched by {:?}, attempt {}, which claim {claim} does not say",
+                        machine.id, machine.tags.batch, machine.tags.attempt
+                    );
+                    found.add("S4", what, object.map(|object| &**object));
+                }
+            }
+            if machine.state == Lifecycle::Gone || known {
+                continue;
+            }
+            if lives(machine) {
+                *of_claim.entry(claim).or_default() += 1;
+            }
+            let object = claims.get(claim);
+            if !object.is_some_and(|object| is_held(object)) {
+                let what = format!("machine {} lives, and nothing holds its claim {claim}", machine.id);
+                found.add("S3", what, object.map(|object| &***object));
+            }
+        }
+        for (claim, count) in of_claim.into_iter().filter(|(_, count)| *count > 1) {
+            found.add("S2", format!("{count} machines for claim {claim}"), claims.get(claim).map(|c| &***c));
+        }
+        self.claims = look.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
+    }
+}
+
+fn annotation_of<'a>(object: Option<&'a Arc<Value>>, key: &str) -> &'a str {
+    object.map(|object| annotation(object, key)).unwrap_or_default()
+}
+
+/// S6: the claims of the API server say for which pods they were made.
+pub(super) struct Answers;
+
+impl Check for Answers {
+    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
+        let mut answered: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
+        for claim in look.claims.iter().filter(|claim| !is_deleting(claim) && !is(claim, "Initialized")) {
+            let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
+            for pod in pods.filter(|pod| !pod.is_empty()) {
+                answered.entry(pod).or_default().push(claim);
+            }
+        }
+        for (pod, by) in answered.into_iter().filter(|(_, by)| by.len() > 1) {
+            let names: Vec<&str> = by.iter().map(|claim| name(claim)).collect();
+            let what = format!("pod {pod} is answered by {}", names.join(" and "));
+            found.add("S6", what, by.iter().map(|claim| &***claim));
+        }
+    }
+}

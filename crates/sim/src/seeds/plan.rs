@@ -1,0 +1,123 @@
+//! What one seed is about: a few pools, a few kinds of workload, a few kinds of trouble.
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+/// A NodePool of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pool {
+    pub(super) name: &'static str,
+    pub(super) capacity_types: &'static [&'static str],
+    pub(super) consolidate_after: &'static str,
+    pub(super) budget: String,
+    /// `spec.limits.nodes`.
+    pub(super) nodes: u32,
+    pub(super) weight: u32,
+    /// `spec.replicas`, of a static pool.
+    pub(super) replicas: Option<u32>,
+    /// A label of the template: another value makes every node drift.
+    pub(super) generation: u32,
+}
+
+impl Pool {
+    /// The object.
+    pub(super) fn object(&self) -> Value {
+        let mut spec = json!({
+            "template": {
+                "metadata": {"labels": {"generation": self.generation.to_string()}},
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": self.capacity_types},
+                    ],
+                    "expireAfter": "720h",
+                },
+            },
+            "disruption": {
+                "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": self.consolidate_after,
+                "budgets": [{"nodes": self.budget}],
+            },
+            "limits": {"nodes": self.nodes.to_string()},
+        });
+        match self.replicas {
+            Some(replicas) => spec["replicas"] = replicas.into(),
+            None => spec["weight"] = self.weight.into(),
+        }
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": self.name}, "spec": spec,
+        })
+    }
+}
+
+/// What one seed is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How many operators there are.
+    pub(super) replicas: usize,
+    pub(super) pools: Vec<Pool>,
+    /// Workloads beside the three deployments that every run has.
+    pub(super) spread: bool,
+    pub(super) volumes: bool,
+    pub(super) daemons: bool,
+    pub(super) budgets: bool,
+    /// One call of an operator in so many goes wrong; zero where none does.
+    pub(super) api_faults: u32,
+    pub(super) cloud_faults: bool,
+    pub(super) crashes: bool,
+    pub(super) clocks: bool,
+    /// People change objects that operators own.
+    pub(super) hands: bool,
+    /// People change pools.
+    pub(super) edits: bool,
+    /// Machines end, and others are there that nobody asked for.
+    pub(super) losses: bool,
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut dice = ChaCha8Rng::seed_from_u64(seed ^ 0x91a2);
+        let mut one_in = |times: u32| dice.random_range(0..times) == 0;
+        let (spot, fixed) = (one_in(3), one_in(4));
+        let mut plan = Self {
+            replicas: if one_in(4) { 2 } else { 1 },
+            pools: Vec::new(),
+            spread: one_in(3),
+            volumes: one_in(4),
+            daemons: one_in(3),
+            budgets: one_in(3),
+            api_faults: 0,
+            cloud_faults: one_in(2),
+            crashes: one_in(2),
+            clocks: one_in(5),
+            hands: one_in(2),
+            edits: one_in(2),
+            losses: one_in(2),
+        };
+        if one_in(2) {
+            plan.api_faults = dice.random_range(12..80);
+        }
+        plan.pools.push(Pool {
+            name: "default",
+            capacity_types: &["on-demand", "spot"],
+            consolidate_after: "20s",
+            budget: "34%".to_owned(),
+            nodes: 12,
+            weight: 1,
+            replicas: None,
+            generation: 0,
+        });
+        let base = plan.pools[0].clone();
+        if spot {
+            let (budget, weight) = ("1".to_owned(), 10);
+            let name = "spot";
+            plan.pools.push(Pool { name, capacity_types: &["spot"], budget, nodes: 6, weight, ..base });
+        }
+        if fixed {
+            let capacity_types = &["on-demand"];
+            plan.pools.push(Pool { name: "fixed", capacity_types, nodes: 3, replicas: Some(1), ..base });
+        }
+        plan
+    }
+}

@@ -1,0 +1,278 @@
+//! What can happen, and how it is done.
+
+use std::{sync::Arc, time::Duration};
+
+use fleetwright_fake::{
+    api::{ApiError, Machine, Tags, WireTaint},
+    cloud::{Adopted, Fault, Occasion, Op},
+};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{APPS, Script, objects};
+use crate::{
+    seeds::plan::Plan,
+    world::{World, WorldError},
+};
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Load,
+    Protection,
+    PoolDrifts,
+    PoolLimits,
+    PoolBudget,
+    PoolDeleted,
+    ClaimDeleted,
+    NodeDeleted,
+    NodeTainted,
+    FinalizerStripped,
+    MachineLost,
+    MachineInterrupted,
+    MachineForeign,
+    MachineGhost,
+    CloudFault,
+    Killed,
+    CutOff,
+    ClockJumps,
+}
+
+impl Action {
+    /// Whether what was allowed a moment ago may be forbidden now, or the other way round.
+    pub(super) fn changes_what_is_allowed(self) -> bool {
+        !matches!(
+            self,
+            Self::Load | Self::MachineForeign | Self::MachineGhost | Self::CloudFault | Self::Killed
+        )
+    }
+}
+
+/// What can happen in a run; what is named twice happens twice as often.
+pub(super) fn of(plan: &Plan) -> Vec<Action> {
+    use Action::*;
+    let mut all = vec![Load, Load, Load, Protection];
+    if plan.edits {
+        all.extend([PoolDrifts, PoolDrifts, PoolLimits, PoolBudget, PoolDeleted]);
+    } else {
+        all.push(PoolDrifts);
+    }
+    if plan.hands {
+        all.extend([ClaimDeleted, NodeDeleted, NodeTainted, FinalizerStripped]);
+    }
+    if plan.losses {
+        all.extend([MachineLost, MachineInterrupted, MachineForeign, MachineGhost]);
+    }
+    if plan.cloud_faults {
+        all.extend([CloudFault; 4]);
+    }
+    if plan.crashes || plan.replicas > 1 {
+        all.extend([Killed, Killed]);
+    }
+    if plan.replicas > 1 {
+        all.extend([CutOff; 3]);
+    }
+    if plan.clocks {
+        all.extend([ClockJumps; 2]);
+    }
+    all
+}
+
+impl Script {
+    pub(super) fn act(&mut self, world: &mut World, action: Action) -> Result<&'static str, WorldError> {
+        match action {
+            Action::Load => {
+                let app = self.pick(&APPS).unwrap_or(APPS[0]);
+                let replicas = self.draw(10);
+                self.scale(world, app, replicas)?;
+                Ok("load changed")
+            }
+            Action::Protection => {
+                self.guarded = !self.guarded;
+                let replicas = 1 + self.draw(4);
+                self.scale(world, "web", replicas)?;
+                Ok("protection changed")
+            }
+            Action::PoolDrifts | Action::PoolLimits | Action::PoolBudget | Action::PoolDeleted => {
+                self.edit(world, action)
+            }
+            Action::ClaimDeleted | Action::NodeDeleted | Action::NodeTainted | Action::FinalizerStripped => {
+                self.by_hand(world, action)
+            }
+            Action::MachineLost
+            | Action::MachineInterrupted
+            | Action::MachineForeign
+            | Action::MachineGhost => Ok(self.machine(world, action)),
+            Action::CloudFault => {
+                let (what, fault) = cloud_fault(self.draw(FAULTS));
+                world.cloud().inject(fault);
+                Ok(what)
+            }
+            Action::Killed | Action::CutOff | Action::ClockJumps => Ok(self.operator(world, action)),
+        }
+    }
+
+    fn edit(&mut self, world: &World, action: Action) -> Result<&'static str, WorldError> {
+        let numbers: Vec<usize> = (0..self.plan.pools.len()).collect();
+        let at = self.pick(&numbers).unwrap_or(0);
+        let dice = self.draw(6);
+        let pool = &mut self.plan.pools[at];
+        let what = match action {
+            Action::PoolLimits if pool.replicas.is_none() => {
+                pool.nodes = 3 + dice * 2;
+                "limits changed"
+            }
+            Action::PoolBudget => {
+                let budgets = ["34%", "1", "0", "100%", "50%", "2"];
+                pool.budget = budgets[usize::try_from(dice).unwrap_or(0)].to_owned();
+                "budget changed"
+            }
+            Action::PoolDeleted if pool.name != "default" => {
+                if self.deleted.insert(pool.name) {
+                    world.delete_object(&format!("NodePool {}", pool.name))?;
+                    return Ok("pool deleted");
+                }
+                self.deleted.remove(pool.name);
+                "pool made again"
+            }
+            _ => {
+                pool.generation += 1;
+                "pool drifts"
+            }
+        };
+        self.deleted.remove(pool.name);
+        world.apply_object(pool.object())?;
+        Ok(what)
+    }
+
+    fn by_hand(&mut self, world: &World, action: Action) -> Result<&'static str, WorldError> {
+        let (version, kind) = match action {
+            Action::ClaimDeleted | Action::FinalizerStripped => ("karpenter.sh/v1", "NodeClaim"),
+            _ => ("v1", "Node"),
+        };
+        let Some(name) = self.any(world, version, kind) else { return Ok("nothing") };
+        match action {
+            Action::ClaimDeleted | Action::NodeDeleted => {
+                self.ledger.deleted.insert(name.clone());
+                world.delete_object(&format!("{kind} {name}"))?;
+                Ok(if kind == "Node" { "node deleted" } else { "claim deleted" })
+            }
+            Action::NodeTainted => {
+                if let Some(node) = world.server().get(version, kind, "", &name) {
+                    world.apply_object(objects::tainted(&node))?;
+                }
+                Ok("node tainted")
+            }
+            _ => {
+                self.ledger.stripped.insert(name.clone());
+                world.apply_object(json!({
+                    "apiVersion": version, "kind": kind, "metadata": {"name": name, "finalizers": []},
+                }))?;
+                Ok("finalizer stripped")
+            }
+        }
+    }
+
+    fn machine(&mut self, world: &World, action: Action) -> &'static str {
+        let ours = |machine: &Arc<Machine>| !self.ledger.foreign.contains(&machine.id);
+        let machines: Vec<Arc<Machine>> = world.cloud().machines().into_iter().filter(ours).collect();
+        let number = self.draw(1_000_000);
+        match (action, self.pick(&machines)) {
+            (Action::MachineLost, Some(machine)) => {
+                world.cloud().lose(&machine.id);
+                self.ledger.lost.insert(machine.id.clone());
+                "machine lost"
+            }
+            (Action::MachineInterrupted, Some(machine)) => {
+                world.cloud().interrupt(&machine.id);
+                "machine interrupted"
+            }
+            (Action::MachineForeign, Some(like)) => {
+                let id = format!("fake://elsewhere/i-{number:017x}");
+                let tags = Tags { cluster_uid: Some("another-cluster".to_owned()), ..like.tags.clone() };
+                world.cloud().adopt(stranger(&id, tags));
+                self.ledger.foreign.insert(id);
+                "machine of another cluster"
+            }
+            // One that nobody accounts for is only ended after a while.
+            (Action::MachineGhost, Some(like)) => {
+                let claim = format!("default-ghost-{number}");
+                let tags = Tags { claim: Some(claim.clone()), batch: None, ..like.tags.clone() };
+                world.cloud().adopt(stranger(&format!("fake://nowhere/i-{number:017x}"), tags));
+                self.ledger.stripped.insert(claim);
+                "machine without a claim"
+            }
+            _ => "nothing",
+        }
+    }
+
+    fn operator(&mut self, world: &mut World, action: Action) -> &'static str {
+        let operators: Vec<usize> = (0..world.replicas()).collect();
+        let at = self.pick(&operators).unwrap_or(0);
+        let dice = self.draw(20_000);
+        match action {
+            Action::Killed => {
+                world.kill(at, Duration::from_millis(u64::from(dice)));
+                "operator killed"
+            }
+            Action::CutOff => {
+                world.cut_off(at, Duration::from_millis(u64::from(dice).saturating_mul(2)));
+                "operator cut off"
+            }
+            _ => {
+                const JUMPS: [i64; 6] = [-600, -60, -5, 5, 60, 600];
+                let by = self.pick(&JUMPS).unwrap_or(0);
+                world.skew(at, SignedDuration::from_secs(by));
+                "clock jumped"
+            }
+        }
+    }
+}
+
+fn stranger(id: &str, tags: Tags) -> Adopted {
+    Adopted { provider_id: id.to_owned(), tags, joined: true, ..Adopted::default() }
+}
+
+/// How many faults there are to choose from.
+const FAULTS: u32 = 12;
+
+/// Faults of the cloud that a script may choose from, by number.
+fn cloud_fault(number: u32) -> (&'static str, Fault) {
+    let occasion = Occasion::next(2);
+    let once = Occasion::next(1);
+    let error = || ApiError::Failed { message: "internal error".to_owned() };
+    let fails = |op, after_effect| Fault::FailCall { op, occasion, after_effect, error: error() };
+    let throttled = ApiError::Throttled { after_ms: 3000 };
+    match number {
+        0 => ("launch fails after its effect", fails(Op::Launch, true)),
+        1 => ("launch fails", fails(Op::Launch, false)),
+        2 => ("launch is slow", Fault::SlowCall { op: Op::Launch, occasion, by_ms: 40_000 }),
+        3 => (
+            "no spot capacity",
+            Fault::InsufficientCapacity {
+                instance_type: None,
+                zone: None,
+                capacity_type: Some("spot".to_owned()),
+                for_seconds: Some(120),
+            },
+        ),
+        4 => ("node never joins", Fault::NeverJoins { occasion: once }),
+        5 => ("list fails", fails(Op::List, false)),
+        6 => ("end fails after its effect", fails(Op::Terminate, true)),
+        7 => ("end fails", fails(Op::Terminate, false)),
+        8 => ("get fails", fails(Op::Get, false)),
+        9 => (
+            "launch is throttled",
+            Fault::FailCall { op: Op::Launch, occasion, after_effect: false, error: throttled },
+        ),
+        10 => ("less memory than sold", Fault::SmallerMemory { occasion: once, percent: 70 }),
+        _ => {
+            let taint = WireTaint {
+                key: "example.com/late".to_owned(),
+                value: String::new(),
+                effect: "NoSchedule".to_owned(),
+            };
+            ("late taint", Fault::LateTaint { occasion: once, taint, after_ms: 5000 })
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The operators of a world: each is a process that can be killed, cut off from the API server, and told a wrong time.
+//!
+//! One operator runs unopposed, several elect a leader as they do in production. An operator that ends by itself, because
+//! it lost the lease, is started again, as its Deployment would.
+
+use std::{sync::Arc, time::Duration};
+
+use fleetwright_controllers::runtime::{Ctx, Election, Leadership, Offload, Parts, Trigger, shutdown};
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::{CloudProvider, Identity},
+};
+use fleetwright_fake::FakeProvider;
+use http::HeaderValue;
+use jiff::SignedDuration;
+use tokio::task::AbortHandle;
+
+use super::{
+    World, WorldError,
+    link::{Cut, Link},
+    skew::SkewedClock,
+};
+use crate::clock::TokioClock;
+
+/// Karpenter's name of the lease.
+const LEASE: &str = "karpenter-leader-election";
+/// Where it is.
+const NAMESPACE: &str = "kube-system";
+/// How long the Deployment takes to start an operator again that ended by itself.
+const RESTART: Duration = Duration::from_secs(3);
+
+/// One operator: its machine, and the process on it.
+pub(super) struct Operator {
+    number: usize,
+    clock: SkewedClock,
+    cut: Cut,
+    /// When the process is to be started.
+    due: Option<Duration>,
+    process: Option<Process>,
+}
+
+struct Process {
+    ctx: Ctx,
+    /// Tells the controllers to end when it is dropped.
+    _trigger: Trigger,
+    task: AbortHandle,
+}
+
+impl Operator {
+    pub(super) fn new(number: usize, clock: TokioClock) -> Self {
+        Self {
+            number,
+            clock: SkewedClock::new(clock),
+            cut: Cut::default(),
+            due: Some(Duration::ZERO),
+            process: None,
+        }
+    }
+
+    /// What its controllers share, while they run.
+    pub(super) fn ctx(&self) -> Option<&Ctx> {
+        self.process.as_ref().map(|process| &process.ctx)
+    }
+}
+
+impl World {
+    /// Starts every operator that is due, and makes those due that ended by themselves.
+    ///
+    /// # Errors
+    /// Where the cloud cannot be used.
+    pub async fn tend(&mut self) -> Result<(), WorldError> {
+        let now = self.elapsed();
+        for at in 0..self.operators.len() {
+            let operator = &mut self.operators[at];
+            if operator.process.as_ref().is_some_and(|process| process.task.is_finished()) {
+                operator.process = None;
+                operator.due = Some(now.saturating_add(RESTART));
+            }
+            if operator.process.is_none() && operator.due.is_some_and(|due| due <= now) {
+                self.start(at).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills an operator where it stands, whatever it is waiting for; [`World::tend`] starts it anew `after` a while.
+    pub fn kill(&mut self, operator: usize, after: Duration) {
+        let due = self.elapsed().saturating_add(after);
+        let Some(operator) = self.operators.get_mut(operator) else { return };
+        if let Some(process) = operator.process.take() {
+            process.task.abort();
+        }
+        operator.due = Some(due);
+    }
+
+    /// Cuts an operator off from the API server: what it asks fails when the time is over, and until then it hears
+    /// nothing.
+    pub fn cut_off(&self, operator: usize, duration: Duration) {
+        if let Some(operator) = self.operators.get(operator) {
+            operator.cut.cut(duration);
+        }
+    }
+
+    /// Makes the clock of an operator's machine wrong by this much.
+    pub fn skew(&self, operator: usize, off: SignedDuration) {
+        if let Some(operator) = self.operators.get(operator) {
+            operator.clock.set(off);
+        }
+    }
+
+    /// How many operators there are.
+    #[must_use]
+    pub fn replicas(&self) -> usize {
+        self.operators.len()
+    }
+
+    async fn start(&mut self, at: usize) -> Result<(), WorldError> {
+        // Another process has other names.
+        let seed = self.config.seed.wrapping_add(self.starts.wrapping_mul(0x9e37_79b9));
+        self.starts = self.starts.saturating_add(1);
+        let operator = &self.operators[at];
+        let agent = format!("operator-{}/{}", operator.number, self.starts);
+        let link = Link {
+            server: self.server.clone(),
+            agent: HeaderValue::from_str(&agent).unwrap_or(HeaderValue::from_static("operator")),
+            cut: operator.cut.clone(),
+            distort: self.config.distort.clone(),
+        };
+        let client = kube::Client::new(link, "default");
+        let parts = self.parts(client.clone(), Arc::new(operator.clock.clone()), seed).await?;
+        let (trigger, stop) = shutdown();
+        let (clock, mut ctx) = (parts.clock.clone(), Ctx::new(parts));
+        let mut campaign = None;
+        if self.operators.len() > 1 {
+            let leadership = Leadership::candidate();
+            ctx = ctx.led_by(leadership.clone());
+            let (namespace, name) = (NAMESPACE.to_owned(), LEASE.to_owned());
+            campaign = Some((Election { namespace, name, identity: agent }, leadership));
+        }
+        let context = ctx.clone();
+        let task = self.tasks.spawn(async move {
+            let resign = stop.clone();
+            let controllers = fleetwright_controllers::all::run(context, stop);
+            let Some((election, leadership)) = campaign else {
+                if let Err(error) = controllers.await {
+                    tracing::error!(%error, "the controllers ended");
+                }
+                return;
+            };
+            tokio::select! {
+                biased;
+                _ = controllers => {}
+                // Another one may act already: this process ends without another word.
+                _ = election.campaign(client, clock, &leadership, resign) => {}
+            }
+        });
+        let operator = &mut self.operators[at];
+        operator.due = None;
+        operator.process = Some(Process { ctx, _trigger: trigger, task });
+        Ok(())
+    }
+
+    async fn parts(&self, client: kube::Client, clock: SharedClock, seed: u64) -> Result<Parts, WorldError> {
+        let system = self.server.get("v1", "Namespace", "", "kube-system");
+        let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
+        let cluster_uid = uid.unwrap_or_default().to_owned();
+        let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
+        let provider = FakeProvider::new(self.cloud.clone(), self.classes.clone(), clock.clone()).await;
+        let provider = provider.map_err(|error| unusable(&error))?;
+        if let Identity::Mismatch(why) =
+            provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?
+        {
+            return Err(WorldError::Cloud(why.to_string()));
+        }
+        let provider: Arc<dyn CloudProvider> = Arc::new(provider);
+        let cloud = match &self.config.wrap {
+            Some(wrap) => wrap(provider, &self.cloud),
+            None => provider,
+        };
+        let settings = self.config.settings.clone();
+        Ok(Parts { client, clock, cloud, settings, seed, offload: Offload::Inline, cluster_uid })
+    }
+}

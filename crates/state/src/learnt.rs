@@ -1,0 +1,158 @@
+//! What nodes taught about their pool, as it stands in the annotation `fleetwright.dev/learnt` of the NodePool: there it
+//! outlives the machines that showed it, and this process.
+
+use fleetwright_core::model::{
+    Learnt, LearntShape, LearntTaint, ResourceName, Resources, Str, Taint, TaintEffect,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::lower::{supply, text};
+
+/// One entry, as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    claim: String,
+    since: Timestamp,
+    until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Shape>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    taint: Option<WrittenTaint>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shape {
+    instance_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    promised: std::collections::BTreeMap<String, String>,
+    found: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenTaint {
+    key: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    value: String,
+    effect: String,
+}
+
+/// Reads the annotation; entries that mean nothing are skipped.
+#[must_use]
+pub fn read(written: &str) -> Learnt {
+    let mut learnt = Learnt::default();
+    let entries: Vec<serde_json::Value> = serde_json::from_str(written).unwrap_or_default();
+    for entry in entries.into_iter().take(2 * Learnt::MOST) {
+        let Ok(Entry { claim, since, until, shape, taint }) = serde_json::from_value(entry) else { continue };
+        let claim: Str = text(&claim);
+        if let Some(shape) = shape.and_then(|shape| self::shape(&shape, &claim, since, until)) {
+            learnt.add_shape(shape);
+        }
+        if let Some(taint) = taint
+            && let Some(effect) = TaintEffect::parse(&taint.effect)
+        {
+            let taint = Taint::new(taint.key, taint.value, effect);
+            learnt.add_taint(LearntTaint { taint, claim, since, until });
+        }
+    }
+    learnt
+}
+
+fn shape(shape: &Shape, claim: &Str, since: Timestamp, until: Timestamp) -> Option<LearntShape> {
+    Some(LearntShape {
+        instance_type: text(&shape.instance_type),
+        image: shape.image.as_deref().map(text),
+        promised: amounts(&shape.promised)?,
+        found: amounts(&shape.found)?,
+        claim: claim.clone(),
+        since,
+        until,
+    })
+}
+
+fn amounts(written: &std::collections::BTreeMap<String, String>) -> Option<Resources> {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    let quantities = written.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect();
+    supply("learnt", Some(&quantities)).ok()
+}
+
+/// Writes the annotation; `None` where there is nothing to say.
+#[must_use]
+pub fn write(learnt: &Learnt) -> Option<String> {
+    if learnt.is_empty() {
+        return None;
+    }
+    let shapes = learnt.shapes.iter().map(|known| Entry {
+        claim: known.claim.to_string(),
+        since: known.since,
+        until: known.until,
+        shape: Some(Shape {
+            instance_type: known.instance_type.to_string(),
+            image: known.image.as_deref().map(str::to_owned),
+            promised: written(&known.promised),
+            found: written(&known.found),
+        }),
+        taint: None,
+    });
+    let taints = learnt.taints.iter().map(|known| Entry {
+        claim: known.claim.to_string(),
+        since: known.since,
+        until: known.until,
+        shape: None,
+        taint: Some(WrittenTaint {
+            key: known.taint.key.to_string(),
+            value: known.taint.value.to_string(),
+            effect: known.taint.effect.as_str().to_owned(),
+        }),
+    });
+    let entries: Vec<Entry> = shapes.chain(taints).collect();
+    serde_json::to_string(&entries).ok()
+}
+
+fn written(amounts: &Resources) -> std::collections::BTreeMap<String, String> {
+    let one = |(name, amount): (ResourceName, i64)| (name.to_string(), name.quantity(amount).to_string());
+    amounts.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is written is read.
+    use super::*;
+
+    #[test]
+    fn lessons_survive_being_written() {
+        let since = Timestamp::from_second(1_750_000_000).unwrap();
+        let until = Timestamp::from_second(1_750_003_600).unwrap();
+        let mut learnt = Learnt::default();
+        learnt.add_shape(LearntShape {
+            instance_type: "m5.large".into(),
+            image: Some("ami-1".into()),
+            promised: Resources::of(1930, 7 << 30).with("pods", 29),
+            found: Resources::of(1930, (7 << 30) - 12_345).with("pods", 29),
+            claim: "default-abcde".into(),
+            since,
+            until,
+        });
+        let taint = Taint::new("agent", "x", TaintEffect::NoExecute);
+        learnt.add_taint(LearntTaint { taint, claim: "default-abcde".into(), since, until });
+        let text = write(&learnt).unwrap();
+        assert_eq!(read(&text), learnt, "{text}");
+        assert_eq!(write(&Learnt::default()), None);
+    }
+
+    #[test]
+    fn what_means_nothing_is_skipped() {
+        for bad in ["", "{}", "[1]", r#"[{"claim":"a"}]"#, "null", "[[]]"] {
+            assert!(read(bad).is_empty(), "{bad}");
+        }
+        let negative = r#"[{"claim":"a","since":"2025-01-01T00:00:00Z","until":"2026-01-01T00:00:00Z",
+            "shape":{"instanceType":"m","promised":{"cpu":"-1"},"found":{}}},
+            {"claim":"a","since":"2025-01-01T00:00:00Z","until":"2026-01-01T00:00:00Z","taint":{"key":"k","effect":"Some"}},
+            {"claim":"a","since":"2025-01-01T00:00:00Z","until":"2026-01-01T00:00:00Z","taint":{"key":"k","effect":"NoSchedule"}}]"#;
+        let learnt = read(negative);
+        assert_eq!((learnt.shapes.len(), learnt.taints.len()), (0, 1));
+    }
+}

@@ -1,0 +1,52 @@
+//! Drift of a whole pool, a budget's worth at a time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::e2e::case::Cx;
+use crate::e2e::fleet;
+use crate::e2e::ledger;
+use crate::e2e::manifests;
+
+const NODES: u32 = 20;
+const PERCENT: usize = 10;
+
+pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.apply(&manifests::namespace(&cx.namespace())).await?;
+    let mut pool = manifests::node_pool(&cx.pool(), 4);
+    // Nothing but drift takes a machine.
+    pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    pool["spec"]["disruption"]["budgets"] = json!([{"nodes": format!("{PERCENT}%")}]);
+    cx.apply(&pool).await?;
+    // 3 of 4 CPUs: one pod per node.
+    let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), NODES, "3");
+    cx.apply(&web).await?;
+    let count = usize::try_from(NODES)?;
+    cx.serving(count, Duration::from_secs(90)).await?;
+    let old = cx.settled(Duration::from_secs(60)).await?;
+    cx.equal("nodes", &old.nodes.len(), &count)?;
+
+    let mut history = cx.watch().await?;
+    pool["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
+    cx.apply(&pool).await?;
+    let old: BTreeSet<String> = old.claims.iter().map(fleet::name).collect();
+    cx.eventually("every node was replaced", Duration::from_secs(240), async |world| {
+        let fleet = world.fleet().await?;
+        let left = fleet.claims.iter().filter(|claim| old.contains(&fleet::name(claim))).count();
+        anyhow::ensure!(left == 0, "{left} old ones are left, {}", fleet.sizes());
+        Ok(())
+    })
+    .await?;
+    cx.serving(count, Duration::from_secs(60)).await?;
+    let new = cx.settled(Duration::from_secs(60)).await?;
+    cx.equal("nodes, after all of them were replaced", &new.nodes.len(), &count)?;
+
+    let verdict = ledger::judge(&history.so_far().await?, &cx.pool(), PERCENT);
+    cx.equal("disruptions that the budget did not allow", &verdict.violations, &Vec::new())?;
+    let begun: BTreeSet<String> = verdict.begun.iter().cloned().collect();
+    cx.equal("disrupted NodeClaims, none of them twice", &begun.len(), &verdict.begun.len())?;
+    cx.check("they are the old ones", begun == old)?;
+    cx.check(format!("the budget was made use of: {} at a time", verdict.most), verdict.most >= 2)
+}

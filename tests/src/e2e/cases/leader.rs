@@ -1,0 +1,137 @@
+//! Two operators, one of which leads: nothing is done twice, and whoever lost the lease does nothing any more.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::Instant;
+
+use crate::e2e::case::Cx;
+use crate::e2e::fleet;
+use crate::e2e::history::{History, Kind};
+use crate::e2e::operator::{Operator, Seat};
+use crate::e2e::process::Signal;
+use crate::e2e::proxy::{Noted, Proxy, Upstream};
+use crate::e2e::trap::Traps;
+use crate::e2e::world::World;
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
+
+/// A lease lasts 15 s after it was last seen to change; a standby looks every 2 s. The rest is for a busy machine.
+const TAKEOVER: Duration = Duration::from_secs(25);
+
+/// An operator behind proxies that note what it does.
+struct Candidate {
+    name: &'static str,
+    operator: Operator,
+    kube: Proxy,
+    cloud: Proxy,
+}
+
+impl Candidate {
+    async fn new(world: &World, name: &'static str) -> anyhow::Result<Self> {
+        let client = world.server.operators_client().await?;
+        let kube = Proxy::start(Upstream::Kube(client), Traps::default()).await?;
+        let cloud = Proxy::start(Upstream::Cloud(world.cloud.url.clone()), Traps::default()).await?;
+        let kubeconfig = world.folder.join(format!("{name}.kubeconfig"));
+        kube.write_kubeconfig(&kubeconfig)?;
+        let seat = Seat { name, kubeconfig: &kubeconfig, cloud: &cloud.url };
+        let mut operator = Operator::new(&world.binary, &world.folder, seat)?;
+        operator.set(&[("DISABLE_LEADER_ELECTION", "false"), ("HOSTNAME", name)]);
+        Ok(Self { name, operator, kube, cloud })
+    }
+
+    /// What it changed since then, or tried to, its own lease aside.
+    fn acts(&self, since: Instant) -> Vec<String> {
+        let noted = self.kube.noted().into_iter().chain(self.cloud.noted());
+        let acts = noted.filter(|noted| noted.at >= since && !noted.change.is_lease());
+        acts.map(|noted| noted.change.to_string()).collect()
+    }
+
+    /// Writes of the lease since then that the server took.
+    fn renewals(&self, since: Instant) -> usize {
+        let taken = |noted: &Noted| noted.answer.as_ref().is_some_and(|(status, _)| status.is_success());
+        let noted = self.kube.noted();
+        noted.iter().filter(|noted| noted.at >= since && noted.change.is_lease() && taken(noted)).count()
+    }
+}
+
+pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.world.operator.stop().await?;
+    let mut history = cx.watch().await?;
+    let mut first = Candidate::new(cx.world, "operator-a").await?;
+    let mut second = Candidate::new(cx.world, "operator-b").await?;
+    let begin = Instant::now();
+    first.operator.start()?;
+    leads(cx, &first).await?;
+    second.operator.start()?;
+    second.operator.wait_ready().await?;
+    // 3 of 4 CPUs: one pod per node.
+    cx.deploy(4, 2, "3").await?;
+    cx.serving(2, Duration::from_secs(60)).await?;
+    cx.equal("what the standby did", &second.acts(begin), &Vec::new())?;
+    cx.check("the leader did something", !first.acts(begin).is_empty())?;
+
+    killed(cx, &mut first, &second).await?;
+    first.operator.start()?;
+    first.operator.wait_ready().await?;
+    paused(cx, &mut second, &first).await?;
+    once_each(cx, &mut history).await?;
+    for candidate in [&first, &second] {
+        let panic = candidate.operator.panic_line();
+        cx.check(format!("{} did not panic: {panic:?}", candidate.name), panic.is_none())?;
+    }
+    let status = first.operator.stop().await?;
+    cx.equal("the leader's exit status after SIGTERM", &status.code(), &Some(0))
+}
+
+/// Waits until this one holds the lease.
+async fn leads(cx: &mut Cx<'_>, candidate: &Candidate) -> anyhow::Result<()> {
+    let name = candidate.name;
+    cx.eventually(&format!("{name} takes the lease"), TAKEOVER, async |world| {
+        let lease = world.get(LEASE).await?.context("there is no lease")?;
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        anyhow::ensure!(holder.starts_with(&format!("{name}_")), "{holder:?} holds it");
+        Ok(())
+    })
+    .await
+}
+
+async fn scale(cx: &Cx<'_>, replicas: usize) -> anyhow::Result<()> {
+    let (namespace, replicas) = (cx.namespace(), format!("--replicas={replicas}"));
+    cx.kubectl(&["scale", "deployment/web", &replicas, "-n", &namespace]).await.map(drop)
+}
+
+/// The leader is killed where it stands; the standby takes over and serves the next pod.
+async fn killed(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) -> anyhow::Result<()> {
+    leader.operator.kill().await?;
+    scale(cx, 3).await?;
+    leads(cx, standby).await?;
+    cx.serving(3, Duration::from_secs(60)).await
+}
+
+/// The leader stands still until it has lost the lease, then goes on: it must notice before it does anything, and end.
+async fn paused(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) -> anyhow::Result<()> {
+    leader.operator.signal(Signal::Stop).await?;
+    // Calls that were under way when it was stopped are noted by now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let stopped = Instant::now();
+    scale(cx, 4).await?;
+    leads(cx, standby).await?;
+    leader.operator.signal(Signal::Continue).await?;
+    let status = leader.operator.wait(Duration::from_secs(20)).await?;
+    cx.check(format!("it ends by itself, as a failure: {status}"), !status.success())?;
+    cx.equal("what it did after it had lost the lease", &leader.acts(stopped), &Vec::new())?;
+    cx.equal("renewals of a lease that it had lost", &leader.renewals(stopped), &0)?;
+    cx.serving(4, Duration::from_secs(60)).await
+}
+
+/// One machine for each pod, now and ever.
+async fn once_each(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<()> {
+    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    cx.equal("machines", &fleet.instances.len(), &4)?;
+    let record = history.so_far().await?;
+    let claims = record.iter().filter(|seen| seen.kind == Kind::NodeClaim);
+    let names: BTreeSet<String> = claims.map(|seen| fleet::name(&seen.object)).collect();
+    cx.equal("NodeClaims that there ever were", &names.len(), &4)
+}

@@ -1,0 +1,139 @@
+//! When pods were bound and NodeClaims written, as watches tell it. Only what is needed is read of each object: thousands
+//! of them change within seconds.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use futures::TryStreamExt as _;
+use http::Request;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::NAME;
+use crate::e2e::rest::Rest;
+
+/// What is read of an object.
+#[derive(Clone, Deserialize)]
+struct Slim {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Clone, Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    bound: BTreeSet<String>,
+    claims: BTreeSet<String>,
+    first_claim: Option<Instant>,
+    last_claim: Option<Instant>,
+}
+
+/// What has happened so far. Dropping it ends the watches.
+pub(super) struct Marks {
+    state: Arc<Mutex<State>>,
+    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Marks {
+    /// Watches from now on.
+    pub(super) async fn start(client: kube::Client) -> anyhow::Result<Self> {
+        let state: Arc<Mutex<State>> = Arc::default();
+        let pods = format!("/api/v1/namespaces/{NAME}/pods");
+        let mut tasks = Vec::new();
+        for (path, note) in [(&*pods, note_pod as Note), ("/apis/karpenter.sh/v1/nodeclaims", note_claim)] {
+            let list = Rest::new(client.clone()).get(path).await?;
+            let list = list.with_context(|| format!("{path} is not served"))?;
+            let version = list["metadata"]["resourceVersion"].as_str().context("a list without version")?;
+            let path = format!("{path}?watch=true&resourceVersion={version}");
+            tasks.push(tokio::spawn(follow(client.clone(), path, state.clone(), note)));
+        }
+        Ok(Self { state, tasks })
+    }
+
+    /// Fails when a watch has ended.
+    pub(super) async fn check(&mut self) -> anyhow::Result<()> {
+        for task in &mut self.tasks {
+            if task.is_finished() {
+                task.await??;
+                anyhow::bail!("a watch ended");
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pods were ever bound.
+    pub(super) fn bound(&self) -> usize {
+        lock(&self.state).bound.len()
+    }
+
+    /// How many NodeClaims were ever written.
+    pub(super) fn claims(&self) -> usize {
+        lock(&self.state).claims.len()
+    }
+
+    pub(super) fn first_claim(&self) -> Option<Instant> {
+        lock(&self.state).first_claim
+    }
+
+    pub(super) fn last_claim(&self) -> Option<Instant> {
+        lock(&self.state).last_claim
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+type Note = fn(&mut State, Slim);
+
+fn note_pod(state: &mut State, pod: Slim) {
+    if pod.spec.node_name.is_some_and(|node| !node.is_empty()) {
+        state.bound.insert(pod.metadata.name);
+    }
+}
+
+fn note_claim(state: &mut State, claim: Slim) {
+    if state.claims.insert(claim.metadata.name) {
+        let now = Instant::now();
+        state.first_claim.get_or_insert(now);
+        state.last_claim = Some(now);
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn follow(
+    client: kube::Client,
+    path: String,
+    state: Arc<Mutex<State>>,
+    note: Note,
+) -> anyhow::Result<()> {
+    let mut events =
+        std::pin::pin!(client.request_events::<Slim>(Request::get(&path).body(Vec::new())?).await?);
+    while let Some(event) = events.try_next().await.with_context(|| path.clone())? {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => note(&mut lock(&state), object),
+            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(status) => anyhow::bail!("{path}: {status:?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! `cargo xtask seeds`: many lives of small clusters full of trouble, in release, on all cores.
+//!
+//! The runs are an example of `sim`. Built by itself it has no TLS and no SDK among its dependencies.
+
+use crate::shell;
+
+/// How many seeds are gone through where nothing else is asked for.
+const SEEDS: &str = "2000";
+
+/// Runs what `args` choose, or so many seeds.
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    let package = ["-p", "fleetwright-sim", "--example", "seeds", "--"];
+    let mut seeds = shell::cargo(&["run", "--locked", "--release"]);
+    seeds.args(package);
+    if args.is_empty() {
+        return shell::run(seeds.args(["--count", SEEDS]));
+    }
+    shell::run(seeds.args(args))
+}
