@@ -8,7 +8,7 @@ use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
 use fleetwright_aws::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
-    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
+    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
