@@ -28,5 +28,6 @@ pub mod testing;
 pub mod unavailable;
 pub mod userdata;
 
+pub use fleetwright_core::clock::SharedClock;
 pub use provider::{AwsProvider, Classes};
 pub use settings::Settings;

@@ -122,8 +122,7 @@ async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Op
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
     let cloud =
-        patiently("the cloud", || fake::provider(values, client.clone(), clock.clone(), &cluster_uid))
-            .await?;
+        patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
     identify(&*cloud, &cluster_uid).await?;
     let campaign = campaign(values, &client);
     let ctx = context(values, client, clock, cloud, cluster_uid);
@@ -131,6 +130,20 @@ async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Op
         Some(campaign) => (ctx.led_by(campaign.leadership.clone()), Some(campaign)),
         None => (ctx, None),
     })
+}
+
+/// The provider of the cloud that the settings name.
+async fn provider(
+    values: &Values,
+    client: Client,
+    clock: SharedClock,
+    cluster_uid: &str,
+) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    match values.text("CLOUD") {
+        #[cfg(feature = "aws")]
+        "aws" => crate::aws::provider(values, client, clock).await,
+        _ => fake::provider(values, client, clock, cluster_uid).await,
+    }
 }
 
 /// The election that the settings ask for.
@@ -216,13 +229,16 @@ where
     attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
 }
 
-/// There is no default while only one cloud is compiled in that nobody wants in production.
+/// The clouds that this build has.
+const COMPILED_IN: &[&str] = if cfg!(feature = "aws") { &["aws", "fake"] } else { &["fake"] };
+
+/// There is no default: nobody shall run a cloud by accident, least of all one that only pretends.
 fn check_cloud(name: &str) -> anyhow::Result<()> {
-    const COMPILED_IN: &str = "fake";
+    let there = COMPILED_IN.join(" and ");
     match name {
-        "fake" => Ok(()),
-        "" => bail!("--cloud is not set (env CLOUD): this build has {COMPILED_IN}"),
-        other => bail!("--cloud {other}: this build has {COMPILED_IN}"),
+        "" => bail!("--cloud is not set (env CLOUD): this build has {there}"),
+        known if COMPILED_IN.contains(&known) => Ok(()),
+        other => bail!("--cloud {other}: this build has {there}"),
     }
 }
 
@@ -270,11 +286,11 @@ mod tests {
 
     #[test]
     fn never_silently_fake() {
+        let refusal = |name: &str| check_cloud(name).unwrap_err().to_string();
+        let there = COMPILED_IN.join(" and ");
         assert!(check_cloud("fake").is_ok());
-        assert_eq!(
-            check_cloud("").unwrap_err().to_string(),
-            "--cloud is not set (env CLOUD): this build has fake"
-        );
-        assert!(check_cloud("aws").unwrap_err().to_string().contains("this build has fake"));
+        assert_eq!(check_cloud("aws").is_ok(), cfg!(feature = "aws"));
+        assert_eq!(refusal(""), format!("--cloud is not set (env CLOUD): this build has {there}"));
+        assert_eq!(refusal("azure"), format!("--cloud azure: this build has {there}"));
     }
 }

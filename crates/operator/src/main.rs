@@ -1,5 +1,7 @@
 //! The binary `fleetwright`: the controller, and the tools around it.
 
+#[cfg(feature = "aws")]
+mod aws;
 mod cli;
 mod clock;
 mod controller;

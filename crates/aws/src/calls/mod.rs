@@ -20,7 +20,7 @@ pub use machine::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, So
 pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
 pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo, ZonalShift};
 
-use fleetwright_core::model::Price;
+pub use fleetwright_core::model::Price;
 
 /// What is asked of AWS.
 #[async_trait]

@@ -1,6 +1,6 @@
 //! The node classes that the provider goes by, fed by whoever watches them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fleetwright_aws_api::ec2nodeclass::condition;
@@ -35,6 +35,20 @@ impl Classes {
         inner.changes += 1;
         let known = Known::new(class, inner.changes);
         inner.classes.insert(name, known);
+    }
+
+    /// Takes the classes as they all stand now; others are gone. A class that did not change keeps its version.
+    pub fn replace(&self, classes: Vec<Ec2NodeClass>) {
+        let name = |class: &Ec2NodeClass| class.metadata.name.clone().unwrap_or_default();
+        let there: BTreeSet<String> = classes.iter().map(name).collect();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.retain(|name, _| there.contains(name));
+        for class in classes {
+            let version = class.metadata.resource_version.clone();
+            let known = self.get(&name(&class)).map(|known| known.class.metadata.resource_version.clone());
+            if version.is_none() || known != Some(version) {
+                self.set(class);
+            }
+        }
     }
 
     /// Forgets a class.
@@ -77,5 +91,28 @@ impl Known {
             Some(ready) => Some(format!("{}: {}", ready.reason, ready.message)),
             None => Some(format!("{} and others are not known yet", condition::AMIS_READY)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a new list changes.
+    use super::*;
+
+    #[test]
+    fn a_list_replaces_what_was_known() {
+        let class = |name: &str, version: &str| {
+            let mut class = Ec2NodeClass::new(name, Default::default());
+            class.metadata.resource_version = Some(version.to_owned());
+            class
+        };
+        let classes = Classes::default();
+        classes.replace(vec![class("a", "1"), class("b", "2")]);
+        let version = |name: &str| classes.get(name).map(|known| known.version);
+        let before = (version("a"), version("b"));
+        classes.replace(vec![class("b", "2"), class("c", "3")]);
+        assert_eq!((version("a"), version("b")), (None, before.1));
+        classes.replace(vec![class("b", "4")]);
+        assert!(version("b") > before.1 && version("c").is_none());
     }
 }

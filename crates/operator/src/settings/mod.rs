@@ -71,7 +71,9 @@ impl Values {
                 }
                 (None, Some(text)) => match check(setting, &text) {
                     Ok(()) => text,
-                    Err(message) if matches!(setting.kind, Kind::Integer | Kind::Duration) => {
+                    Err(message)
+                        if matches!(setting.kind, Kind::Integer | Kind::Fraction | Kind::Duration) =>
+                    {
                         this.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
                         setting.default.to_owned()
                     }
@@ -131,6 +133,7 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
     let fine = match setting.kind {
         Kind::Text => true,
         Kind::Integer => text.parse::<i64>().is_ok(),
+        Kind::Fraction => text.parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share)),
         Kind::Bool => matches!(text, "true" | "false"),
         Kind::Duration => {
             fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
@@ -141,6 +144,7 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
     let takes = || match setting.kind {
         Kind::Text | Kind::SchedulerConfig => "a text".to_owned(),
         Kind::Integer => "a whole number".to_owned(),
+        Kind::Fraction => "a share from 0 to below 1".to_owned(),
         Kind::Bool => "true or false".to_owned(),
         Kind::Duration => "a duration such as 10s or 1m30s".to_owned(),
         Kind::OneOf(words) => format!("one of {}", words.join(", ")),

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Text,
     /// A whole number.
     Integer,
+    /// A number from zero to below one.
+    Fraction,
     /// `true` or `false`, nothing else.
     Bool,
     /// A Go duration such as `10s`.
@@ -138,6 +140,39 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "Fake cloud: instance types as Karpenter's kwok provider reads them",
     ),
+    setting("CLUSTER_NAME", Kind::Text, "", "AWS: the cluster's name, in tags and user data; required there"),
+    setting(
+        "CLUSTER_ENDPOINT",
+        Kind::Text,
+        "",
+        "AWS: the API server's address for nodes; EKS is asked where it is empty",
+    ),
+    setting(
+        "CLUSTER_CA_BUNDLE",
+        Kind::Text,
+        "",
+        "AWS: the API server's certificate authority for nodes, base64",
+    ),
+    setting("ISOLATED_VPC", Kind::Bool, "false", "AWS: there is no way to the endpoints of IAM and Pricing"),
+    setting("EKS_CONTROL_PLANE", Kind::Bool, "false", "AWS: ask EKS for the control plane's version"),
+    setting(
+        "VM_MEMORY_OVERHEAD_PERCENT",
+        Kind::Fraction,
+        "0.075",
+        "AWS: share of memory that virtualisation takes",
+    ),
+    setting("INTERRUPTION_QUEUE", Kind::Text, "", "AWS: SQS queue of interruptions; empty switches them off"),
+    setting("RESERVED_ENIS", Kind::Integer, "0", "AWS: network interfaces that are not for pods"),
+    setting("DISABLE_DRY_RUN", Kind::Bool, "false", "AWS: node classes are ready without a launch tried out"),
+    setting("ENABLE_ZONAL_SHIFT", Kind::Bool, "false", "AWS: heed zonal shifts of the cluster"),
+    setting("AMI_REFRESH_INTERVAL", Kind::Duration, "1m", "AWS: how often images are looked up; at least 1m"),
+    setting(
+        "SUBNET_REFRESH_INTERVAL",
+        Kind::Duration,
+        "1m",
+        "AWS: how often subnets are looked up; at least 1m",
+    ),
+    setting("AWS_FEATURE_GATES", Kind::Text, "", "AWS: gates as name=true|false; NodeClassCEL is one"),
     setting(
         "DISRUPTION_PERIOD",
         Kind::Duration,

@@ -1,0 +1,374 @@
+//! Each call, with all its pages.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
+use fleetwright_aws::calls::{
+    AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
+    InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
+    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+};
+
+use crate::convert::{filters, iam_tags, tagged, text, time};
+use crate::{SdkClient, error, fleet, instance, machines, network, prices, template};
+
+/// The states of instances that are not gone.
+const ALIVE: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
+/// Scheduled events that end or interrupt an instance.
+const EVENTS: [&str; 5] =
+    ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
+
+/// What `convert` makes of all items of all pages.
+fn gather<T, U, E>(
+    items: Result<Vec<T>, SdkError<E>>,
+    convert: impl Fn(&T) -> Option<U>,
+) -> Result<Vec<U>, AwsError>
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    Ok(items.map_err(error::of)?.iter().filter_map(convert).collect())
+}
+
+/// What a dry run says: AWS refuses what it would have done in a code of its own.
+fn allowed<T, E>(answer: Result<T, SdkError<E>>) -> Result<(), AwsError>
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    match answer.map_err(error::of) {
+        Ok(_) => Ok(()),
+        Err(refusal) if refusal.code == "DryRunOperation" => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Worse of the two reports of one instance: each query tells its own part.
+fn merge(into: &mut BTreeMap<String, InstanceStatus>, status: InstanceStatus) {
+    let known = into.entry(status.id.clone()).or_insert_with(|| status.clone());
+    known.instance_impaired_since = known.instance_impaired_since.or(status.instance_impaired_since);
+    known.system_impaired_since = known.system_impaired_since.or(status.system_impaired_since);
+    for event in status.events {
+        if !known.events.contains(&event) {
+            known.events.push(event);
+        }
+    }
+}
+
+fn profile(found: &aws_sdk_iam::types::InstanceProfile) -> ProfileInfo {
+    ProfileInfo {
+        name: found.instance_profile_name().to_owned(),
+        path: found.path().to_owned(),
+        roles: found.roles().iter().map(|role| role.role_name().to_owned()).collect(),
+        tags: iam_tags(found.tags()),
+        created: time(found.create_date()),
+    }
+}
+
+#[async_trait]
+impl AwsApi for SdkClient {
+    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
+        let wanted = filters(&[
+            Filter::new("supported-virtualization-type", ["hvm"]),
+            Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
+        ]);
+        let pages = self.ec2.describe_instance_types().set_filters(wanted).into_paginator().page_size(100);
+        gather(pages.items().send().try_collect().await, machines::machine)
+    }
+
+    async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
+        let asked = self.ec2.describe_instance_type_offerings().location_type(LocationType::AvailabilityZone);
+        let pages = asked.into_paginator().page_size(1000);
+        gather(pages.items().send().try_collect().await, |offering: &sdk::InstanceTypeOffering| {
+            let instance_type = offering.instance_type()?.as_str().to_owned();
+            Some(SoldIn { instance_type, zone: offering.location()?.to_owned() })
+        })
+    }
+
+    async fn subnets(&self, wanted: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError> {
+        let pages = self.ec2.describe_subnets().set_filters(filters(wanted)).into_paginator().page_size(500);
+        gather(pages.items().send().try_collect().await, network::subnet)
+    }
+
+    async fn security_groups(&self, wanted: &[Filter]) -> Result<Vec<GroupInfo>, AwsError> {
+        let asked = self.ec2.describe_security_groups().set_filters(filters(wanted));
+        gather(asked.into_paginator().page_size(500).items().send().try_collect().await, network::group)
+    }
+
+    async fn placement_groups(
+        &self,
+        id: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Vec<PlacementGroup>, AwsError> {
+        let available = filters(&[Filter::new("state", ["available"])]);
+        let one = |wanted: Option<&str>| wanted.map(|wanted| vec![wanted.to_owned()]);
+        let asked = self.ec2.describe_placement_groups().set_filters(available);
+        let told = asked.set_group_ids(one(id)).set_group_names(one(name)).send().await.map_err(error::of)?;
+        Ok(told.placement_groups().iter().filter_map(network::placement_group).collect())
+    }
+
+    async fn images(&self, owners: &[String], wanted: &[Filter]) -> Result<Vec<Image>, AwsError> {
+        let mut wanted = wanted.to_vec();
+        wanted.push(Filter::new("state", ["available"]));
+        let owners = (!owners.is_empty()).then(|| owners.to_vec());
+        let asked = self.ec2.describe_images().set_owners(owners).set_filters(filters(&wanted));
+        let pages = asked.include_deprecated(true).into_paginator().page_size(1000);
+        gather(pages.items().send().try_collect().await, network::image)
+    }
+
+    async fn reservations(
+        &self,
+        id: Option<&str>,
+        wanted: &[Filter],
+    ) -> Result<Vec<ReservationInfo>, AwsError> {
+        let mut wanted = wanted.to_vec();
+        wanted.push(Filter::new("state", ["active"]));
+        let asked = self.ec2.describe_capacity_reservations().set_filters(filters(&wanted));
+        let found = match id {
+            // A page size beside ids is refused.
+            Some(id) => {
+                asked.capacity_reservation_ids(id).into_paginator().items().send().try_collect().await
+            }
+            None => asked.into_paginator().page_size(1000).items().send().try_collect().await,
+        };
+        gather(found, network::reservation)
+    }
+
+    async fn parameter(&self, name: &str) -> Result<String, AwsError> {
+        let told = self.ssm.get_parameter().name(name).send().await.map_err(error::of)?;
+        let value = told.parameter.and_then(|parameter| parameter.value);
+        value.ok_or_else(|| AwsError::new("ParameterNotFound", &format!("{name} has no value")))
+    }
+
+    async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
+        let told = fleet::input(request).send_with(&self.ec2).await.map_err(error::of)?;
+        Ok(fleet::answer(&told))
+    }
+
+    async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
+        allowed(fleet::input(request).dry_run(true).send_with(&self.ec2).await)
+    }
+
+    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
+        let specification = sdk::LaunchTemplateSpecification::builder()
+            .launch_template_name(template)
+            .version("$Latest")
+            .build();
+        let asked = self.ec2.run_instances().dry_run(true).min_count(1).max_count(1);
+        let asked =
+            asked.launch_template(specification).instance_type(sdk::InstanceType::from(instance_type));
+        // The template names interfaces, so the subnet goes with the first of them.
+        let interface =
+            sdk::InstanceNetworkInterfaceSpecification::builder().device_index(0).subnet_id(subnet).build();
+        allowed(asked.network_interfaces(interface).send().await)
+    }
+
+    async fn instances(&self, ids: &[String], wanted: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
+        let mut wanted = wanted.to_vec();
+        wanted.push(Filter::new("instance-state-name", ALIVE));
+        let asked = self.ec2.describe_instances().set_filters(filters(&wanted));
+        let found = if ids.is_empty() {
+            asked.into_paginator().page_size(1000).items().send().try_collect().await
+        } else {
+            asked.set_instance_ids(Some(ids.to_vec())).into_paginator().items().send().try_collect().await
+        };
+        let groups = gather(found, |group: &sdk::Reservation| Some(group.instances().to_vec()))?;
+        Ok(groups.iter().flatten().filter_map(instance::instance).collect())
+    }
+
+    async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
+        let mut found = BTreeMap::new();
+        for filter in [
+            Filter::new("instance-status.status", ["impaired"]),
+            Filter::new("system-status.status", ["impaired"]),
+            Filter::new("event.code", EVENTS),
+        ] {
+            let asked = self.ec2.describe_instance_status().set_filters(filters(&[filter]));
+            let pages = asked.into_paginator().page_size(1000);
+            for status in gather(pages.items().send().try_collect().await, network::status)? {
+                merge(&mut found, status);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    async fn terminate(&self, ids: &[String]) -> Result<(), AwsError> {
+        let asked = self.ec2.terminate_instances().set_instance_ids(Some(ids.to_vec()));
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
+        let asked = self.ec2.create_tags().resources(id).set_tags(Some(crate::convert::ec2_tags(tags)));
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn launch_templates(&self, wanted: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {
+        let asked = self.ec2.describe_launch_templates().set_filters(filters(wanted));
+        gather(
+            asked.into_paginator().page_size(200).items().send().try_collect().await,
+            instance::launch_template,
+        )
+    }
+
+    async fn create_launch_template(
+        &self,
+        name: &str,
+        data: &TemplateData,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
+        let asked = self.ec2.create_launch_template().launch_template_name(name);
+        let asked = asked.launch_template_data(template::data(data));
+        let asked = asked.set_tag_specifications(tagged(&[ResourceType::LaunchTemplate], tags));
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError> {
+        let asked = self.ec2.delete_launch_template().launch_template_name(name);
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError> {
+        use aws_sdk_pricing::types::{Filter as Field, FilterType};
+        let Some(client) = &self.prices else {
+            return Err(AwsError::new("EndpointNotFound", "no endpoint tells the prices of this region"));
+        };
+        let mut found = Vec::new();
+        for kind in prices::KINDS {
+            let mut asked = client.get_products().service_code("AmazonEC2");
+            for (field, value) in prices::filters(region, kind) {
+                let field = Field::builder().r#type(FilterType::TermMatch).field(field).value(value).build();
+                asked = asked
+                    .filters(field.map_err(|error| AwsError::new("InvalidRequest", &error.to_string()))?);
+            }
+            let pages = asked.into_paginator().page_size(100);
+            found.extend(gather(pages.items().send().try_collect().await, |document: &String| {
+                prices::product(document)
+            })?);
+        }
+        Ok(found)
+    }
+
+    async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
+        let now = aws_sdk_ec2::primitives::DateTime::from_secs(self.clock.now().as_second());
+        let asked = self.ec2.describe_spot_price_history().start_time(now);
+        let asked = asked.product_descriptions("Linux/UNIX").product_descriptions("Linux/UNIX (Amazon VPC)");
+        gather(
+            asked.into_paginator().page_size(1000).items().send().try_collect().await,
+            |spot: &sdk::SpotPrice| {
+                let price = Price::from_dollars(spot.spot_price()?.parse().ok()?).ok()?;
+                Some((
+                    (spot.instance_type()?.as_str().to_owned(), spot.availability_zone()?.to_owned()),
+                    price,
+                ))
+            },
+        )
+    }
+
+    async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
+        let told = self.eks.describe_cluster().name(name).send().await.map_err(error::of)?;
+        let missing = || AwsError::new("ResourceNotFoundException", &format!("EKS tells nothing of {name}"));
+        let cluster = told.cluster.ok_or_else(missing)?;
+        let network = cluster.kubernetes_network_config();
+        Ok(ClusterInfo {
+            arn: text(cluster.arn()),
+            endpoint: text(cluster.endpoint()),
+            ca_bundle: text(cluster.certificate_authority().and_then(|authority| authority.data())),
+            version: text(cluster.version()),
+            service_cidr_v4: network.and_then(|network| network.service_ipv4_cidr()).map(str::to_owned),
+            service_cidr_v6: network.and_then(|network| network.service_ipv6_cidr()).map(str::to_owned),
+        })
+    }
+
+    async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
+        let asked = self.shifts.get_managed_resource().resource_identifier(cluster_arn);
+        let told = asked.send().await.map_err(error::of)?;
+        let shift = |shift: &aws_sdk_arczonalshift::types::ZonalShiftInResource| ZonalShift {
+            zone_id: shift.away_from().to_owned(),
+            status: shift.applied_status().as_str().to_owned(),
+            expires: time(shift.expiry_time()),
+        };
+        Ok(told.zonal_shifts().iter().map(shift).collect())
+    }
+
+    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {
+        let url = self.queues.url(&self.sqs, queue).await?;
+        let asked = self.sqs.receive_message().queue_url(url).max_number_of_messages(10);
+        let told = asked.visibility_timeout(20).wait_time_seconds(20).send().await.map_err(|refused| {
+            let error = error::of(refused);
+            if error.is_not_found() {
+                self.queues.forget(queue);
+            }
+            error
+        })?;
+        let message = |message: &aws_sdk_sqs::types::Message| {
+            Some(Message { receipt: message.receipt_handle()?.to_owned(), body: text(message.body()) })
+        };
+        Ok(told.messages().iter().filter_map(message).collect())
+    }
+
+    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError> {
+        let url = self.queues.url(&self.sqs, queue).await?;
+        let asked = self.sqs.delete_message().queue_url(url).receipt_handle(receipt);
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
+        let asked = self.iam.get_instance_profile().instance_profile_name(name);
+        let told = asked.send().await.map_err(error::of)?;
+        let missing = || AwsError::new("NoSuchEntity", &format!("IAM tells nothing of {name}"));
+        told.instance_profile().map(profile).ok_or_else(missing)
+    }
+
+    async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
+        let pages = self.iam.list_instance_profiles().path_prefix(path).into_paginator().page_size(1000);
+        gather(pages.items().send().try_collect().await, |found| Some(profile(found)))
+    }
+
+    async fn create_profile(&self, name: &str, path: &str, tags: &TagSet) -> Result<(), AwsError> {
+        let mut asked = self.iam.create_instance_profile().instance_profile_name(name).path(path);
+        for (key, value) in tags {
+            let tag = aws_sdk_iam::types::Tag::builder().key(key).value(value).build();
+            asked = asked.tags(tag.map_err(|error| AwsError::new("InvalidRequest", &error.to_string()))?);
+        }
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn add_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
+        let asked = self.iam.add_role_to_instance_profile().instance_profile_name(profile).role_name(role);
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn remove_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
+        let asked =
+            self.iam.remove_role_from_instance_profile().instance_profile_name(profile).role_name(role);
+        asked.send().await.map(drop).map_err(error::of)
+    }
+
+    async fn delete_profile(&self, name: &str) -> Result<(), AwsError> {
+        let asked = self.iam.delete_instance_profile().instance_profile_name(name);
+        asked.send().await.map(drop).map_err(error::of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! One instance that several queries tell of.
+    use super::*;
+
+    #[test]
+    fn each_query_adds_its_part() {
+        let status = |events: &[&str], instance: Option<i64>| InstanceStatus {
+            id: "i-1".to_owned(),
+            instance_impaired_since: instance.and_then(|second| jiff::Timestamp::from_second(second).ok()),
+            system_impaired_since: None,
+            events: events.iter().map(|event| (*event).to_owned()).collect(),
+        };
+        let mut found = BTreeMap::new();
+        for part in
+            [status(&["instance-stop"], None), status(&[], Some(60)), status(&["instance-stop"], Some(90))]
+        {
+            merge(&mut found, part);
+        }
+        assert_eq!(found["i-1"], status(&["instance-stop"], Some(60)));
+    }
+}

@@ -1,0 +1,128 @@
+//! Clients with credentials and a region, as the environment of the process gives them.
+
+use std::time::Duration;
+
+use aws_config::{AppName, BehaviorVersion, Region, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
+use fleetwright_aws::SharedClock;
+
+/// Why there is no client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Nothing tells the region.
+    #[error("no AWS region: set AWS_REGION, or let the instance metadata service be reached")]
+    NoRegion,
+}
+
+/// The services that are called, in one region.
+#[derive(Clone)]
+pub struct SdkClient {
+    pub(crate) clock: SharedClock,
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) ssm: aws_sdk_ssm::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) iam: aws_sdk_iam::Client,
+    pub(crate) eks: aws_sdk_eks::Client,
+    pub(crate) shifts: aws_sdk_arczonalshift::Client,
+    /// The price list has endpoints in a few regions only.
+    pub(crate) prices: Option<aws_sdk_pricing::Client>,
+    pub(crate) queues: crate::queues::Queues,
+    region: String,
+}
+
+impl SdkClient {
+    /// Clients as the environment says: region and credentials by the SDK's default chain, endpoints by
+    /// `AWS_ENDPOINT_URL`. A wrong or missing credential shows in the first call, not here.
+    ///
+    /// # Errors
+    /// Where no region is configured.
+    pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
+        // The SDK repeats what was throttled or not answered; beyond that, our own backoff decides.
+        let retries = RetryConfig::standard().with_max_attempts(3);
+        // Long polling of a queue takes 20 seconds.
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .operation_attempt_timeout(Duration::from_secs(60))
+            .operation_timeout(Duration::from_secs(180))
+            .build();
+        let mut loader =
+            aws_config::defaults(BehaviorVersion::latest()).retry_config(retries).timeout_config(timeouts);
+        if let Ok(name) = AppName::new("fleetwright") {
+            loader = loader.app_name(name);
+        }
+        Self::of(&loader.load().await, isolated_vpc, clock)
+    }
+
+    /// Clients of a configuration.
+    ///
+    /// # Errors
+    /// Where it names no region.
+    pub fn of(config: &SdkConfig, isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
+        let region = config.region().ok_or(ConnectError::NoRegion)?.to_string();
+        let prices = fleetwright_aws::prices::pricing_region(&region, isolated_vpc).map(|region| {
+            let config = aws_sdk_pricing::config::Builder::from(config).region(Region::new(region)).build();
+            aws_sdk_pricing::Client::from_conf(config)
+        });
+        Ok(Self {
+            clock,
+            ec2: aws_sdk_ec2::Client::new(config),
+            ssm: aws_sdk_ssm::Client::new(config),
+            sqs: aws_sdk_sqs::Client::new(config),
+            iam: aws_sdk_iam::Client::new(config),
+            eks: aws_sdk_eks::Client::new(config),
+            shifts: aws_sdk_arczonalshift::Client::new(config),
+            prices,
+            queues: crate::queues::Queues::default(),
+            region,
+        })
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Regions.
+    use fleetwright_core::clock::Clock;
+
+    use super::*;
+
+    fn config(region: Option<&'static str>) -> SdkConfig {
+        SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(region.map(Region::new))
+            .build()
+    }
+
+    /// Time stands still.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+    }
+
+    fn client(region: Option<&'static str>, isolated: bool) -> Result<SdkClient, ConnectError> {
+        SdkClient::of(&config(region), isolated, std::sync::Arc::new(Stopped))
+    }
+
+    #[test]
+    fn a_region_is_needed() {
+        assert_eq!(client(None, false).err().unwrap(), ConnectError::NoRegion);
+        assert_eq!(client(Some("eu-west-1"), false).unwrap().region(), "eu-west-1");
+    }
+
+    #[test]
+    fn prices_are_asked_for_where_there_is_an_endpoint() {
+        for (region, isolated, there) in
+            [("eu-west-1", false, true), ("eu-west-1", true, false), ("us-gov-east-1", false, false)]
+        {
+            let client = client(Some(region), isolated).unwrap();
+            assert_eq!(client.prices.is_some(), there, "{region} {isolated}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The price list's documents: one product with its terms each.
+
+use fleetwright_aws::calls::Price;
+use serde_json::Value;
+
+/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is no machine.
+pub(crate) fn product(document: &str) -> Option<(String, Price)> {
+    let product: Value = serde_json::from_str(document).ok()?;
+    let name = product.pointer("/product/attributes/instanceType")?.as_str()?;
+    let terms = product.pointer("/terms/OnDemand")?.as_object()?;
+    let dimensions = terms.values().filter_map(|term| term.get("priceDimensions")?.as_object());
+    // China's partition is billed in its own currency.
+    let amount = |dimension: &Value| {
+        let per_unit = dimension.get("pricePerUnit")?;
+        let text = per_unit.get("USD").or_else(|| per_unit.get("CNY"))?.as_str()?;
+        Price::from_dollars(text.parse().ok()?).ok()
+    };
+    let price = dimensions.flat_map(|dimensions| dimensions.values().filter_map(amount)).next()?;
+    (price > Price::ZERO).then(|| (name.to_owned(), price))
+}
+
+/// What the price list is asked for: shared machines, and bare metal, which is sold as dedicated.
+pub(crate) const KINDS: [(&str, &str); 2] =
+    [("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)")];
+
+/// The filters of one kind in a region: field and value.
+pub(crate) fn filters<'a>(
+    region: &'a str,
+    (tenancy, family): (&'a str, &'a str),
+) -> [(&'static str, &'a str); 8] {
+    [
+        ("regionCode", region),
+        ("serviceCode", "AmazonEC2"),
+        ("preInstalledSw", "NA"),
+        ("operatingSystem", "Linux"),
+        ("capacitystatus", "Used"),
+        ("marketoption", "OnDemand"),
+        ("tenancy", tenancy),
+        ("productFamily", family),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    //! Documents with a price and without.
+    use super::*;
+
+    fn document(currency: &str, amount: &str) -> String {
+        let dimension = serde_json::json!({ "pricePerUnit": { currency: amount } });
+        serde_json::json!({
+            "product": { "attributes": { "instanceType": "m5.large" } },
+            "terms": { "OnDemand": { "A": { "priceDimensions": { "B": dimension } } } },
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn a_price_above_zero_counts() {
+        for (currency, amount, nanos) in [
+            ("USD", "0.0960000000", Some(96_000_000)),
+            ("CNY", "0.7", Some(700_000_000)),
+            ("EUR", "0.1", None),
+            ("USD", "0.0000000000", None),
+            ("USD", "-1", None),
+            ("USD", "a lot", None),
+        ] {
+            let found = product(&document(currency, amount));
+            assert_eq!(found.map(|(_, price)| price.nanos()), nanos, "{currency} {amount}");
+        }
+        assert_eq!(product("{}"), None);
+        assert_eq!(product("no JSON"), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! The AWS provider as this binary runs it: its settings, the SDK's clients, and the node classes of the cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use fleetwright_aws::{AwsProvider, Classes, Settings, batch::Batched, calls::AwsApi};
+use fleetwright_aws_api::Ec2NodeClass;
+use fleetwright_aws_client::SdkClient;
+use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
+use futures::StreamExt as _;
+use k8s_openapi::{ByteString, api::core::v1::Service};
+use kube::{
+    Api, Client,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+
+use crate::settings::Values;
+
+/// Memory's share is settled in millionths.
+const MILLION: f64 = 1e6;
+/// No part of a node class is looked up more often.
+const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
+/// DNS services of a cluster, the usual one first.
+const DNS_SERVICES: [&str; 2] = ["kube-dns", "coredns"];
+
+/// The provider of the region that the environment names.
+///
+/// # Errors
+/// Where a setting, the credentials, the region or the cluster cannot be used.
+pub(crate) async fn provider(
+    values: &Values,
+    client: Client,
+    clock: SharedClock,
+) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
+    let mut settings = settings(values, sdk.region())?;
+    let api: Arc<dyn AwsApi> = Arc::new(Batched::new(Arc::new(sdk), clock.clone()));
+    if settings.cluster_endpoint.is_empty() {
+        let cluster = api.cluster(&settings.cluster_name).await.context(
+            "asking EKS for the API server's address: allow eks:DescribeCluster, or set CLUSTER_ENDPOINT",
+        )?;
+        settings.cluster_endpoint = cluster.endpoint;
+    }
+    if settings.ca_bundle.is_empty() {
+        settings.ca_bundle = own_authority().await;
+    }
+    let classes = Classes::default();
+    tokio::spawn(follow(client.clone(), classes.clone()));
+    let provider = AwsProvider::new(api, classes, settings, clock).await?;
+    provider.set_cluster_dns(cluster_dns(&client).await);
+    match client.apiserver_version().await {
+        // Some distributions write a plus sign behind the minor version.
+        Ok(told) => {
+            provider.set_kubernetes_version(&format!("{}.{}", told.major, told.minor.trim_end_matches('+')))
+        }
+        Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
+    }
+    Ok(Arc::new(provider))
+}
+
+fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
+    let name = values.text("CLUSTER_NAME");
+    ensure!(!name.is_empty(), "--cluster-name is not set (env CLUSTER_NAME): resources are told apart by it");
+    let endpoint = values.text("CLUSTER_ENDPOINT");
+    let absolute = endpoint.is_empty() || endpoint.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
+    ensure!(
+        absolute,
+        "CLUSTER_ENDPOINT {endpoint:?} is not a URL: give it with its scheme, as in https://host"
+    );
+    for interval in ["AMI_REFRESH_INTERVAL", "SUBNET_REFRESH_INTERVAL"] {
+        ensure!(values.duration(interval) >= SHORTEST_REFRESH, "{interval} is too short: give 1m or more");
+    }
+    let reserved = values.integer("RESERVED_ENIS");
+    ensure!(reserved >= 0, "RESERVED_ENIS {reserved} is negative: give 0 or more");
+    Ok(Settings {
+        cluster_endpoint: endpoint.to_owned(),
+        ca_bundle: values.text("CLUSTER_CA_BUNDLE").to_owned(),
+        memory_overhead_ppm: millionths(values.text("VM_MEMORY_OVERHEAD_PERCENT")),
+        reserved_enis: reserved,
+        node_class_cel: gate(values.text("AWS_FEATURE_GATES"), "NodeClassCEL"),
+        reserved_capacity: values.gate("ReservedCapacity"),
+        isolated_vpc: values.bool("ISOLATED_VPC"),
+        interruption_queue: Some(values.text("INTERRUPTION_QUEUE").to_owned())
+            .filter(|name| !name.is_empty()),
+        dry_runs: !values.bool("DISABLE_DRY_RUN"),
+        ami_refresh: values.duration("AMI_REFRESH_INTERVAL"),
+        subnet_refresh: values.duration("SUBNET_REFRESH_INTERVAL"),
+        zonal_shift: values.bool("ENABLE_ZONAL_SHIFT"),
+        ..Settings::new(name, region)
+    })
+}
+
+/// A share as the setting's check let it through.
+#[expect(clippy::cast_possible_truncation, reason = "the setting is checked to be below one")]
+fn millionths(share: &str) -> i64 {
+    share.parse::<f64>().map_or(Settings::MEMORY_OVERHEAD_PPM, |share| (share * MILLION).round() as i64)
+}
+
+/// Whether a gate is switched on; unknown ones are passed over.
+fn gate(gates: &str, name: &str) -> bool {
+    let on = |gate: &str| {
+        gate.split_once('=').is_some_and(|(key, value)| key.trim() == name && value.trim() == "true")
+    };
+    gates.split(',').any(on)
+}
+
+/// The certificate authority that this process trusts the API server by, base64 of PEM; empty where it knows none.
+async fn own_authority() -> String {
+    let trusted = kube::Config::infer().await.ok().and_then(|config| config.root_cert).unwrap_or_default();
+    let pem: String = trusted.iter().map(|der| pem(der)).collect();
+    if pem.is_empty() { pem } else { base64(pem.as_bytes()) }
+}
+
+/// A certificate in PEM.
+fn pem(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let body = base64(der);
+    let mut rest = body.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        text.push_str(line);
+        text.push('\n');
+        rest = after;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+/// Base64 as Kubernetes writes bytes.
+fn base64(bytes: &[u8]) -> String {
+    let text = serde_json::to_value(ByteString(bytes.to_vec()));
+    text.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Address of the cluster's DNS; nodes find it themselves where it is not told here.
+async fn cluster_dns(client: &Client) -> Option<String> {
+    let services: Api<Service> = Api::namespaced(client.clone(), "kube-system");
+    for name in DNS_SERVICES {
+        match services.get_opt(name).await {
+            Ok(Some(service)) => return service.spec?.cluster_ip.filter(|address| address != "None"),
+            Ok(None) => {}
+            Err(error) => tracing::info!(%error, name, "cannot read the cluster's DNS service"),
+        }
+    }
+    None
+}
+
+/// Follows the cluster's EC2NodeClasses for ever, and keeps `classes` as they are.
+async fn follow(client: Client, classes: Classes) {
+    let events = watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default());
+    let mut events = std::pin::pin!(events.default_backoff());
+    let mut listed = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(class)) => listed.push(class),
+            Ok(Event::InitDone) => classes.replace(std::mem::take(&mut listed)),
+            Ok(Event::Apply(class)) => classes.set(class),
+            Ok(Event::Delete(class)) => classes.remove(class.metadata.name.as_deref().unwrap_or_default()),
+            Err(error) => tracing::warn!(%error, "the watch of EC2NodeClasses was interrupted"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the settings come to, and what they refuse.
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> Values {
+        let env =
+            |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
+        Values::resolve(&std::collections::BTreeMap::new(), env).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_karpenter_s() {
+        let read = settings(&values(&[("CLUSTER_NAME", "prod")]), "eu-west-1").unwrap();
+        assert_eq!(read, Settings::new("prod", "eu-west-1"));
+    }
+
+    #[test]
+    fn every_setting_arrives() {
+        let read = settings(
+            &values(&[
+                ("CLUSTER_NAME", "prod"),
+                ("CLUSTER_ENDPOINT", "https://api.example.com"),
+                ("VM_MEMORY_OVERHEAD_PERCENT", "0.05"),
+                ("RESERVED_ENIS", "1"),
+                ("INTERRUPTION_QUEUE", "queue"),
+                ("AWS_FEATURE_GATES", "Other=true, NodeClassCEL=true"),
+                ("DISABLE_DRY_RUN", "true"),
+            ]),
+            "eu-west-1",
+        )
+        .unwrap();
+        assert_eq!((read.memory_overhead_ppm, read.reserved_enis), (50_000, 1));
+        assert_eq!(read.interruption_queue.as_deref(), Some("queue"));
+        assert!(read.node_class_cel && !read.dry_runs);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (pairs, part) in [
+            (&[][..], "--cluster-name is not set"),
+            (
+                &[("CLUSTER_NAME", "a"), ("CLUSTER_ENDPOINT", "/path")][..],
+                "CLUSTER_ENDPOINT \"/path\" is not a URL",
+            ),
+            (&[("CLUSTER_NAME", "a"), ("RESERVED_ENIS", "-1")][..], "RESERVED_ENIS -1 is negative"),
+            (
+                &[("CLUSTER_NAME", "a"), ("AMI_REFRESH_INTERVAL", "5s")][..],
+                "AMI_REFRESH_INTERVAL is too short",
+            ),
+        ] {
+            let refused = settings(&values(pairs), "eu-west-1").unwrap_err().to_string();
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn pem_lines_are_short() {
+        let text = pem(&[7; 100]);
+        assert!(text.lines().all(|line| line.len() <= 64) && text.ends_with("-----END CERTIFICATE-----\n"));
+    }
+}
