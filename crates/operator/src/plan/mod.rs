@@ -84,8 +84,8 @@ fn plan(
     let read = SystemClock.now();
     let snapshot = loaded.index.snapshot(read);
     let mut solver = Solver::new(&snapshot, &rules(values));
-    let ready = SystemClock.now();
     let pods = pods(&snapshot, live);
+    let ready = SystemClock.now();
     let plan = solve(&mut solver, &pods, options.packer, options.budget);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done);
