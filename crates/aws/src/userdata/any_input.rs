@@ -141,6 +141,14 @@ proptest! {
     }
 }
 
+/// A part may come without a header.
+#[test]
+fn a_part_without_headers_keeps_its_content() {
+    let custom = "Content-Type: multipart/mixed; boundary=B\n\n--B\n\nMIME-Version: 1.0\n";
+    let data = render(Family::Al2, &bootstrap(Some(custom))).unwrap();
+    assert_eq!(mime::read(&data.text).unwrap()[0], mime::read(custom).unwrap()[0]);
+}
+
 /// A text of few bytes that stands for billions of nodes is refused, or comes to no more than its own size.
 #[test]
 fn bombs_do_not_go_off() {

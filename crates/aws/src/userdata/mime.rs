@@ -129,7 +129,8 @@ pub(super) fn write(parts: &[Part]) -> String {
     let mut text = format!("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"{boundary}\"\n\n");
     for (at, part) in parts.iter().enumerate() {
         let newline = if at == 0 { "" } else { "\n" };
-        text.push_str(&format!("{newline}--{boundary}\n{}\n\n{}", part.headers.join("\n"), part.content));
+        let headers: String = part.headers.iter().map(|header| format!("{header}\n")).collect();
+        text.push_str(&format!("{newline}--{boundary}\n{headers}\n{}", part.content));
     }
     text.push_str(&format!("\n--{boundary}--\n"));
     text.replace('\r', "")
