@@ -142,7 +142,8 @@ impl Solver {
             found.extend(self.machines_by(key).keys());
         }
         let filtered = filter.filter(|filter| !filter.counts_all());
-        let machines = self.machines.iter().filter(|machine| filtered.is_some() && machine.usable);
+        // A machine that is leaving is a node still, and its pods count where they are.
+        let machines = self.machines.iter().filter(|_| filtered.is_some());
         for machine in machines {
             let Some(value) = machine.domain(&self.universe, key, machine.open) else { continue };
             let counted = filtered.is_none_or(|filter| {

@@ -131,6 +131,21 @@ proptest! {
     }
 }
 
+/// A leaving node holds a pod in a zone that no pool can offer to the pods.
+#[test]
+fn zones_of_leaving_nodes_count() {
+    let snapshot = random_scene(9_458_621_795_128_597_007);
+    let rules = Rules::default();
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    let plan = solve(&snapshot, &request, &rules);
+    assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new());
+}
+
 #[test]
 fn the_judge_sees_what_is_wrong() {
     let p = pod("p").app("x").cpu(3000).anti_affinity(affinity_to(HOSTNAME, "x"));
