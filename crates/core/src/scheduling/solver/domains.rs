@@ -142,8 +142,11 @@ impl Solver {
             found.extend(self.machines_by(key).keys());
         }
         let filtered = filter.filter(|filter| !filter.counts_all());
-        // A machine that is leaving is a node still, and its pods count where they are.
-        let machines = self.machines.iter().filter(|_| filtered.is_some());
+        // A machine that is leaving is a node still to kube-scheduler; those that take pods are known by value.
+        let machines = self
+            .machines
+            .iter()
+            .filter(|machine| machine.is_there() && (filtered.is_some() || machine.deleting));
         for machine in machines {
             let Some(value) = machine.domain(&self.universe, key, machine.open) else { continue };
             let counted = filtered.is_none_or(|filter| {

@@ -343,7 +343,7 @@ impl Solver {
     /// Notes the groups whose domains a machine may have a part in.
     fn note_domains(&self, at: usize, dirty: &mut Bits) {
         let machine = &self.machines[at];
-        if !machine.usable {
+        if !machine.is_there() {
             return;
         }
         for (index, group) in self.topology.groups.iter().enumerate().filter(|(_, group)| !group.by_host) {

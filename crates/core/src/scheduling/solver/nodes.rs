@@ -222,6 +222,11 @@ impl Machine {
         }
     }
 
+    /// Whether the place holds a machine: one that takes pods, or one that is leaving.
+    pub(super) fn is_there(&self) -> bool {
+        self.usable || self.deleting
+    }
+
     /// Makes the place of a machine that is gone one that nothing can be put on and nothing is counted of.
     pub(super) fn vacate(&mut self) {
         (self.usable, self.deleting, self.pool) = (false, false, None);

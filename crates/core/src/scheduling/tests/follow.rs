@@ -1,6 +1,7 @@
 //! A solver that is brought from snapshot to snapshot answers as one that is built on the last.
 
 use proptest::prelude::*;
+use rstest::rstest;
 
 use super::{
     random::{random_node, random_pod, random_scene, text},
@@ -98,6 +99,40 @@ proptest! {
     #[test]
     fn an_updated_solver_answers_as_a_new_one(seed in any::<u64>()) {
         follow(seed)?;
+    }
+}
+
+/// A zone that only a leaving machine is in holds a spread back while that machine is there, and no longer.
+#[rstest]
+#[case::every_node_counts(None)]
+#[case::nodes_of_the_selector_count(Some("red"))]
+fn zones_of_leaving_machines_come_and_go(#[case] team: Option<&str>) {
+    let only_a = pool("default").require(ZONE, Operator::In, &["a"]).label("team", "red");
+    let mut pods = pod("p").app("x").cpu(100).spread(spread_over(ZONE, 1, "x"));
+    if let Some(team) = team {
+        pods = pods.selector("team", team);
+    }
+    let without = Scene::new().pool(only_a).pending_many(3, &pods).build();
+    let leaving = node("n0").zone("c").label("team", "red").marked().build();
+    let with = Snapshot { nodes: vec![leaving].into(), ..without.clone() };
+    let mut solver = Solver::new(&without, &Rules::default());
+    // There and gone, twice, so that its place is a vacant one in between.
+    for (step, (snapshot, unplaced)) in
+        [(&without, 0), (&with, 2), (&without, 0), (&with, 2)].into_iter().enumerate()
+    {
+        let epoch = u64::try_from(step).unwrap();
+        let snapshot = Snapshot { epoch, ..snapshot.clone() };
+        solver.update(&Arc::new(snapshot.clone()));
+        let request = Request {
+            pods: &snapshot.pending,
+            without: &[],
+            purpose: Purpose::Provisioning,
+            effort: Effort::First,
+        };
+        for solver in [&mut solver, &mut Solver::new(&snapshot, &Rules::default())] {
+            let plan = Compatible.pack(solver, &request);
+            assert_eq!(plan.unplaced.len(), unplaced, "{:?}", text(&snapshot, &plan));
+        }
     }
 }
 
