@@ -71,6 +71,7 @@ impl Solver {
     /// as one that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs
     /// as much as it has machines, which the caller may want to do later.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.lift();
         if !self.can_follow(snapshot) {
             let fresh = Self::on(Arc::clone(snapshot), &self.rules);
             return std::mem::replace(self, fresh).snapshot;
@@ -364,13 +365,18 @@ impl Solver {
                 continue;
             }
             self.topology.groups[group].set_domains(domains);
-            self.topology.groups[group].forget_counts();
-            self.count_everywhere(group);
-            for at in 0..self.machines.len() {
-                let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
-                for _ in 0..owners {
-                    self.count_owner(group, at, 1);
-                }
+            self.count_anew(group);
+        }
+    }
+
+    /// Counts all pods that run for a group, whatever it has counted before.
+    pub(super) fn count_anew(&mut self, group: usize) {
+        self.topology.groups[group].forget_counts();
+        self.count_everywhere(group);
+        for at in 0..self.machines.len() {
+            let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
+            for _ in 0..owners {
+                self.count_owner(group, at, 1);
             }
         }
     }
@@ -420,6 +426,19 @@ impl Solver {
             self.places[*at] = place;
         }
         self.order = order;
+    }
+
+    /// Gives back what a machine that is thought away takes of the limits of its pool.
+    pub(super) fn give_back(&self, at: usize, left: &mut [(Vec<i64>, Option<i64>)]) {
+        let machine = &self.machines[at];
+        let Some(pool) = machine.pool.filter(|_| machine.usable) else { return };
+        let (amounts, nodes) = &mut left[pool];
+        for (amount, limit) in amounts.iter_mut().zip(&self.pools[pool].limits) {
+            *amount = amount.saturating_add(get(&machine.capacity, limit.resource));
+        }
+        if let Some(nodes) = nodes {
+            *nodes = nodes.saturating_add(1);
+        }
     }
 
     /// What is left of the limits of each pool when some machines are thought away.

@@ -82,11 +82,11 @@ impl Pass {
         let (this, machine) = (&solver.classes[class], &solver.machines[at]);
         let shape = this.levels[level].shape;
         if !fits_free(&this.requests, &machine.free) {
-            self.scratch.full[shape].insert(at);
+            self.scratch.fill(shape, at);
             return false;
         }
         let settling = machine.settles.is_some_and(|until| until > solver.snapshot.taken_at);
-        if settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
+        if settling && self.purpose == Purpose::Simulation && !self.is_homeless(solver, pod) {
             return false;
         }
         let ports = &this.pod.spec.host_ports;
@@ -119,6 +119,13 @@ impl Pass {
             }
         }
         true
+    }
+
+    /// Whether a pod has no place now: it is pending, or its machine is going away.
+    fn is_homeless(&self, solver: &Solver, pod: &Pod) -> bool {
+        let Some(node) = &pod.node else { return true };
+        let gone = |at: &usize| solver.machines[*at].deleting || self.settled.has(*at);
+        solver.by_node.get(node).is_none_or(gone)
     }
 
     fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
@@ -190,13 +197,6 @@ fn narrow_open(
 }
 
 impl Solver {
-    /// Whether a pod has no place now: it is pending, or its machine is going away.
-    fn is_homeless(&self, pod: &Pod) -> bool {
-        pod.node
-            .as_ref()
-            .is_none_or(|node| self.by_node.get(node).is_none_or(|at| self.machines[*at].deleting))
-    }
-
     /// Whether a machine is where the volumes of a class can be.
     fn reaches(&mut self, class: usize, at: usize) -> bool {
         let alternatives = &self.classes[class].alternatives;
