@@ -124,7 +124,7 @@ pub trait Method: Sync {
     /// Puts the cases of a pass into the order in which they are looked at, once for all commands of the pass.
     fn arrange(&self, _cases: &mut [&Candidate]) {}
 
-    /// The commands to carry out now, for candidates that are cases for the method, within `budgets`.
+    /// The commands to carry out now, for candidates that are cases for the method, as arranged, within `budgets`.
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict;
 }
 

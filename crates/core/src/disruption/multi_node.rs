@@ -31,10 +31,8 @@ impl Method for MultiNode {
     }
 
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
-        let mut ordered = candidates.to_vec();
-        self.arrange(&mut ordered);
-        ordered.retain(|candidate| budgets.take(&candidate.pool.name));
-        ordered.truncate(MAX_CANDIDATES);
+        let within = candidates.iter().copied().filter(|candidate| budgets.take(&candidate.pool.name));
+        let ordered: Vec<&Candidate> = within.take(MAX_CANDIDATES).collect();
         let mut verdict = Verdict::default();
         if ordered.len() > 1 && context.solver.is_spent() {
             verdict.unreached.extend(ordered.iter().map(|candidate| (*candidate).clone()));

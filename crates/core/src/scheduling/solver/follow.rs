@@ -122,6 +122,7 @@ impl Solver {
         for at in 0..self.machines.len() {
             self.count_owners(at);
         }
+        self.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
         self.arrange();
         self.built = self.size();
     }
@@ -188,6 +189,7 @@ impl Solver {
             }
             if order != Ordering::Less {
                 steps.push(Step::Comes(slot));
+                self.by_name &= slot.is_some() || stands_by_name(&next.nodes, new);
                 new += 1;
             } else if let Some(slot) = slot {
                 self.vacant.push(slot);
@@ -395,6 +397,7 @@ impl Solver {
     /// Judges the machines that changed for every shape of pod that has been asked for.
     fn refit(&mut self, touched: &Bits) {
         for shape in 0..self.shapes.len() {
+            self.shapes[shape].in_order = None;
             let Some(mut fitting) = self.shapes[shape].machines.take() else { continue };
             let (class, level) = self.shapes[shape].of;
             let fits = Arc::make_mut(&mut fitting);
@@ -410,8 +413,7 @@ impl Solver {
         let rank = |at: usize| !self.machines[at].initialized;
         let usable = |at: &usize| self.machines[*at].usable;
         let mut order: Vec<usize> = self.slots.iter().copied().filter(usable).collect();
-        let by_name = self.snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
-        if by_name {
+        if self.by_name {
             order.sort_by_key(|at| rank(*at));
         } else {
             order.sort_by(|a, b| {
@@ -426,6 +428,9 @@ impl Solver {
             self.places[*at] = place;
         }
         self.order = order;
+        for shape in &mut self.shapes {
+            shape.in_order = None;
+        }
     }
 
     /// Gives back what a machine that is thought away takes of the limits of its pool.
@@ -465,6 +470,11 @@ impl Solver {
             && tolerated(&machine.taints, pod, level.look_past_preferences)
             && machine.could_satisfy(&mut self.universe, level.req)
     }
+}
+
+/// Whether a machine that came stands between its neighbours by name.
+fn stands_by_name(nodes: &[Arc<StateNode>], at: usize) -> bool {
+    nodes[at.saturating_sub(1)..].iter().take(3).is_sorted_by(|a, b| a.name() <= b.name())
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {

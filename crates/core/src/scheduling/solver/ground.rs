@@ -294,6 +294,11 @@ impl Ground {
             pass.scratch.rejected[level.shape] = Bits::default();
         }
         self.pass.scratch = pass.scratch;
+        for (class, level) in pass.starts.into_keys().map(|shape| solver.shapes[shape].of).collect::<Vec<_>>()
+        {
+            let ordered = solver.fitting_in_order(class, level);
+            self.pass.skip(solver.classes[class].levels[level].shape, &ordered);
+        }
         self.pods.truncate(self.len);
         self.classes.truncate(self.len);
     }

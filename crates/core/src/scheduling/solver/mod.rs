@@ -90,6 +90,8 @@ pub struct Solver {
     order: Vec<usize>,
     /// Where each slot stands in that order.
     places: Vec<usize>,
+    /// Whether the snapshot's nodes are sorted by name.
+    by_name: bool,
     /// Whether the order is that of the slots.
     in_order: bool,
     /// Slots of machines that are going away.
@@ -176,6 +178,7 @@ impl Solver {
             nodes: Vec::new(),
             order: Vec::new(),
             places: Vec::new(),
+            by_name: true,
             in_order: true,
             deleting: Bits::default(),
             open: Bits::default(),

@@ -119,6 +119,8 @@ pub(super) struct Pass {
     /// Those of them that are as good as gone: their pods have no place any more.
     pub(super) settled: Bits,
     pub(super) scratch: Scratch,
+    /// By shape: how many of its machines, in order, are known to be gone or full, where they were looked for so.
+    pub(super) starts: HashMap<usize, usize>,
     /// Pods by machine, as indices into the request.
     pub(super) placed: BTreeMap<usize, Vec<usize>>,
     /// Changes to machines, to be taken back.
@@ -224,6 +226,7 @@ impl Pass {
             likes: Vec::new(),
             like_ids: HashMap::new(),
             scratch: Scratch::default(),
+            starts: HashMap::new(),
             placed: BTreeMap::new(),
             log: Vec::new(),
             ports: HashMap::new(),
@@ -256,6 +259,7 @@ impl Pass {
             gone: self.gone.clone(),
             settled: self.settled.clone(),
             scratch: std::mem::take(&mut self.scratch),
+            starts: self.starts.clone(),
             placed: BTreeMap::new(),
             log: Vec::new(),
             ports: self.ports.clone(),
