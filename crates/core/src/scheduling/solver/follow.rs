@@ -195,8 +195,7 @@ impl Solver {
                 self.vacant.push(slot);
             }
         }
-        let mut dirty = Bits::default();
-        let mut stood = HashMap::new();
+        let (mut dirty, mut stood) = (Bits::default(), HashMap::new());
         for slot in left {
             stood.insert(slot, (self.machines[slot].usable, self.machines[slot].initialized));
             self.leave(slot, &mut dirty);
