@@ -368,11 +368,6 @@ impl FakeAws {
         self.lock().memory.insert(image.to_owned(), percent);
     }
 
-    /// Publishes an image.
-    pub fn add_image(&self, image: Image) {
-        self.lock().images.push(image);
-    }
-
     /// Puts a message into the queue.
     pub fn push_message(&self, body: &str) {
         let mut inner = self.lock();
