@@ -10,6 +10,7 @@ pub mod calls;
 pub mod digest;
 pub mod drift;
 pub mod families;
+pub mod figures;
 pub mod garbage;
 pub mod iam;
 pub mod images;

@@ -22,9 +22,15 @@ pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, Reser
 
 pub use fleetwright_core::model::Price;
 
+use fleetwright_core::cloud::Figure;
+
 /// What is asked of AWS.
 #[async_trait]
 pub trait AwsApi: Send + Sync + 'static {
+    /// What whoever stands between here and AWS has gathered for metrics since it was last asked.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
     /// `DescribeInstanceTypes`: virtual machines of x86_64 and arm64.
     async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError>;
     /// `DescribeInstanceTypeOfferings` by zone.

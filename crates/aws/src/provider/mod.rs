@@ -19,7 +19,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, Notice,
         ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels::AWAITS_LABEL},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,6 +30,7 @@ use crate::audit::{Audit, Foreign};
 use crate::authority;
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
+use crate::figures::{self, Ledger};
 use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
@@ -55,6 +56,7 @@ pub struct AwsProvider {
     info: ProviderInfo,
     cluster_uid: Arc<OnceLock<Str>>,
     parameters: Arc<Parameters>,
+    ledger: Arc<Ledger>,
     state: Arc<Mutex<State>>,
 }
 
@@ -168,6 +170,7 @@ impl AwsProvider {
             info,
             cluster_uid: Arc::default(),
             parameters: Arc::default(),
+            ledger: Arc::default(),
             state: Arc::new(Mutex::new(state)),
         };
         provider.refresh_machines().await?;
@@ -417,7 +420,15 @@ impl AwsProvider {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
         let catalog = class.map(|known| self.class_catalog(&known));
         let shaped = catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type));
-        instance::instance(info, shaped, &self.settings.region)
+        let mut instance = instance::instance(info, shaped, &self.settings.region);
+        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
+        if parted.is_some_and(|group| group.partitions > 0)
+            && !instance.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
+        {
+            // EC2 chooses it, and tells it later; pods may ask for one.
+            instance.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
+        }
+        instance
     }
 
     /// An instance as EC2 has it now.
@@ -448,7 +459,10 @@ impl AwsProvider {
         match self.api.terminate(std::slice::from_ref(&info.id)).await {
             Ok(()) => Ok(Termination::Accepted),
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
-            Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+            Err(error) => {
+                self.ledger.note(&figures::TERMINATION_FAILURES, &[&info.zone, &info.zone_id], 1.0);
+                Err(cloud_error(&error, "ec2:TerminateInstances"))
+            }
         }
     }
 
