@@ -21,6 +21,7 @@ pub mod learnt;
 pub mod nodeclass;
 pub mod prices;
 pub mod provider;
+pub mod recent;
 pub mod schema;
 pub mod settings;
 pub mod shift;

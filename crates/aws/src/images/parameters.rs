@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::calls::{AwsApi, AwsError};
+use crate::recent::is_recent;
 
 /// How long the parameter of an alias counts.
 const OF_ALIAS: SignedDuration = SignedDuration::from_hours(24);
@@ -47,8 +48,7 @@ impl Entry {
             Self { source: Source::Latest, deprecated: true, .. } => DEPRECATED,
             Self { source: Source::Pinned | Source::Latest, .. } => OF_ALIAS,
         };
-        // A clock that was set back makes nothing younger than new.
-        (SignedDuration::ZERO..long).contains(&now.duration_since(self.read))
+        is_recent(self.read, now, long)
     }
 }
 

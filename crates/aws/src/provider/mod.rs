@@ -39,6 +39,7 @@ use crate::nodeclass::placement::Resolved;
 use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
+use crate::recent::is_recent;
 use crate::schema::schema;
 use crate::settings::Settings;
 use crate::shift::Shifts;
@@ -295,7 +296,7 @@ impl AwsProvider {
     async fn know_cluster(&self) -> Result<(), AwsError> {
         let now = self.clock.now();
         let read = self.state().cluster_read;
-        if read.is_some_and(|read| now.duration_since(read) < CLUSTER_EVERY) {
+        if read.is_some_and(|read| is_recent(read, now, CLUSTER_EVERY)) {
             return Ok(());
         }
         match self.api.cluster(&self.settings.cluster_name).await {

@@ -226,6 +226,29 @@ async fn calls_are_few() {
     assert_eq!((mutating(), aws.cloud.count("DescribeInstances")), (before.0, before.1 + 1));
 }
 
+/// A throttled burst is one refused call, and its claims come back at different times.
+#[tokio::test]
+async fn a_throttled_burst_comes_back_apart() {
+    let aws = Aws::new(settings()).await;
+    let refusal = AwsError {
+        retry_after: Some(Duration::from_secs(10)),
+        ..AwsError::new("RequestLimitExceeded", "Request limit exceeded.")
+    };
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(refusal));
+    let answers = aws.provider().launch(&batch(200)).await;
+    let waits: BTreeSet<Duration> = answers
+        .iter()
+        .map(|answer| match answer {
+            Err(LaunchError::RateLimited { after }) => *after,
+            other => panic!("not throttled: {other:?}"),
+        })
+        .collect();
+    assert_eq!(aws.cloud.count("CreateFleet"), 1);
+    assert!(waits.len() > 150, "only {} different waits", waits.len());
+    let (first, last) = (waits.first().unwrap(), waits.last().unwrap());
+    assert!(*first >= Duration::from_secs(10) && *last <= Duration::from_secs(15), "{first:?} {last:?}");
+}
+
 /// The process ends between a fleet and its answer: the instances are found by their batch and dealt, each to one claim.
 #[tokio::test]
 async fn an_interrupted_batch_is_dealt_once() {

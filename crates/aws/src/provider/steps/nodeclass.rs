@@ -24,6 +24,7 @@ use crate::nodeclass::cadence::{Cadence, Part};
 use crate::nodeclass::profile::{self, Who};
 use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations};
 use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
+use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
 
 /// Classes are looked after at least this often.
@@ -251,7 +252,7 @@ impl NodeClasses {
         let lately = memory
             .tried
             .get(&uid)
-            .is_some_and(|(known, at)| *known == key && outlook.now.duration_since(*at) < TRIED_FOR);
+            .is_some_and(|(known, at)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if lately {
             return (Finding::good(condition::VALIDATION_SUCCEEDED), every);
         }
@@ -306,7 +307,7 @@ impl NodeClasses {
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let mut waiting: Vec<&str> = claims_of(outlook, &name).map(|claim| claim.name.as_str()).collect();
         if !waiting.is_empty() {
-            let due = memory.told.get(&uid).is_none_or(|at| outlook.now.duration_since(*at) >= TELL_EVERY);
+            let due = memory.told.get(&uid).is_none_or(|at| !is_recent(*at, outlook.now, TELL_EVERY));
             if due {
                 memory.told.insert(uid, outlook.now);
                 waiting.sort_unstable();
