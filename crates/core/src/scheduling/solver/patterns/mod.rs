@@ -98,6 +98,7 @@ pub(in crate::scheduling) enum Share {
 impl Solver {
     /// How much of a request patterns can pack, as far as can be told before they try.
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
+        self.lift();
         let classes = self.counted_classes(request.pods);
         let distinct: Vec<usize> = classes.iter().map(|(class, _)| *class).collect();
         let deferral = Deferral::new(self, &distinct);
