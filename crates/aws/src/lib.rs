@@ -4,6 +4,7 @@
 //! stands in a module for each question.
 
 pub mod audit;
+pub mod authority;
 pub mod batch;
 pub mod calls;
 pub mod digest;

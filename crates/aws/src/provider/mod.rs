@@ -27,8 +27,10 @@ pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::audit::{Audit, Foreign};
+use crate::authority;
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
+use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
@@ -52,6 +54,7 @@ pub struct AwsProvider {
     classes: Classes,
     info: ProviderInfo,
     cluster_uid: Arc<OnceLock<Str>>,
+    parameters: Arc<Parameters>,
     state: Arc<Mutex<State>>,
 }
 
@@ -82,8 +85,8 @@ struct State {
     /// Actions that IAM refuses, and when it did last.
     off: BTreeMap<&'static str, Timestamp>,
     foreign: Foreign,
-    /// Why nothing may be mutated: the configured cluster is another one.
-    mismatch: Option<Str>,
+    /// Whether the configured cluster is the one behind the API server, once that was asked.
+    identity: Option<Identity>,
 }
 
 /// How often EKS is asked for the cluster.
@@ -164,6 +167,7 @@ impl AwsProvider {
             classes,
             info,
             cluster_uid: Arc::default(),
+            parameters: Arc::default(),
             state: Arc::new(Mutex::new(state)),
         };
         provider.refresh_machines().await?;
@@ -189,9 +193,11 @@ impl AwsProvider {
     /// Refuses to mutate anything where the cloud's cluster is another than the API server's.
     fn may_mutate(&self) -> Result<Str, CloudError> {
         let uid = self.uid()?;
-        match &self.state().mismatch {
-            Some(why) => Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into())),
-            None => Ok(uid),
+        match &self.state().identity {
+            Some(Identity::Mismatch(why)) => {
+                Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into()))
+            }
+            _ => Ok(uid),
         }
     }
 
@@ -455,23 +461,6 @@ impl AwsProvider {
             false => Ok(()),
         }
     }
-
-    /// Whether the cloud's cluster of the configured name is the one behind the API server: by its certificate authority, for
-    /// its address differs inside and outside.
-    fn compare(&self, cluster: &ClusterInfo) -> Identity {
-        let ours = self.settings.ca_bundle.trim();
-        let name = &self.settings.cluster_name;
-        if ours.is_empty() {
-            return Identity::Unproven("no certificate authority of the API server is known".into());
-        }
-        if cluster.ca_bundle.trim() == ours {
-            return Identity::Proven;
-        }
-        let why = format!(
-            "EKS knows another cluster called {name}: its certificate authority is not the API server's"
-        );
-        Identity::Mismatch(why.into())
-    }
 }
 
 #[async_trait]
@@ -492,7 +481,8 @@ impl CloudProvider for AwsProvider {
         }
         let identity = match self.api.cluster(&self.settings.cluster_name).await {
             Ok(cluster) => {
-                let identity = self.compare(&cluster);
+                let (settings, theirs) = (&self.settings, &cluster.ca_bundle);
+                let identity = authority::compare(&settings.cluster_name, &settings.ca_bundle, theirs);
                 self.state().cluster = Some(cluster);
                 identity
             }
@@ -509,10 +499,7 @@ impl CloudProvider for AwsProvider {
                 _ => return Err(cloud_error(&error, "eks:DescribeCluster")),
             },
         };
-        self.state().mismatch = match &identity {
-            Identity::Mismatch(why) => Some(why.clone()),
-            _ => None,
-        };
+        self.state().identity = Some(identity.clone());
         Ok(identity)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::cloud::{CloudError, Notice, Object, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
@@ -116,6 +116,8 @@ impl NodeClasses {
             memory.cadence.again(&uid, part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
+        let identity: Option<Finding> = self.provider.state().identity.as_ref().map(identity);
+        conditions::apply(&mut next, identity.as_slice(), &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
             write.version = class.metadata.resource_version.as_deref().map(Str::from);
@@ -158,7 +160,8 @@ impl NodeClasses {
             }
             Part::Images => match provider.kubernetes_version() {
                 Some(version) => {
-                    let found = images::resolve(api, &spec, &version, now).await;
+                    let lookup = images::Lookup { api, parameters: &provider.parameters, now };
+                    let found = images::resolve(lookup, &spec, &version).await;
                     found_images(found, class.status.get_or_insert_default())
                 }
                 None => Finding {
@@ -399,6 +402,19 @@ fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
         false => Outcome::Waiting { reason, message },
     };
     Some(Finding { condition: condition::VALIDATION_SUCCEEDED, outcome })
+}
+
+/// Whether the cloud's cluster is the API server's. That nothing proves it stops nobody, and is there to be seen.
+fn identity(identity: &Identity) -> Finding {
+    const CONDITION: &str = condition::CLUSTER_IDENTITY_PROVEN;
+    match identity {
+        Identity::Proven => Finding::good(CONDITION),
+        Identity::Unproven(why) => {
+            let (reason, message) = ("ClusterUnproven", why.to_string());
+            Finding { condition: CONDITION, outcome: Outcome::Waiting { reason, message } }
+        }
+        Identity::Mismatch(why) => Finding::bad(CONDITION, "ClusterMismatch", why.to_string()),
+    }
 }
 
 /// What people are told where IAM refuses a look-up.
