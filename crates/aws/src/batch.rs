@@ -243,8 +243,14 @@ impl AwsApi for Batched {
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
         self.api.try_fleet(request).await
     }
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
-        self.api.try_instance(template, instance_type, subnet).await
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
+        self.api.try_instance(template, instance_type, subnet, tags).await
     }
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
         self.api.instance_statuses().await
