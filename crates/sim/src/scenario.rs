@@ -100,6 +100,8 @@ pub struct PoolShort {
     pub types: Vec<String>,
     /// Weight.
     pub weight: Option<i32>,
+    /// `replicas`, of a static pool.
+    pub replicas: Option<u32>,
     /// `limits`, as in the NodePool.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
@@ -220,8 +222,22 @@ pub enum Step {
     Untaint(Vec<String>),
     /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
     Conditions(BTreeMap<String, String>),
+    /// Sets conditions of some of these nodes.
+    Sicken(Sicken),
+    /// Kills the operator where it stands; another one starts after so much time.
+    Restart(String),
     /// Compares.
     Expect(Box<Expect>),
+}
+
+/// Nodes that fall ill.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sicken {
+    /// How many, the first by name.
+    pub nodes: usize,
+    /// Their conditions.
+    pub conditions: BTreeMap<String, String>,
 }
 
 /// What is expected; what is not named is not looked at.

@@ -46,6 +46,9 @@ pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
     if let Some(weight) = short.weight {
         spec["weight"] = json!(weight);
     }
+    if let Some(replicas) = short.replicas {
+        spec["replicas"] = json!(replicas);
+    }
     if !short.limits.is_empty() {
         spec["limits"] = json!(short.limits);
     }

@@ -1,6 +1,6 @@
 //! Plays a scenario in a world of its own, and writes down what happened.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::settings::FeatureGates;
@@ -103,13 +103,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Sets conditions of the nodes that the autoscaler launched.
-    fn set_conditions(
-        &mut self,
-        wanted: &std::collections::BTreeMap<String, String>,
-    ) -> Result<(), WorldError> {
+    /// Sets conditions of nodes that the autoscaler launched, so many at the most.
+    fn set_conditions(&mut self, wanted: &BTreeMap<String, String>, most: usize) -> Result<(), WorldError> {
         let now = self.world.clock().now().to_string();
-        for name in self.world.observe().nodes.into_iter().map(|node| node.name) {
+        let mut names: Vec<_> = self.world.observe().nodes.into_iter().map(|node| node.name).collect();
+        names.sort();
+        for name in names.into_iter().take(most) {
             let node = self.world.server().get("v1", "Node", "", &name);
             let known =
                 node.as_ref().and_then(|node| node.pointer("/status/conditions")).and_then(Value::as_array);
@@ -183,9 +182,25 @@ impl Stage {
             Step::Interrupt(count) => self.interrupt(*count),
             Step::Lose(count) => self.lose(*count),
             Step::Untaint(keys) => self.untaint(keys)?,
-            Step::Conditions(wanted) => self.set_conditions(wanted)?,
+            Step::Conditions(wanted) => self.set_conditions(wanted, usize::MAX)?,
+            Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes)?,
+            Step::Restart(text) => self.restart(text).await?,
             Step::Expect(expect) => self.expect(expect),
         }
+        Ok(())
+    }
+
+    /// Kills the operator, and lets time pass until another one has started.
+    async fn restart(&mut self, text: &str) -> Result<(), WorldError> {
+        let Some(duration) = duration(text) else {
+            self.fail(&format!("restart: {text:?} is not a duration such as 90s or 2h30m"));
+            return Ok(());
+        };
+        self.say_when("the operator is killed");
+        self.world.kill(0, duration);
+        self.world.run_for(duration).await;
+        self.world.tend().await?;
+        self.say_when("another one starts");
         Ok(())
     }
 
@@ -219,8 +234,7 @@ impl Stage {
     }
 
     async fn wait(&mut self, text: &str) {
-        let duration = NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok());
-        match duration {
+        match duration(text) {
             Some(duration) => {
                 self.world.run_for(duration).await;
                 self.say_when(&format!("waited {text}"));
@@ -320,6 +334,10 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
         failures.push(format!("cost: expected at most ${most}/h, found ${:.4}/h", seen.hourly.dollars()));
     }
     failures
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }
 
 /// `1h2m3s`, without what is zero.
