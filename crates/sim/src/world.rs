@@ -9,6 +9,7 @@ mod config;
 mod link;
 mod look;
 mod operators;
+mod region;
 mod removals;
 mod skew;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use tokio::task::JoinSet;
 
 pub use config::{WorldConfig, WorldError, Wrap};
 pub use link::Distort;
+pub use region::Region;
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -47,7 +49,7 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`World::delete_object`] knows, with their versions.
-const KINDS: [(&str, &str); 12] = [
+const KINDS: [(&str, &str); 13] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
@@ -60,6 +62,7 @@ const KINDS: [(&str, &str); 12] = [
     ("NodePool", "karpenter.sh/v1"),
     ("NodeClaim", "karpenter.sh/v1"),
     ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
+    ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];
 
 /// A running world. Dropping it ends everything in it.
@@ -71,6 +74,7 @@ pub struct World {
     removals: Arc<Removals>,
     config: WorldConfig,
     classes: NodeClasses,
+    ec2_classes: fleetwright_aws::Classes,
     operators: Vec<Operator>,
     /// How often an operator was started.
     starts: u64,
@@ -103,7 +107,11 @@ impl World {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        for definition in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
+        let definitions = match &config.region {
+            Some(_) => fleetwright_aws_api::crds(),
+            None => fleetwright_api::crds(fleetwright_api::Provider::Fake),
+        };
+        for definition in definitions {
             let what = definition.metadata.name.clone().unwrap_or_default();
             let value = serde_json::to_value(definition)
                 .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
@@ -111,11 +119,16 @@ impl World {
         }
         let client = kube::Client::new(server.service(), "default");
         let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
-        let classes = NodeClasses::unread();
+        let (classes, ec2_classes) = (NodeClasses::unread(), fleetwright_aws::Classes::default());
         let removals = Arc::new(Removals::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
-        tasks.spawn(classes::run(client.clone(), shared.clone()));
+        if let Some(region) = &config.region {
+            tasks.spawn(region::follow(client.clone(), ec2_classes.clone(), shared.clone()));
+            tasks.spawn(region.clone().run(cloud.clone(), shared.clone()));
+        } else {
+            tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
+            tasks.spawn(classes::run(client.clone(), shared.clone()));
+        }
         let counting = removals.clone();
         let (counting_client, counting_clock) = (client.clone(), shared.clone());
         tasks.spawn(async move { counting.run(counting_client, counting_clock).await });
@@ -133,8 +146,19 @@ impl World {
         ));
         let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
         let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
-        let mut world =
-            Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
+        let mut world = Self {
+            server,
+            clock,
+            cloud,
+            activity,
+            removals,
+            config,
+            classes,
+            ec2_classes,
+            operators,
+            starts: 0,
+            tasks,
+        };
         world.tend().await?;
         Ok(world)
     }
@@ -155,6 +179,12 @@ impl World {
     #[must_use]
     pub fn cloud(&self) -> &Arc<Cloud> {
         &self.cloud
+    }
+
+    /// Its place in a region of AWS, where it has one.
+    #[must_use]
+    pub fn region(&self) -> Option<&Region> {
+        self.config.region.as_ref()
     }
 
     /// What the controllers of its first operator share: metrics, index. None where they do not run.

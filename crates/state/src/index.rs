@@ -93,7 +93,7 @@ struct PoolEntry {
 }
 
 /// What is known of a provider's class object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
     /// Whether its `Ready` condition is True; where it has none, that is `None`.
     pub ready: Option<bool>,
@@ -101,8 +101,10 @@ pub struct ClassState {
     pub why: (Str, Str),
     /// `metadata.generation`.
     pub generation: i64,
-    /// Whether it is being deleted.
-    pub deleting: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// All its conditions.
+    pub conditions: Vec<api::Condition>,
 }
 
 impl Index {
@@ -502,15 +504,17 @@ impl Index {
     }
 
     /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
-    /// launched yet counts as the largest that it may become.
+    /// launched yet counts as the largest that it may become. What a command takes counts until its replacement stands, or
+    /// until it is deleted: a command may be taken back, and its machines stay then.
     #[must_use]
     pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
         let mut sum = (Resources::new(), 0);
+        let replaced = self.replaced(pool);
         for entry in self.machines.claims.values() {
             let Some(claim) = entry.model.as_deref() else { continue };
             let of_pool = claim.pool.as_deref() == Some(pool);
             let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
-            if !of_pool || going || self.intents.is_marked(&claim.name) {
+            if !of_pool || going || replaced.contains(&claim.name) {
                 continue;
             }
             let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
@@ -518,6 +522,22 @@ impl Index {
             sum.1 += 1;
         }
         sum
+    }
+
+    /// The machines of a pool that commands take and that machines of the same pool replace already: of each command as many
+    /// as its replacements that stand, the first by name.
+    fn replaced(&self, pool: &str) -> BTreeSet<&ClaimName> {
+        let stands = |name: &&ClaimName| {
+            let claim = self.machines.claims.get(*name).and_then(|entry| entry.model.as_deref());
+            claim.is_some_and(|claim| claim.pool.as_deref() == Some(pool))
+        };
+        let mut replaced = BTreeSet::new();
+        for command in self.intents.commands().values() {
+            let count = command.replacements.iter().filter(stands).count();
+            let taken: BTreeSet<&ClaimName> = command.candidates.iter().filter(stands).collect();
+            replaced.extend(taken.into_iter().take(count));
+        }
+        replaced
     }
 
     /// The NodeClaims that were created for a pod and are still there, on their way or initialised, by name. Ones that a

@@ -377,6 +377,22 @@ fn a_claim_that_is_not_launched_is_charged_as_the_largest_that_it_may_become() {
 }
 
 #[test]
+fn a_machine_that_a_command_takes_counts_until_its_replacement_stands() {
+    let mut index = index();
+    for name in ["a", "b", "c"] {
+        index.apply(claim(name, 1, "", ""));
+    }
+    let count = |index: &Index| index.usage_at_most("default").1;
+    let names = |names: &[&str]| names.iter().map(|name| ClaimName::from(*name)).collect();
+    index.begin_command("one", CommandIntent { candidates: names(&["a", "b"]), replacements: names(&["d"]) });
+    assert_eq!(count(&index), 3, "the command may be taken back");
+    index.apply(claim("d", 1, "", ""));
+    assert_eq!(count(&index), 3, "one replacement makes room for itself");
+    index.end_command("one");
+    assert_eq!(count(&index), 4);
+}
+
+#[test]
 fn overlays_hold_from_the_next_snapshot_on_and_end_with_their_object() {
     let mut index = index();
     let pool = object::<api::NodePool>(json!({
