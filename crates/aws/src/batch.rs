@@ -272,9 +272,15 @@ impl AwsApi for Batched {
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
         self.ledger.call("CreateFleet (dry run)", self.api.try_fleet(request).await)
     }
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
-        self.ledger
-            .call("RunInstances (dry run)", self.api.try_instance(template, instance_type, subnet).await)
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
+        let answer = self.api.try_instance(template, instance_type, subnet, tags).await;
+        self.ledger.call("RunInstances (dry run)", answer)
     }
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
         self.ledger.call("DescribeInstanceStatus", self.api.instance_statuses().await)

@@ -38,7 +38,8 @@ impl Server {
     }
 
     /// Creates an object, or replaces everything of it that the given one names, status included (a merge:
-    /// lists are replaced). Admission, defaults and validation apply.
+    /// lists are replaced). Admission, defaults and validation apply. An object whose last finalizer goes is returned as it
+    /// was at its end.
     ///
     /// # Errors
     /// As for the requests that this stands for; 404 for a kind that is not served.
@@ -54,13 +55,14 @@ impl Server {
                 value.get("status").is_some().then_some(created)
             }
         };
+        let mut last = None;
         if let Some(old) = old {
             let shown = crate::events::present(&target.resource, &old);
             let merged = crate::patch::merge::apply(&shown, &value)?;
-            world.save(&target, &old, merged, &write)?;
+            last = Some(world.save(&target, &old, merged, &write)?);
         }
         world.settle();
-        world.find(&target)
+        world.find(&target).or_else(|error| last.ok_or(error))
     }
 
     /// Deletes an object as a request without options does; absence is fine.

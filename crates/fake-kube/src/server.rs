@@ -1,6 +1,6 @@
 //! The server as a value: cheap to clone, without threads, tasks or sockets of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -33,7 +33,18 @@ pub struct Server {
 struct Inner {
     config: Config,
     world: Mutex<World>,
+    lines: Mutex<VecDeque<Line>>,
     counters: Mutex<Counters>,
+}
+
+/// How many lines are remembered: watches of one kind are served one after the other.
+const LINES: usize = 16;
+
+/// A line that watches were sent, with what it was made from.
+struct Line {
+    kind: &'static str,
+    object: Arc<Value>,
+    bytes: Bytes,
 }
 
 impl std::fmt::Debug for Server {
@@ -47,7 +58,8 @@ impl Server {
     pub fn new(config: Config) -> Self {
         let mut world = World::new(config.clone());
         boot::fill(&mut world);
-        let inner = Inner { config, world: Mutex::new(world), counters: Mutex::new(Counters::new()) };
+        let (lines, counters) = (Mutex::default(), Mutex::default());
+        let inner = Inner { config, world: Mutex::new(world), lines, counters };
         Self { inner: Arc::new(inner) }
     }
 
@@ -70,6 +82,21 @@ impl Server {
     /// The last revision given out.
     pub fn revision(&self) -> u64 {
         self.lock().revision
+    }
+
+    /// The line of a watch that shows an object: made once for all watches that show it at about the same time.
+    pub(crate) fn line(&self, kind: &'static str, object: &Arc<Value>) -> Bytes {
+        let mut lines = self.inner.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |line: &&Line| line.kind == kind && Arc::ptr_eq(&line.object, object);
+        if let Some(line) = lines.iter().rev().find(same) {
+            return line.bytes.clone();
+        }
+        let bytes = crate::watch::line(kind, object);
+        if lines.len() >= LINES {
+            lines.pop_front();
+        }
+        lines.push_back(Line { kind, object: object.clone(), bytes: bytes.clone() });
+        bytes
     }
 
     pub(crate) fn config(&self) -> &Config {

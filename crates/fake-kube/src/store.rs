@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::status::ApiError;
 
@@ -47,7 +47,8 @@ pub(crate) struct Store {
     /// Changes up to this revision have been forgotten.
     forgotten: u64,
     bound: usize,
-    wake: watch::Sender<u64>,
+    /// Wakes watches in the order in which they came, so that a run can be repeated (tokio's watch channel does not).
+    wake: Arc<Notify>,
 }
 
 impl Store {
@@ -58,7 +59,7 @@ impl Store {
             history: VecDeque::new(),
             forgotten: revision,
             bound: bound.max(1),
-            wake: watch::Sender::new(revision),
+            wake: Arc::default(),
         }
     }
 
@@ -104,14 +105,13 @@ impl Store {
             Some(after) => self.objects.insert(change.key.clone(), after.clone()),
             None => self.objects.remove(&change.key),
         };
-        let revision = change.revision;
         self.history.push_back(change);
         while self.history.len() > self.bound {
             if let Some(oldest) = self.history.pop_front() {
                 self.forgotten = oldest.revision;
             }
         }
-        self.wake.send_replace(revision);
+        self.wake.notify_waiters();
     }
 
     /// The first change after `revision`.
@@ -135,7 +135,7 @@ impl Store {
     }
 
     /// Wakes up at every change.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.wake.subscribe()
+    pub(crate) fn subscribe(&self) -> Arc<Notify> {
+        self.wake.clone()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::body::BoxError;
 use crate::faults::WatchFault;
@@ -36,7 +36,7 @@ pub(crate) struct Watch {
     target: Target,
     selector: Selector,
     view: View,
-    wake: tokio::sync::watch::Receiver<u64>,
+    wake: Arc<Notify>,
     /// Everything up to this revision has been seen.
     seen: u64,
     ready: VecDeque<Event>,
@@ -122,7 +122,9 @@ impl Watch {
                 self.initial = false;
                 return Some(Ok(self.bookmark(true)));
             }
-            self.wake.mark_unchanged();
+            // Enlisted before the look, so that nothing is missed.
+            let mut news = std::pin::pin!(self.wake.clone().notified_owned());
+            news.as_mut().enable();
             if let Err(error) = self.refill() {
                 self.ended = true;
                 return Some(Ok(line("ERROR", &error.to_value())));
@@ -141,11 +143,7 @@ impl Watch {
             let until = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
             tokio::select! {
                 biased;
-                changed = self.wake.changed() => {
-                    if changed.is_err() {
-                        return None;
-                    }
-                }
+                () = news.as_mut() => {}
                 () = tokio::time::sleep_until(until) => {}
             }
         }
@@ -170,7 +168,7 @@ impl Watch {
         }
         self.sent = self.sent.saturating_add(1);
         let shown = self.view.watched(&self.server, &self.target.resource, &event.object);
-        let bytes = line(event.kind, &shown);
+        let bytes = self.server.line(event.kind, &shown);
         if self.fault.duplicate_every > 0 && self.sent.is_multiple_of(self.fault.duplicate_every) {
             return [bytes.clone(), bytes].concat().into();
         }
@@ -262,7 +260,8 @@ fn left(change: &Change) -> Option<Arc<Value>> {
     Some(Arc::new(object))
 }
 
-fn line(kind: &str, object: &Value) -> Bytes {
+/// A line of a watch.
+pub(crate) fn line(kind: &str, object: &Value) -> Bytes {
     let mut bytes = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
     // A value of maps with text keys always serialises.
     serde_json::to_writer(&mut bytes, object).unwrap_or_default();

@@ -261,7 +261,7 @@ pub enum Step {
     Untaint(Vec<String>),
     /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
     Conditions(BTreeMap<String, String>),
-    /// Sets conditions of some of these nodes.
+    /// Sets conditions of some of these nodes, whose kubelets do not come to themselves again.
     Sicken(Sicken),
     /// Kills the operator where it stands; another one starts after so much time.
     Restart(String),

@@ -59,8 +59,15 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
     /// `CreateFleet` as a dry run: whether it would be allowed.
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
-    /// `RunInstances` as a dry run: whether one instance of a launch template and type would be allowed in a subnet.
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError>;
+    /// `RunInstances` as a dry run: whether one instance of a launch template and type, born with tags, would be allowed in a
+    /// subnet.
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError>;
     /// `DescribeInstances` that are not gone; ids and filters both narrow.
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
     /// `DescribeInstanceStatus`, impaired ones and ones with events.

@@ -432,6 +432,7 @@ fn pool() -> NodePool {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        halted: None,
         learnt: fleetwright_core::model::Learnt::default(),
     }
 }

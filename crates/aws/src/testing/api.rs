@@ -273,9 +273,18 @@ impl AwsApi for FakeAws {
         }
     }
 
-    async fn try_instance(&self, template: &str, _: &str, subnet: &str) -> Result<(), AwsError> {
+    async fn try_instance(
+        &self,
+        template: &str,
+        _: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::TryInstance)?;
+        if !tags.contains_key(labels::TAG_CLUSTER_NAME) {
+            return Err(AwsError::new("UnauthorizedOperation", "the policy allows only what is tagged"));
+        }
         let profile = inner.template_data.get(template).map(|data| data.instance_profile.clone());
         if profile.is_some_and(|profile| !inner.profiles.contains_key(&profile)) {
             return Err(AwsError::new("InvalidParameterValue", "Invalid IAM Instance Profile name"));

@@ -204,11 +204,15 @@ async fn taken_by(ctx: &Ctx, name: &str) -> Result<Option<api::NodeClaim>, Recon
     ctx.call("get nodeclaim", ctx.cluster_api::<api::NodeClaim>().get_opt(name)).await
 }
 
+/// Whether a claim is the one that was to be written. Its launch may have begun meanwhile, as a batch of its own.
 fn is_same(found: &api::NodeClaim, wanted: &api::NodeClaim) -> bool {
-    let key = api::labels::BATCH_ID;
     let of = |claim: &api::NodeClaim, key: &str| claim.metadata.annotations.as_ref()?.get(key).cloned();
     let same = |key: &str| of(found, key).is_some() && of(found, key) == of(wanted, key);
-    same(key) && same(api::labels::CLUSTER_UID) && same(api::labels::NOMINATED_PODS)
+    let batch = of(found, api::labels::BATCH_ID);
+    let alone = batch.is_some() && batch == found.metadata.uid;
+    (alone || same(api::labels::BATCH_ID))
+        && same(api::labels::CLUSTER_UID)
+        && same(api::labels::NOMINATED_PODS)
 }
 
 /// The claim stands: what we wrote is visible at once.
@@ -285,4 +289,33 @@ pub(super) async fn clear_up(ctx: &Ctx, name: &str) -> Result<(), ReconcileError
     }
     ctx.index().written(name);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which claim is the one that was to be written.
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(uid: Option<&str>, batch: &str, pods: &str) -> api::NodeClaim {
+        let annotations = json!({
+            api::labels::BATCH_ID: batch, api::labels::CLUSTER_UID: "cluster", api::labels::NOMINATED_PODS: pods,
+        });
+        let object = json!({
+            "metadata": {"name": "a", "uid": uid, "annotations": annotations},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[rstest]
+    #[case::as_written("b-0", "n/p:1", true)]
+    #[case::launched_as_a_batch_of_its_own("its-uid", "n/p:1", true)]
+    #[case::of_another_batch("b-1", "n/p:1", false)]
+    #[case::for_another_pod("b-0", "n/p:2", false)]
+    fn a_claim_is_known_by_what_it_answers(#[case] batch: &str, #[case] pods: &str, #[case] same: bool) {
+        assert_eq!(is_same(&claim(Some("its-uid"), batch, pods), &claim(None, "b-0", "n/p:1")), same);
+    }
 }

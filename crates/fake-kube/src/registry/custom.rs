@@ -1,5 +1,7 @@
 //! Resources that a CustomResourceDefinition adds.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Resource, ResourceInfo};
@@ -14,7 +16,7 @@ pub(crate) struct Custom {
     /// The raw OpenAPI v3 schema of the version.
     pub(crate) schema: Value,
     /// The parsed schema.
-    pub(crate) structural: Structural,
+    pub(crate) structural: Arc<Structural>,
     /// JSON paths of selectable fields, such as `.spec.color`.
     pub(crate) selectable: Vec<String>,
     /// Paths of the scale subresource.
@@ -94,7 +96,7 @@ fn resource(definition: &Value, version: &Value) -> Result<Resource, SchemaError
         .map(|field| object::text(field, &["jsonPath"]).to_owned())
         .collect();
     let schema = object::at(version, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
-    let structural = Structural::parse(&schema)?;
+    let structural = Structural::shared(&schema)?;
     let custom = Custom { definition: definition.clone(), schema, structural, selectable, scale };
     Ok(Resource { storage: format!("{plural}.{group}").into(), info, custom: Some(custom) })
 }

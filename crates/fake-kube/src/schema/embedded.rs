@@ -23,20 +23,22 @@ fn walk(node: &Node, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
 fn below(node: &Node, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(map) => {
-            for (name, property) in &node.properties {
+            for (name, property) in node.properties.iter().filter(|(_, property)| property.embedded_within) {
                 if let Some(value) = map.get(name) {
                     let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     walk(property, &at, value, errors);
                 }
             }
-            if let Additional::Schema(schema) = &node.additional {
+            if let Additional::Schema(schema) = &node.additional
+                && schema.embedded_within
+            {
                 for (key, value) in map.iter().filter(|(key, _)| !node.properties.contains_key(*key)) {
                     walk(schema, &format!("{path}[{key}]"), value, errors);
                 }
             }
         }
         Value::Array(items) => {
-            let Some(schema) = &node.items else { return };
+            let Some(schema) = node.items.as_ref().filter(|schema| schema.embedded_within) else { return };
             for (index, item) in items.iter().enumerate() {
                 walk(schema, &format!("{path}[{index}]"), item, errors);
             }

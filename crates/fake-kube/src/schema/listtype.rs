@@ -17,14 +17,19 @@ pub(super) fn check(root: &Node, value: &Value) -> Vec<FieldError> {
 }
 
 fn walk(node: &Node, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    if !node.lists_within {
+        return;
+    }
     match value {
         Value::Object(map) => {
-            if let Additional::Schema(schema) = &node.additional {
+            if let Additional::Schema(schema) = &node.additional
+                && schema.lists_within
+            {
                 for (key, value) in map {
                     walk(schema, &format!("{path}[{key}]"), value, errors);
                 }
             }
-            for (name, property) in &node.properties {
+            for (name, property) in node.properties.iter().filter(|(_, property)| property.lists_within) {
                 if let Some(value) = map.get(name) {
                     let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     walk(property, &at, value, errors);
@@ -37,7 +42,7 @@ fn walk(node: &Node, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
                 Some(ListType::Map) => keyed(node, path, items, errors),
                 Some(ListType::Atomic) | None => {}
             }
-            if let Some(schema) = &node.items {
+            if let Some(schema) = node.items.as_ref().filter(|schema| schema.lists_within) {
                 for (index, item) in items.iter().enumerate() {
                     walk(schema, &format!("{path}[{index}]"), item, errors);
                 }

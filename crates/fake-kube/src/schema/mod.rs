@@ -25,6 +25,8 @@ mod scalar;
 mod tests;
 mod validate;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde_json::Value;
 
 pub use self::error::{FieldError, FieldErrorKind};
@@ -74,6 +76,9 @@ pub enum SchemaError {
     },
 }
 
+/// How many schemas a process remembers: more than the definitions of any one server.
+const MAX_SHARED: usize = 32;
+
 /// A parsed structural schema with its compiled patterns and rules.
 pub struct Structural {
     root: Node,
@@ -94,6 +99,26 @@ impl Structural {
     pub fn parse(open_api_v3_schema: &Value) -> Result<Self, SchemaError> {
         let root = parse::root(open_api_v3_schema)?;
         Ok(Self { root, rules: cel::Evaluator::new() })
+    }
+
+    /// The same, parsed once for all servers of this process: a parsed schema keeps nothing of the objects that it sees but
+    /// which texts its rules have accepted.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn shared(open_api_v3_schema: &Value) -> Result<Arc<Self>, SchemaError> {
+        static PARSED: Mutex<Vec<(Value, Arc<Structural>)>> = Mutex::new(Vec::new());
+        let known = || PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = known().iter().find(|(schema, _)| schema == open_api_v3_schema) {
+            return Ok(found.clone());
+        }
+        let parsed = Arc::new(Self::parse(open_api_v3_schema)?);
+        let mut known = known();
+        if known.len() >= MAX_SHARED {
+            known.remove(0);
+        }
+        known.push((open_api_v3_schema.clone(), parsed.clone()));
+        Ok(parsed)
     }
 
     /// Removes what the schema does not know, and nulls of fields that are neither nullable nor defaulted.
@@ -120,8 +145,10 @@ impl Structural {
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::object(&self.root, new, old);
         embedded::check(&self.root, new, &mut errors);
-        if old.is_none_or(|old| listtype::check(&self.root, old).is_empty()) {
-            errors.extend(listtype::check(&self.root, new));
+        let doubled = listtype::check(&self.root, new);
+        // What was doubled before is forgiven.
+        if !doubled.is_empty() && old.is_none_or(|old| listtype::check(&self.root, old).is_empty()) {
+            errors.extend(doubled);
         }
         if self.root.rules_within {
             if errors.iter().any(|error| error.kind.blocks_rules()) {

@@ -133,9 +133,31 @@ pub(super) struct Node {
     pub(super) rules: Vec<Rule>,
     /// Whether this node or one below it has rules.
     pub(super) rules_within: bool,
+    /// Whether this node or one below it, reached by fields and items, is a set or a keyed list.
+    pub(super) lists_within: bool,
+    /// Whether this node or one below it, reached by fields and items, is a resource of its own.
+    pub(super) embedded_within: bool,
 }
 
 impl Node {
+    /// The schemas of fields and items.
+    fn below(&self) -> impl Iterator<Item = &Self> {
+        let additional = match &self.additional {
+            Additional::Schema(schema) => Some(&**schema),
+            Additional::None | Additional::Open | Additional::Closed => None,
+        };
+        self.properties.values().chain(self.items.as_deref()).chain(additional)
+    }
+
+    /// Notes what there is within, so that what has none of it need not be walked through.
+    #[must_use]
+    pub(super) fn knowing_what_is_within(mut self) -> Self {
+        let has_keys = matches!(self.list_type, Some(ListType::Set | ListType::Map));
+        self.lists_within = has_keys || self.below().any(|node| node.lists_within);
+        self.embedded_within = self.embedded || self.below().any(|node| node.embedded_within);
+        self
+    }
+
     /// The schema of a field: declared, or that of a map's values.
     pub(super) fn field(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {

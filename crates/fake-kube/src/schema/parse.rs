@@ -60,7 +60,10 @@ impl Parser {
             not: object.get("not").map(|not| self.boxed("not", not)).transpose()?,
             rules,
             rules_within,
-        })
+            lists_within: false,
+            embedded_within: false,
+        }
+        .knowing_what_is_within())
     }
 
     fn kinds(&self, object: &Map<String, Value>) -> Result<(Vec<Kind>, String), SchemaError> {

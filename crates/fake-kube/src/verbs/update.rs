@@ -144,8 +144,12 @@ fn isolate(resource: &Resource, old: &Value, new: Value, part: Part) -> Value {
             kept
         }
         Part::Status => {
-            let mut kept = old.clone();
-            object::copy(&new, &mut kept, &["status"]);
+            let mut new = new;
+            let status = object::remove(&mut new, &["status"]);
+            let mut kept = without_status(old);
+            if let Some(status) = status {
+                object::put(&mut kept, &["status"], status);
+            }
             if resource.custom.is_none() {
                 for field in ["labels", "annotations", "finalizers"] {
                     object::copy(&new, &mut kept, &["metadata", field]);
@@ -158,6 +162,11 @@ fn isolate(resource: &Resource, old: &Value, new: Value, part: Part) -> Value {
         }
         Part::Main | Part::Whole => new,
     }
+}
+
+fn without_status(object: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten().filter(|(key, _)| *key != "status");
+    Value::Object(fields.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Bumps the generation when something besides metadata and status changed.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::settings::FeatureGates;
-use fleetwright_fake::{CloudConfig, catalogue};
+use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -148,7 +148,12 @@ impl Stage {
     }
 
     /// Sets conditions of nodes that the autoscaler launched, so many at the most.
-    fn set_conditions(&mut self, wanted: &BTreeMap<String, String>, most: usize) -> Result<(), WorldError> {
+    fn set_conditions(
+        &mut self,
+        wanted: &BTreeMap<String, String>,
+        most: usize,
+        reason: &str,
+    ) -> Result<(), WorldError> {
         let now = self.world().clock().now().to_string();
         let mut names: Vec<_> = self.world().observe().nodes.into_iter().map(|node| node.name).collect();
         names.sort();
@@ -160,7 +165,7 @@ impl Stage {
                 |condition: &&Value| !wanted.contains_key(condition["type"].as_str().unwrap_or_default());
             let mut conditions: Vec<Value> = known.into_iter().flatten().filter(stays).cloned().collect();
             conditions.extend(wanted.iter().map(|(condition, status)| {
-                json!({ "type": condition, "status": status, "reason": "Scenario", "lastTransitionTime": now })
+                json!({ "type": condition, "status": status, "reason": reason, "lastTransitionTime": now })
             }));
             self.world().apply_object(json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "status": { "conditions": conditions },
@@ -233,8 +238,8 @@ impl Stage {
             Step::Interrupt(count) => self.interrupt(*count),
             Step::Lose(count) => self.lose(*count),
             Step::Untaint(keys) => self.untaint(keys)?,
-            Step::Conditions(wanted) => self.set_conditions(wanted, usize::MAX)?,
-            Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes)?,
+            Step::Conditions(wanted) => self.set_conditions(wanted, usize::MAX, "Scenario")?,
+            Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
             Step::Restart(text) => self.restart(text).await?,
             Step::Abandon(count) => self.abandon(*count)?,
             Step::Neighbour(steps) if self.worlds.len() > 1 => {
