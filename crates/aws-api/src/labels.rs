@@ -164,6 +164,8 @@ pub const RESOURCE_GAUDI: &str = "habana.ai/gaudi";
 pub const RESOURCE_POD_ENI: &str = "vpc.amazonaws.com/pod-eni";
 /// Addresses of Windows pods.
 pub const RESOURCE_PRIVATE_IPV4: &str = "vpc.amazonaws.com/PrivateIPv4Address";
+/// A sandbox of EKS' own in a Nitro enclave; asked for, never advertised by a type.
+pub const RESOURCE_NITRO_SANDBOX: &str = "eks.amazonaws.com/nitro-sandbox";
 /// EFA interfaces.
 pub const RESOURCE_EFA: &str = "vpc.amazonaws.com/efa";
 /// Devices that a launch avoids unless they are asked for.

@@ -13,6 +13,8 @@ use crate::digest::digest;
 use crate::instancetype::{ClassCatalog, View};
 use crate::nodeclass::placement;
 
+/// Annotation of claims whose choice rests on a price that a NodeOverlay set.
+const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
 /// Most instances of one fleet.
 const FLEET_MAX: usize = 1000;
 
@@ -34,6 +36,8 @@ pub struct Plan {
     pub capacity_type: &'static str,
     /// `default` or `dedicated`.
     pub tenancy: &'static str,
+    /// Whether a NodeOverlay set a price: then EC2 is to go by ours.
+    pub prioritized: bool,
     /// The groups, each of which needs a launch template.
     pub groups: BTreeSet<Group>,
     /// Addresses that each instance takes at least, by subnet.
@@ -93,6 +97,11 @@ pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
         ways,
         capacity_type: input.filtered.capacity_type,
         tenancy: if dedicated { "dedicated" } else { "default" },
+        prioritized: input
+            .claim
+            .annotations
+            .get(PRICE_OVERLAY_APPLIED)
+            .is_some_and(|value| &**value == "true"),
         groups,
         addresses,
         placement: input
@@ -115,7 +124,11 @@ impl Plan {
         match reservation {
             Some((.., true)) => (FleetKind::InterruptibleReservation, Strategy::None),
             Some((_, kind, _)) if kind == "capacity-block" => (FleetKind::CapacityBlock, Strategy::None),
-            _ if self.capacity_type == SPOT => (FleetKind::Spot, Strategy::PriceCapacityOptimized),
+            _ if self.capacity_type == SPOT => match self.prioritized {
+                true => (FleetKind::Spot, Strategy::CapacityOptimizedPrioritized),
+                false => (FleetKind::Spot, Strategy::PriceCapacityOptimized),
+            },
+            _ if self.prioritized => (FleetKind::OnDemand, Strategy::Prioritized),
             _ => (FleetKind::OnDemand, Strategy::LowestPrice),
         }
     }

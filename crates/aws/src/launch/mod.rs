@@ -4,6 +4,7 @@ mod addresses;
 mod errors;
 mod filter;
 mod fleet;
+mod overlaid;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -12,4 +13,5 @@ pub use addresses::Addresses;
 pub use errors::{Effect, call_error, effects, launch_error, reason};
 pub use filter::{Candidate, Filtered, candidates};
 pub use fleet::{Plan, PlanInput, plan, requests};
+pub use overlaid::overlaid;
 pub use template::{Group, TEMPLATE_PREFIX, TemplateInput, group_of, template_data, template_name};

@@ -64,6 +64,8 @@ pub struct TemplateInput<'a> {
     pub ipv6: bool,
     /// Whether reservations are managed; else the account's preference stands.
     pub reserved_capacity: bool,
+    /// Whether the claim asks for a Nitro sandbox, which is an enclave.
+    pub sandboxed: bool,
     /// Whether the region's metadata service can be told about IPv6.
     pub metadata_ipv6: bool,
 }
@@ -92,7 +94,7 @@ pub fn template_data(group: &Group, input: &TemplateInput<'_>) -> TemplateData {
         user_data: input.user_data.to_owned(),
         image: group.image.clone(),
         metadata: metadata(input),
-        enclaves: spec.enclave_options.as_ref().is_some_and(|options| options.enabled),
+        enclaves: spec.enclave_options.as_ref().map_or(input.sandboxed, |options| options.enabled),
         tenancy: Some(input.tenancy.to_owned()),
         placement: input.placement.map(|(id, part)| (id.to_owned(), part)),
         interfaces: interfaces(group, input),

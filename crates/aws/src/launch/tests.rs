@@ -164,6 +164,7 @@ fn template(spec: Value, efas: i64, reservation: Option<(&str, bool)>, ipv6: boo
         placement: None,
         ipv6,
         reserved_capacity: true,
+        sandboxed: false,
         metadata_ipv6: true,
     };
     template_data(&group, &input)

@@ -18,8 +18,8 @@ use crate::digest::digest;
 use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
-    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, plan,
-    requests, template_data, template_name,
+    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, overlaid,
+    plan, requests, template_data, template_name,
 };
 use crate::tags::{Owner, owned, restricted};
 use crate::userdata::{self, Bootstrap};
@@ -210,6 +210,9 @@ impl AwsProvider {
         if let Some(key) = restricted(&known.class.spec).first() {
             return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
         }
+        if let Some(refused) = without_enclaves(&known, claim) {
+            return Err(refused);
+        }
         let group = self.group(&claim.class.name);
         if known.class.spec.placement_group_selector.is_some() && group.is_none() {
             // An instance outside of the group that was asked for would be worse than none.
@@ -220,7 +223,8 @@ impl AwsProvider {
             let message = "all requested instance types were unavailable during launch";
             LaunchError::InsufficientCapacity(message.into())
         };
-        let filtered = candidates(claim, &catalog.catalog).ok_or_else(dry)?;
+        let choice = overlaid(&catalog.catalog, request.decided_by.as_deref());
+        let filtered = candidates(claim, &choice).ok_or_else(dry)?;
         let status = known.class.status.clone().unwrap_or_default();
         let view = View {
             settings: &self.settings,
@@ -282,6 +286,7 @@ impl AwsProvider {
                 placement: plan.placement.as_ref().map(|(id, part)| (id.as_str(), *part)),
                 ipv6: self.is_ipv6(),
                 reserved_capacity: self.settings.reserved_capacity,
+                sandboxed: claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0,
                 metadata_ipv6: !self.settings.region.contains("-iso"),
             };
             let data = template_data(group, &input);
@@ -518,6 +523,16 @@ impl AwsProvider {
             }
         }
     }
+}
+
+/// Why a class that rules enclaves out launches nothing for a claim that needs one.
+fn without_enclaves(known: &Known, claim: &NodeClaim) -> Option<LaunchError> {
+    let refuses = known.class.spec.enclave_options.as_ref().is_some_and(|options| !options.enabled);
+    let wants = claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0;
+    let message =
+        format!("{}: spec.enclaveOptions.enabled is false, and pods ask for a sandbox", claim.class);
+    (refuses && wants)
+        .then(|| LaunchError::Failed { reason: "NitroEnclavesDisabled".into(), message: message.into() })
 }
 
 /// A launch, decided and prepared.

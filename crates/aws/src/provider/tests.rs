@@ -20,6 +20,7 @@ use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
 
 mod loops;
+mod overlays;
 mod seeds;
 mod status;
 mod world;
@@ -206,6 +207,7 @@ fn batch(count: usize) -> Vec<LaunchRequest> {
         claim: Arc::new(claim(&format!("claim-{n:03}"), "batch")),
         batch: "batch".into(),
         attempt: 1,
+        decided_by: None,
     };
     (0..count).map(request).collect()
 }

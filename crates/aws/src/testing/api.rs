@@ -258,6 +258,7 @@ impl AwsApi for FakeAws {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
         let mut inner = self.lock();
         let lose = inner.enter(Call::CreateFleet)?;
+        inner.fleets.push(request.clone());
         let made = self.fleet(&mut inner, request)?;
         answer(lose, made)
     }

@@ -15,9 +15,9 @@ pub use guest::Guest;
 pub use region::{CA, CLUSTER, OTHER_CA, REGION, class, cluster};
 
 use crate::calls::{
-    AwsError, ClusterInfo, FleetAnswer, GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate,
-    MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet,
-    TemplateData, ZonalShift,
+    AwsError, ClusterInfo, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo, InstanceStatus,
+    LaunchTemplate, MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo,
+    TagSet, TemplateData, ZonalShift,
 };
 use fleetwright_core::model::Price;
 
@@ -204,6 +204,7 @@ pub(crate) struct Inner {
     on_demand: Vec<(String, Price)>,
     spot: Vec<((String, String), Price)>,
     template_data: BTreeMap<String, TemplateData>,
+    fleets: Vec<FleetRequest>,
     profiles: BTreeMap<String, ProfileInfo>,
     messages: VecDeque<Message>,
     counts: BTreeMap<&'static str, u64>,
@@ -341,6 +342,12 @@ impl FakeAws {
             guest::boot(info, &machine.user_data, kind, image, percent)
         };
         running.filter_map(boot).collect()
+    }
+
+    /// The fleets that were asked for, in order.
+    #[must_use]
+    pub fn fleets(&self) -> Vec<FleetRequest> {
+        self.lock().fleets.clone()
     }
 
     /// The ids of all instances that run.

@@ -174,7 +174,12 @@ impl Launches {
         let mark = InFlight(self, call.clone());
         let requests: Vec<LaunchRequest> = members
             .iter()
-            .map(|member| LaunchRequest { claim: member.clone(), batch: call.0.clone(), attempt: call.1 })
+            .map(|member| LaunchRequest {
+                claim: member.clone(),
+                batch: call.0.clone(),
+                attempt: call.1,
+                decided_by: member.pool.as_ref().and_then(|pool| ctx.index().catalog(pool).cloned()),
+            })
             .collect();
         let answers = ctx.within(DEADLINE, ctx.cloud.launch(&requests)).await;
         self.take_in(&members, answers.unwrap_or_default());

@@ -58,6 +58,9 @@ pub struct LaunchRequest {
     pub batch: BatchId,
     /// Distinguishes repeated calls; written to the claim before the call.
     pub attempt: u32,
+    /// The instance types of the claim's pool as they were decided by, with what NodeOverlays correct of prices and capacity;
+    /// `None` where that is not known. What is available, the provider knows better.
+    pub decided_by: Option<Arc<Catalog>>,
 }
 
 /// A machine as the cloud knows it.

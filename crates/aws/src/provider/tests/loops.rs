@@ -233,7 +233,12 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
     world.round(STEP).await;
     assert_eq!(names(&world), ["karpenters", "theirs"]);
     // The next launch makes what it needs.
-    let again = LaunchRequest { claim: Arc::new(claim("again", "again")), batch: "again".into(), attempt: 1 };
+    let again = LaunchRequest {
+        claim: Arc::new(claim("again", "again")),
+        batch: "again".into(),
+        attempt: 1,
+        decided_by: None,
+    };
     assert!(world.aws.provider().launch(&[again]).await[0].is_ok());
 }
 
@@ -245,7 +250,12 @@ async fn a_template_that_is_lost_is_made_again() {
     for name in world.aws.cloud.templates_now().into_keys() {
         AwsApi::delete_launch_template(&*world.aws.cloud, &name).await.unwrap();
     }
-    let again = LaunchRequest { claim: Arc::new(claim("again", "again")), batch: "again".into(), attempt: 1 };
+    let again = LaunchRequest {
+        claim: Arc::new(claim("again", "again")),
+        batch: "again".into(),
+        attempt: 1,
+        decided_by: None,
+    };
     let answer = world.aws.provider().launch(&[again]).await.remove(0);
     assert!(answer.is_ok(), "{answer:?}");
 }

@@ -26,7 +26,8 @@ async fn one_alias_four_images() {
     let launch = async |name: &str, machine: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [machine]));
-        let request = LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1 };
+        let request =
+            LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1, decided_by: None };
         provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
     };
     assert_eq!(&*launch("plain", "m5.large").await, "ami-br-amd64");

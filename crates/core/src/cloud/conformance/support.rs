@@ -89,7 +89,7 @@ pub(super) fn claim(harness: &dyn Harness, name: &str, batch: &str, requirements
 
 /// A request for a claim, of attempt `attempt`.
 pub(super) fn request(claim: &NodeClaim, attempt: u32) -> LaunchRequest {
-    LaunchRequest { claim: Arc::new(claim.clone()), batch: claim.batch.clone(), attempt }
+    LaunchRequest { claim: Arc::new(claim.clone()), batch: claim.batch.clone(), attempt, decided_by: None }
 }
 
 /// `key In [value]`.
