@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{deny, generate, shell, tidy};
+use crate::{deny, generate, seeds, shell, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -35,6 +35,8 @@ enum Step {
     Generate,
     /// The rules that hold the shape of the repository
     Tidy,
+    /// Two thousand lives of small clusters full of trouble
+    Seeds,
 }
 
 /// Runs the chosen steps, stops at the first failure, and says how long each one took.
@@ -79,6 +81,7 @@ impl Step {
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),
             Self::Tidy => tidy::run(),
+            Self::Seeds => seeds::run(&[]),
         }
     }
 }

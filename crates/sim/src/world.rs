@@ -14,7 +14,11 @@ mod skew;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::runtime::Ctx;
@@ -47,7 +51,7 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`World::delete_object`] knows, with their versions.
-const KINDS: [(&str, &str); 12] = [
+const KINDS: [(&str, &str); 13] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
@@ -59,6 +63,7 @@ const KINDS: [(&str, &str); 12] = [
     ("PodDisruptionBudget", "policy/v1"),
     ("NodePool", "karpenter.sh/v1"),
     ("NodeClaim", "karpenter.sh/v1"),
+    ("NodeOverlay", "karpenter.sh/v1alpha1"),
     ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
 ];
 
@@ -103,11 +108,8 @@ impl World {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        for definition in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
-            let what = definition.metadata.name.clone().unwrap_or_default();
-            let value = serde_json::to_value(definition)
-                .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
-            apply(&server, value, what)?;
+        for definition in definitions() {
+            apply(&server, definition.clone(), named(definition))?;
         }
         let client = kube::Client::new(server.service(), "default");
         let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
@@ -116,9 +118,10 @@ impl World {
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
         tasks.spawn(classes::run(client.clone(), shared.clone()));
-        let counting = removals.clone();
-        let (counting_client, counting_clock) = (client.clone(), shared.clone());
-        tasks.spawn(async move { counting.run(counting_client, counting_clock).await });
+        if config.count_removals {
+            let (counting, client, clock) = (removals.clone(), client.clone(), shared.clone());
+            tasks.spawn(async move { counting.run(client, clock).await });
+        }
         tasks.spawn(actors::run(
             client.clone(),
             shared.clone(),
@@ -306,6 +309,16 @@ fn serving(
         }
     }));
     serving
+}
+
+/// The definitions of our kinds, made once for all worlds.
+fn definitions() -> &'static [Value] {
+    static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
+    DEFINITIONS.get_or_init(|| {
+        let all = fleetwright_api::crds(fleetwright_api::Provider::Fake);
+        // What is generated from types always serialises.
+        all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
+    })
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {
