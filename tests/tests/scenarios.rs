@@ -1,7 +1,7 @@
 //! Plays every scenario of `tests/scenarios/` and compares the report with the one that stands beside it.
 //!
 //! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports anew; what a scenario expects
-//! in its own words must hold all the same.
+//! in its own words must hold all the same. `ONLY_SCENARIOS=drift` plays those whose file has that in its name.
 
 use std::{
     fs,
@@ -39,7 +39,10 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the switch that writes the expected reports anew")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "switches for people: what is played, and whether reports are written anew"
+)]
 fn every_scenario_tells_its_story() {
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
@@ -49,7 +52,13 @@ fn every_scenario_tells_its_story() {
         .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    assert!(files.len() >= 16, "only {} scenarios in {}", files.len(), folder.display());
+    if let Some(part) = std::env::var_os("ONLY_SCENARIOS") {
+        let part = part.to_string_lossy().into_owned();
+        files.retain(|path| path.to_string_lossy().contains(&part));
+        assert!(!files.is_empty(), "no scenario has {part:?} in its name");
+    } else {
+        assert!(files.len() >= 16, "only {} scenarios in {}", files.len(), folder.display());
+    }
     let failures: Vec<String> = files
         .iter()
         .filter_map(|path| check(path, update).err().map(|why| format!("{}: {why}", path.display())))

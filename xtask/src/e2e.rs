@@ -1,11 +1,15 @@
 //! `cargo xtask e2e`: builds the operator, then hands the arguments to the runner of the end-to-end cases.
 //!
-//! What `--speed` measures is built as users run it, in release.
+//! What `--speed` measures is built as users run it, in release. `--tier aws` has a runner of its own, which has the AWS SDK in
+//! it.
 
-use crate::shell;
+use crate::{aws, shell};
 
 /// Runs the cases that `args` choose, or measures.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    if let Some(rest) = of_aws(args) {
+        return aws::tier(&rest);
+    }
     let profile: &[&str] = if is_release(args) { &["--release"] } else { &[] };
     shell::run(shell::cargo(&["build", "--locked"]).args(profile).args(["--bin", "fleetwright"]))?;
     let mut runner = shell::cargo(&["run", "--locked"]);
@@ -16,9 +20,31 @@ fn is_release(args: &[String]) -> bool {
     args.iter().any(|arg| arg == "--speed")
 }
 
+/// The arguments of the AWS tier's own runner, where that tier is chosen.
+fn of_aws(args: &[String]) -> Option<Vec<String>> {
+    let (at, length) = match args.iter().position(|arg| arg == "--tier=aws") {
+        Some(at) => (at, 1),
+        None => (args.windows(2).position(|pair| pair == ["--tier", "aws"])?, 2),
+    };
+    let mut rest = args.to_vec();
+    rest.drain(at..at + length);
+    Some(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_aws_tier_has_a_runner_of_its_own() {
+        let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
+        for chosen in [&["--tier", "aws", "launch"][..], &["launch", "--tier=aws"]] {
+            assert_eq!(of_aws(&args(chosen)), Some(args(&["launch"])), "{chosen:?}");
+        }
+        for other in [&["--tier", "kube", "aws"][..], &["--tier"], &["aws"], &[]] {
+            assert_eq!(of_aws(&args(other)), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn only_speed_is_measured_in_release() {

@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds` and `e2e`. Each task is a file of its own.
 
+mod aws;
 mod bench;
 mod ci;
 mod deny;
@@ -23,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, tidy
+    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, tidy, aws
     Ci(ci::Args),
     /// Write the files that are made from the code
     Generate(generate::Args),
@@ -41,7 +42,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// The operator against a real control plane; the arguments go to the case runner
+    /// The operator against a real control plane, or the AWS provider against a moto server (--tier aws); the arguments go to
+    /// the case runner
     #[command(disable_help_flag = true)]
     E2e {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

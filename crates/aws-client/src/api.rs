@@ -149,7 +149,13 @@ impl AwsApi for SdkClient {
         allowed(fleet::input(request).dry_run(true).send_with(&self.ec2).await)
     }
 
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
         let specification = sdk::LaunchTemplateSpecification::builder()
             .launch_template_name(template)
             .version("$Latest")
@@ -157,6 +163,9 @@ impl AwsApi for SdkClient {
         let asked = self.ec2.run_instances().dry_run(true).min_count(1).max_count(1);
         let asked =
             asked.launch_template(specification).instance_type(sdk::InstanceType::from(instance_type));
+        // Network interfaces get theirs from the template.
+        let kinds = [ResourceType::Instance, ResourceType::Volume];
+        let asked = asked.set_tag_specifications(tagged(&kinds, tags));
         // The template names interfaces, so the subnet goes with the first of them.
         let interface =
             sdk::InstanceNetworkInterfaceSpecification::builder().device_index(0).subnet_id(subnet).build();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use aws_config::{AppName, BehaviorVersion, Region, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
+use aws_config::{
+    AppName, BehaviorVersion, ConfigLoader, Region, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig,
+};
 use fleetwright_aws::SharedClock;
 
 /// Why there is no client.
@@ -11,6 +13,19 @@ pub enum ConnectError {
     /// Nothing tells the region.
     #[error("no AWS region: set AWS_REGION, or let the instance metadata service be reached")]
     NoRegion,
+}
+
+/// A server that stands in for AWS, and who asks it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `http://host:port`, for every service.
+    pub url: String,
+    /// The region that it plays.
+    pub region: String,
+    /// The access key, which stands in every signature.
+    pub access_key: String,
+    /// The secret that goes with it.
+    pub secret_key: String,
 }
 
 /// The services that are called, in one region.
@@ -36,20 +51,21 @@ impl SdkClient {
     /// # Errors
     /// Where no region is configured.
     pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
-        // The SDK repeats what was throttled or not answered; beyond that, our own backoff decides.
-        let retries = RetryConfig::standard().with_max_attempts(3);
-        // Long polling of a queue takes 20 seconds.
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(Duration::from_secs(5))
-            .operation_attempt_timeout(Duration::from_secs(60))
-            .operation_timeout(Duration::from_secs(180))
-            .build();
-        let mut loader =
-            aws_config::defaults(BehaviorVersion::latest()).retry_config(retries).timeout_config(timeouts);
-        if let Ok(name) = AppName::new("fleetwright") {
-            loader = loader.app_name(name);
-        }
-        Self::of(&loader.load().await, isolated_vpc, clock)
+        Self::of(&loader().load().await, isolated_vpc, clock)
+    }
+
+    /// Clients of a server that stands in for AWS; the environment has no say.
+    ///
+    /// # Errors
+    /// Where the endpoint names no region.
+    pub async fn at(endpoint: &Endpoint, clock: SharedClock) -> Result<Self, ConnectError> {
+        use aws_sdk_ec2::config::Credentials;
+        let Endpoint { url, region, access_key, secret_key } = endpoint;
+        let region =
+            Some(region.clone()).filter(|region| !region.is_empty()).ok_or(ConnectError::NoRegion)?;
+        let credentials = Credentials::new(access_key, secret_key, None, None, "endpoint");
+        let loader = loader().endpoint_url(url).region(Region::new(region)).credentials_provider(credentials);
+        Self::of(&loader.load().await, false, clock)
     }
 
     /// Clients of a configuration.
@@ -83,9 +99,29 @@ impl SdkClient {
     }
 }
 
+/// What every client is made with.
+fn loader() -> ConfigLoader {
+    // The SDK repeats what was throttled or not answered; beyond that, our own backoff decides.
+    let retries = RetryConfig::standard().with_max_attempts(3);
+    // Long polling of a queue takes 20 seconds.
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(5))
+        .operation_attempt_timeout(Duration::from_secs(60))
+        .operation_timeout(Duration::from_secs(180))
+        .build();
+    let loader =
+        aws_config::defaults(BehaviorVersion::latest()).retry_config(retries).timeout_config(timeouts);
+    match AppName::new("fleetwright") {
+        Ok(name) => loader.app_name(name),
+        Err(_) => loader,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Regions.
+    use std::pin::Pin;
+
     use fleetwright_core::clock::Clock;
 
     use super::*;
@@ -103,6 +139,9 @@ mod tests {
     impl Clock for Stopped {
         fn now(&self) -> jiff::Timestamp {
             jiff::Timestamp::UNIX_EPOCH
+        }
+        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(std::future::pending())
         }
     }
 

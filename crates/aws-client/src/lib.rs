@@ -11,8 +11,9 @@ mod fleet;
 mod instance;
 mod machines;
 mod network;
+mod policies;
 mod prices;
 mod queues;
 mod template;
 
-pub use connect::{ConnectError, SdkClient};
+pub use connect::{ConnectError, Endpoint, SdkClient};

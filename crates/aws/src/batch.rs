@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_core::clock::SharedClock;
+use fleetwright_core::cloud::Figure;
 use fleetwright_core::model::Price;
 use futures::channel::oneshot;
 
@@ -19,6 +20,7 @@ use crate::calls::{
     SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 use crate::digest::digest;
+use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
 
 /// A call is made after nobody has joined it for so long.
 const IDLE: Duration = Duration::from_millis(100);
@@ -41,6 +43,16 @@ pub fn spread(wait: Duration, key: &str) -> Duration {
 enum Verb {
     Describe,
     Terminate,
+}
+
+impl Verb {
+    /// The name in metrics.
+    fn batcher(self) -> &'static str {
+        match self {
+            Self::Describe => "describe_instances",
+            Self::Terminate => "terminate_instances",
+        }
+    }
 }
 
 /// What came of each instance; one that is ended, or not there any more, has nothing to show.
@@ -82,13 +94,20 @@ pub struct Batched {
     clock: SharedClock,
     describe: Mutex<Gathering>,
     terminate: Mutex<Gathering>,
+    ledger: Ledger,
 }
 
 impl Batched {
     /// Gathers calls to `api`.
     #[must_use]
     pub fn new(api: Arc<dyn AwsApi>, clock: SharedClock) -> Self {
-        Self { api, clock, describe: Mutex::default(), terminate: Mutex::default() }
+        Self {
+            api,
+            clock,
+            describe: Mutex::default(),
+            terminate: Mutex::default(),
+            ledger: Ledger::default(),
+        }
     }
 
     /// What comes of some instances, by a call that others may share.
@@ -133,6 +152,9 @@ impl Batched {
         };
         mark.0 = None;
         let ids: BTreeSet<String> = waiting.iter().flat_map(|(ids, _)| ids.iter().cloned()).collect();
+        let size = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        self.ledger.note(&BATCH_TIME, &[verb.batcher()], waited.as_secs_f64());
+        self.ledger.note(&BATCH_SIZE, &[verb.batcher()], f64::from(size));
         let outcomes = self.call(verb, ids).await;
         for (ids, tell) in waiting {
             let own = ids.into_iter().filter_map(|id| Some((id.clone(), outcomes.get(&id)?.clone())));
@@ -172,9 +194,10 @@ impl Batched {
     async fn once(&self, verb: Verb, ids: &[String]) -> Result<Outcomes, AwsError> {
         let mut done: Outcomes = ids.iter().map(|id| (id.clone(), Ok(None))).collect();
         match verb {
-            Verb::Terminate => self.api.terminate(ids).await?,
+            Verb::Terminate => self.ledger.call("TerminateInstances", self.api.terminate(ids).await)?,
             Verb::Describe => {
-                for info in self.api.instances(ids, &[]).await? {
+                let found = self.ledger.call("DescribeInstances", self.api.instances(ids, &[]).await)?;
+                for info in found {
                     // What was not asked for is not ours to tell.
                     if let Some(place) = done.get_mut(&info.id) {
                         *place = Ok(Some(info));
@@ -188,9 +211,15 @@ impl Batched {
 
 #[async_trait]
 impl AwsApi for Batched {
+    fn figures(&self) -> Vec<Figure> {
+        let mut all = self.ledger.take();
+        all.extend(self.api.figures());
+        all
+    }
+
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
         if ids.is_empty() || !filters.is_empty() {
-            return self.api.instances(ids, filters).await;
+            return self.ledger.call("DescribeInstances", self.api.instances(ids, filters).await);
         }
         let outcomes = self.together(Verb::Describe, ids).await;
         let found: Result<Vec<Option<InstanceInfo>>, AwsError> = outcomes.into_values().collect();
@@ -206,54 +235,61 @@ impl AwsApi for Batched {
     }
 
     async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
-        self.api.machines().await
+        self.ledger.call("DescribeInstanceTypes", self.api.machines().await)
     }
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
-        self.api.sold_in().await
+        self.ledger.call("DescribeInstanceTypeOfferings", self.api.sold_in().await)
     }
     async fn subnets(&self, filters: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError> {
-        self.api.subnets(filters).await
+        self.ledger.call("DescribeSubnets", self.api.subnets(filters).await)
     }
     async fn security_groups(&self, filters: &[Filter]) -> Result<Vec<GroupInfo>, AwsError> {
-        self.api.security_groups(filters).await
+        self.ledger.call("DescribeSecurityGroups", self.api.security_groups(filters).await)
     }
     async fn placement_groups(
         &self,
         id: Option<&str>,
         name: Option<&str>,
     ) -> Result<Vec<PlacementGroup>, AwsError> {
-        self.api.placement_groups(id, name).await
+        self.ledger.call("DescribePlacementGroups", self.api.placement_groups(id, name).await)
     }
     async fn images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError> {
-        self.api.images(owners, filters).await
+        self.ledger.call("DescribeImages", self.api.images(owners, filters).await)
     }
     async fn reservations(
         &self,
         id: Option<&str>,
         filters: &[Filter],
     ) -> Result<Vec<ReservationInfo>, AwsError> {
-        self.api.reservations(id, filters).await
+        self.ledger.call("DescribeCapacityReservations", self.api.reservations(id, filters).await)
     }
     async fn parameter(&self, name: &str) -> Result<String, AwsError> {
-        self.api.parameter(name).await
+        self.ledger.call("GetParameter", self.api.parameter(name).await)
     }
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        self.api.create_fleet(request).await
+        self.ledger.call("CreateFleet", self.api.create_fleet(request).await)
     }
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
-        self.api.try_fleet(request).await
+        self.ledger.call("CreateFleet (dry run)", self.api.try_fleet(request).await)
     }
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError> {
-        self.api.try_instance(template, instance_type, subnet).await
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
+        let answer = self.api.try_instance(template, instance_type, subnet, tags).await;
+        self.ledger.call("RunInstances (dry run)", answer)
     }
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
-        self.api.instance_statuses().await
+        self.ledger.call("DescribeInstanceStatus", self.api.instance_statuses().await)
     }
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
-        self.api.create_tags(id, tags).await
+        self.ledger.call("CreateTags", self.api.create_tags(id, tags).await)
     }
     async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {
-        self.api.launch_templates(filters).await
+        self.ledger.call("DescribeLaunchTemplates", self.api.launch_templates(filters).await)
     }
     async fn create_launch_template(
         &self,
@@ -261,46 +297,46 @@ impl AwsApi for Batched {
         data: &TemplateData,
         tags: &TagSet,
     ) -> Result<(), AwsError> {
-        self.api.create_launch_template(name, data, tags).await
+        self.ledger.call("CreateLaunchTemplate", self.api.create_launch_template(name, data, tags).await)
     }
     async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError> {
-        self.api.delete_launch_template(name).await
+        self.ledger.call("DeleteLaunchTemplate", self.api.delete_launch_template(name).await)
     }
     async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError> {
-        self.api.on_demand_prices(region).await
+        self.ledger.call("GetProducts", self.api.on_demand_prices(region).await)
     }
     async fn spot_prices(&self) -> Result<Vec<((String, String), Price)>, AwsError> {
-        self.api.spot_prices().await
+        self.ledger.call("DescribeSpotPriceHistory", self.api.spot_prices().await)
     }
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
-        self.api.cluster(name).await
+        self.ledger.call("DescribeCluster", self.api.cluster(name).await)
     }
     async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
-        self.api.zonal_shifts(cluster_arn).await
+        self.ledger.call("GetManagedResource", self.api.zonal_shifts(cluster_arn).await)
     }
     async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {
-        self.api.receive(queue).await
+        self.ledger.call("ReceiveMessage", self.api.receive(queue).await)
     }
     async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError> {
-        self.api.delete_message(queue, receipt).await
+        self.ledger.call("DeleteMessage", self.api.delete_message(queue, receipt).await)
     }
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
-        self.api.profile(name).await
+        self.ledger.call("GetInstanceProfile", self.api.profile(name).await)
     }
     async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
-        self.api.profiles(path).await
+        self.ledger.call("ListInstanceProfiles", self.api.profiles(path).await)
     }
     async fn create_profile(&self, name: &str, path: &str, tags: &TagSet) -> Result<(), AwsError> {
-        self.api.create_profile(name, path, tags).await
+        self.ledger.call("CreateInstanceProfile", self.api.create_profile(name, path, tags).await)
     }
     async fn add_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
-        self.api.add_role(profile, role).await
+        self.ledger.call("AddRoleToInstanceProfile", self.api.add_role(profile, role).await)
     }
     async fn remove_role(&self, profile: &str, role: &str) -> Result<(), AwsError> {
-        self.api.remove_role(profile, role).await
+        self.ledger.call("RemoveRoleFromInstanceProfile", self.api.remove_role(profile, role).await)
     }
     async fn delete_profile(&self, name: &str) -> Result<(), AwsError> {
-        self.api.delete_profile(name).await
+        self.ledger.call("DeleteInstanceProfile", self.api.delete_profile(name).await)
     }
 }
 

@@ -4,11 +4,13 @@
 //! stands in a module for each question.
 
 pub mod audit;
+pub mod authority;
 pub mod batch;
 pub mod calls;
 pub mod digest;
 pub mod drift;
 pub mod families;
+pub mod figures;
 pub mod garbage;
 pub mod iam;
 pub mod images;
@@ -19,6 +21,7 @@ pub mod learnt;
 pub mod nodeclass;
 pub mod prices;
 pub mod provider;
+pub mod recent;
 pub mod schema;
 pub mod settings;
 pub mod shift;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::recent::is_recent;
+
 /// How long something counts as unavailable after a failure.
 pub const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(180);
 /// How many entries are kept: more than all types in all zones of a region, both ways to buy.
@@ -47,29 +49,29 @@ pub struct Asked<'a> {
 /// The memory of what was unavailable.
 #[derive(Clone, Debug, Default)]
 pub struct Unavailable {
-    until: BTreeMap<Scarce, Timestamp>,
+    /// Since when each is.
+    since: BTreeMap<Scarce, Timestamp>,
     version: u64,
 }
 
 impl Unavailable {
     /// Takes note of a failure.
     pub fn mark(&mut self, what: Scarce, now: Timestamp) {
-        let until = now.checked_add(UNAVAILABLE_FOR).unwrap_or(Timestamp::MAX);
-        let new = self.until.insert(what, until).is_none();
+        let new = self.since.insert(what, now).is_none();
         self.version += u64::from(new);
-        if self.until.len() > ENTRIES_MAX {
-            let oldest = self.until.iter().min_by_key(|(_, until)| **until).map(|(what, _)| what.clone());
+        if self.since.len() > ENTRIES_MAX {
+            let oldest = self.since.iter().min_by_key(|(_, since)| **since).map(|(what, _)| what.clone());
             if let Some(oldest) = oldest {
-                self.until.remove(&oldest);
+                self.since.remove(&oldest);
             }
         }
     }
 
     /// Forgets what is over.
     pub fn sweep(&mut self, now: Timestamp) {
-        let before = self.until.len();
-        self.until.retain(|_, until| *until > now);
-        self.version += u64::from(self.until.len() != before);
+        let before = self.since.len();
+        self.since.retain(|_, since| is_recent(*since, now, UNAVAILABLE_FOR));
+        self.version += u64::from(self.since.len() != before);
     }
 
     /// Changes whenever an answer may change; sweep first.
@@ -87,7 +89,7 @@ impl Unavailable {
             capacity_type: asked.capacity_type.to_owned(),
             group,
         };
-        let has = |what: Scarce| self.until.contains_key(&what);
+        let has = |what: Scarce| self.since.contains_key(&what);
         let in_group = asked.group.is_some_and(|(id, partition)| {
             let whole = offering(Some((id.to_owned(), None)));
             let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{Interruption, Outlook, ProviderStep},
+    cloud::{Figure, FigureFamily, FigureShape, Interruption, Outlook, ProviderStep},
     nodeclaim::{Next, Removal, Step},
 };
 use fleetwright_state::Key;
@@ -14,6 +14,7 @@ use fleetwright_state::Key;
 use crate::{
     events::{Event, regarding},
     lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    metrics::{Family, Metrics},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
 
@@ -54,6 +55,7 @@ impl Controller for Loop {
         for notice in &round.notices {
             objects::tell(ctx, notice);
         }
+        round.figures.iter().for_each(|figure| show(&ctx.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
             // The next round decides by what stands then: one that cannot be made does not hold up the others.
             if let Err(error) = objects::change(ctx, write).await {
@@ -67,6 +69,23 @@ impl Controller for Loop {
             }
         }
         Ok(Requeue::After(round.again.max(LEAST)))
+    }
+}
+
+/// Shows a provider's figure.
+fn show(metrics: &Metrics, figure: &Figure) {
+    let FigureFamily { name, help, labels, shape } = *figure.family;
+    let values: Vec<&str> = figure.labels.iter().map(|value| &**value).collect();
+    let family = match shape {
+        FigureShape::Counter => Family::counter(name, labels, help),
+        FigureShape::Gauge => Family::gauge(name, labels, help),
+        FigureShape::Histogram(bounds) => Family::histogram(name, labels, bounds, help),
+    };
+    match (figure.value, shape) {
+        (None, _) => metrics.remove(&family, &values),
+        (Some(value), FigureShape::Counter) => metrics.add(&family, &values, value),
+        (Some(value), FigureShape::Gauge) => metrics.set(&family, &values, value),
+        (Some(value), FigureShape::Histogram(_)) => metrics.observe(&family, &values, value),
     }
 }
 
@@ -124,6 +143,13 @@ mod tests {
     use super::*;
     use crate::testing::World;
 
+    static GAUGE: FigureFamily = FigureFamily {
+        name: "test_gauge",
+        help: "of a provider",
+        labels: &["which"],
+        shape: FigureShape::Gauge,
+    };
+
     /// Announces the same again and again.
     struct Announces;
 
@@ -140,10 +166,16 @@ mod tests {
             let mut write = Write::to(object.clone());
             write.labels.insert("looked-at".into(), Some("true".into()));
             let notice = Notice { object, warning: false, reason: "Seen", message: "it is there".into() };
+            let figure = |value: Option<f64>, label: &str| Figure {
+                family: &GAUGE,
+                labels: vec![label.into()],
+                value,
+            };
             Ok(Round {
                 interruptions,
                 writes: vec![write],
                 notices: vec![notice],
+                figures: vec![figure(Some(7.0), "stays"), figure(Some(8.0), "goes"), figure(None, "goes")],
                 ..Round::quiet(Duration::from_secs(1))
             })
         }
@@ -182,5 +214,8 @@ mod tests {
         let labels = ["spot_interrupted", "default", "spot", "", "forceful"];
         assert_eq!(world.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
         assert_eq!(world.ctx.metrics.value(&families::INTERRUPTIONS, &["spot_interrupted"]), 1.0);
+        let shown = world.ctx.metrics.encode().unwrap();
+        let gauge: Vec<&str> = shown.lines().filter(|line| line.starts_with("test_gauge{")).collect();
+        assert_eq!(gauge, ["test_gauge{which=\"stays\"} 7"]);
     }
 }

@@ -3,7 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use fleetwright_aws::{AwsProvider, Classes, Settings, batch::Batched, calls::AwsApi};
+use fleetwright_aws::{
+    AwsProvider, Classes, Settings,
+    batch::Batched,
+    calls::AwsApi,
+    prices::{Prices, parse},
+};
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_aws_client::SdkClient;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
@@ -36,7 +41,32 @@ pub(crate) async fn provider(
     clock: SharedClock,
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
+    let classes = Classes::default();
+    let provider = over(sdk, values, classes.clone(), clock).await?;
+    tokio::spawn(follow(client.clone(), classes));
+    provider.set_cluster_dns(cluster_dns(&client).await);
+    match client.apiserver_version().await {
+        // Some distributions write a plus sign behind the minor version.
+        Ok(told) => {
+            provider.set_kubernetes_version(&format!("{}.{}", told.major, told.minor.trim_end_matches('+')))
+        }
+        Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
+    }
+    Ok(Arc::new(provider))
+}
+
+/// The provider over the SDK, by the settings: what EKS and our own kubeconfig know of the cluster fills what they leave out.
+///
+/// # Errors
+/// Where a setting, the region or the cluster cannot be used.
+pub(crate) async fn over(
+    sdk: SdkClient,
+    values: &Values,
+    classes: Classes,
+    clock: SharedClock,
+) -> anyhow::Result<AwsProvider> {
     let mut settings = settings(values, sdk.region())?;
+    let prices = prices(values.text("PRICES_FILE"), sdk.region())?;
     let api: Arc<dyn AwsApi> = Arc::new(Batched::new(Arc::new(sdk), clock.clone()));
     if settings.cluster_endpoint.is_empty() {
         let cluster = api.cluster(&settings.cluster_name).await.context(
@@ -47,18 +77,20 @@ pub(crate) async fn provider(
     if settings.ca_bundle.is_empty() {
         settings.ca_bundle = own_authority().await;
     }
-    let classes = Classes::default();
-    tokio::spawn(follow(client.clone(), classes.clone()));
     let provider = AwsProvider::new(api, classes, settings, clock).await?;
-    provider.set_cluster_dns(cluster_dns(&client).await);
-    match client.apiserver_version().await {
-        // Some distributions write a plus sign behind the minor version.
-        Ok(told) => {
-            provider.set_kubernetes_version(&format!("{}.{}", told.major, told.minor.trim_end_matches('+')))
-        }
-        Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
+    if let Some(prices) = prices {
+        provider.with_prices(|known| known.lay(prices));
     }
-    Ok(Arc::new(provider))
+    Ok(provider)
+}
+
+/// The prices of a file that `fleetwright prices export` has written; none where no file is named.
+fn prices(file: &str, region: &str) -> anyhow::Result<Option<Prices>> {
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(file).with_context(|| format!("PRICES_FILE {file}"))?;
+    Ok(Some(parse(&text, region).with_context(|| format!("PRICES_FILE {file}"))?))
 }
 
 fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
@@ -219,6 +251,20 @@ mod tests {
             let refused = settings(&values(pairs), "eu-west-1").unwrap_err().to_string();
             assert!(refused.contains(part), "{refused}");
         }
+    }
+
+    #[test]
+    fn prices_come_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("prices.txt");
+        std::fs::write(&file, "[eu-west-1]\nm5.large 0.5\n").unwrap();
+        let name = file.to_str().unwrap();
+        let read = prices(name, "eu-west-1").unwrap().unwrap();
+        assert_eq!(read.on_demand("m5.large").map(|price| price.nanos()), Some(500_000_000));
+        assert!(prices("", "eu-west-1").unwrap().is_none());
+        let wrong = format!("{:#}", prices(name, "eu-west-2").unwrap_err());
+        assert!(wrong.contains("PRICES_FILE") && wrong.contains("[eu-west-2]"), "{wrong}");
+        assert!(prices("/no/such/file", "eu-west-1").is_err());
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub(crate) enum Tool {
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
+    /// AWS: lists what in the account carries the cluster's name, by who owns it, and changes nothing.
+    Audit(AuditOptions),
+    /// AWS: the rights of the controller.
+    #[command(subcommand)]
+    Iam(Iam),
+    /// AWS: prices of instance types.
+    #[command(subcommand)]
+    Prices(Prices),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
         /// Whose label rules and node class to include.
@@ -146,6 +154,50 @@ pub(crate) struct ExplainOptions {
     /// How the result is printed.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
+}
+
+/// Options of `audit`. The controller's settings count here too.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AuditOptions {
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    pub(crate) output: TableOrJson,
+}
+
+/// What to do about rights.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Iam {
+    /// Lists rights that the controller needs by its settings and that no policy gives; fails where nodes need one of them.
+    Check(IamCheckOptions),
+}
+
+/// Options of `iam check`. The controller's settings count here too: what is switched off needs no rights.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct IamCheckOptions {
+    /// Policies to read, as JSON; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required_unless_present = "role")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The controller's role, whose policies IAM is asked for.
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    pub(crate) role: Option<String>,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    pub(crate) output: TableOrJson,
+}
+
+/// What to do about prices.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Prices {
+    /// Writes the prices of the region to a file that PRICES_FILE reads, for networks that cannot ask for them.
+    Export(PricesExportOptions),
+}
+
+/// Options of `prices export`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PricesExportOptions {
+    /// Where to write; by default standard output.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// How pods become nodes.
@@ -271,31 +323,41 @@ fn positive(text: &str) -> Result<f64, String> {
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let mut tools = <Tools as clap::CommandFactory>::command();
-    for tool in DECISIONS {
-        tools = tools.mut_subcommand(tool, |tool| with_settings(tool, true));
+    for (path, shown) in WITH_SETTINGS {
+        tools = tools.mut_subcommand(path[0], |tool| match path.get(1) {
+            None => with_settings(tool, Some(shown)),
+            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, Some(shown))),
+        });
     }
-    tools =
-        tools.mut_subcommand("explain", |tool| tool.mut_subcommand("node", |node| with_settings(node, true)));
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
         let matches = tools.try_get_matches_from(args)?;
         let tool = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?.tool;
-        let nested = matches.subcommand().and_then(|(name, inner)| match name {
-            "explain" => inner.subcommand(),
-            _ => Some((name, inner)),
-        });
-        let decision = nested.filter(|(name, _)| DECISIONS.contains(name) || *name == "node");
-        let flags = decision.map(|(_, matches)| flags(matches)).unwrap_or_default();
+        let mut names = Vec::new();
+        let mut inner = &matches;
+        while let Some((name, deeper)) = inner.subcommand() {
+            names.push(name);
+            inner = deeper;
+        }
+        let settled = WITH_SETTINGS.iter().any(|(path, _)| **path == *names);
+        let flags = if settled { flags(inner) } else { BTreeMap::new() };
         return Ok(Invocation::Tool(tool, flags));
     }
     let matches = controller_command(tools).try_get_matches_from(args.into_iter().map(double_dash))?;
     Ok(Invocation::Controller(flags(&matches)))
 }
 
-/// Tools that decide as the controller would: its settings are theirs.
-const DECISIONS: [&str; 2] = ["plan", "disrupt"];
+/// Tools that do as the controller would, and its settings that matter to them; the others are accepted there and not shown.
+const WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
+    (&["plan"], &DECISIVE),
+    (&["disrupt"], &DECISIVE),
+    (&["explain", "node"], &DECISIVE),
+    (&["audit"], &["CLUSTER_NAME", "CLUSTER_CA_BUNDLE", "ISOLATED_VPC"]),
+    (&["iam", "check"], &["FEATURE_GATES", "ISOLATED_VPC", "INTERRUPTION_QUEUE", "ENABLE_ZONAL_SHIFT"]),
+    (&["prices", "export"], &[]),
+];
 
-/// Settings that matter to a decision; the others are accepted there and not shown.
+/// Settings that matter to a decision.
 const DECISIVE: [&str; 7] = [
     "PREFERENCE_POLICY",
     "MIN_VALUES_POLICY",
@@ -325,11 +387,11 @@ fn controller_command(tools: Command) -> Command {
     let about = tools.get_about().cloned().unwrap_or_default();
     let command =
         Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
-    with_settings(command, false)
+    with_settings(command, None)
 }
 
-/// A command with a flag for each setting; where only `decisive` ones are of interest, the others are hidden.
-fn with_settings(command: Command, decisive: bool) -> Command {
+/// A command with a flag for each setting; where only some are of interest, the others are hidden.
+fn with_settings(command: Command, shown: Option<&[&str]>) -> Command {
     SETTINGS.iter().fold(command, |command, setting| {
         let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
         if setting.kind == Kind::Bool {
@@ -345,7 +407,7 @@ fn with_settings(command: Command, decisive: bool) -> Command {
         }
         let default =
             if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
-        let arg = arg.hide(decisive && !DECISIVE.contains(&setting.env));
+        let arg = arg.hide(shown.is_some_and(|shown| !shown.contains(&setting.env)));
         command.arg(arg.help(format!("{} [env {}{default}]", setting.help, setting.env)))
     })
 }
@@ -398,11 +460,32 @@ mod tests {
             parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)),
             Ok(Invocation::Tool(Tool::Demo(_), _))
         ));
-        for bad in
-            [&["demo", "--speed", "0"][..], &["nonsense"], &["--no-such-flag"], &["demo", "--for", "5"]]
-        {
+        for bad in [
+            &["demo", "--speed", "0"][..],
+            &["nonsense"],
+            &["--no-such-flag"],
+            &["demo", "--for", "5"],
+            &["iam", "check"],
+            &["iam", "check", "--role", "a", "-f", "b"],
+            &["prices"],
+        ] {
             assert!(parse(["fleetwright"].iter().chain(bad).map(OsString::from)).is_err(), "{bad:?}");
         }
         <Tools as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn tools_take_the_controller_s_settings() {
+        for args in [
+            &["plan", "--cluster-name", "prod"][..],
+            &["explain", "node", "n", "--cluster-name=prod"],
+            &["audit", "-o", "json", "--cluster-name", "prod"],
+            &["iam", "check", "-f", "policy.json", "--cluster-name", "prod"],
+            &["prices", "export", "--cluster-name", "prod"],
+        ] {
+            let all = ["fleetwright"].iter().chain(args).map(OsString::from);
+            let Ok(Invocation::Tool(_, flags)) = parse(all) else { panic!("{args:?}") };
+            assert_eq!(flags.get("cluster-name").map(String::as_str), Some("prod"), "{args:?}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The binary `fleetwright`: the controller, and the tools around it.
 
 #[cfg(feature = "aws")]
+mod account;
+#[cfg(feature = "aws")]
 mod aws;
 mod cli;
 mod clock;

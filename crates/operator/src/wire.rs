@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, process::ExitCode};
 
 use crate::{
-    cli::{self, Explain, Invocation, Tool},
+    cli::{self, Explain, Iam, Invocation, Prices, Tool},
     controller, crds, demo, disrupt, fake, plan, settings,
 };
 
@@ -39,6 +39,18 @@ fn run(tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
         Tool::Explain(Explain::Node(options)) => {
             disrupt::explain(options, &settings::from_environment(flags)?)
         }
+        #[cfg(feature = "aws")]
+        Tool::Audit(options) => crate::account::audit(options, &settings::from_environment(flags)?),
+        #[cfg(feature = "aws")]
+        Tool::Iam(Iam::Check(options)) => crate::account::iam(options, &settings::from_environment(flags)?),
+        #[cfg(feature = "aws")]
+        Tool::Prices(Prices::Export(options)) => {
+            crate::account::prices(options, &settings::from_environment(flags)?)
+        }
+        #[cfg(not(feature = "aws"))]
+        Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(
+            "this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
+        ),
         Tool::Crds { cloud } => crds::print(*cloud),
         Tool::FakeCloud(options) => fake::serve_cloud(options),
         Tool::FakeKube(options) => fake::serve_kube(options),

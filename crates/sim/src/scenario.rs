@@ -9,6 +9,7 @@
 
 mod expand;
 mod play;
+mod region;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -36,6 +37,10 @@ pub struct Scenario {
     /// What the cloud sells.
     #[serde(default)]
     pub catalogue: CatalogueName,
+    /// AWS in the cloud's place: the provider over a region in memory; `cloud` and `catalogue` then say nothing.
+    pub aws: Option<AwsShort>,
+    /// A second cluster of the same name in the same account and region.
+    pub neighbour: Option<Neighbour>,
     /// NodePools, in short; a node class of the name `default` is there.
     #[serde(default)]
     pub pools: Vec<PoolShort>,
@@ -80,6 +85,40 @@ pub enum CatalogueName {
     Kwok,
 }
 
+/// A region of AWS in short.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AwsShort {
+    /// Whether EKS knows the cluster; clusters that people run themselves it does not.
+    #[serde(default = "yes")]
+    pub eks: bool,
+    /// The alias that the node class selects its images by.
+    #[serde(default = "al2023")]
+    pub alias: String,
+    /// How much of the memory that it is sold with a machine has with an image, in per cent.
+    #[serde(default)]
+    pub memory: BTreeMap<String, i64>,
+}
+
+fn yes() -> bool {
+    true
+}
+fn al2023() -> String {
+    "al2023@latest".to_owned()
+}
+
+/// The second cluster.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Neighbour {
+    /// Its NodePools, in short.
+    #[serde(default)]
+    pub pools: Vec<PoolShort>,
+    /// Its Deployments, in short.
+    #[serde(default)]
+    pub pods: Vec<PodsShort>,
+}
+
 /// A NodePool in short.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -100,6 +139,8 @@ pub struct PoolShort {
     pub types: Vec<String>,
     /// Weight.
     pub weight: Option<i32>,
+    /// `replicas`, of a static pool.
+    pub replicas: Option<u32>,
     /// `limits`, as in the NodePool.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
@@ -220,8 +261,27 @@ pub enum Step {
     Untaint(Vec<String>),
     /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
     Conditions(BTreeMap<String, String>),
+    /// Sets conditions of some of these nodes, whose kubelets do not come to themselves again.
+    Sicken(Sicken),
+    /// Kills the operator where it stands; another one starts after so much time.
+    Restart(String),
+    /// Deletes so many NodeClaims, the first by name, with their Nodes and by force: nothing in the cluster tells of their
+    /// instances any more.
+    Abandon(usize),
+    /// Does these steps in the second cluster.
+    Neighbour(Vec<Self>),
     /// Compares.
     Expect(Box<Expect>),
+}
+
+/// Nodes that fall ill.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sicken {
+    /// How many, the first by name.
+    pub nodes: usize,
+    /// Their conditions.
+    pub conditions: BTreeMap<String, String>,
 }
 
 /// What is expected; what is not named is not looked at.
@@ -253,6 +313,14 @@ pub struct Expect {
     /// Conditions that some object has: `NodePool Ready=True`, `NodeClaim Launched=Unknown/LaunchFailed`.
     #[serde(default)]
     pub conditions: Vec<String>,
+    /// On AWS: the image of each NodeClaim, sorted.
+    pub images: Option<Vec<String>>,
+    /// On AWS: instances that run, by the address that their user data name.
+    pub instances: Option<usize>,
+    /// On AWS: instances that run in the region, whoever they belong to.
+    pub all_instances: Option<usize>,
+    /// Why the operator ends as soon as it starts, in some of its words.
+    pub refused: Option<String>,
     /// The most that the fleet may cost, in dollars per hour.
     pub cost_at_most: Option<f64>,
 }

@@ -9,6 +9,7 @@ mod config;
 mod link;
 mod look;
 mod operators;
+mod region;
 mod removals;
 mod skew;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use tokio::task::JoinSet;
 
 pub use config::{WorldConfig, WorldError, Wrap};
 pub use link::Distort;
+pub use region::Region;
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -51,7 +53,7 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`World::delete_object`] knows, with their versions.
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 14] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
@@ -65,6 +67,7 @@ const KINDS: [(&str, &str); 13] = [
     ("NodeClaim", "karpenter.sh/v1"),
     ("NodeOverlay", "karpenter.sh/v1alpha1"),
     ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
+    ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];
 
 /// A running world. Dropping it ends everything in it.
@@ -76,6 +79,7 @@ pub struct World {
     removals: Arc<Removals>,
     config: WorldConfig,
     classes: NodeClasses,
+    ec2_classes: fleetwright_aws::Classes,
     operators: Vec<Operator>,
     /// How often an operator was started.
     starts: u64,
@@ -108,16 +112,21 @@ impl World {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        for definition in definitions() {
+        for definition in definitions(config.region.is_some()) {
             apply(&server, definition.clone(), named(definition))?;
         }
         let client = kube::Client::new(server.service(), "default");
         let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
-        let classes = NodeClasses::unread();
+        let (classes, ec2_classes) = (NodeClasses::unread(), fleetwright_aws::Classes::default());
         let removals = Arc::new(Removals::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
-        tasks.spawn(classes::run(client.clone(), shared.clone()));
+        if let Some(region) = &config.region {
+            tasks.spawn(region::follow(client.clone(), ec2_classes.clone(), shared.clone()));
+            tasks.spawn(region.clone().run(cloud.clone(), shared.clone()));
+        } else {
+            tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
+            tasks.spawn(classes::run(client.clone(), shared.clone()));
+        }
         if config.count_removals {
             let (counting, client, clock) = (removals.clone(), client.clone(), shared.clone());
             tasks.spawn(async move { counting.run(client, clock).await });
@@ -136,8 +145,19 @@ impl World {
         ));
         let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
         let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
-        let mut world =
-            Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
+        let mut world = Self {
+            server,
+            clock,
+            cloud,
+            activity,
+            removals,
+            config,
+            classes,
+            ec2_classes,
+            operators,
+            starts: 0,
+            tasks,
+        };
         world.tend().await?;
         Ok(world)
     }
@@ -158,6 +178,12 @@ impl World {
     #[must_use]
     pub fn cloud(&self) -> &Arc<Cloud> {
         &self.cloud
+    }
+
+    /// Its place in a region of AWS, where it has one.
+    #[must_use]
+    pub fn region(&self) -> Option<&Region> {
+        self.config.region.as_ref()
     }
 
     /// What the controllers of its first operator share: metrics, index. None where they do not run.
@@ -311,14 +337,15 @@ fn serving(
     serving
 }
 
-/// The definitions of our kinds, made once for all worlds.
-fn definitions() -> &'static [Value] {
-    static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
-    DEFINITIONS.get_or_init(|| {
-        let all = fleetwright_api::crds(fleetwright_api::Provider::Fake);
+/// The definitions of our kinds with the classes of the fake cloud, or with those of AWS; made once for all worlds.
+fn definitions(aws: bool) -> &'static [Value] {
+    static DEFINITIONS: OnceLock<[Vec<Value>; 2]> = OnceLock::new();
+    let [fake, of_aws] = DEFINITIONS.get_or_init(|| {
+        let all = [fleetwright_api::crds(fleetwright_api::Provider::Fake), fleetwright_aws_api::crds()];
         // What is generated from types always serialises.
-        all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
-    })
+        all.map(|all| all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect())
+    });
+    if aws { of_aws } else { fake }
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {

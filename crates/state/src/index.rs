@@ -93,7 +93,7 @@ struct PoolEntry {
 }
 
 /// What is known of a provider's class object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
     /// Whether its `Ready` condition is True; where it has none, that is `None`.
     pub ready: Option<bool>,
@@ -101,8 +101,10 @@ pub struct ClassState {
     pub why: (Str, Str),
     /// `metadata.generation`.
     pub generation: i64,
-    /// Whether it is being deleted.
-    pub deleting: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// All its conditions.
+    pub conditions: Vec<api::Condition>,
 }
 
 impl Index {

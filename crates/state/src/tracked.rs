@@ -78,6 +78,7 @@ tracked! {
     PodDisruptionBudget => PodDisruptionBudget, put_pdb;
     DaemonSet => DaemonSet, put_daemon_set;
     api::KwokNodeClass => NodeClass, put_kwok_class;
+    api::Ec2NodeClassView => NodeClass, put_ec2_class;
     api::NodePool => NodePool, put_pool;
     api::NodeClaim => NodeClaim, put_claim;
     Node => Node, put_node;

@@ -45,13 +45,16 @@ pub(crate) struct Cx<'w> {
 
 /// Counts what was checked, so that a case cannot pass by checking nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Checks {
+pub struct Checks {
     count: usize,
 }
 
 impl Checks {
     /// One check; `false` is an error that says what was expected.
-    pub(crate) fn check(&mut self, what: &str, holds: bool) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// Where it does not hold.
+    pub fn check(&mut self, what: &str, holds: bool) -> anyhow::Result<()> {
         self.count += 1;
         if !holds {
             bail!("not so: {what}");
@@ -60,7 +63,10 @@ impl Checks {
     }
 
     /// The verdict on a case that ended with `result`: passing takes at least one check.
-    pub(crate) fn verdict(&self, result: anyhow::Result<()>) -> anyhow::Result<usize> {
+    ///
+    /// # Errors
+    /// The case's own, or that it checked nothing.
+    pub fn verdict(&self, result: anyhow::Result<()>) -> anyhow::Result<usize> {
         result?;
         if self.count == 0 {
             bail!("the case checked nothing");

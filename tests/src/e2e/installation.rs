@@ -66,7 +66,10 @@ fn account(objects: &[Value]) -> anyhow::Result<ServiceAccount> {
 }
 
 /// The objects of the YAML files in `folder`, in the order of their names; folders in it do not count.
-fn objects(folder: &Path) -> anyhow::Result<Vec<Value>> {
+///
+/// # Errors
+/// Where a file cannot be read, or is no manifest.
+pub fn objects(folder: &Path) -> anyhow::Result<Vec<Value>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));

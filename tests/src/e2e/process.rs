@@ -14,29 +14,31 @@ use anyhow::{Context as _, bail};
 use tokio::process::{Child, Command};
 
 /// How long a process may take between SIGTERM and its end before it is killed.
-pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(20);
+pub const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Everything needed to start a process, any number of times.
 #[derive(Debug, Clone)]
-pub(crate) struct Recipe {
+pub struct Recipe {
     /// Names the process and its log.
-    pub(crate) name: &'static str,
-    pub(crate) program: PathBuf,
-    pub(crate) args: Vec<String>,
+    pub name: &'static str,
+    /// What is run.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
     /// The whole environment: nothing is inherited, so that a user's KUBECONFIG, proxies and settings have no say.
-    pub(crate) env: Vec<(&'static str, OsString)>,
+    pub env: Vec<(&'static str, OsString)>,
     /// The folder of the log files.
-    pub(crate) logs: PathBuf,
+    pub logs: PathBuf,
 }
 
 impl Recipe {
     /// The path of the log, which all starts of this recipe append to.
-    pub(crate) fn log(&self) -> PathBuf {
+    pub fn log(&self) -> PathBuf {
         self.logs.join(format!("{}.log", self.name))
     }
 
     /// Starts the process; it dies with the returned value.
-    pub(crate) fn start(&self) -> anyhow::Result<Process> {
+    pub fn start(&self) -> anyhow::Result<Process> {
         let path = self.log();
         let mut log = OpenOptions::new()
             .create(true)
@@ -60,7 +62,7 @@ impl Recipe {
 
 /// A running process; dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     name: &'static str,
     log: PathBuf,
     child: Child,
@@ -68,7 +70,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Fails, with the end of the log, when the process has ended by itself.
-    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("{} ended by itself: {status}\n{}", self.name, tail(&self.log, 15)),
@@ -76,12 +78,12 @@ impl Process {
     }
 
     /// SIGKILL: the process gets no chance to do anything.
-    pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
+    pub async fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill().await.with_context(|| format!("cannot kill {}", self.name))
     }
 
     /// SIGTERM, then waits for the end.
-    pub(crate) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::Terminate).await?;
         let Ok(status) = tokio::time::timeout(STOP_LIMIT, self.child.wait()).await else {
             self.child.kill().await?;
@@ -91,7 +93,7 @@ impl Process {
     }
 
     /// Waits for the process to end by itself; one that runs longer than `limit` is killed, and an error.
-    pub(crate) async fn wait(mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+    pub async fn wait(mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         match tokio::time::timeout(limit, self.child.wait()).await {
             Ok(status) => Ok(status?),
             Err(_) => {
@@ -102,7 +104,7 @@ impl Process {
     }
 
     /// Sends a signal; nothing is sent to a process that has ended.
-    pub(crate) async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+    pub async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         match self.child.id() {
             Some(id) => send(signal, id).await,
             None => Ok(()),
@@ -110,14 +112,14 @@ impl Process {
     }
 
     /// The process' id, while it runs.
-    pub(crate) fn id(&self) -> Option<u32> {
+    pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 }
 
 /// What a process may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub enum Signal {
     /// It is asked to end.
     Terminate,
     /// It stands still, wherever it is.
@@ -146,7 +148,7 @@ static HANDED_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// Loopback ports that nobody listens on and that this process never gave to anybody else. They are free when this
 /// returns, not reserved.
-pub(crate) fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
+pub fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
     const SPARE: usize = 20;
     let mut handed_out = HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
     // All are held until the ports are known, so that the system names different ones.
@@ -174,7 +176,7 @@ pub(crate) fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
 const LINE_MAX: usize = 400;
 
 /// The last `count` lines of a log, indented and cut; says so when there is none.
-pub(crate) fn tail(log: &Path, count: usize) -> String {
+pub fn tail(log: &Path, count: usize) -> String {
     match std::fs::read(log) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);

@@ -1,6 +1,9 @@
 //! The API server through plain paths and JSON: the same for both servers, and nothing typed in between that could
 //! hide a difference.
 
+use std::path::Path;
+use std::time::Duration;
+
 use anyhow::Context as _;
 use http::Request;
 use kube::core::Status;
@@ -8,20 +11,30 @@ use serde_json::Value;
 
 /// A client of one API server.
 #[derive(Clone)]
-pub(crate) struct Rest {
+pub struct Rest {
     client: kube::Client,
 }
 
 /// What the server answered to a write: the object, or its refusal.
-pub(crate) type Written = Result<Value, Box<Status>>;
+pub type Written = Result<Value, Box<Status>>;
 
 impl Rest {
-    pub(crate) fn new(client: kube::Client) -> Self {
+    /// The API server of a client.
+    #[must_use]
+    pub fn new(client: kube::Client) -> Self {
         Self { client }
     }
 
+    /// The API server that a kubeconfig names.
+    ///
+    /// # Errors
+    /// Where the kubeconfig cannot be used.
+    pub async fn open(kubeconfig: &Path, patience: Option<Duration>) -> anyhow::Result<Self> {
+        Ok(Self::new(super::server::connect(kubeconfig, patience).await?))
+    }
+
     /// The object at `path`, or nothing when there is none.
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
+    pub async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
         match self.client.request(Request::get(path).body(Vec::new())?).await {
             Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -30,13 +43,13 @@ impl Rest {
     }
 
     /// The items of the list at `path`.
-    pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+    pub async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
         let list = self.get(path).await?.with_context(|| format!("{path} is not served"))?;
         list["items"].as_array().cloned().with_context(|| format!("{path} is no list"))
     }
 
     /// Sends `object` to `path` with `method`; a refusal by the server is a result, not an error.
-    pub(crate) async fn write(&self, method: &str, path: &str, object: &Value) -> anyhow::Result<Written> {
+    pub async fn write(&self, method: &str, path: &str, object: &Value) -> anyhow::Result<Written> {
         let request = Request::builder()
             .method(method)
             .uri(path)

@@ -60,7 +60,10 @@ pub async fn run(
 }
 
 /// Ctrl-C, or SIGTERM as a CI system sends it.
-async fn interrupted() -> std::io::Result<()> {
+///
+/// # Errors
+/// Where signals cannot be listened for.
+pub async fn interrupted() -> std::io::Result<()> {
     #[cfg(unix)]
     {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -1,24 +1,29 @@
 //! One dependency graph for `cargo test`, `cargo run` and `cargo doc`.
 //!
 //! Only the first has development dependencies. Where those enable a feature that nothing else does, every command
-//! compiles the package, and all that is built from it, once more. Twice the build is what this rule prevents.
+//! compiles the package, and all that is built from it, once more. Twice the build is what this rule prevents; with the AWS
+//! SDK, which is built from a selection of its own, that would be minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
-use crate::shell;
+use crate::{aws, shell};
 
 /// The feature sets of each package (compiled for the host and for the target it may have two).
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Compares the graph of the default members with and without what their tests use.
+/// Compares the graphs of the default members, and of what has the SDK in it, with and without what their tests use.
 pub(super) fn check() -> anyhow::Result<Vec<Violation>> {
-    Ok(differing(&graph("normal,build")?, &graph("normal,build,dev")?))
+    let mut found = Vec::new();
+    for packages in [&[][..], aws::PACKAGES] {
+        found.extend(differing(&graph("normal,build", packages)?, &graph("normal,build,dev", packages)?));
+    }
+    Ok(found)
 }
 
-fn graph(edges: &str) -> anyhow::Result<Graph> {
+fn graph(edges: &str, packages: &[&str]) -> anyhow::Result<Graph> {
     let mut tree = shell::cargo(&["tree", "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"]);
-    Ok(parse(&shell::capture(&mut tree)?))
+    Ok(parse(&shell::capture(tree.args(packages))?))
 }
 
 /// Reads lines such as `syn v2.0.119 (proc-macro)|full,visit (*)`; the mark at the end says that children were left out.

@@ -21,6 +21,8 @@ pub mod condition {
     pub const PLACEMENT_GROUP_READY: &str = "PlacementGroupReady";
     /// Capacity reservations were looked up, where they are switched on.
     pub const CAPACITY_RESERVATIONS_READY: &str = "CapacityReservationsReady";
+    /// The cluster of the configured name is the one behind the API server. Not Karpenter's, and nothing depends on it.
+    pub const CLUSTER_IDENTITY_PROVEN: &str = "ClusterIdentityProven";
 
     /// The conditions that the root depends on, with capacity reservations switched on as they are by default.
     pub const DEPENDENTS: &[&str] = &[

@@ -77,6 +77,30 @@ async fn throttled_calls_come_back_in_parts_and_end(#[case] refusals: usize, #[c
     assert!(cloud.count("DescribeInstances") <= 1 + 2 + 4 + 8);
 }
 
+/// Every call is counted by what came of it, and each batch by its size; what was told once is not told again.
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted() {
+    let (cloud, batched, ids) = region(16);
+    cloud.inject(Call::Describe, Fault::Refuse(AwsError::new("RequestLimitExceeded", "slow down")));
+    batched.instances(&ids, &[]).await.unwrap();
+    assert!(batched.profile("none").await.is_err());
+    let told: Vec<(&str, String, f64)> = batched
+        .figures()
+        .into_iter()
+        .filter(|figure| figure.family.name != BATCH_TIME.name)
+        .map(|figure| (figure.family.name, figure.labels.join(" "), figure.value.unwrap()))
+        .collect();
+    let calls = "fleetwright_aws_calls_total";
+    let expected = [
+        (calls, "DescribeInstances ok", 2.0),
+        (calls, "DescribeInstances throttled", 1.0),
+        (calls, "GetInstanceProfile not_found", 1.0),
+        (BATCH_SIZE.name, "describe_instances", 16.0),
+    ];
+    assert_eq!(told, expected.map(|(name, labels, value)| (name, labels.to_owned(), value)));
+    assert!(batched.figures().is_empty());
+}
+
 /// Who leads is dropped before the call: the others call for themselves.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_one_who_is_gone() {

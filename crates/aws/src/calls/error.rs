@@ -84,21 +84,35 @@ const UNFULFILLABLE: [&str; 8] = [
     "MaxFleetCountExceeded",
     "ReservationCapacityExceeded",
 ];
-const THROTTLED: [&str; 6] = [
+const THROTTLED: [&str; 11] = [
     "RequestLimitExceeded",
     "Throttling",
     "ThrottlingException",
     "TooManyRequestsException",
     "EC2ThrottledException",
     "RequestThrottled",
+    "ThrottledException",
+    "RequestThrottledException",
+    "BandwidthLimitExceeded",
+    "PriorRequestNotComplete",
+    "SlowDown",
 ];
-const UNAUTHORIZED: [&str; 6] = [
+const UNAUTHORIZED: [&str; 15] = [
     "UnauthorizedOperation",
     "AccessDenied",
     "AccessDeniedException",
     "AuthFailure",
     "ExpiredToken",
     "UnrecognizedClientException",
+    "ExpiredTokenException",
+    "RequestExpired",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "SignatureDoesNotMatch",
+    "IncompleteSignature",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "OptInRequired",
 ];
 const UNKNOWN: [&str; 7] = [
     AwsError::NO_ANSWER,

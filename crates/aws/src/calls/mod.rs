@@ -22,9 +22,15 @@ pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, Reser
 
 pub use fleetwright_core::model::Price;
 
+use fleetwright_core::cloud::Figure;
+
 /// What is asked of AWS.
 #[async_trait]
 pub trait AwsApi: Send + Sync + 'static {
+    /// What whoever stands between here and AWS has gathered for metrics since it was last asked.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
     /// `DescribeInstanceTypes`: virtual machines of x86_64 and arm64.
     async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError>;
     /// `DescribeInstanceTypeOfferings` by zone.
@@ -53,8 +59,15 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
     /// `CreateFleet` as a dry run: whether it would be allowed.
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
-    /// `RunInstances` as a dry run: whether one instance of a launch template and type would be allowed in a subnet.
-    async fn try_instance(&self, template: &str, instance_type: &str, subnet: &str) -> Result<(), AwsError>;
+    /// `RunInstances` as a dry run: whether one instance of a launch template and type, born with tags, would be allowed in a
+    /// subnet.
+    async fn try_instance(
+        &self,
+        template: &str,
+        instance_type: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError>;
     /// `DescribeInstances` that are not gone; ids and filters both narrow.
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
     /// `DescribeInstanceStatus`, impaired ones and ones with events.

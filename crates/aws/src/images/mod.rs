@@ -3,10 +3,12 @@
 
 mod alias;
 mod map;
+mod parameters;
 mod resolve;
 mod select;
 
 pub use alias::{AliasProblem, Parameter, Variant, parameters};
 pub use map::{Choice, choose, demands};
-pub use resolve::{ImageError, Resolved, resolve};
+pub use parameters::{Parameters, Source};
+pub use resolve::{ImageError, Lookup, Resolved, resolve};
 pub use select::{Candidate, select, variant_of_name};

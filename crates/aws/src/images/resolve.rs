@@ -9,6 +9,7 @@ use fleetwright_aws_api::ec2nodeclass::{AmiSelectorTerm, Ec2NodeClassSpec};
 use jiff::Timestamp;
 
 use super::alias::{AliasProblem, Variant, parameters};
+use super::parameters::{Parameters, Source};
 use super::select::{Candidate, select, variant_of_name};
 use crate::calls::{AwsApi, AwsError, Filter};
 
@@ -38,48 +39,63 @@ pub struct Resolved {
     pub missing: Vec<String>,
 }
 
+/// Who is asked, and when.
+#[derive(Clone, Copy)]
+pub struct Lookup<'a> {
+    /// AWS.
+    pub api: &'a dyn AwsApi,
+    /// What is known of SSM's parameters.
+    pub parameters: &'a Parameters,
+    /// The time.
+    pub now: Timestamp,
+}
+
 /// Looks up the images of a class for a cluster's version.
 ///
 /// # Errors
 /// Where nothing is found, or AWS does not answer.
 pub async fn resolve(
-    api: &dyn AwsApi,
+    lookup: Lookup<'_>,
     spec: &Ec2NodeClassSpec,
     kubernetes: &str,
-    now: Timestamp,
 ) -> Result<Resolved, ImageError> {
     let mut missing = Vec::new();
     let candidates = match spec.alias() {
         Some(alias) => {
             let mut ids: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
             for parameter in parameters(&alias, kubernetes)? {
-                match value(api, &parameter.path, &mut missing).await? {
+                let source = if parameter.mutable { Source::Latest } else { Source::Pinned };
+                match lookup.value(&parameter.path, source, &mut missing).await? {
                     Some(id) => ids.entry(id).or_default().extend(parameter.variants),
                     None => continue,
                 }
             }
-            by_ids(api, &ids).await?
+            by_ids(lookup.api, &ids).await?
         }
-        None => by_terms(api, &spec.ami_selector_terms, &mut missing).await?,
+        None => by_terms(lookup, &spec.ami_selector_terms, &mut missing).await?,
     };
-    let amis = select(&candidates, now);
+    let amis = select(&candidates, lookup.now);
+    for ami in amis.iter().filter(|ami| ami.deprecated) {
+        lookup.parameters.deprecated(&ami.id);
+    }
     if amis.is_empty() { Err(ImageError::NoneFound) } else { Ok(Resolved { amis, missing }) }
 }
 
-/// The image's id that a parameter holds; `None` where there is no such parameter or no id in it.
-async fn value(
-    api: &dyn AwsApi,
-    path: &str,
-    missing: &mut Vec<String>,
-) -> Result<Option<String>, ImageError> {
-    match api.parameter(path).await {
-        Ok(id) if id.starts_with("ami-") => return Ok(Some(id)),
-        Ok(_) => {}
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(ImageError::Parameter(error)),
+impl Lookup<'_> {
+    /// The image's id that a parameter holds; `None` where there is no such parameter or no id in it.
+    async fn value(
+        self,
+        path: &str,
+        source: Source,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<String>, ImageError> {
+        let image = self.parameters.image(self.api, path, source, self.now).await;
+        let image = image.map_err(ImageError::Parameter)?;
+        if image.is_none() {
+            missing.push(path.to_owned());
+        }
+        Ok(image)
     }
-    missing.push(path.to_owned());
-    Ok(None)
 }
 
 async fn by_ids(api: &dyn AwsApi, ids: &BTreeMap<String, Vec<Variant>>) -> Result<Vec<Candidate>, AwsError> {
@@ -97,7 +113,7 @@ async fn by_ids(api: &dyn AwsApi, ids: &BTreeMap<String, Vec<Variant>>) -> Resul
 }
 
 async fn by_terms(
-    api: &dyn AwsApi,
+    lookup: Lookup<'_>,
     terms: &[AmiSelectorTerm],
     missing: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, ImageError> {
@@ -109,18 +125,18 @@ async fn by_terms(
             continue;
         }
         if let Some(parameter) = &term.ssm_parameter {
-            if let Some(id) = value(api, parameter, missing).await? {
+            if let Some(id) = lookup.value(parameter, Source::Custom, missing).await? {
                 ids.entry(id).or_default();
             }
             continue;
         }
         let (owners, filters) = query(term);
-        for image in api.images(&owners, &filters).await? {
+        for image in lookup.api.images(&owners, &filters).await? {
             let variants = variant_of_name(&image.name).into_iter().collect();
             found.push(Candidate { image, variants });
         }
     }
-    found.extend(by_ids(api, &ids).await?);
+    found.extend(by_ids(lookup.api, &ids).await?);
     Ok(found)
 }
 

@@ -62,7 +62,8 @@ pub struct Cadence {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     generation: i64,
-    due: BTreeMap<Part, Timestamp>,
+    /// When each part was put off, and until when.
+    due: BTreeMap<Part, (Timestamp, Timestamp)>,
 }
 
 impl Cadence {
@@ -72,7 +73,8 @@ impl Cadence {
         if entry.generation != generation {
             *entry = Entry { generation, due: BTreeMap::new() };
         }
-        let due = |part: &Part| entry.due.get(part).is_none_or(|due| *due <= now);
+        // What was put off in the future was put off before a clock was set back.
+        let due = |part: &Part| entry.due.get(part).is_none_or(|(since, due)| *due <= now || *since > now);
         Part::ALL.into_iter().filter(due).collect()
     }
 
@@ -80,13 +82,13 @@ impl Cadence {
     pub fn again(&mut self, uid: &str, part: Part, after: Duration, now: Timestamp) {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let due = now.checked_add(after).unwrap_or(Timestamp::MAX);
-        self.classes.entry(uid.to_owned()).or_default().due.insert(part, due);
+        self.classes.entry(uid.to_owned()).or_default().due.insert(part, (now, due));
     }
 
     /// How long until the next part of any class is due, `most` at the longest.
     #[must_use]
     pub fn next(&self, now: Timestamp, most: Duration) -> Duration {
-        let soonest = self.classes.values().flat_map(|entry| entry.due.values()).min();
+        let soonest = self.classes.values().flat_map(|entry| entry.due.values()).map(|(_, due)| *due).min();
         let left =
             soonest.map_or(most, |due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
         left.min(most)
@@ -120,6 +122,17 @@ mod tests {
         }
         let counts: Vec<usize> = Part::ALL.iter().map(|part| seen[part]).collect();
         assert_eq!(counts, [31, 7, 31, 31, 31, 3, 4]);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_puts_nothing_off() {
+        let now = Timestamp::UNIX_EPOCH;
+        let ahead = now + SignedDuration::from_hours(24 * 365);
+        let mut cadence = Cadence::default();
+        for part in cadence.due("a", 1, ahead) {
+            cadence.again("a", part, MINUTE, ahead);
+        }
+        assert_eq!(cadence.due("a", 1, now), Part::ALL);
     }
 
     #[test]

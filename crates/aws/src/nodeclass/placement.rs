@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Finding, Outcome};
 use crate::calls::{AwsError, PlacementGroup};
 use crate::launch::Filtered;
+use crate::recent::is_recent;
 
 /// For how long a group that was found counts while AWS does not answer.
 pub const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -47,7 +48,7 @@ pub fn resolve(
             (None, Finding::bad(CONDITION, "PlacementGroupNotFound", message))
         }
         Err(error) => {
-            let known = known.filter(|known| now.duration_since(known.at) < KNOWN_FOR);
+            let known = known.filter(|known| is_recent(known.at, now, KNOWN_FOR));
             let unanswered = Finding::unanswered(CONDITION, "ec2:DescribePlacementGroups", &error);
             match (known, unanswered.outcome) {
                 (Some(known), outcome) => (Some(known), Finding { condition: CONDITION, outcome }),

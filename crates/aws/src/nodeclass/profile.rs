@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Finding, Outcome};
 use crate::calls::{AwsApi, AwsError, Class, ProfileInfo, TagSet};
 use crate::digest::digest;
+use crate::recent::is_recent;
 use crate::settings::Settings;
 
 /// For how long a profile that was just made is not asked for: IAM shows it late.
@@ -109,12 +110,12 @@ pub async fn reconcile(
     }
     let lately = memory.made.get(&(uid.clone(), role_name(&role).to_owned()));
     if let Some((name, at)) = lately
-        && now.duration_since(*at) < SETTLING
+        && is_recent(*at, now, SETTLING)
     {
         class.status.get_or_insert_default().instance_profile.clone_from(name);
         return Finding::good(CONDITION);
     }
-    if memory.missing_roles.get(&role).is_some_and(|at| now.duration_since(*at) < ROLE_MISSING) {
+    if memory.missing_roles.get(&role).is_some_and(|at| is_recent(*at, now, ROLE_MISSING)) {
         return role_missing(&role);
     }
     match find_or_make(who, class, &uid, &role).await {

@@ -83,6 +83,12 @@ impl Prices {
         changed
     }
 
+    /// Lays the prices of a file over what is known.
+    pub fn lay(&mut self, file: Self) {
+        self.update_on_demand(file.on_demand);
+        self.update_spot(file.spot.unwrap_or_default());
+    }
+
     /// Changes whenever a price changes.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -150,6 +156,17 @@ mod tests {
         assert!(prices.version() > version);
         assert_eq!(prices.reserved("m5.large"), Price::from_nanos(20));
         assert_eq!(prices.reserved("m99.large"), Price::ZERO);
+    }
+
+    #[test]
+    fn a_file_is_laid_over_the_tables() {
+        let mut prices = Prices::of_region("us-east-1");
+        let file = parse("[here]\nm5.large 0.2\nm5.large a 0.1\n", "here").unwrap();
+        prices.lay(file);
+        assert_eq!(prices.on_demand("m5.large"), Some(price(0.2)));
+        assert_eq!(prices.spot("m5.large", "a"), Some(price(0.1)));
+        assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "what the file lacks stays");
+        assert_eq!(prices.version(), 2);
     }
 
     #[rstest]

@@ -181,7 +181,9 @@ impl AwsProvider {
         let way = request.overrides.first()?;
         let mut first = None;
         for subnet in class.status.iter().flat_map(|status| &status.subnets) {
-            match self.api.try_instance(&way.template, &way.instance_type, &subnet.id).await {
+            // Its policy allows only what is born with the tags of a launch.
+            let tried = self.api.try_instance(&way.template, &way.instance_type, &subnet.id, &request.tags);
+            match tried.await {
                 Ok(()) => return None,
                 Err(error) => {
                     first.get_or_insert(error);

@@ -15,6 +15,7 @@ use super::{AwsProvider, cloud_error, is_ending};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
+use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
     Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, plan,
@@ -339,7 +340,11 @@ impl AwsProvider {
             bind_by_default: family == Family::Bottlerocket && userdata::mounts_by_default(spec, &amis),
         };
         match userdata::render(family, &bootstrap) {
-            Ok(data) => Ok(data.base64()),
+            Ok(data) => {
+                let size = u32::try_from(data.text.len()).unwrap_or(u32::MAX);
+                self.ledger.note(&figures::USER_DATA, &[&claim.class.name], f64::from(size));
+                Ok(data.base64())
+            }
             Err(userdata::UserDataError::TooLarge { .. }) => Err(LaunchError::Failed {
                 reason: "UserDataSizeLimitExceeded".into(),
                 message: format!("EC2NodeClass/{}: user data is larger than EC2 takes", claim.class.name)
@@ -361,6 +366,8 @@ impl AwsProvider {
         let plan = &prepared.plan;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         self.hold(plan, count);
+        let size = u32::try_from(request.count).unwrap_or(u32::MAX);
+        self.ledger.note(&figures::BATCH_SIZE, &["create_fleet"], f64::from(size));
         let mut answer = self.api.create_fleet(request).await;
         if answer.as_ref().is_ok_and(lost_template) {
             // Somebody has deleted it: its name is its content, so it is made anew as it was.
@@ -383,7 +390,7 @@ impl AwsProvider {
                 return;
             }
         };
-        self.learn(&answer, plan);
+        self.learn(&answer, prepared);
         let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();
         self.release(plan, count, &subnets);
         let mut dealt: Vec<(usize, InstanceInfo)> = Vec::new();
@@ -478,7 +485,15 @@ impl AwsProvider {
     }
 
     /// Remembers what failed, also where something was launched.
-    fn learn(&self, answer: &FleetAnswer, plan: &Plan) {
+    fn learn(&self, answer: &FleetAnswer, prepared: &Prepared) {
+        let Prepared { plan, known, .. } = prepared;
+        for error in &answer.errors {
+            let subnets = known.class.status.iter().flat_map(|status| &status.subnets);
+            let zone_id = subnets.into_iter().find(|subnet| subnet.zone == error.zone);
+            let zone_id = zone_id.map_or("", |subnet| subnet.zone_id.as_str());
+            let labels = [error.zone.as_str(), zone_id, plan.capacity_type, &error.code];
+            self.ledger.note(&figures::LAUNCH_FAILURES, &labels, 1.0);
+        }
         let now = self.clock.now();
         let mut state = self.state();
         for instance in &answer.instances {

@@ -19,7 +19,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, Notice,
         ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels::AWAITS_LABEL},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,8 +27,11 @@ pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::audit::{Audit, Foreign};
+use crate::authority;
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
+use crate::figures::{self, Ledger};
+use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
@@ -36,6 +39,7 @@ use crate::nodeclass::placement::Resolved;
 use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
+use crate::recent::is_recent;
 use crate::schema::schema;
 use crate::settings::Settings;
 use crate::shift::Shifts;
@@ -52,6 +56,8 @@ pub struct AwsProvider {
     classes: Classes,
     info: ProviderInfo,
     cluster_uid: Arc<OnceLock<Str>>,
+    parameters: Arc<Parameters>,
+    ledger: Arc<Ledger>,
     state: Arc<Mutex<State>>,
 }
 
@@ -82,8 +88,8 @@ struct State {
     /// Actions that IAM refuses, and when it did last.
     off: BTreeMap<&'static str, Timestamp>,
     foreign: Foreign,
-    /// Why nothing may be mutated: the configured cluster is another one.
-    mismatch: Option<Str>,
+    /// Whether the configured cluster is the one behind the API server, once that was asked.
+    identity: Option<Identity>,
 }
 
 /// How often EKS is asked for the cluster.
@@ -164,6 +170,8 @@ impl AwsProvider {
             classes,
             info,
             cluster_uid: Arc::default(),
+            parameters: Arc::default(),
+            ledger: Arc::default(),
             state: Arc::new(Mutex::new(state)),
         };
         provider.refresh_machines().await?;
@@ -189,9 +197,11 @@ impl AwsProvider {
     /// Refuses to mutate anything where the cloud's cluster is another than the API server's.
     fn may_mutate(&self) -> Result<Str, CloudError> {
         let uid = self.uid()?;
-        match &self.state().mismatch {
-            Some(why) => Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into())),
-            None => Ok(uid),
+        match &self.state().identity {
+            Some(Identity::Mismatch(why)) => {
+                Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into()))
+            }
+            _ => Ok(uid),
         }
     }
 
@@ -286,7 +296,7 @@ impl AwsProvider {
     async fn know_cluster(&self) -> Result<(), AwsError> {
         let now = self.clock.now();
         let read = self.state().cluster_read;
-        if read.is_some_and(|read| now.duration_since(read) < CLUSTER_EVERY) {
+        if read.is_some_and(|read| is_recent(read, now, CLUSTER_EVERY)) {
             return Ok(());
         }
         match self.api.cluster(&self.settings.cluster_name).await {
@@ -411,7 +421,15 @@ impl AwsProvider {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
         let catalog = class.map(|known| self.class_catalog(&known));
         let shaped = catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type));
-        instance::instance(info, shaped, &self.settings.region)
+        let mut instance = instance::instance(info, shaped, &self.settings.region);
+        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
+        if parted.is_some_and(|group| group.partitions > 0)
+            && !instance.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
+        {
+            // EC2 chooses it, and tells it later; pods may ask for one.
+            instance.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
+        }
+        instance
     }
 
     /// An instance as EC2 has it now.
@@ -442,7 +460,10 @@ impl AwsProvider {
         match self.api.terminate(std::slice::from_ref(&info.id)).await {
             Ok(()) => Ok(Termination::Accepted),
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
-            Err(error) => Err(cloud_error(&error, "ec2:TerminateInstances")),
+            Err(error) => {
+                self.ledger.note(&figures::TERMINATION_FAILURES, &[&info.zone, &info.zone_id], 1.0);
+                Err(cloud_error(&error, "ec2:TerminateInstances"))
+            }
         }
     }
 
@@ -454,23 +475,6 @@ impl AwsProvider {
             )),
             false => Ok(()),
         }
-    }
-
-    /// Whether the cloud's cluster of the configured name is the one behind the API server: by its certificate authority, for
-    /// its address differs inside and outside.
-    fn compare(&self, cluster: &ClusterInfo) -> Identity {
-        let ours = self.settings.ca_bundle.trim();
-        let name = &self.settings.cluster_name;
-        if ours.is_empty() {
-            return Identity::Unproven("no certificate authority of the API server is known".into());
-        }
-        if cluster.ca_bundle.trim() == ours {
-            return Identity::Proven;
-        }
-        let why = format!(
-            "EKS knows another cluster called {name}: its certificate authority is not the API server's"
-        );
-        Identity::Mismatch(why.into())
     }
 }
 
@@ -492,7 +496,8 @@ impl CloudProvider for AwsProvider {
         }
         let identity = match self.api.cluster(&self.settings.cluster_name).await {
             Ok(cluster) => {
-                let identity = self.compare(&cluster);
+                let (settings, theirs) = (&self.settings, &cluster.ca_bundle);
+                let identity = authority::compare(&settings.cluster_name, &settings.ca_bundle, theirs);
                 self.state().cluster = Some(cluster);
                 identity
             }
@@ -509,10 +514,7 @@ impl CloudProvider for AwsProvider {
                 _ => return Err(cloud_error(&error, "eks:DescribeCluster")),
             },
         };
-        self.state().mismatch = match &identity {
-            Identity::Mismatch(why) => Some(why.clone()),
-            _ => None,
-        };
+        self.state().identity = Some(identity.clone());
         Ok(identity)
     }
 

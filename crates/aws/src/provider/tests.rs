@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::calls::AwsError;
 use crate::images::{self, ImageError};
-use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, REGION, class};
+use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
 
 mod loops;
 mod seeds;
@@ -159,7 +159,7 @@ async fn the_contract() {
 async fn identity_is_the_certificate_authority() {
     let aws = Aws::new(settings()).await;
     assert_eq!(aws.provider().identify(UID).await.unwrap(), Identity::Proven);
-    let other = Aws::new(Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() }).await;
+    let other = Aws::new(Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() }).await;
     assert!(matches!(other.provider().identify(UID).await.unwrap(), Identity::Mismatch(_)));
     let unknown = Settings { ca_bundle: CA.to_owned(), ..Settings::new("self-made", REGION) };
     assert!(matches!(Aws::new(unknown).await.provider().identify(UID).await.unwrap(), Identity::Unproven(_)));
@@ -226,6 +226,29 @@ async fn calls_are_few() {
     assert_eq!((mutating(), aws.cloud.count("DescribeInstances")), (before.0, before.1 + 1));
 }
 
+/// A throttled burst is one refused call, and its claims come back at different times.
+#[tokio::test]
+async fn a_throttled_burst_comes_back_apart() {
+    let aws = Aws::new(settings()).await;
+    let refusal = AwsError {
+        retry_after: Some(Duration::from_secs(10)),
+        ..AwsError::new("RequestLimitExceeded", "Request limit exceeded.")
+    };
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(refusal));
+    let answers = aws.provider().launch(&batch(200)).await;
+    let waits: BTreeSet<Duration> = answers
+        .iter()
+        .map(|answer| match answer {
+            Err(LaunchError::RateLimited { after }) => *after,
+            other => panic!("not throttled: {other:?}"),
+        })
+        .collect();
+    assert_eq!(aws.cloud.count("CreateFleet"), 1);
+    assert!(waits.len() > 150, "only {} different waits", waits.len());
+    let (first, last) = (waits.first().unwrap(), waits.last().unwrap());
+    assert!(*first >= Duration::from_secs(10) && *last <= Duration::from_secs(15), "{first:?} {last:?}");
+}
+
 /// The process ends between a fleet and its answer: the instances are found by their batch and dealt, each to one claim.
 #[tokio::test]
 async fn an_interrupted_batch_is_dealt_once() {
@@ -288,7 +311,7 @@ async fn unstamped_instances_are_the_claims_that_name_them() {
 /// Where EKS knows another cluster of this name, nothing is launched and nothing is ended.
 #[tokio::test]
 async fn nothing_is_mutated_under_another_clusters_name() {
-    let aws = Aws::new(Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() }).await;
+    let aws = Aws::new(Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() }).await;
     let answers = aws.provider().launch(&batch(1)).await;
     assert!(matches!(answers.as_slice(), [Err(LaunchError::Failed { .. })]), "{answers:?}");
     assert!(aws.provider().terminate(&claim("a", "b"), &provider_id("a", "i-1")).await.is_err());
@@ -320,18 +343,23 @@ async fn aliases_are_resolved() {
     let aws = Aws::new(settings()).await;
     let spec = class("default", true).spec;
     let now = aws.clock.now();
-    let found = images::resolve(&*aws.cloud, &spec, "1.35", now).await.unwrap();
+    let parameters = [Parameters::default(), Parameters::default()];
+    let lookup = |at: usize| images::Lookup { api: &*aws.cloud, parameters: &parameters[at], now };
+    let found = images::resolve(lookup(0), &spec, "1.35").await.unwrap();
     let ids: Vec<&str> = found.amis.iter().map(|ami| ami.id.as_str()).collect();
     assert_eq!(ids, ["ami-amd64", "ami-arm64", "ami-nvidia"]);
     assert_eq!(found.missing.len(), 2, "no neuron image, and none for GPUs on arm64");
+    let asked = aws.cloud.count("GetParameter");
     let throttled = AwsError::new("ThrottlingException", "slow down");
     aws.cloud.inject(Call::Parameter, Fault::Refuse(throttled.clone()));
-    let failed = images::resolve(&*aws.cloud, &spec, "1.35", now).await;
+    assert_eq!(images::resolve(lookup(0), &spec, "1.35").await.unwrap(), found, "another class of the alias");
+    assert_eq!(aws.cloud.count("GetParameter"), asked);
+    let failed = images::resolve(lookup(1), &spec, "1.35").await;
     assert_eq!(failed, Err(ImageError::Parameter(throttled)));
-    assert_eq!(images::resolve(&*aws.cloud, &spec, "1.36", now).await, Err(ImageError::NoneFound));
+    assert_eq!(images::resolve(lookup(1), &spec, "1.36").await, Err(ImageError::NoneFound));
     let by_id =
         serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
-    let found = images::resolve(&*aws.cloud, &by_id.unwrap(), "1.35", now).await.unwrap();
+    let found = images::resolve(lookup(1), &by_id.unwrap(), "1.35").await.unwrap();
     assert_eq!(found.amis[0].requirements.len(), 2, "its name tells that it is for GPUs");
 }
 
@@ -402,6 +430,7 @@ fn pool() -> NodePool {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        halted: None,
         learnt: fleetwright_core::model::Learnt::default(),
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
 
-use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, region};
+use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, STARTING};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
     GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup,
@@ -58,10 +58,14 @@ fn lost() -> AwsError {
 }
 
 impl FakeAws {
-    /// Ends what has had its time.
-    fn age(&self, inner: &mut Inner) {
+    /// Starts and ends what has had its time.
+    pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
         for machine in inner.instances.values_mut() {
+            let starts = machine.info.launched.is_some_and(|launched| now >= launched + STARTING);
+            if machine.info.state == "pending" && starts {
+                machine.info.state = "running".to_owned();
+            }
             if machine.ended.is_some_and(|ended| now >= ended + ENDING) {
                 machine.info.state = "terminated".to_owned();
             }
@@ -146,7 +150,9 @@ impl FakeAws {
                 subnet: info.subnet.clone(),
                 image: info.image.clone(),
             });
-            inner.instances.insert(info.id.clone(), Machine { info, ended: None });
+            let user_data = inner.template_data.get(&way.template).map(|data| data.user_data.clone());
+            let user_data = user_data.unwrap_or_default();
+            inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data });
         }
         inner.tokens.insert(request.token.clone(), answer.clone());
         Ok(answer)
@@ -266,9 +272,18 @@ impl AwsApi for FakeAws {
         }
     }
 
-    async fn try_instance(&self, template: &str, _: &str, subnet: &str) -> Result<(), AwsError> {
+    async fn try_instance(
+        &self,
+        template: &str,
+        _: &str,
+        subnet: &str,
+        tags: &TagSet,
+    ) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::TryInstance)?;
+        if !tags.contains_key(labels::TAG_CLUSTER_NAME) {
+            return Err(AwsError::new("UnauthorizedOperation", "the policy allows only what is tagged"));
+        }
         let profile = inner.template_data.get(template).map(|data| data.instance_profile.clone());
         if profile.is_some_and(|profile| !inner.profiles.contains_key(&profile)) {
             return Err(AwsError::new("InvalidParameterValue", "Invalid IAM Instance Profile name"));
@@ -387,18 +402,11 @@ impl AwsApi for FakeAws {
     }
 
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
-        self.lock().enter(Call::Cluster)?;
-        if name != region::CLUSTER {
-            return Err(AwsError::new("ResourceNotFoundException", name));
-        }
-        Ok(ClusterInfo {
-            arn: format!("arn:aws:eks:{}:123456789012:cluster/{name}", region::REGION),
-            endpoint: "https://test-cluster".to_owned(),
-            ca_bundle: region::CA.to_owned(),
-            version: "1.35".to_owned(),
-            service_cidr_v4: Some("10.100.0.0/16".to_owned()),
-            service_cidr_v6: None,
-        })
+        let mut inner = self.lock();
+        inner.enter(Call::Cluster)?;
+        let unknown = || AwsError::new("ResourceNotFoundException", name);
+        let known = inner.cluster.clone();
+        known.filter(|known| known.arn.rsplit('/').next() == Some(name)).ok_or_else(unknown)
     }
 
     async fn zonal_shifts(&self, _: &str) -> Result<Vec<ZonalShift>, AwsError> {

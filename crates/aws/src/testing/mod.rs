@@ -2,6 +2,7 @@
 //! tags are demanded as Karpenter's IAM policy demands them, and answers get lost where a test says so.
 
 mod api;
+mod guest;
 mod region;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,17 +11,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleetwright_core::clock::SharedClock;
 use jiff::{SignedDuration, Timestamp};
 
-pub use region::{CA, CLUSTER, REGION, class};
+pub use guest::Guest;
+pub use region::{CA, CLUSTER, OTHER_CA, REGION, class, cluster};
 
 use crate::calls::{
-    AwsError, FleetAnswer, GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo,
-    Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
-    ZonalShift,
+    AwsError, ClusterInfo, FleetAnswer, GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate,
+    MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet,
+    TemplateData, ZonalShift,
 };
 use fleetwright_core::model::Price;
 
 /// How long an instance takes to end.
 pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
+/// How long an instance takes to begin to run.
+pub const STARTING: SignedDuration = SignedDuration::from_secs(10);
+/// How much of the memory that it is sold with a machine has, in per cent, where nobody says otherwise: a little more than the
+/// provider's first guess.
+const MEMORY_PERCENT: i64 = 93;
 
 /// What goes wrong at the next call of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +171,8 @@ pub struct FakeAws {
 struct Machine {
     info: InstanceInfo,
     ended: Option<Timestamp>,
+    /// As its launch template had them at its birth.
+    user_data: String,
 }
 
 /// Everything that the region has.
@@ -175,6 +184,10 @@ pub(crate) struct Inner {
     pub(crate) groups: Vec<GroupInfo>,
     pub(crate) images: Vec<Image>,
     pub(crate) parameters: BTreeMap<String, String>,
+    /// What EKS knows.
+    pub(crate) cluster: Option<ClusterInfo>,
+    /// How much memory machines with an image have, in per cent.
+    memory: BTreeMap<String, i64>,
     templates: BTreeMap<String, LaunchTemplate>,
     instances: BTreeMap<String, Machine>,
     tokens: BTreeMap<String, FleetAnswer>,
@@ -225,6 +238,7 @@ impl FakeAws {
     }
 
     /// Changes what there is besides instances.
+    #[cfg(test)]
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         change(&mut self.lock())
     }
@@ -309,8 +323,49 @@ impl FakeAws {
             ..InstanceInfo::default()
         };
         let place = (info.zone.clone(), info.id.clone());
-        inner.instances.insert(info.id.clone(), Machine { info, ended: None });
+        inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data: String::new() });
         place
+    }
+
+    /// What runs on each instance that runs, by id: those whose image and user data do not go together are missing.
+    #[must_use]
+    pub fn guests(&self) -> Vec<Guest> {
+        let mut inner = self.lock();
+        self.age(&mut inner);
+        let running = inner.instances.values().filter(|machine| machine.info.state == "running");
+        let boot = |machine: &Machine| {
+            let info = &machine.info;
+            let kind = inner.machines.iter().find(|kind| kind.name == info.instance_type)?;
+            let image = inner.images.iter().find(|image| image.id == info.image)?;
+            let percent = inner.memory.get(&image.id).copied().unwrap_or(MEMORY_PERCENT);
+            guest::boot(info, &machine.user_data, kind, image, percent)
+        };
+        running.filter_map(boot).collect()
+    }
+
+    /// The ids of all instances that run.
+    #[must_use]
+    pub fn running(&self) -> BTreeSet<String> {
+        let mut inner = self.lock();
+        self.age(&mut inner);
+        let running = inner.instances.iter().filter(|(_, machine)| machine.info.state == "running");
+        running.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Instance types and the zones that sell them.
+    #[must_use]
+    pub fn sold_now(&self) -> Vec<SoldIn> {
+        self.lock().sold_in.clone()
+    }
+
+    /// Lets EKS know this cluster, or none.
+    pub fn set_cluster(&self, cluster: Option<ClusterInfo>) {
+        self.lock().cluster = cluster;
+    }
+
+    /// Lets machines with an image have this much of the memory that they are sold with, in per cent.
+    pub fn set_memory(&self, image: &str, percent: i64) {
+        self.lock().memory.insert(image.to_owned(), percent);
     }
 
     /// Puts a message into the queue.

@@ -4,14 +4,18 @@ use fleetwright_aws_api::Ec2NodeClass;
 use serde_json::json;
 
 use super::Inner;
-use crate::calls::{Card, Gpu, GroupInfo, Image, MachineInfo, Network, SoldIn, SubnetInfo};
+use crate::calls::{Card, ClusterInfo, Gpu, GroupInfo, Image, MachineInfo, Network, SoldIn, SubnetInfo};
 
 /// The region's name.
 pub const REGION: &str = "us-west-2";
 /// The cluster's name.
 pub const CLUSTER: &str = "test-cluster";
-/// The cluster's certificate authority.
-pub const CA: &str = "Y2EtYnVuZGxlCg==";
+/// The cluster's certificate authority: base64 of PEM around the smallest DER.
+pub const CA: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BTUNBUUU9Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
+
+/// The certificate authority of another cluster.
+pub const OTHER_CA: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BTUNBUUk9Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
 
 /// Name, vCPUs, GiB, interfaces, addresses of each.
 const TYPES: [(&str, i64, i64, i64, i64); 7] = [
@@ -51,6 +55,31 @@ fn machine(
     }
 }
 
+/// One alias of Bottlerocket stands for four images: variant, architecture and id of each.
+const BOTTLEROCKET: [(&str, &str, &str); 4] = [
+    ("", "x86_64", "ami-br-amd64"),
+    ("", "arm64", "ami-br-arm64"),
+    ("-nvidia", "x86_64", "ami-br-nvidia-amd64"),
+    ("-nvidia", "arm64", "ami-br-nvidia-arm64"),
+];
+
+fn bottlerocket_parameter((variant, arch, id): (&str, &str, &str)) -> (String, String) {
+    (format!("/aws/service/bottlerocket/aws-k8s-1.35{variant}/{arch}/latest/image_id"), id.to_owned())
+}
+
+/// The cluster as EKS knows it.
+#[must_use]
+pub fn cluster() -> ClusterInfo {
+    ClusterInfo {
+        arn: format!("arn:aws:eks:{REGION}:123456789012:cluster/{CLUSTER}"),
+        endpoint: "https://test-cluster".to_owned(),
+        ca_bundle: CA.to_owned(),
+        version: "1.35".to_owned(),
+        service_cidr_v4: Some("10.100.0.0/16".to_owned()),
+        service_cidr_v6: None,
+    }
+}
+
 pub(super) fn inner() -> Inner {
     let image = |id: &str, name: &str, architecture: &str| Image {
         id: id.to_owned(),
@@ -77,17 +106,25 @@ pub(super) fn inner() -> Inner {
         sold_in: TYPES.iter().flat_map(|(name, ..)| sold(name)).collect(),
         subnets: ZONES.iter().map(subnet).collect(),
         groups: vec![GroupInfo { id: "sg-1".to_owned(), name: "nodes".to_owned(), ..GroupInfo::default() }],
-        images: vec![
+        images: [
             image("ami-amd64", "amazon-eks-node-al2023-x86_64-standard-1.35", "x86_64"),
             image("ami-arm64", "amazon-eks-node-al2023-arm64-standard-1.35", "arm64"),
             image("ami-nvidia", "amazon-eks-node-al2023-x86_64-nvidia-1.35", "x86_64"),
-        ],
+        ]
+        .into_iter()
+        .chain(BOTTLEROCKET.map(|(variant, arch, id)| {
+            image(id, &format!("bottlerocket-aws-k8s-1.35{variant}-{arch}-v1.50.0"), arch)
+        }))
+        .collect(),
         parameters: [
             parameter("x86_64", "standard", "ami-amd64"),
             parameter("arm64", "standard", "ami-arm64"),
             parameter("x86_64", "nvidia", "ami-nvidia"),
         ]
-        .into(),
+        .into_iter()
+        .chain(BOTTLEROCKET.map(bottlerocket_parameter))
+        .collect(),
+        cluster: Some(cluster()),
         roles: ["node".to_owned()].into(),
         ..Inner::default()
     }

@@ -53,7 +53,8 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
             "disruption did not reach every node in this pass, the next one begins with the rest"
         );
     }
-    for blocked in &proposal.blocked {
+    // A machine that is leaving has heard so: that it cannot be disrupted again is no news.
+    for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
         let text = capitalised(&blocked.blocker.to_string());
         for object in objects(ctx, &blocked.node) {
             ctx.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));

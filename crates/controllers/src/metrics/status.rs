@@ -79,6 +79,9 @@ pub const NODE: Families = of_kind!("node");
 /// Of KWOKNodeClasses.
 pub const KWOK_NODE_CLASS: Families = of_kind!("kwoknodeclass");
 
+/// Of EC2NodeClasses.
+pub const EC2_NODE_CLASS: Families = of_kind!("ec2nodeclass");
+
 /// The older set, for all kinds.
 pub const ALL_KINDS: Families = Families {
     count: Family::gauge("operator_status_condition_count", OF_OBJECT_AND_KIND, COUNT),

@@ -106,8 +106,14 @@ const LIFE: &[Family] = &[
 
 /// Every family, by name.
 fn all() -> Vec<Family> {
-    let kinds =
-        [status::NODE_POOL, status::NODE_CLAIM, status::NODE, status::KWOK_NODE_CLASS, status::ALL_KINDS];
+    let kinds = [
+        status::NODE_POOL,
+        status::NODE_CLAIM,
+        status::NODE,
+        status::KWOK_NODE_CLASS,
+        status::EC2_NODE_CLASS,
+        status::ALL_KINDS,
+    ];
     let of_kinds = kinds
         .iter()
         .flat_map(|of| [of.count, of.current, of.transition, of.transitions, of.terminating, of.termination]);
@@ -229,7 +235,7 @@ fn the_list_is_complete() {
             })
             .sum()
     }
-    let of_kinds = 5 * 6;
+    let of_kinds = 6 * 6;
     // Deleted claims are counted in two places, under one name.
     let twice = 1;
     let declared = declared(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));

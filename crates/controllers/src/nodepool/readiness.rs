@@ -36,7 +36,7 @@ impl Controller for Readiness {
                 "NodeClassNotFound".to_owned(),
                 format!("{class} is not there: create it, or correct spec.template.spec.nodeClassRef"),
             )),
-            Some(state) if state.deleting => {
+            Some(state) if state.deleting.is_some() => {
                 Some(("NodeClassTerminating".to_owned(), format!("{class} is being deleted")))
             }
             Some(state) => match state.ready {

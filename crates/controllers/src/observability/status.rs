@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::{
     metrics::{
         Family,
-        status::{ALL_KINDS, Families, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL},
+        status::{ALL_KINDS, EC2_NODE_CLASS, Families, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL},
     },
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
@@ -44,7 +44,7 @@ struct About {
     look: fn(&Index, &str) -> Option<Object>,
 }
 
-const KINDS: [About; 4] = [
+const KINDS: [About; 5] = [
     About {
         name: "operatorpkg.nodepool.status",
         kind: Kind::NodePool,
@@ -96,22 +96,23 @@ const KINDS: [About; 4] = [
         group: "karpenter.kwok.sh",
         object: "KWOKNodeClass",
         families: KWOK_NODE_CLASS,
-        look: |index, name| {
-            let id = NodeClassRef {
-                group: "karpenter.kwok.sh".into(),
-                kind: "KWOKNodeClass".into(),
-                name: name.into(),
-            };
-            let class = index.node_class(&id)?;
-            let status = class.ready.map(|ready| if ready { "True" } else { "False" });
-            let ready = status.map(|status| {
-                let shown = Shown { status: status.to_owned(), reason: class.why.0.to_string(), since: None };
-                ("Ready".to_owned(), shown)
-            });
-            Some(Object { conditions: ready.into_iter().collect(), deleting: None })
-        },
+        look: |index, name| class(index, "karpenter.kwok.sh", "KWOKNodeClass", name),
+    },
+    About {
+        name: "operatorpkg.ec2nodeclass.status",
+        kind: Kind::NodeClass,
+        group: "karpenter.k8s.aws",
+        object: "EC2NodeClass",
+        families: EC2_NODE_CLASS,
+        look: |index, name| class(index, "karpenter.k8s.aws", "EC2NodeClass", name),
     },
 ];
+
+fn class(index: &Index, group: &str, kind: &str, name: &str) -> Option<Object> {
+    let id = NodeClassRef { group: group.into(), kind: kind.into(), name: name.into() };
+    let class = index.node_class(&id)?;
+    Some(Object::new(&class.conditions, class.deleting))
+}
 
 /// What is shown of an object.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -90,6 +90,8 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         Box::pin(follow::<K>(ctx.clone(), stop.clone()))
     }
     let followed: Vec<Kind> = ctx.index().followed().collect();
+    // Only the provider's own kind is sure to be defined in the cluster.
+    let ec2 = ctx.cloud.info().node_classes.iter().any(|class| &*class.kind == "EC2NodeClass");
     let all: [(Kind, Watch); _] = [
         (Kind::Namespace, of::<Namespace>),
         (Kind::StorageClass, of::<StorageClass>),
@@ -99,7 +101,7 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::VolumeAttachment, of::<VolumeAttachment>),
         (Kind::PodDisruptionBudget, of::<PodDisruptionBudget>),
         (Kind::DaemonSet, of::<DaemonSet>),
-        (Kind::NodeClass, of::<api::KwokNodeClass>),
+        (Kind::NodeClass, if ec2 { of::<api::Ec2NodeClassView> } else { of::<api::KwokNodeClass> }),
         (Kind::NodePool, of::<api::NodePool>),
         (Kind::NodeClaim, of::<api::NodeClaim>),
         (Kind::Node, of::<Node>),

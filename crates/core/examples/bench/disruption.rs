@@ -27,13 +27,16 @@ struct Case {
     drifted: Option<usize>,
     /// Every so many-th machine is empty.
     empty: Option<usize>,
+    /// Whether half of the machines came after the solver was built, as in any cluster after a while.
+    churned: bool,
 }
 
-const CASES: [Case; 4] = [
-    Case { name: "nothing to gain", load: 3_900, drifted: None, empty: None },
-    Case { name: "1 in 100 empty", load: 3_900, drifted: None, empty: Some(100) },
-    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), empty: None },
-    Case { name: "all half full", load: 2_000, drifted: None, empty: None },
+const CASES: [Case; 5] = [
+    Case { name: "nothing to gain", load: 3_900, drifted: None, empty: None, churned: false },
+    Case { name: "1 in 100 empty", load: 3_900, drifted: None, empty: Some(100), churned: false },
+    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), empty: None, churned: false },
+    Case { name: "all half full", load: 2_000, drifted: None, empty: None, churned: false },
+    Case { name: "all half full, half of them new", load: 2_000, drifted: None, empty: None, churned: true },
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
@@ -45,6 +48,17 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     })
 }
 
+fn solver(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
+    if !case.churned {
+        return Solver::on(Arc::clone(snapshot), &rules.scheduling);
+    }
+    let mut before = (**snapshot).clone();
+    before.nodes = before.nodes.into_iter().step_by(2).collect();
+    let mut solver = Solver::on(Arc::new(before), &rules.scheduling);
+    drop(solver.update(snapshot));
+    solver
+}
+
 /// All methods, on a solver that has followed the cluster.
 fn passes() -> Measured {
     let mut rows = Vec::new();
@@ -53,7 +67,7 @@ fn passes() -> Measured {
         for case in &CASES {
             let snapshot = Arc::new(snapshot(case, nodes));
             let rules = Rules::default();
-            let solver = Solver::on(Arc::clone(&snapshot), &rules.scheduling);
+            let solver = solver(case, &snapshot, &rules);
             let mut bench = Bench::ready(&snapshot, &rules.scheduling, solver);
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {

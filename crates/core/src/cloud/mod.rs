@@ -12,7 +12,10 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use error::{CloudError, LaunchError};
-pub use step::{Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write};
+pub use step::{
+    Figure, FigureFamily, FigureShape, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep,
+    Round, Write,
+};
 
 use crate::model::{
     BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,

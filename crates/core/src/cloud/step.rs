@@ -45,8 +45,43 @@ impl Outlook {
     }
 }
 
+/// A metric of a provider's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FigureFamily {
+    /// The full name.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// Its shape.
+    pub shape: FigureShape,
+}
+
+/// The shape of a provider's metric, and so what a value does to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FigureShape {
+    /// Grows by the value.
+    Counter,
+    /// Is the value.
+    Gauge,
+    /// Counts the value, by these bounds.
+    Histogram(&'static [f64]),
+}
+
+/// A value of a provider's metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The metric.
+    pub family: &'static FigureFamily,
+    /// Values of its labels, in order.
+    pub labels: Vec<Str>,
+    /// The value; `None` takes the series away.
+    pub value: Option<f64>,
+}
+
 /// What one round of a provider's step came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     /// When the next is due.
     pub again: Duration,
@@ -56,6 +91,8 @@ pub struct Round {
     pub interruptions: Vec<Interruption>,
     /// What people are told.
     pub notices: Vec<Notice>,
+    /// What metrics show.
+    pub figures: Vec<Figure>,
 }
 
 impl Round {

@@ -103,14 +103,28 @@ impl<'a> Bench<'a> {
             Prepared::Own(cell) => cell.into_inner().map(|solver| solver.into_inner()),
             Prepared::Lent(_) => None,
         };
-        own.unwrap_or_else(|| Solver::new(self.snapshot, self.rules))
+        let mut solver = own.unwrap_or_else(|| Solver::new(self.snapshot, self.rules));
+        solver.lift();
+        solver
     }
 
-    /// Answers what would happen, as one of the simulations that a pass may make.
-    pub(super) fn what_if(&self, request: &scheduling::Request<'_>) -> scheduling::Plan {
+    /// The same solver, where all that tells `snapshot` from its own has settled ([`Self::settle`]).
+    pub(super) fn along<'b>(&'b self, snapshot: &'b Snapshot) -> Bench<'b> {
+        let notes = Rc::clone(&self.notes);
+        Bench { snapshot, rules: self.rules, solver: Prepared::Lent(self.prepared()), notes }
+    }
+
+    /// Lets later simulations go on from one that leaves no machine to be created; `false` where that cannot be.
+    pub(super) fn settle(&self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
+        self.prepared().borrow_mut().settle(moved, without)
+    }
+
+    /// Answers what would happen without some machines, whose pods are `moved`, as one of the simulations that a pass may
+    /// make.
+    pub(super) fn what_if(&self, moved: &[Arc<Pod>], without: &[usize]) -> scheduling::Plan {
         self.notes.left.set(self.notes.left.get().saturating_sub(1));
         self.notes.made.set(self.notes.made.get().saturating_add(1));
-        self.prepared().borrow_mut().solve(request)
+        self.prepared().borrow_mut().what_if(moved, without)
     }
 
     /// Whether the pass has made all the simulations that it may.
@@ -153,12 +167,6 @@ impl<'a> Bench<'a> {
         let mut splits = self.notes.splits.borrow().clone();
         splits.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.cmp(second)));
         splits.into_iter().map(|(_, machines)| machines).collect()
-    }
-
-    /// Pods of machines that go away already: they need a place whatever else happens.
-    #[must_use]
-    pub fn leaving(&self) -> Vec<Arc<Pod>> {
-        self.prepared().borrow().leaving()
     }
 
     fn prepared(&self) -> &RefCell<Solver> {

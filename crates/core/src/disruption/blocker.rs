@@ -129,6 +129,12 @@ impl Blocker {
         }
     }
 
+    /// Whether the machine is leaving already, so that nothing keeps it.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        matches!(self, Self::Queued | Self::Deleting)
+    }
+
     /// A word for metrics and JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -31,10 +31,12 @@ impl Method for Drift {
         Ok(candidate.is_drifted() && !candidate.pool.is_static())
     }
 
+    fn arrange(&self, cases: &mut [&Candidate]) {
+        cases.sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
+    }
+
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
-        let mut ordered = candidates.to_vec();
-        ordered.sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
-        first_that_can_go(self, context, &ordered, budgets)
+        first_that_can_go(self, context, candidates, budgets)
     }
 }
 

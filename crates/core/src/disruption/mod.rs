@@ -121,7 +121,10 @@ pub trait Method: Sync {
     /// Why not; `Ok(false)` where the machine simply is no case for the method and nobody needs to be told.
     fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
 
-    /// The commands to carry out now, for candidates that are cases for the method, within `budgets`.
+    /// Puts the cases of a pass into the order in which they are looked at, once for all commands of the pass.
+    fn arrange(&self, _cases: &mut [&Candidate]) {}
+
+    /// The commands to carry out now, for candidates that are cases for the method, as arranged, within `budgets`.
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict;
 }
 

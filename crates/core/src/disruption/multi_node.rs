@@ -26,27 +26,31 @@ impl Method for MultiNode {
         consolidation::is_case(context, candidate)
     }
 
+    fn arrange(&self, cases: &mut [&Candidate]) {
+        cases.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+    }
+
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
-        let mut ordered = candidates.to_vec();
-        ordered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
-        ordered.retain(|candidate| budgets.take(&candidate.pool.name));
-        ordered.truncate(MAX_CANDIDATES);
+        let within = candidates.iter().copied().filter(|candidate| budgets.take(&candidate.pool.name));
+        let ordered: Vec<&Candidate> = within.take(MAX_CANDIDATES).collect();
         let mut verdict = Verdict::default();
-        // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one.
-        let (mut low, mut high) = (2, ordered.len());
         if ordered.len() > 1 && context.solver.is_spent() {
             verdict.unreached.extend(ordered.iter().map(|candidate| (*candidate).clone()));
         }
+        // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one. Where much can go, all of
+        // them can, so that this is what is asked first.
+        let (mut low, mut high) = (2, ordered.len());
+        let mut next = high;
         let mut best = None;
         while low <= high && !context.solver.is_spent() {
-            let middle = usize::midpoint(low, high);
-            match self.prefix(context, &ordered[..middle]) {
+            match self.prefix(context, &ordered[..next]) {
                 Ok(command) => {
                     best = Some(command);
-                    low = middle + 1;
+                    low = next + 1;
                 }
-                Err(_) => high = middle - 1,
+                Err(_) => high = next - 1,
             }
+            next = usize::midpoint(low, high);
         }
         verdict.commands.extend(best);
         verdict

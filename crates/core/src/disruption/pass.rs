@@ -16,7 +16,7 @@ use super::{
     Allowance, Bench, Blocked, Budgets, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
     Unconsolidatable, Verdict, brake, brake::cap_by_brakes, budget, candidates, overlay,
 };
-use crate::model::{DisruptionReason, PoolName, Snapshot, Str};
+use crate::model::{DisruptionReason, Pod, PoolName, Snapshot, Str};
 
 /// Commands of one pass at most; what is left is for the next one, which follows at once.
 const MAX_COMMANDS: usize = 64;
@@ -57,7 +57,8 @@ fn propose_on(bench: &Bench<'_>, rules: &Rules, now: Timestamp, methods: &[&dyn 
         if at == 0 {
             pass.proposal.blocked.clone_from(blocked);
         }
-        let cases = pass.cases(&context, *method, all);
+        let mut cases = pass.cases(&context, *method, all);
+        method.arrange(&mut cases);
         let budgets = pass.budgets(&context, *method, &pass.proposal.allowances);
         // What one method leaves may be a case for the next.
         pass.settled.clear();
@@ -161,12 +162,14 @@ impl Pass {
     /// Asks the method that acts again, on what its commands leave behind, while the budgets have room.
     fn repeat(&mut self, context: &Context<'_>, method: &dyn Method, mut cases: Vec<&Candidate>) {
         let base = context.solver.base();
-        let mut snapshot = (*base).clone();
+        let mut snapshot = Arc::clone(&base);
         let mut applied = 0;
         self.under_way.clone_from(&self.proposal.allowances);
         loop {
+            let mut settled = true;
             for command in &self.proposal.commands[applied..] {
-                overlay::carry_out(&mut snapshot, command, applied);
+                settled &= settle(context, command);
+                overlay::carry_out(Arc::make_mut(&mut snapshot), command, applied);
                 take_up(&mut self.under_way, command);
                 self.settled.extend(command.candidates.iter().map(|candidate| candidate.index));
                 applied += 1;
@@ -182,9 +185,8 @@ impl Pass {
                 self.proposal.unreached.extend(cases.iter().filter_map(|candidate| candidate.claim()));
                 break;
             }
-            let shared = Arc::new(snapshot.clone());
-            let bench = context.solver.on(&shared);
-            let next = Context { snapshot: &shared, solver: &bench, ..*context };
+            let bench = if settled { context.solver.along(&snapshot) } else { context.solver.on(&snapshot) };
+            let next = Context { snapshot: &snapshot, solver: &bench, ..*context };
             let commands = self.ask(&next, method, &cases, budgets);
             if commands.is_empty() {
                 break;
@@ -193,6 +195,14 @@ impl Pass {
         }
         context.solver.resume(&base);
     }
+}
+
+/// Lets the pods of a command that creates nothing stay where it has them go, as far as the rest of the pass is concerned.
+fn settle(context: &Context<'_>, command: &Command) -> bool {
+    let moved = command.candidates.iter().flat_map(|candidate| &candidate.pods);
+    let moved: Vec<Arc<Pod>> = moved.cloned().collect();
+    let without: Vec<usize> = command.candidates.iter().map(|candidate| candidate.index).collect();
+    command.replacements.is_empty() && context.solver.settle(&moved, &without)
 }
 
 /// Counts the machines of a command against the budgets, but those that take them up already.

@@ -26,6 +26,10 @@ impl Method for SingleNode {
         consolidation::is_case(context, candidate)
     }
 
+    fn arrange(&self, cases: &mut [&Candidate]) {
+        cases.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+    }
+
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
         let mut verdict = Verdict::default();
         let (first, others): (Vec<&Candidate>, Vec<&Candidate>) = candidates.iter().partition(|candidate| {
@@ -52,14 +56,11 @@ impl Method for SingleNode {
     }
 }
 
-/// Candidates by saving per disruption, the pools taking turns, so that a large pool does not starve the others.
+/// Candidates in their order, the pools taking turns, so that a large pool does not starve the others.
 fn interleaved<'a>(candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
     let mut pools: BTreeMap<&PoolName, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {
         pools.entry(&candidate.pool.name).or_default().push(candidate);
-    }
-    for members in pools.values_mut() {
-        members.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
     }
     let longest = pools.values().map(Vec::len).max().unwrap_or(0);
     (0..longest)

@@ -35,6 +35,8 @@ pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
 /// On a NodeClaim that replaced others: what those were, as `instance type/capacity type` joined by commas.
 pub const REPLACED: &str = "fleetwright.dev/replaced";
+/// Annotation of a NodeClaim, from its launch on: the label that its provider still has to tell before its node may register.
+pub const AWAITS_LABEL: &str = "fleetwright.dev/awaits-label";
 /// The availability zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The region.

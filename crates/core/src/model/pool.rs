@@ -27,6 +27,8 @@ pub struct NodePool {
     pub deleting: bool,
     /// Whether its `Ready` condition is True, and nothing has stopped launches for it.
     pub ready: bool,
+    /// Why nothing is launched for it, where that is not a matter of its `Ready` condition.
+    pub halted: Option<Str>,
     /// `spec.weight`; unset is zero. Higher is tried first, strictly.
     pub weight: i32,
     /// `spec.replicas`: the pool is static, and takes no part in scheduling.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{ConditionChange, Next, NodeChange, Notice, Stage, Step, View};
 use crate::model::{
     Labels, Node, Taint, TaintEffect,
-    labels::{REGISTERED, UNREGISTERED_TAINT},
+    labels::{AWAITS_LABEL, REGISTERED, UNREGISTERED_TAINT},
     nodeclaim::ConditionType,
 };
 
@@ -45,6 +45,13 @@ impl Stage for Registration {
                 ));
             }
         };
+        let awaited = claim.annotations.get(AWAITS_LABEL).filter(|key| !claim.labels.contains_key(&***key));
+        if let Some(key) = awaited {
+            let message = format!("the provider has yet to tell the label {key}");
+            let hook =
+                ConditionChange::unknown(ConditionType::Registered, "RegistrationHookPending", message);
+            return pending(hook);
+        }
         let mut next = Next::nothing();
         let registered = view.has_registered_label();
         if !registered && !has_unregistered_taint(node) {

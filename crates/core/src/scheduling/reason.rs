@@ -40,6 +40,8 @@ pub struct PoolVerdict {
 pub enum Eliminated {
     /// The pool has no instance types (yet).
     NoInstanceTypes,
+    /// Nothing is launched for the pool: what was said of it.
+    Halted(Str),
     /// The pod does not tolerate a taint of the pool.
     Taint(Taint),
     /// The requirements of pool and pod exclude each other.
@@ -147,6 +149,7 @@ impl Eliminated {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::NoInstanceTypes => "NoInstanceTypes",
+            Self::Halted(_) => "Halted",
             Self::Taint(_) => "Taint",
             Self::Requirements { .. } => "Requirements",
             Self::Limit { .. } => "Limit",
@@ -226,6 +229,7 @@ impl fmt::Display for Eliminated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoInstanceTypes => f.write_str("no instance types"),
+            Self::Halted(why) => f.write_str(why),
             Self::Taint(taint) => write!(f, "did not tolerate taint {taint}: add a toleration"),
             Self::Requirements { why, meant } => {
                 write!(f, "incompatible requirements, {why}")?;

@@ -7,6 +7,7 @@ mod follow;
 mod more;
 mod packing;
 mod random;
+mod what_if;
 
 use std::sync::Arc;
 

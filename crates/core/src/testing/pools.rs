@@ -48,6 +48,7 @@ pub fn pool(name: &str) -> PoolBuilder {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        halted: None,
         learnt: Learnt::default(),
     })
 }

@@ -95,6 +95,9 @@ pub(super) fn node(
     if machine.state == Lifecycle::Pending {
         return Next::Rest;
     }
+    if node.is_broken {
+        return renewal(config, memory, now);
+    }
     let seen = memory.seen_at.unwrap_or(now);
     if !node.is_ready() || !node.has_allocatable {
         return when(later(seen, config.ready_after), now, NodeAct::BecomeReady);
@@ -116,11 +119,14 @@ pub(super) fn node(
         let due = later(seen, Duration::from_millis(*after_ms));
         consider(when(due, now, NodeAct::LateTaint(taint.clone())));
     }
-    if let Some(interval) = config.lease_interval {
-        let due = memory.renewed_at.map_or(now, |at| later(at, interval));
-        consider(when(due, now, NodeAct::Renew));
-    }
+    consider(renewal(config, memory, now));
     next
+}
+
+/// When the lease is renewed next.
+fn renewal(config: &KubeletConfig, memory: &NodeMemory, now: Timestamp) -> Next<NodeAct> {
+    let Some(interval) = config.lease_interval else { return Next::Rest };
+    when(memory.renewed_at.map_or(now, |at| later(at, interval)), now, NodeAct::Renew)
 }
 
 /// A node whose machine is ending or gone: it is silent, and somebody notices.

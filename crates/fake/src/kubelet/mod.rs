@@ -19,6 +19,9 @@ pub use adopt::{AdoptError, adopt};
 pub use classes::watch_classes;
 pub use run::Kubelets;
 
+/// Reason of a condition that says that a kubelet is broken for good: it does not become ready by itself.
+pub const BROKEN: &str = "KubeletBroken";
+
 /// How kubelets behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletConfig {

@@ -120,6 +120,9 @@ fn special_nodes() {
     assert_eq!(decide(&joined, None, &memory(), &config(), 99), Next::Rest);
     let broken = Machine { joins_at: None, ..machine() };
     assert_eq!(decide(&broken, None, &memory(), &config(), 99), Next::Rest);
+    // A kubelet that somebody broke does not become ready by itself.
+    let dead = NodeView { is_broken: true, ..node("False", &[]) };
+    assert_eq!(decide(&machine(), Some(&dead), &memory(), &config(), 99), Next::Rest);
     // A finalizer keeps a Node.
     let held = NodeView { has_finalizers: true, ..node("Unknown", &[UNREACHABLE_TAINT]) };
     let gone = Machine { state: Lifecycle::Gone, ..machine() };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
 
 use crate::{labels::RUN_FOR, quantities::parse_duration};
 
@@ -16,6 +16,8 @@ pub(super) struct NodeView {
     pub taints: Vec<Taint>,
     /// Status of the Ready condition and since when.
     pub ready: Option<(String, Option<Timestamp>)>,
+    /// Whether somebody broke its kubelet, which says nothing better of itself any more.
+    pub is_broken: bool,
     pub has_allocatable: bool,
     pub deleting: bool,
     pub has_finalizers: bool,
@@ -28,8 +30,12 @@ impl NodeView {
         let ready = conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| {
             (condition.status.clone(), condition.last_transition_time.as_ref().map(|time| time.0))
         });
+        let broken = |condition: &&NodeCondition| {
+            condition.status != "True" && condition.reason.as_deref() == Some(super::BROKEN)
+        };
         let spec = node.spec.as_ref();
         Self {
+            is_broken: conditions.iter().any(|condition| broken(&condition)),
             uid: node.metadata.uid.clone().unwrap_or_default(),
             resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
             provider_id: spec.and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),

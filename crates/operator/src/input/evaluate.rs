@@ -69,17 +69,22 @@ fn write(claim: &mut api::NodeClaim, step: Step, now: Timestamp) {
     match step {
         Step::Clear(condition) => conditions.retain(|known| known.type_ != condition.as_str()),
         Step::Condition(change) => {
+            let status = match change.status {
+                model::ConditionStatus::True => ConditionStatus::True,
+                model::ConditionStatus::False => ConditionStatus::False,
+                model::ConditionStatus::Unknown => ConditionStatus::Unknown,
+            };
+            // Another reason is no transition: since when it holds is what orders drift.
+            let known = api::condition::find(conditions, change.condition.as_str());
+            let since = known.filter(|known| known.status == status);
+            let since = since.and_then(|known| known.last_transition_time.clone()).unwrap_or(Time(now));
             conditions.retain(|known| known.type_ != change.condition.as_str());
             conditions.push(Condition {
                 type_: change.condition.as_str().to_owned(),
-                status: match change.status {
-                    model::ConditionStatus::True => ConditionStatus::True,
-                    model::ConditionStatus::False => ConditionStatus::False,
-                    model::ConditionStatus::Unknown => ConditionStatus::Unknown,
-                },
+                status,
                 reason: change.reason.to_string(),
                 message: change.message,
-                last_transition_time: Some(Time(now)),
+                last_transition_time: Some(since),
                 ..Condition::default()
             });
         }

@@ -361,7 +361,10 @@ impl Loader {
             ready: ready.map(|ready| ready["status"] == "True"),
             why: (of("reason").into(), of("message").into()),
             generation: 0,
-            deleting: value.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string),
+            deleting: value
+                .pointer("/metadata/deletionTimestamp")
+                .and_then(|time| time.as_str()?.parse().ok()),
+            conditions: Vec::new(),
         };
         let id = NodeClassRef { group: group.into(), kind: kind.into(), name: name.into() };
         self.loaded.index.put_class(id, Some(state));
@@ -440,7 +443,7 @@ impl Loader {
                 );
                 Ok(())
             }
-            Some(state) if state.deleting => {
+            Some(state) if state.deleting.is_some() => {
                 Err(("NodeClassTerminating", format!("{class} is being deleted")))
             }
             Some(state) if state.ready == Some(false) => {

@@ -172,6 +172,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "1m",
         "AWS: how often subnets are looked up; at least 1m",
     ),
+    setting("PRICES_FILE", Kind::Text, "", "AWS: prices that `fleetwright prices export` has written"),
     setting("AWS_FEATURE_GATES", Kind::Text, "", "AWS: gates as name=true|false; NodeClassCEL is one"),
     setting(
         "DISRUPTION_PERIOD",

@@ -2,15 +2,32 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Domain, PodsShort, PoolShort};
+use super::{AwsShort, Domain, PodsShort, PoolShort};
 
 /// The node class that pools refer to.
-pub(super) fn class() -> Value {
-    json!({ "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": { "name": "default" } })
+pub(super) fn class(aws: Option<&AwsShort>) -> Value {
+    let Some(aws) = aws else {
+        return json!({
+            "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": { "name": "default" },
+        });
+    };
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": "default" },
+        "spec": {
+            "role": "node",
+            "amiSelectorTerms": [{ "alias": aws.alias }],
+            "subnetSelectorTerms": [{ "tags": { "team": "a" } }],
+            "securityGroupSelectorTerms": [{ "name": "nodes" }],
+        },
+    })
 }
 
 /// A NodePool; `zones` are those of the cloud.
-pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
+pub(super) fn pool(short: &PoolShort, zones: &[String], aws: bool) -> Value {
+    let (group, kind) = match aws {
+        true => ("karpenter.k8s.aws", "EC2NodeClass"),
+        false => ("karpenter.kwok.sh", "KWOKNodeClass"),
+    };
     let full = |zone: &String| {
         let matching = zones.iter().find(|known| *known == zone || known.ends_with(zone.as_str()));
         matching.unwrap_or(zone).clone()
@@ -28,7 +45,7 @@ pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
         .collect();
     let mut spec = json!({
         "template": { "spec": {
-            "nodeClassRef": { "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default" },
+            "nodeClassRef": { "group": group, "kind": kind, "name": "default" },
             "requirements": requirements,
             "expireAfter": short.expire_after,
             "taints": short.taints.iter().map(|text| taint(text)).collect::<Vec<_>>(),
@@ -45,6 +62,9 @@ pub(super) fn pool(short: &PoolShort, zones: &[String]) -> Value {
     }
     if let Some(weight) = short.weight {
         spec["weight"] = json!(weight);
+    }
+    if let Some(replicas) = short.replicas {
+        spec["replicas"] = json!(replicas);
     }
     if !short.limits.is_empty() {
         spec["limits"] = json!(short.limits);

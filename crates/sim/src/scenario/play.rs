@@ -1,17 +1,18 @@
 //! Plays a scenario in a world of its own, and writes down what happened.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::settings::FeatureGates;
-use fleetwright_fake::{CloudConfig, catalogue};
+use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CatalogueName, CloudMood, Expect, Scenario, Step, expand, told};
+use super::{CatalogueName, CloudMood, Expect, PodsShort, PoolShort, Scenario, Step, expand, region, told};
 use crate::{
+    clock::TokioClock,
     overview::Overview,
-    world::{Settled, World, WorldConfig, WorldError},
+    world::{Region, Settled, World, WorldConfig, WorldError},
 };
 
 /// The most virtual time that settling may take.
@@ -30,7 +31,10 @@ pub struct Report {
 }
 
 struct Stage {
-    world: World,
+    /// The cluster, and a second one where there is a neighbour.
+    worlds: Vec<World>,
+    /// The one that steps are about.
+    at: usize,
     zones: Vec<String>,
     report: Report,
 }
@@ -40,22 +44,33 @@ struct Stage {
 /// # Errors
 /// Where the world cannot be made, or refuses an object.
 pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
-    let config = config(scenario);
+    let config = config(scenario)?;
     let zones = config.zones();
-    let mut stage = Stage { world: World::new(config).await?, zones, report: Report::default() };
+    let mut stage = Stage { worlds: Vec::new(), at: 0, zones, report: Report::default() };
+    let next_door = match (&scenario.neighbour, &config.region) {
+        (None, _) => None,
+        (Some(neighbour), Some(region)) => {
+            // Another seed: objects of another cluster have other UIDs.
+            let mut own = WorldConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
+            own.region = Some(region.neighbour());
+            Some((neighbour, own))
+        }
+        (Some(_), None) => return Err(WorldError::Cloud("a neighbour needs a region: say aws".to_owned())),
+    };
     stage.say(&scenario.about);
-    let mut objects = vec![expand::class()];
-    objects.extend(scenario.pools.iter().map(|pool| expand::pool(pool, &stage.zones)));
-    objects.extend(scenario.pods.iter().flat_map(expand::pods));
-    objects.extend(scenario.apply.iter().cloned());
-    stage.apply(objects)?;
+    stage.enter(config, scenario, (&scenario.pools, &scenario.pods)).await?;
+    stage.apply(scenario.apply.clone())?;
+    if let Some((neighbour, config)) = next_door {
+        stage.enter(config, scenario, (&neighbour.pools, &neighbour.pods)).await?;
+        stage.at = 0;
+    }
     for step in &scenario.steps {
         stage.step(step).await?;
     }
     Ok(stage.report)
 }
 
-fn config(scenario: &Scenario) -> WorldConfig {
+fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
     let mut config = WorldConfig::new(seed, start);
@@ -68,7 +83,15 @@ fn config(scenario: &Scenario) -> WorldConfig {
     if scenario.catalogue == CatalogueName::Kwok {
         config.catalogue = catalogue::kwok();
     }
-    config
+    if let Some(aws) = &scenario.aws {
+        let region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
+        for (image, percent) in &aws.memory {
+            region.aws.set_memory(image, *percent);
+        }
+        config.catalogue = region.catalogue();
+        config.region = Some(region);
+    }
+    Ok(config)
 }
 
 /// Opens the gates that a scenario names, by Karpenter's names.
@@ -86,14 +109,35 @@ fn open_gates(gates: &mut FeatureGates, names: &[String]) {
 }
 
 impl Stage {
+    /// The cluster that steps are about.
+    fn world(&self) -> &World {
+        &self.worlds[self.at]
+    }
+
+    /// Makes a cluster, with what stands in it from the start.
+    async fn enter(
+        &mut self,
+        config: WorldConfig,
+        scenario: &Scenario,
+        (pools, pods): (&[PoolShort], &[PodsShort]),
+    ) -> Result<(), WorldError> {
+        let aws = scenario.aws.as_ref();
+        self.worlds.push(World::new(config).await?);
+        self.at = self.worlds.len() - 1;
+        let mut objects = vec![expand::class(aws)];
+        objects.extend(pools.iter().map(|pool| expand::pool(pool, &self.zones, aws.is_some())));
+        objects.extend(pods.iter().flat_map(expand::pods));
+        self.apply(objects)
+    }
+
     /// Takes taints off all nodes.
     fn untaint(&mut self, keys: &[String]) -> Result<(), WorldError> {
-        for node in self.world.server().list("v1", "Node", "") {
+        for node in self.world().server().list("v1", "Node", "") {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
             let is_named = |taint: &Value| keys.iter().any(|key| taint["key"] == key.as_str());
             let left: Vec<&Value> = taints.iter().filter(|taint| !is_named(taint)).collect();
             if left.len() < taints.len() {
-                self.world.apply_object(json!({
+                self.world().apply_object(json!({
                     "apiVersion": "v1", "kind": "Node", "metadata": { "name": node["metadata"]["name"] },
                     "spec": { "taints": left },
                 }))?;
@@ -103,23 +147,27 @@ impl Stage {
         Ok(())
     }
 
-    /// Sets conditions of the nodes that the autoscaler launched.
+    /// Sets conditions of nodes that the autoscaler launched, so many at the most.
     fn set_conditions(
         &mut self,
-        wanted: &std::collections::BTreeMap<String, String>,
+        wanted: &BTreeMap<String, String>,
+        most: usize,
+        reason: &str,
     ) -> Result<(), WorldError> {
-        let now = self.world.clock().now().to_string();
-        for name in self.world.observe().nodes.into_iter().map(|node| node.name) {
-            let node = self.world.server().get("v1", "Node", "", &name);
+        let now = self.world().clock().now().to_string();
+        let mut names: Vec<_> = self.world().observe().nodes.into_iter().map(|node| node.name).collect();
+        names.sort();
+        for name in names.into_iter().take(most) {
+            let node = self.world().server().get("v1", "Node", "", &name);
             let known =
                 node.as_ref().and_then(|node| node.pointer("/status/conditions")).and_then(Value::as_array);
             let stays =
                 |condition: &&Value| !wanted.contains_key(condition["type"].as_str().unwrap_or_default());
             let mut conditions: Vec<Value> = known.into_iter().flatten().filter(stays).cloned().collect();
             conditions.extend(wanted.iter().map(|(condition, status)| {
-                json!({ "type": condition, "status": status, "reason": "Scenario", "lastTransitionTime": now })
+                json!({ "type": condition, "status": status, "reason": reason, "lastTransitionTime": now })
             }));
-            self.world.apply_object(json!({
+            self.world().apply_object(json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "status": { "conditions": conditions },
             }))?;
         }
@@ -132,14 +180,20 @@ impl Stage {
         self.report.text.push('\n');
     }
 
+    /// What lines about the second cluster begin with.
+    fn place(&self) -> &'static str {
+        if self.at == 0 { "" } else { "neighbour: " }
+    }
+
     fn say_when(&mut self, line: &str) {
-        let time = format!("+{}", clock(self.world.elapsed()));
-        self.say(&format!("{time:<9} {line}"));
+        let time = format!("+{}", clock(self.world().elapsed()));
+        let place = self.place();
+        self.say(&format!("{time:<9} {place}{line}"));
     }
 
     fn apply(&mut self, objects: Vec<Value>) -> Result<(), WorldError> {
         for object in objects {
-            let name = self.world.apply_object(object)?;
+            let name = self.world().apply_object(object)?;
             self.say_when(&format!("apply {name}"));
         }
         Ok(())
@@ -152,7 +206,8 @@ impl Stage {
             Step::Apply(objects) => self.apply(objects.clone())?,
             Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
             Step::Pools(shorts) => {
-                let pools = shorts.iter().map(|short| expand::pool(short, &self.zones)).collect();
+                let aws = self.world().region().is_some();
+                let pools = shorts.iter().map(|short| expand::pool(short, &self.zones, aws)).collect();
                 self.apply(pools)?;
             }
             Step::Scale(sizes) => {
@@ -166,35 +221,88 @@ impl Stage {
             }
             Step::Delete(names) => {
                 for name in names {
-                    self.world.delete_object(name)?;
+                    self.world().delete_object(name)?;
                     self.say_when(&format!("delete {name}"));
                 }
             }
             Step::Inject(faults) => {
                 for fault in faults {
-                    self.world.cloud().inject(fault.clone());
+                    self.world().cloud().inject(fault.clone());
                     self.say_when(&format!("inject {}", serde_json::to_string(fault).unwrap_or_default()));
                 }
             }
             Step::Heal => {
-                self.world.cloud().heal();
+                self.world().cloud().heal();
                 self.say_when("heal");
             }
             Step::Interrupt(count) => self.interrupt(*count),
             Step::Lose(count) => self.lose(*count),
             Step::Untaint(keys) => self.untaint(keys)?,
-            Step::Conditions(wanted) => self.set_conditions(wanted)?,
+            Step::Conditions(wanted) => self.set_conditions(wanted, usize::MAX, "Scenario")?,
+            Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
+            Step::Restart(text) => self.restart(text).await?,
+            Step::Abandon(count) => self.abandon(*count)?,
+            Step::Neighbour(steps) if self.worlds.len() > 1 => {
+                self.at = 1;
+                for step in steps {
+                    Box::pin(self.step(step)).await?;
+                }
+                self.at = 0;
+            }
+            Step::Neighbour(_) => self.fail("neighbour: there is none"),
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
     }
 
+    /// Kills the operator, and lets time pass until another one has started.
+    async fn restart(&mut self, text: &str) -> Result<(), WorldError> {
+        let Some(duration) = duration(text) else {
+            self.fail(&format!("restart: {text:?} is not a duration such as 90s or 2h30m"));
+            return Ok(());
+        };
+        self.say_when("the operator is killed");
+        let at = self.at;
+        self.worlds[at].kill(0, duration);
+        self.worlds[at].run_for(duration).await;
+        self.worlds[at].tend().await?;
+        self.say_when("another one starts");
+        Ok(())
+    }
+
+    /// Takes the first NodeClaims and their Nodes away, as somebody does who has no patience with finalizers.
+    fn abandon(&mut self, count: usize) -> Result<(), WorldError> {
+        let mut claims = self.world().server().list("karpenter.sh/v1", "NodeClaim", "");
+        claims.sort_by_key(|claim| claim["metadata"]["name"].as_str().map(str::to_owned));
+        let mut abandoned = 0;
+        for claim in claims.iter().take(count) {
+            let text = |at: &str| claim.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let both = [
+                ("v1", "Node", text("/status/nodeName")),
+                ("karpenter.sh/v1", "NodeClaim", text("/metadata/name")),
+            ];
+            for (version, kind, name) in both.into_iter().filter(|(.., name)| !name.is_empty()) {
+                self.world().apply_object(json!({
+                    "apiVersion": version, "kind": kind, "metadata": { "name": name, "finalizers": [] },
+                }))?;
+                self.world().delete_object(&format!("{kind} {name}"))?;
+            }
+            abandoned += 1;
+        }
+        self.say_when(&format!("{abandoned} NodeClaims are gone by force"));
+        if abandoned < count {
+            self.fail(&format!("abandon: {count} NodeClaims were to go"));
+        }
+        Ok(())
+    }
+
     fn interrupt(&mut self, count: usize) {
-        let machines = self.world.cloud().machines();
+        let machines = self.world().cloud().machines();
         let spot = machines.iter().filter(|machine| {
             machine.offering.as_ref().is_some_and(|offering| &*offering.capacity_type == "spot")
         });
-        let announced = spot.filter(|machine| self.world.cloud().interrupt(&machine.id)).take(count).count();
+        let announced =
+            spot.filter(|machine| self.world().cloud().interrupt(&machine.id)).take(count).count();
         self.say_when(&format!("{announced} spot machines will be taken back"));
         if announced < count {
             self.fail(&format!("interrupt: {count} spot machines were to be taken back"));
@@ -202,8 +310,9 @@ impl Stage {
     }
 
     fn lose(&mut self, count: usize) {
-        let machines = self.world.cloud().machines();
-        let lost = machines.iter().filter(|machine| self.world.cloud().lose(&machine.id)).take(count).count();
+        let machines = self.world().cloud().machines();
+        let lost =
+            machines.iter().filter(|machine| self.world().cloud().lose(&machine.id)).take(count).count();
         self.say_when(&format!("{lost} machines are gone"));
         if lost < count {
             self.fail(&format!("lose: {count} machines were to be lost"));
@@ -211,7 +320,8 @@ impl Stage {
     }
 
     async fn settle(&mut self) {
-        match self.world.run_until_settled(PATIENCE).await {
+        let settled = self.world().run_until_settled(PATIENCE).await;
+        match settled {
             Settled::Since(_) => self.say_when("settled"),
             Settled::OutOfTime => self.fail("not settled within two hours"),
         }
@@ -219,10 +329,9 @@ impl Stage {
     }
 
     async fn wait(&mut self, text: &str) {
-        let duration = NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok());
-        match duration {
+        match duration(text) {
             Some(duration) => {
-                self.world.run_for(duration).await;
+                self.world().run_for(duration).await;
                 self.say_when(&format!("waited {text}"));
                 self.describe();
             }
@@ -236,7 +345,7 @@ impl Stage {
     }
 
     fn describe(&mut self) {
-        let seen = self.world.observe();
+        let seen = self.world().observe();
         let pods = seen.pods;
         let mut text = String::new();
         let indent = " ".repeat(10);
@@ -266,15 +375,22 @@ impl Stage {
             );
         }
         self.report.text.push_str(&text);
-        for trouble in told::troubles(self.world.server()) {
+        if let Some(region) = self.world().region() {
+            let (own, all) = (region.guests().len(), region.aws.guests().len());
+            self.say(&format!("{indent}region: {own} instances of this cluster, {} of others", all - own));
+        }
+        let refused =
+            self.world().refused().map(|why| format!("the operator ends as soon as it starts: {why}"));
+        for trouble in refused.into_iter().chain(told::troubles(self.world().server())) {
             self.say(&format!("{indent}! {trouble}"));
         }
     }
 
     fn expect(&mut self, expect: &Expect) {
-        let seen = self.world.observe();
+        let seen = self.world().observe();
         let mut failures = compare(expect, &seen);
-        failures.extend(told::missing(self.world.server(), expect));
+        failures.extend(told::missing(self.world().server(), expect));
+        failures.extend(region::missing(self.world(), expect));
         if failures.is_empty() {
             self.say_when("as expected");
         }
@@ -320,6 +436,10 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
         failures.push(format!("cost: expected at most ${most}/h, found ${:.4}/h", seen.hourly.dollars()));
     }
     failures
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }
 
 /// `1h2m3s`, without what is zero.

@@ -8,15 +8,21 @@ use serde_json::Value;
 use super::Expect;
 
 /// Conditions that are shown in a report wherever they are not True.
-const SHOWN: [(&str, &str, &str); 4] = [
+const SHOWN: [(&str, &str, &str); 6] = [
+    ("karpenter.k8s.aws/v1", "EC2NodeClass", "Ready"),
+    ("karpenter.k8s.aws/v1", "EC2NodeClass", "ClusterIdentityProven"),
     ("karpenter.sh/v1", "NodePool", "MachinesAsPromised"),
     ("karpenter.sh/v1", "NodePool", "InitializationHealthy"),
     ("karpenter.sh/v1", "NodeClaim", "PodsFit"),
     ("karpenter.sh/v1", "NodeClaim", "InitializedInTime"),
 ];
 /// Kinds whose conditions a scenario may name.
-const KINDS: [(&str, &str); 3] =
-    [("karpenter.sh/v1", "NodeClaim"), ("karpenter.sh/v1", "NodePool"), ("v1", "Node")];
+const KINDS: [(&str, &str); 4] = [
+    ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+    ("karpenter.sh/v1", "NodeClaim"),
+    ("karpenter.sh/v1", "NodePool"),
+    ("v1", "Node"),
+];
 
 fn text<'a>(object: &'a Value, at: &str) -> &'a str {
     object.pointer(at).and_then(Value::as_str).unwrap_or_default()

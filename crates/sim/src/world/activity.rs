@@ -28,7 +28,10 @@ impl Activity {
         let writes = !matches!(request.verb.as_str(), "get" | "list" | "watch");
         // Kubelets and controllers confirm the state of nodes and pools now and then.
         let report = request.subresource == "status"
-            && matches!(request.resource.as_str(), "nodes" | "nodepools" | "kwoknodeclasses");
+            && matches!(
+                request.resource.as_str(),
+                "nodes" | "nodepools" | "kwoknodeclasses" | "ec2nodeclasses"
+            );
         let chatter = CHATTER.contains(&request.resource.as_str()) || report;
         if writes && !chatter && (200..300).contains(&code) {
             self.note(now);

@@ -8,7 +8,7 @@ use fleetwright_fake::{Catalogue, Cloud, CloudConfig, catalogue::realistic, kube
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
 
-use super::link::Distort;
+use super::{link::Distort, region::Region};
 
 /// Seed of the realistic catalogue's spot prices: everybody sees the same market.
 const MARKET: u64 = 1;
@@ -31,6 +31,8 @@ pub struct WorldConfig {
     pub catalogue: Catalogue,
     /// How the cloud behaves: latencies, capacity, interruptions.
     pub cloud: CloudConfig,
+    /// A region of AWS that stands in the cloud's place; the cloud keeps the machines that its instances are.
+    pub region: Option<Region>,
     /// How kubelets behave.
     pub kubelets: KubeletConfig,
     /// What the controllers are told.
@@ -83,6 +85,7 @@ impl WorldConfig {
             speed: 1.0,
             catalogue,
             cloud: CloudConfig { seed, ..CloudConfig::default() },
+            region: None,
             kubelets: KubeletConfig::default(),
             settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
             controllers: true,

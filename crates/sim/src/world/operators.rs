@@ -37,6 +37,8 @@ pub(super) struct Operator {
     /// When the process is to be started.
     due: Option<Duration>,
     process: Option<Process>,
+    /// Why it ends as soon as it starts: the cloud's cluster is another one.
+    refused: Option<String>,
 }
 
 struct Process {
@@ -54,6 +56,7 @@ impl Operator {
             cut: Cut::default(),
             due: Some(Duration::ZERO),
             process: None,
+            refused: None,
         }
     }
 
@@ -108,6 +111,12 @@ impl World {
         }
     }
 
+    /// Why an operator does not get beyond its start; `None` where it does.
+    #[must_use]
+    pub fn refused(&self) -> Option<&str> {
+        self.operators.iter().find_map(|operator| operator.refused.as_deref())
+    }
+
     /// How many operators there are.
     #[must_use]
     pub fn replicas(&self) -> usize {
@@ -127,7 +136,16 @@ impl World {
             distort: self.config.distort.clone(),
         };
         let client = kube::Client::new(link, "default");
-        let parts = self.parts(client.clone(), Arc::new(operator.clock.clone()), seed).await?;
+        let clock: SharedClock = Arc::new(operator.clock.clone());
+        let parts = match self.parts(client.clone(), clock, seed).await? {
+            Ok(parts) => parts,
+            Err(mismatch) => {
+                let due = self.elapsed().saturating_add(RESTART);
+                let operator = &mut self.operators[at];
+                (operator.due, operator.refused) = (Some(due), Some(mismatch));
+                return Ok(());
+            }
+        };
         let (trigger, stop) = shutdown();
         let (clock, mut ctx) = (parts.clock.clone(), Ctx::new(parts));
         let mut campaign = None;
@@ -155,29 +173,42 @@ impl World {
             }
         });
         let operator = &mut self.operators[at];
-        operator.due = None;
+        (operator.due, operator.refused) = (None, None);
         operator.process = Some(Process { ctx, _trigger: trigger, task });
         Ok(())
     }
 
-    async fn parts(&self, client: kube::Client, clock: SharedClock, seed: u64) -> Result<Parts, WorldError> {
+    /// What an operator is made of, or why it ends at once: the cloud's cluster is not the API server's.
+    async fn parts(
+        &self,
+        client: kube::Client,
+        clock: SharedClock,
+        seed: u64,
+    ) -> Result<Result<Parts, String>, WorldError> {
         let system = self.server.get("v1", "Namespace", "", "kube-system");
         let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
         let cluster_uid = uid.unwrap_or_default().to_owned();
         let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
-        let provider = FakeProvider::new(self.cloud.clone(), self.classes.clone(), clock.clone()).await;
-        let provider = provider.map_err(|error| unusable(&error))?;
-        if let Identity::Mismatch(why) =
-            provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?
-        {
-            return Err(WorldError::Cloud(why.to_string()));
+        let provider: Arc<dyn CloudProvider> = match &self.config.region {
+            Some(region) => {
+                let made = region.provider(self.ec2_classes.clone(), clock.clone()).await;
+                Arc::new(made.map_err(|error| unusable(&error))?)
+            }
+            None => {
+                let (cloud, classes) = (self.cloud.clone(), self.classes.clone());
+                let made = FakeProvider::new(cloud, classes, clock.clone()).await;
+                Arc::new(made.map_err(|error| unusable(&error))?)
+            }
+        };
+        let identity = provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?;
+        if let Identity::Mismatch(why) = identity {
+            return Ok(Err(why.to_string()));
         }
-        let provider: Arc<dyn CloudProvider> = Arc::new(provider);
         let cloud = match &self.config.wrap {
             Some(wrap) => wrap(provider, &self.cloud),
             None => provider,
         };
         let settings = self.config.settings.clone();
-        Ok(Parts { client, clock, cloud, settings, seed, offload: Offload::Inline, cluster_uid })
+        Ok(Ok(Parts { client, clock, cloud, settings, seed, offload: Offload::Inline, cluster_uid }))
     }
 }

@@ -12,6 +12,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         storage::v1::{CSINode, StorageClass, VolumeAttachment},
     },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::{ClassState, Index, PoolEntry};
@@ -27,6 +28,24 @@ pub(super) type Put = (Option<Object>, Option<Object>);
 /// Of kinds whose content is looked up, not carried.
 pub(super) fn other(before: bool, after: bool) -> Put {
     (before.then_some(Object::Other), after.then_some(Object::Other))
+}
+
+fn class_ref(group: &str, kind: &str, key: &Key) -> NodeClassRef {
+    NodeClassRef { group: group.into(), kind: kind.into(), name: key.name.clone() }
+}
+
+fn class_state(metadata: &ObjectMeta, conditions: &[condition::Condition]) -> ClassState {
+    let ready = condition::find(conditions, READY);
+    ClassState {
+        ready: ready.map(condition::Condition::is_true),
+        why: ready.map_or_else(
+            || ("".into(), "".into()),
+            |ready| (ready.reason.as_str().into(), ready.message.as_str().into()),
+        ),
+        generation: metadata.generation.unwrap_or(0),
+        deleting: metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        conditions: conditions.to_vec(),
+    }
 }
 
 impl Index {
@@ -122,25 +141,19 @@ impl Index {
     }
 
     pub(crate) fn put_kwok_class(&mut self, key: &Key, class: Option<Arc<api::KwokNodeClass>>) -> Put {
-        let id = NodeClassRef {
-            group: api::labels::KWOK_GROUP.into(),
-            kind: "KWOKNodeClass".into(),
-            name: key.name.clone(),
-        };
         let state = class.map(|class| {
             let conditions = class.status.as_ref().map_or(&[][..], |status| &status.conditions);
-            let ready = condition::find(conditions, READY);
-            ClassState {
-                ready: ready.map(condition::Condition::is_true),
-                why: ready.map_or_else(
-                    || ("".into(), "".into()),
-                    |ready| (ready.reason.as_str().into(), ready.message.as_str().into()),
-                ),
-                generation: class.metadata.generation.unwrap_or(0),
-                deleting: class.metadata.deletion_timestamp.is_some(),
-            }
+            class_state(&class.metadata, conditions)
         });
-        self.put_class(id, state)
+        self.put_class(class_ref(api::labels::KWOK_GROUP, "KWOKNodeClass", key), state)
+    }
+
+    pub(crate) fn put_ec2_class(&mut self, key: &Key, class: Option<Arc<api::Ec2NodeClassView>>) -> Put {
+        let state = class.map(|class| {
+            let conditions = class.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            class_state(&class.metadata, conditions)
+        });
+        self.put_class(class_ref("karpenter.k8s.aws", "EC2NodeClass", key), state)
     }
 
     /// Notes the state of a provider's class object; `None` where it is gone.

@@ -23,13 +23,15 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
     let disruption = &spec.disruption;
+    let halted = halted(pool).map(text);
     let zone = annotation(names::BUDGET_TIME_ZONE).filter(|zone| !zone.is_empty());
     Ok(NodePool {
         name: meta.name.clone().unwrap_or_default().into(),
         uid: text(meta.uid.as_deref().unwrap_or_default()),
         created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
         deleting: meta.deletion_timestamp.is_some(),
-        ready: condition::is_true(conditions, READY) && !is_halted(pool),
+        ready: condition::is_true(conditions, READY) && halted.is_none(),
+        halted,
         weight: spec.weight.unwrap_or(0),
         replicas: spec.replicas,
         limits: limits(spec.limits.as_ref())?,
@@ -55,12 +57,14 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     })
 }
 
-/// Whether nodes of the pool were not initialised in time, so that nothing is launched for it until its spec changes.
-fn is_halted(pool: &api::NodePool) -> bool {
+/// What was told where nodes of the pool were not initialised in time, so that nothing is launched for it until its spec
+/// changes.
+fn halted(pool: &api::NodePool) -> Option<&str> {
     let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    condition::find(conditions, names::condition::INITIALIZATION_HEALTHY).is_some_and(|condition| {
-        condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0)
-    })
+    let condition = condition::find(conditions, names::condition::INITIALIZATION_HEALTHY)?;
+    let holds =
+        condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0);
+    holds.then_some(&*condition.message)
 }
 
 /// A positive Go duration.

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::{AwsProvider, instance_id};
 use crate::calls::InstanceStatus;
+use crate::figures;
 use crate::shift::Changed;
 
 /// How often statuses are read.
@@ -66,6 +67,9 @@ impl ProviderStep for Statuses {
             else {
                 continue;
             };
+            if claim.deleting.is_none() {
+                self.0.ledger.note(&figures::UNHEALTHY, &[kind.as_str()], 1.0);
+            }
             let forceful = kind != InterruptionKind::EventStatus;
             if forceful && claim.deleting.is_none() && claim.termination_deadline.is_none() {
                 let mut write = Write::to(Object::NodeClaim(claim.name.clone()));

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
+use crate::figures;
 use crate::interruption::{self, Kind, Offering};
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Scarce;
@@ -73,7 +74,14 @@ impl Interruptions {
     async fn fate(&self, message: &Message, outlook: &Outlook) -> Result<Fate, CloudError> {
         let now = outlook.now;
         // What cannot be read would come again for ever.
-        let Ok(notice) = interruption::parse(&message.body) else { return Ok(Fate::Delete) };
+        let Ok(notice) = interruption::parse(&message.body) else {
+            self.provider.ledger.note(&figures::MESSAGES_UNREADABLE, &[], 1.0);
+            return Ok(Fate::Delete);
+        };
+        if let Ok(sent) = notice.sent.parse::<Timestamp>() {
+            let age = now.duration_since(sent).as_secs_f64().max(0.0);
+            self.provider.ledger.note(&figures::MESSAGE_AGE, &[], age);
+        }
         if notice.kind == Kind::RebalanceRecommendation {
             return Ok(Fate::Tell(recommendation(&notice.instances, outlook)));
         }
@@ -154,6 +162,9 @@ impl ProviderStep for Interruptions {
                 Fate::Delete => {}
             }
             let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
+            if deleted.is_ok() {
+                self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], 1.0);
+            }
             // What is not deleted comes again, and the others do not wait for it.
             if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, outlook.now) {
                 round.notices.extend(notices);

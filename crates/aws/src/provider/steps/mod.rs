@@ -1,5 +1,6 @@
 //! The provider's own loops, one file for each that is more than a call.
 
+mod figures;
 mod health;
 mod interruptions;
 mod learning;
@@ -42,6 +43,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
         Arc::new(health::Statuses(p())),
         Arc::new(upkeep::Templates::new(p())),
         Arc::new(upkeep::Foreigners(p())),
+        Arc::new(figures::Figures::new(p())),
     ];
     if provider.settings.reserved_capacity {
         all.push(Arc::new(reserved::CapacityType(p())));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::cloud::{CloudError, Notice, Object, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
@@ -24,6 +24,7 @@ use crate::nodeclass::cadence::{Cadence, Part};
 use crate::nodeclass::profile::{self, Who};
 use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations};
 use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
+use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
 
 /// Classes are looked after at least this often.
@@ -116,6 +117,8 @@ impl NodeClasses {
             memory.cadence.again(&uid, part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
+        let identity: Option<Finding> = self.provider.state().identity.as_ref().map(identity);
+        conditions::apply(&mut next, identity.as_slice(), &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
             write.version = class.metadata.resource_version.as_deref().map(Str::from);
@@ -158,7 +161,8 @@ impl NodeClasses {
             }
             Part::Images => match provider.kubernetes_version() {
                 Some(version) => {
-                    let found = images::resolve(api, &spec, &version, now).await;
+                    let lookup = images::Lookup { api, parameters: &provider.parameters, now };
+                    let found = images::resolve(lookup, &spec, &version).await;
                     found_images(found, class.status.get_or_insert_default())
                 }
                 None => Finding {
@@ -248,7 +252,7 @@ impl NodeClasses {
         let lately = memory
             .tried
             .get(&uid)
-            .is_some_and(|(known, at)| *known == key && outlook.now.duration_since(*at) < TRIED_FOR);
+            .is_some_and(|(known, at)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if lately {
             return (Finding::good(condition::VALIDATION_SUCCEEDED), every);
         }
@@ -303,7 +307,7 @@ impl NodeClasses {
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let mut waiting: Vec<&str> = claims_of(outlook, &name).map(|claim| claim.name.as_str()).collect();
         if !waiting.is_empty() {
-            let due = memory.told.get(&uid).is_none_or(|at| outlook.now.duration_since(*at) >= TELL_EVERY);
+            let due = memory.told.get(&uid).is_none_or(|at| !is_recent(*at, outlook.now, TELL_EVERY));
             if due {
                 memory.told.insert(uid, outlook.now);
                 waiting.sort_unstable();
@@ -399,6 +403,19 @@ fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
         false => Outcome::Waiting { reason, message },
     };
     Some(Finding { condition: condition::VALIDATION_SUCCEEDED, outcome })
+}
+
+/// Whether the cloud's cluster is the API server's. That nothing proves it stops nobody, and is there to be seen.
+fn identity(identity: &Identity) -> Finding {
+    const CONDITION: &str = condition::CLUSTER_IDENTITY_PROVEN;
+    match identity {
+        Identity::Proven => Finding::good(CONDITION),
+        Identity::Unproven(why) => {
+            let (reason, message) = ("ClusterUnproven", why.to_string());
+            Finding { condition: CONDITION, outcome: Outcome::Waiting { reason, message } }
+        }
+        Identity::Mismatch(why) => Finding::bad(CONDITION, "ClusterMismatch", why.to_string()),
+    }
 }
 
 /// What people are told where IAM refuses a look-up.

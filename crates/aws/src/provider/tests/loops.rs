@@ -431,3 +431,43 @@ async fn recommendations_are_told_and_a_closed_queue_is_named() {
     let round = world.round("interruption").await;
     assert!(round.notices[0].message.contains("AllowInterruptionQueueActions"), "{round:?}");
 }
+
+/// What metrics show, after a launch, a message that is none, and an action that IAM refuses; each is handed out once.
+#[tokio::test]
+async fn figures_are_gathered_and_handed_out_once() {
+    let queue = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = World::new(queue, class("default", true)).await;
+    world.aws.cloud.exhaust("us-west-2a");
+    assert!(world.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
+    world.aws.cloud.push_message("garbage");
+    world.aws.cloud.deny(Call::Statuses);
+    world.round("interruption").await;
+    world.round("interruption.instancestatus").await;
+    let shown = |round: fleetwright_core::cloud::Round| -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        for figure in round.figures {
+            let key = format!("{} {}", figure.family.name, figure.labels.join(","));
+            *sums.entry(key).or_default() += figure.value.unwrap_or(-1.0);
+        }
+        sums
+    };
+    let first = shown(world.round("cloudprovider.metrics").await);
+    let failures = |shown: &BTreeMap<String, f64>| {
+        let prefix = "karpenter_cloudprovider_instance_launch_failures_total us-west-2a,usw2-az1,";
+        let of = |key: &&String| key.starts_with(prefix) && key.ends_with(",InsufficientInstanceCapacity");
+        shown.keys().filter(of).count()
+    };
+    assert_eq!(failures(&first), 1, "{first:?}");
+    assert_eq!(first["karpenter_cloudprovider_batcher_batch_size create_fleet"], 3.0);
+    assert_eq!(first["fleetwright_aws_unreadable_messages_total "], 1.0);
+    assert_eq!(first["karpenter_interruption_deleted_messages_total "], 1.0);
+    assert_eq!(first["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], 1.0);
+    assert_eq!(first["fleetwright_aws_cluster_identity_proven "], 1.0);
+    assert!((1.0..16384.0).contains(&first["karpenter_ec2nodeclasses_userdata_bytes default"]));
+    world.aws.cloud.allow(Call::Statuses);
+    world.round("interruption.instancestatus").await;
+    let second = shown(world.round("cloudprovider.metrics").await);
+    assert_eq!(second["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], -1.0, "taken away");
+    assert_eq!(failures(&second), 0);
+    assert!(second.contains_key("fleetwright_aws_foreign_instances "));
+}

@@ -349,7 +349,7 @@ async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
 /// Nothing is looked after, and nothing is made, under another cluster's name.
 #[tokio::test]
 async fn a_mismatch_stops_the_loop() {
-    let other = Settings { ca_bundle: "b3RoZXI=".to_owned(), ..settings() };
+    let other = Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() };
     let mut world = World::new(other, fresh("default")).await;
     assert!(world.try_round(STEP).await.is_err());
     assert_eq!(world.aws.cloud.mutations(), 0);

@@ -49,6 +49,7 @@ pub(super) fn pool(harness: &dyn Harness) -> NodePool {
         hash: None,
         expiry_grace: None,
         drift_cap: None,
+        halted: None,
         learnt: Learnt::default(),
     }
 }

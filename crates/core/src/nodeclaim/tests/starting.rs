@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     cloud::{Instance, LaunchError},
-    model::{Labels, Resources, Taint, TaintEffect, labels::REGISTERED},
+    model::{
+        Labels, Resources, Taint, TaintEffect,
+        labels::{AWAITS_LABEL, REGISTERED},
+    },
     testing::node,
 };
 
@@ -154,6 +157,20 @@ fn a_registration_that_was_cut_off_writes_the_node_no_more() {
         node.taints.clear();
     });
     assert_eq!(cut_off.says(&Registration, now()), REGISTERING);
+}
+
+/// Pods may select by a label that only the cloud can tell: none comes before it is there.
+#[test]
+fn registration_waits_for_a_label_that_the_provider_owes() {
+    let owed = joined().with(|claim| {
+        claim.annotations.insert(AWAITS_LABEL.into(), "cloud/partition".into());
+    });
+    assert_eq!(owed.says(&Registration, now()), "Registered=Unknown/RegistrationHookPending");
+    let told = owed.with(|claim| {
+        claim.labels.insert("cloud/partition".into(), "3".into());
+    });
+    let says = told.says(&Registration, now());
+    assert!(says.contains("cloud/partition=3") && says.ends_with(REGISTERING), "{says}");
 }
 
 #[test]

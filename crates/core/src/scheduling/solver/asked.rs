@@ -45,7 +45,7 @@ impl Solver {
 /// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
 /// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
 /// Capacity buffers get what pods of the cluster leave.
-fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
+pub(super) fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
     let size = |class: usize| {
         let requests = solver.classes[class].pod.requests();
         (Reverse(requests.cpu()), Reverse(requests.memory()))

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A NodeClaim that the pass is going to create.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) pool: usize,
     pub(super) req: Req,

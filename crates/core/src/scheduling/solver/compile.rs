@@ -89,6 +89,8 @@ pub(super) struct Shape {
     pub(super) host: Option<Set>,
     /// Machines whose taints and requirements agree, and that have room before anything is placed.
     pub(super) machines: Option<Fitting>,
+    /// The same in the order in which they are tried, where that was asked for.
+    pub(super) in_order: Option<Arc<[usize]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
     pub(super) pools: Vec<Option<Option<Req>>>,
 }
@@ -326,7 +328,7 @@ impl Solver {
         }
         let at = self.shapes.len();
         let pools = vec![None; self.pools.len()];
-        self.shapes.push(Shape { of, host: key.host.clone(), machines: None, pools });
+        self.shapes.push(Shape { of, host: key.host.clone(), machines: None, in_order: None, pools });
         self.shape_ids.insert(key, at);
         at
     }
@@ -341,6 +343,18 @@ impl Solver {
         let fitting = Arc::new(fitting);
         self.shapes[shape].machines = Some(Arc::clone(&fitting));
         fitting
+    }
+
+    /// Machines that fit a level before anything is placed, in the order in which they are tried.
+    pub(super) fn fitting_in_order(&mut self, class: usize, level: usize) -> Arc<[usize]> {
+        let shape = self.classes[class].levels[level].shape;
+        if let Some(known) = &self.shapes[shape].in_order {
+            return Arc::clone(known);
+        }
+        let fitting = self.fitting(class, level);
+        let ordered: Arc<[usize]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
+        self.shapes[shape].in_order = Some(Arc::clone(&ordered));
+        ordered
     }
 
     /// The requirements of a new claim of a pool for a level; `None` where taints or requirements keep it away.

@@ -43,7 +43,14 @@ impl Solver {
         if let Some(why) = self.restriction(class, level) {
             return Unplaced::Invalid(why.into());
         }
-        if self.pools.is_empty() {
+        // Where a pool was stopped, people look for a node of it.
+        let stopped = self.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
+        let stopped = stopped.filter_map(|pool| {
+            let eliminated = Eliminated::Halted(pool.halted.clone()?);
+            Some(PoolVerdict { pool: pool.name.clone(), eliminated })
+        });
+        let stopped: Vec<PoolVerdict> = stopped.collect();
+        if self.pools.is_empty() && stopped.is_empty() {
             return Unplaced::NoPools;
         }
         let pools = self.pools.len();
@@ -51,7 +58,7 @@ impl Solver {
             pool: self.pools[pool].model.name.clone(),
             eliminated: self.eliminated(pass, class, level, pool),
         };
-        Unplaced::NoPoolFits((0..pools).map(verdict).collect())
+        Unplaced::NoPoolFits((0..pools).map(verdict).chain(stopped).collect())
     }
 
     /// The last level of relaxation that does not contradict itself.

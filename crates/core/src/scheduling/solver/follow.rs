@@ -71,6 +71,7 @@ impl Solver {
     /// as one that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs
     /// as much as it has machines, which the caller may want to do later.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.lift();
         if !self.can_follow(snapshot) {
             let fresh = Self::on(Arc::clone(snapshot), &self.rules);
             return std::mem::replace(self, fresh).snapshot;
@@ -121,6 +122,7 @@ impl Solver {
         for at in 0..self.machines.len() {
             self.count_owners(at);
         }
+        self.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
         self.arrange();
         self.built = self.size();
     }
@@ -187,6 +189,7 @@ impl Solver {
             }
             if order != Ordering::Less {
                 steps.push(Step::Comes(slot));
+                self.by_name &= slot.is_some() || stands_by_name(&next.nodes, new);
                 new += 1;
             } else if let Some(slot) = slot {
                 self.vacant.push(slot);
@@ -364,13 +367,18 @@ impl Solver {
                 continue;
             }
             self.topology.groups[group].set_domains(domains);
-            self.topology.groups[group].forget_counts();
-            self.count_everywhere(group);
-            for at in 0..self.machines.len() {
-                let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
-                for _ in 0..owners {
-                    self.count_owner(group, at, 1);
-                }
+            self.count_anew(group);
+        }
+    }
+
+    /// Counts all pods that run for a group, whatever it has counted before.
+    pub(super) fn count_anew(&mut self, group: usize) {
+        self.topology.groups[group].forget_counts();
+        self.count_everywhere(group);
+        for at in 0..self.machines.len() {
+            let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
+            for _ in 0..owners {
+                self.count_owner(group, at, 1);
             }
         }
     }
@@ -389,6 +397,7 @@ impl Solver {
     /// Judges the machines that changed for every shape of pod that has been asked for.
     fn refit(&mut self, touched: &Bits) {
         for shape in 0..self.shapes.len() {
+            self.shapes[shape].in_order = None;
             let Some(mut fitting) = self.shapes[shape].machines.take() else { continue };
             let (class, level) = self.shapes[shape].of;
             let fits = Arc::make_mut(&mut fitting);
@@ -404,8 +413,7 @@ impl Solver {
         let rank = |at: usize| !self.machines[at].initialized;
         let usable = |at: &usize| self.machines[*at].usable;
         let mut order: Vec<usize> = self.slots.iter().copied().filter(usable).collect();
-        let by_name = self.snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
-        if by_name {
+        if self.by_name {
             order.sort_by_key(|at| rank(*at));
         } else {
             order.sort_by(|a, b| {
@@ -420,6 +428,22 @@ impl Solver {
             self.places[*at] = place;
         }
         self.order = order;
+        for shape in &mut self.shapes {
+            shape.in_order = None;
+        }
+    }
+
+    /// Gives back what a machine that is thought away takes of the limits of its pool.
+    pub(super) fn give_back(&self, at: usize, left: &mut [(Vec<i64>, Option<i64>)]) {
+        let machine = &self.machines[at];
+        let Some(pool) = machine.pool.filter(|_| machine.usable) else { return };
+        let (amounts, nodes) = &mut left[pool];
+        for (amount, limit) in amounts.iter_mut().zip(&self.pools[pool].limits) {
+            *amount = amount.saturating_add(get(&machine.capacity, limit.resource));
+        }
+        if let Some(nodes) = nodes {
+            *nodes = nodes.saturating_add(1);
+        }
     }
 
     /// What is left of the limits of each pool when some machines are thought away.
@@ -446,6 +470,11 @@ impl Solver {
             && tolerated(&machine.taints, pod, level.look_past_preferences)
             && machine.could_satisfy(&mut self.universe, level.req)
     }
+}
+
+/// Whether a machine that came stands between its neighbours by name.
+fn stands_by_name(nodes: &[Arc<StateNode>], at: usize) -> bool {
+    nodes[at.saturating_sub(1)..].iter().take(3).is_sorted_by(|a, b| a.name() <= b.name())
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {

@@ -3,7 +3,7 @@
 use super::bits::Bits;
 
 /// Openings on rungs, one for each number of pods.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ladder {
     rungs: Vec<Bits>,
     /// How many openings each rung has.

@@ -4,6 +4,7 @@
 //! - `intern`, `amounts`, `bits`: labels, requirements and resources as small integers.
 //! - `pools`, `ranks`, `nodes`: what there is to buy, and what there is.
 //! - `follow`: a newer snapshot.
+//! - `ground`: what what-ifs have in common; `counted`: pods that leave.
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `asked`, `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
@@ -18,6 +19,7 @@ mod bits;
 mod claim;
 mod compile;
 mod contradiction;
+mod counted;
 mod defaults;
 mod devices;
 mod domains;
@@ -25,6 +27,7 @@ mod explain;
 mod finish;
 mod floor;
 mod follow;
+mod ground;
 mod intern;
 mod ladder;
 mod narrow;
@@ -87,6 +90,8 @@ pub struct Solver {
     order: Vec<usize>,
     /// Where each slot stands in that order.
     places: Vec<usize>,
+    /// Whether the snapshot's nodes are sorted by name.
+    by_name: bool,
     /// Whether the order is that of the slots.
     in_order: bool,
     /// Slots of machines that are going away.
@@ -116,6 +121,8 @@ pub struct Solver {
     terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
     /// Devices for resource claims, once a request has some.
     devices: Option<Box<devices::Tables>>,
+    /// What what-ifs go on from. While it is there, machines and counters are as it leaves them.
+    ground: Option<Box<ground::Ground>>,
     /// The last large request.
     asked: Asked,
     hostname: Key,
@@ -171,6 +178,7 @@ impl Solver {
             nodes: Vec::new(),
             order: Vec::new(),
             places: Vec::new(),
+            by_name: true,
             in_order: true,
             deleting: Bits::default(),
             open: Bits::default(),
@@ -190,6 +198,7 @@ impl Solver {
             by_value: HashMap::new(),
             terms: HashMap::new(),
             devices: None,
+            ground: None,
             asked: Asked::default(),
             hostname,
             scratch: Scratch::default(),
@@ -202,6 +211,7 @@ impl Solver {
 
     /// Schedules a request with [`super::LeastCost`]. Deterministic but for [`super::Effort::While`].
     pub fn solve(&mut self, request: &Request<'_>) -> Plan {
+        self.lift();
         LeastCost.pack(self, request)
     }
 

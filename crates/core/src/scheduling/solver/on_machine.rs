@@ -16,8 +16,8 @@ use crate::{
     scheduling::Purpose,
 };
 
-/// So few machines are sorted rather than searched for in the order of all.
-const FEW: usize = 64;
+/// So few machines are sorted rather than searched for in the order of all. Tests have few machines.
+const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl Pass {
     /// Tries the machines that fit, in order.
@@ -49,6 +49,7 @@ impl Pass {
         few.into_iter().find(|at| self.try_machine(solver, class, level, demand, *at, pod))
     }
 
+    /// Goes on where the last pod of the shape found that all before are full for good.
     fn attempt_all_machines(
         &mut self,
         solver: &mut Solver,
@@ -59,14 +60,20 @@ impl Pass {
         fitting: &Bits,
     ) -> Option<usize> {
         let shape = solver.classes[class].levels[level].shape;
-        for place in 0..solver.order.len() {
-            let at = solver.order[place];
-            let left = fitting.has(at) && !self.gone.has(at) && !self.scratch.full[shape].has(at);
-            if left && self.try_machine(solver, class, level, demand, at, pod) {
-                return Some(at);
-            }
-        }
-        None
+        let ordered = solver.fitting_in_order(class, level);
+        let start = self.skip(shape, &ordered);
+        ordered[start..].iter().copied().find(|at| {
+            let left = fitting.has(*at) && !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
+            left && self.try_machine(solver, class, level, demand, *at, pod)
+        })
+    }
+
+    /// Where the first machine of a shape stands that is neither gone nor full.
+    pub(super) fn skip(&mut self, shape: usize, ordered: &[usize]) -> usize {
+        let start = self.starts.entry(shape).or_insert(0);
+        let left = |at: &usize| !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
+        *start += ordered[*start..].iter().position(left).unwrap_or(ordered.len() - *start);
+        *start
     }
 
     pub(super) fn try_machine(
@@ -82,11 +89,11 @@ impl Pass {
         let (this, machine) = (&solver.classes[class], &solver.machines[at]);
         let shape = this.levels[level].shape;
         if !fits_free(&this.requests, &machine.free) {
-            self.scratch.full[shape].insert(at);
+            self.scratch.fill(shape, at);
             return false;
         }
         let settling = machine.settles.is_some_and(|until| until > solver.snapshot.taken_at);
-        if settling && self.purpose == Purpose::Simulation && !solver.is_homeless(pod) {
+        if settling && self.purpose == Purpose::Simulation && !self.is_homeless(solver, pod) {
             return false;
         }
         let ports = &this.pod.spec.host_ports;
@@ -119,6 +126,13 @@ impl Pass {
             }
         }
         true
+    }
+
+    /// Whether a pod has no place now: it is pending, or its machine is going away.
+    fn is_homeless(&self, solver: &Solver, pod: &Pod) -> bool {
+        let Some(node) = &pod.node else { return true };
+        let gone = |at: &usize| solver.machines[*at].deleting || self.settled.has(*at);
+        solver.by_node.get(node).is_none_or(gone)
     }
 
     fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
@@ -190,13 +204,6 @@ fn narrow_open(
 }
 
 impl Solver {
-    /// Whether a pod has no place now: it is pending, or its machine is going away.
-    fn is_homeless(&self, pod: &Pod) -> bool {
-        pod.node
-            .as_ref()
-            .is_none_or(|node| self.by_node.get(node).is_none_or(|at| self.machines[*at].deleting))
-    }
-
     /// Whether a machine is where the volumes of a class can be.
     fn reaches(&mut self, class: usize, at: usize) -> bool {
         let alternatives = &self.classes[class].alternatives;

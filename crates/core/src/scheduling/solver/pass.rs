@@ -1,10 +1,7 @@
 //! One request, pod by pod in Karpenter's order: machines that exist, openings of this pass, a new opening; then the
 //! next level of relaxation.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
@@ -79,10 +76,26 @@ pub(super) struct Scratch {
     pub(super) full: Vec<Bits>,
     /// By shape: claims that cannot become what it needs.
     pub(super) rejected: Vec<Bits>,
+    /// What was put into `full`, as shape and machine.
+    pub(super) found: Vec<(usize, usize)>,
+}
+
+impl Scratch {
+    /// Makes room for so many shapes.
+    pub(super) fn make_room(&mut self, shapes: usize) {
+        self.full.resize_with(shapes, Bits::default);
+        self.rejected.resize_with(shapes, Bits::default);
+    }
+
+    /// Notes that a machine has no room for a shape.
+    pub(super) fn fill(&mut self, shape: usize, machine: usize) {
+        self.full[shape].insert(machine);
+        self.found.push((shape, machine));
+    }
 }
 
 /// Openings of one pool with the same requirements.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Like {
     pool: usize,
     req: Req,
@@ -103,7 +116,11 @@ pub(super) struct Pass {
     like_ids: HashMap<(usize, Req), usize>,
     /// Machines that are thought away.
     pub(super) gone: Bits,
+    /// Those of them that are as good as gone: their pods have no place any more.
+    pub(super) settled: Bits,
     pub(super) scratch: Scratch,
+    /// By shape: how many of its machines, in order, are known to be gone or full, where they were looked for so.
+    pub(super) starts: HashMap<usize, usize>,
     /// Pods by machine, as indices into the request.
     pub(super) placed: BTreeMap<usize, Vec<usize>>,
     /// Changes to machines, to be taken back.
@@ -150,27 +167,9 @@ pub(super) fn run(
     strategy: Strategy,
     start: Option<Start>,
 ) -> (Plan, Option<Plan>) {
-    let asked = solver.ask(request.pods);
+    solver.lift();
+    let (mut pass, asked, distinct) = Pass::begin(solver, request, strategy);
     let classes = &asked.classes[..];
-    let mut distinct = asked.classes.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    for class in distinct.iter().copied() {
-        // All groups are known before anything is counted for this pass alone.
-        let mut levels = 1;
-        while solver.has_level(class, levels) {
-            levels += 1;
-        }
-    }
-    let mut pass = Pass::new(solver, request, strategy);
-    pass.devices = Grants::new(solver, request, &distinct);
-    if strategy.pins {
-        solver.pinning = Deferral::new(solver, &distinct).into_groups();
-    }
-    pass.scratch = std::mem::take(&mut solver.scratch);
-    pass.scratch.full.resize_with(solver.shapes.len(), Bits::default);
-    pass.scratch.rejected.resize_with(solver.shapes.len(), Bits::default);
-    solver.forget(&pass.gone, request);
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
     let mut unplaced = pass.place_all(solver, request.pods, classes, asked.queue.clone());
     // The effort is for one search alone.
@@ -194,62 +193,27 @@ pub(super) fn run(
     (plan, second)
 }
 
-impl Solver {
-    /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
-    fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
-        for at in gone.iter() {
-            self.discount_all(at);
-        }
-        let mut leaving: Vec<(usize, Arc<Pod>)> = Vec::new();
-        if self.deleting.first_without(gone, gone, 0).is_some()
-            && request.pods.iter().any(|pod| pod.node.is_some())
-        {
-            let moving: BTreeSet<_> = request.pods.iter().map(|pod| &pod.uid).collect();
-            for at in self.deleting.iter().filter(|at| !gone.has(*at)) {
-                let pods = self.machines[at].state.pods.iter().filter(|pod| moving.contains(&pod.uid));
-                leaving.extend(pods.map(|pod| (at, Arc::clone(pod))));
-            }
-        }
-        for (at, pod) in leaving.into_iter().filter(|(_, pod)| pod.is_active()) {
-            let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
-            self.discount(at, kind, 1);
-            for term in &pod.spec.pod_anti_affinity {
-                let group = self.term_group(&pod, term, GroupKind::Anti);
-                for domain in self.machine_domains(group, at) {
-                    self.topology.count(group, domain, true, -1);
-                }
-            }
-        }
-    }
-
-    /// Takes all pods of a machine off the counters.
-    fn discount_all(&mut self, at: usize) {
-        for position in 0..self.machines[at].kinds.len() {
-            let (kind, count) = self.machines[at].kinds[position];
-            self.discount(at, kind, count);
-        }
-        for position in 0..self.machines[at].keeps_away.len() {
-            let group = self.machines[at].keeps_away[position];
-            for domain in self.machine_domains(group, at) {
-                self.topology.count(group, domain, true, -1);
-            }
-        }
-    }
-
-    /// Takes pods of one kind on a machine off the counters.
-    fn discount(&mut self, at: usize, kind: usize, count: u32) {
-        for position in 0..self.topology.kinds[kind].groups.len() {
-            let group = self.topology.kinds[kind].groups[position];
-            if self.counts_on(group, at) {
-                for domain in self.machine_domains(group, at) {
-                    self.topology.count(group, domain, false, -i64::from(count));
-                }
-            }
-        }
-    }
-}
-
 impl Pass {
+    /// Makes a pass ready, with the classes of its request and their order, and the distinct ones among them.
+    pub(super) fn begin(
+        solver: &mut Solver,
+        request: &Request<'_>,
+        strategy: Strategy,
+    ) -> (Self, Asked, Vec<usize>) {
+        let asked = solver.ask(request.pods);
+        // All groups are known before anything is counted for this pass alone.
+        let distinct = solver.all_levels(&asked.classes);
+        let mut pass = Self::new(solver, request, strategy);
+        pass.devices = Grants::new(solver, request, &distinct);
+        if strategy.pins {
+            solver.pinning = Deferral::new(solver, &distinct).into_groups();
+        }
+        pass.scratch = std::mem::take(&mut solver.scratch);
+        pass.scratch.make_room(solver.shapes.len());
+        solver.forget(&pass.gone, request);
+        (pass, asked, distinct)
+    }
+
     fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
         let gone: Bits = request.without.iter().filter_map(|node| solver.slots.get(*node).copied()).collect();
         Self {
@@ -262,6 +226,7 @@ impl Pass {
             likes: Vec::new(),
             like_ids: HashMap::new(),
             scratch: Scratch::default(),
+            starts: HashMap::new(),
             placed: BTreeMap::new(),
             log: Vec::new(),
             ports: HashMap::new(),
@@ -275,7 +240,40 @@ impl Pass {
             devices: None,
             deferral: None,
             packed: 0..0,
+            settled: Bits::default(),
             gone,
+        }
+    }
+
+    /// A pass that goes on from where this one stands, with nothing placed yet. It has the verdicts of this one, which
+    /// does nothing until they are given back.
+    pub(super) fn fork(&mut self) -> Self {
+        Self {
+            purpose: self.purpose,
+            strategy: self.strategy,
+            claims: self.claims.clone(),
+            ladder: self.ladder.clone(),
+            candidates: std::mem::take(&mut self.candidates),
+            likes: self.likes.clone(),
+            like_ids: self.like_ids.clone(),
+            gone: self.gone.clone(),
+            settled: self.settled.clone(),
+            scratch: std::mem::take(&mut self.scratch),
+            starts: self.starts.clone(),
+            placed: BTreeMap::new(),
+            log: Vec::new(),
+            ports: self.ports.clone(),
+            attached: self.attached.clone(),
+            left: self.left.clone(),
+            reservations: self.reservations.clone(),
+            failed: HashMap::new(),
+            levels: HashMap::new(),
+            once: 0,
+            probes: 0,
+            exhausted: false,
+            devices: None,
+            deferral: None,
+            packed: 0..0,
         }
     }
 
@@ -302,11 +300,13 @@ impl Pass {
         Some(second)
     }
 
-    fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
+    /// Takes back what the pass did, `classes` being those of its pods.
+    pub(super) fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
         for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
             self.scratch.full[level.shape] = Bits::default();
             self.scratch.rejected[level.shape] = Bits::default();
         }
+        self.scratch.found.clear();
         solver.scratch = self.scratch;
         while let Some((at, free, open)) = self.log.pop() {
             solver.machines[at].free = free;
@@ -316,7 +316,7 @@ impl Pass {
     }
 
     /// Places what can be placed; returns the rest with what became of it.
-    fn place_all(
+    pub(super) fn place_all(
         &mut self,
         solver: &mut Solver,
         pods: &[Arc<Pod>],

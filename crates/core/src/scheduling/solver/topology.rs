@@ -453,9 +453,21 @@ impl Topology {
         self.version += 1;
     }
 
-    /// Takes back everything since the last time.
+    /// Takes back everything that was not counted for good.
     pub(super) fn undo(&mut self) {
-        while let Some(change) = self.log.pop() {
+        self.undo_to(0);
+    }
+
+    /// What [`Self::undo_to`] comes back to.
+    pub(super) fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Takes back everything since a mark.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        while self.log.len() > mark
+            && let Some(change) = self.log.pop()
+        {
             self.groups[change.group].change(Change { by: -change.by, ..change });
         }
         self.version += 1;

@@ -114,7 +114,7 @@ fn zones_of_leaving_machines_come_and_go(#[case] team: Option<&str>) {
     }
     let without = Scene::new().pool(only_a).pending_many(3, &pods).build();
     let leaving = node("n0").zone("c").label("team", "red").marked().build();
-    let with = Snapshot { nodes: vec![leaving].into(), ..without.clone() };
+    let with = Snapshot { nodes: vec![leaving], ..without.clone() };
     let mut solver = Solver::new(&without, &Rules::default());
     // There and gone, twice, so that its place is a vacant one in between.
     for (step, (snapshot, unplaced)) in

@@ -291,3 +291,25 @@ fn who_stays_without_a_place_hears_why_the_machines_do_not_take_it() {
     let (snapshot, placed) = plan(scene.pending(pod("p").cpu(100)));
     assert!(placed.machines.is_empty(), "{:?}", report(&snapshot, &placed));
 }
+
+/// A pool that was stopped does not count as one that is not there.
+#[test]
+fn a_stopped_pool_says_why() {
+    let stopped = |name: &str| {
+        pool(name).with(|pool| {
+            (pool.ready, pool.halted) = (false, Some("nothing is launched for this pool".into()))
+        })
+    };
+    let only = plan(Scene::new().pool(stopped("a")).pending(pod("p")));
+    assert_eq!(
+        report(&only.0, &only.1),
+        ["-p: incompatible with nodepool \"a\", nothing is launched for this pool"]
+    );
+    let other = pool("b").taint("team", "red", TaintEffect::NoSchedule);
+    let (snapshot, plan) = plan(Scene::new().pool(other).pool(stopped("a")).pending(pod("p")));
+    let text = report(&snapshot, &plan).join("\n");
+    assert!(
+        text.contains("nodepool \"b\", did not tolerate taint") && text.contains("nothing is launched"),
+        "{text}"
+    );
+}

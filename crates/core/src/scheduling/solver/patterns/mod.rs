@@ -3,7 +3,7 @@
 //!
 //! - [`Deferral`]: which pods may wait, and for what.
 //! - `build`: the waiting pods as a [`problem`].
-//! - `table`, `fill`, `search`: the problem's solution, free of Kubernetes.
+//! - `table`, `fill`, `search`, `exact`: the problem's solution, free of Kubernetes.
 //! - `commit`: the solution as claims of the pass.
 //!
 //! A pod may wait where no topology group that matters to the request selects it, and where it asks for no port, volume
@@ -12,6 +12,7 @@
 
 mod build;
 mod commit;
+mod exact;
 mod fill;
 mod problem;
 mod search;
@@ -97,6 +98,7 @@ pub(in crate::scheduling) enum Share {
 impl Solver {
     /// How much of a request patterns can pack, as far as can be told before they try.
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
+        self.lift();
         let classes = self.counted_classes(request.pods);
         let distinct: Vec<usize> = classes.iter().map(|(class, _)| *class).collect();
         let deferral = Deferral::new(self, &distinct);
@@ -200,7 +202,7 @@ impl Pass {
         let Built { problem, states, pods, mut leftover, claims } = self.build(solver, deferral.waiting);
         let mut search = Search::new(&problem);
         let (mut bins, _) = search.first();
-        let most = MAX_BARREN.min(BARREN_PER_MACHINE * bins.len());
+        let most = if search.is_exact() { 0 } else { MAX_BARREN.min(BARREN_PER_MACHINE * bins.len()) };
         let (mut round, mut barren) = (0, 0);
         loop {
             let go_on = barren < most

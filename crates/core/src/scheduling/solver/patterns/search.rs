@@ -6,6 +6,7 @@
 //! result where it costs less. See Gilmore and Gomory (1961) for patterns, Schrimpf et al. (2000) for ruin and recreate.
 
 use super::{
+    exact,
     fill::{Pattern, STYLES, Scratch, Style, Vessel, Weights},
     problem::{Bin, Problem, float},
 };
@@ -70,6 +71,8 @@ pub(super) struct Search<'p> {
     dice: Dice,
     /// Sizes by what they could be worth per price; kept between calls.
     order: Vec<(f64, usize)>,
+    /// Whether the first packing is known to be the cheapest.
+    exact: bool,
 }
 
 /// How thorough a packing is.
@@ -92,6 +95,7 @@ impl<'p> Search<'p> {
             scratch: Scratch::default(),
             dice: Dice::new(1),
             order: Vec::new(),
+            exact: false,
         };
         this.weigh(&counts);
         this.probe(&counts);
@@ -141,10 +145,21 @@ impl<'p> Search<'p> {
         let counts = remaining.clone();
         let mut bins = Vec::new();
         self.fill_bases(&mut remaining, &mut bins);
+        if let Some(cheapest) = exact::cheapest(self.problem, remaining.iter().sum()) {
+            self.exact = true;
+            bins.extend(cheapest);
+            remaining.fill(0);
+            return (bins, remaining);
+        }
         let care = Care { styles: &STYLES[..2], sizes: SIZES_FIRST, first: true };
         self.pack(&mut remaining, &mut bins, care, i64::MAX);
         self.weigh(&counts);
         (bins, remaining)
+    }
+
+    /// Whether there is nothing to improve.
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
     }
 
     /// Uses the room of openings that are there anyway, as far as they get no dearer.

@@ -1,0 +1,216 @@
+//! What metrics show of the provider: under Karpenter's names where Karpenter has the figure. Gathered where it happens, handed out
+//! by a loop.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fleetwright_core::cloud::{Figure, FigureFamily, FigureShape};
+
+use crate::calls::{AwsError, Class};
+
+const fn family(
+    name: &'static str,
+    labels: &'static [&'static str],
+    shape: FigureShape,
+    help: &'static str,
+) -> FigureFamily {
+    FigureFamily { name, help, labels, shape }
+}
+
+const SIZES: &[f64] =
+    &[1.0, 2.0, 4.0, 5.0, 10.0, 15.0, 20.0, 25.0, 50.0, 75.0, 100.0, 200.0, 300.0, 500.0, 1000.0];
+const SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
+];
+
+/// Errors of fleets.
+pub static LAUNCH_FAILURES: FigureFamily = family(
+    "karpenter_cloudprovider_instance_launch_failures_total",
+    &["zone", "zone_id", "capacity_type", "reason"],
+    FigureShape::Counter,
+    "Number of errors that EC2 gave for the ways of a launch, also where another way worked",
+);
+/// Refused ends.
+pub static TERMINATION_FAILURES: FigureFamily = family(
+    "karpenter_cloudprovider_instance_termination_failures_total",
+    &["zone", "zone_id"],
+    FigureShape::Counter,
+    "Number of calls to end an instance that EC2 refused",
+);
+/// How long the first of a batch waited.
+pub static BATCH_TIME: FigureFamily = family(
+    "karpenter_cloudprovider_batcher_batch_time_seconds",
+    &["batcher"],
+    FigureShape::Histogram(SECONDS),
+    "How long calls for single instances were gathered, by batcher",
+);
+/// How many were gathered.
+pub static BATCH_SIZE: FigureFamily = family(
+    "karpenter_cloudprovider_batcher_batch_size",
+    &["batcher"],
+    FigureShape::Histogram(SIZES),
+    "Number of instances that one call was for, by batcher",
+);
+/// Messages that are done with.
+pub static MESSAGES_DELETED: FigureFamily = family(
+    "karpenter_interruption_deleted_messages_total",
+    &[],
+    FigureShape::Counter,
+    "Number of messages deleted from the interruption queue",
+);
+/// How old messages were.
+pub static MESSAGE_AGE: FigureFamily = family(
+    "karpenter_interruption_message_queue_duration_seconds",
+    &[],
+    FigureShape::Histogram(SECONDS),
+    "How long messages had been in the interruption queue when they were read",
+);
+/// Garbage in the queue.
+pub static MESSAGES_UNREADABLE: FigureFamily = family(
+    "fleetwright_aws_unreadable_messages_total",
+    &[],
+    FigureShape::Counter,
+    "Number of messages of the interruption queue that are no event; they are deleted",
+);
+/// Impaired instances.
+pub static UNHEALTHY: FigureFamily = family(
+    "karpenter_interruption_instance_status_unhealthy_total",
+    &["category"],
+    FigureShape::Counter,
+    "Number of instances of NodeClaims found impaired, or with an event that ends their use, by what it was",
+);
+/// How large user data are.
+pub static USER_DATA: FigureFamily = family(
+    "karpenter_ec2nodeclasses_userdata_bytes",
+    &["nodeclass"],
+    FigureShape::Gauge,
+    "Size of the last user data that were written for an EC2NodeClass; EC2 takes 16384 bytes",
+);
+/// Another cluster of our name.
+pub static FOREIGN: FigureFamily = family(
+    "fleetwright_aws_foreign_instances",
+    &[],
+    FigureShape::Gauge,
+    "Number of instances that carry this cluster's name and another cluster's UID; they are left alone",
+);
+/// What IAM refuses.
+pub static FEATURES_OFF: FigureFamily = family(
+    "fleetwright_aws_feature_off",
+    &["action"],
+    FigureShape::Gauge,
+    "1 for each action that IAM refuses and that the rest works without",
+);
+/// The proof of identity.
+pub static IDENTITY: FigureFamily = family(
+    "fleetwright_aws_cluster_identity_proven",
+    &[],
+    FigureShape::Gauge,
+    "1 if EKS' certificate authority of the cluster is the API server's, else 0",
+);
+/// All calls.
+pub static CALLS: FigureFamily = family(
+    "fleetwright_aws_calls_total",
+    &["action", "outcome"],
+    FigureShape::Counter,
+    "Number of calls to AWS, by action and by what the answer's code means",
+);
+
+/// Every family, by name.
+#[must_use]
+pub fn all() -> Vec<&'static FigureFamily> {
+    let mut all = vec![
+        &LAUNCH_FAILURES,
+        &TERMINATION_FAILURES,
+        &BATCH_TIME,
+        &BATCH_SIZE,
+        &MESSAGES_DELETED,
+        &MESSAGE_AGE,
+        &MESSAGES_UNREADABLE,
+        &UNHEALTHY,
+        &USER_DATA,
+        &FOREIGN,
+        &FEATURES_OFF,
+        &IDENTITY,
+        &CALLS,
+    ];
+    all.sort_by_key(|family| family.name);
+    all
+}
+
+/// Most series and observations that wait to be handed out: more than a loop's pause can bring, and no matter if it does.
+const WAITING_MAX: usize = 10_000;
+/// Longest value of a label, in bytes: codes come from AWS.
+const LABEL_MAX: usize = 64;
+
+/// A family's name and the values of its labels.
+type Series = (&'static str, Vec<String>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    counted: BTreeMap<Series, (f64, Option<&'static FigureFamily>)>,
+    seen: Vec<(Vec<String>, f64, Option<&'static FigureFamily>)>,
+}
+
+/// Figures that were gathered and not handed out yet.
+#[derive(Debug, Default)]
+pub struct Ledger(Mutex<Waiting>);
+
+impl Ledger {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a value: a counter grows by it, a gauge becomes it, a histogram counts it.
+    pub fn note(&self, family: &'static FigureFamily, labels: &[&str], value: f64) {
+        let labels: Vec<String> =
+            labels.iter().map(|label| label.chars().take(LABEL_MAX).collect()).collect();
+        let mut waiting = self.lock();
+        if let FigureShape::Histogram(_) = family.shape {
+            if waiting.seen.len() < WAITING_MAX {
+                waiting.seen.push((labels, value, Some(family)));
+            }
+            return;
+        }
+        let key = (family.name, labels);
+        if waiting.counted.len() >= WAITING_MAX && !waiting.counted.contains_key(&key) {
+            return;
+        }
+        let (sum, of) = waiting.counted.entry(key).or_default();
+        *of = Some(family);
+        *sum = if family.shape == FigureShape::Gauge { value } else { *sum + value };
+    }
+
+    /// Counts a call by what came of it.
+    pub fn call<T>(&self, action: &'static str, answer: Result<T, AwsError>) -> Result<T, AwsError> {
+        let outcome = match &answer {
+            Ok(_) => "ok",
+            Err(error) => match error.class() {
+                Class::NotFound => "not_found",
+                Class::Unfulfillable => "unfulfillable",
+                Class::Throttled => "throttled",
+                Class::Unauthorized => "unauthorized",
+                Class::Unknown => "unknown",
+                Class::Refused => "refused",
+            },
+        };
+        self.note(&CALLS, &[action, outcome], 1.0);
+        answer
+    }
+
+    /// Hands out what was gathered since the last time.
+    #[must_use]
+    pub fn take(&self) -> Vec<Figure> {
+        let Waiting { counted, seen } = std::mem::take(&mut *self.lock());
+        let counted = counted.into_iter().map(|((_, labels), (value, family))| (labels, value, family));
+        let figure = |(labels, value, family): (Vec<String>, f64, Option<&'static FigureFamily>)| {
+            let labels = labels.iter().map(|label| label.as_str().into()).collect();
+            Some(Figure { family: family?, labels, value: Some(value) })
+        };
+        counted.chain(seen).filter_map(figure).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

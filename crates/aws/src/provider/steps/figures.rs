@@ -1,0 +1,54 @@
+//! Hands out what the provider and its calls have gathered for metrics.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fleetwright_core::cloud::{CloudError, Figure, FigureFamily, Identity, Outlook, ProviderStep, Round};
+use futures::lock::Mutex;
+
+use super::super::AwsProvider;
+use crate::figures;
+
+/// How often figures are handed out: a little less than the usual pause between two scrapes.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Hands out figures.
+pub(super) struct Figures {
+    provider: AwsProvider,
+    /// Actions that were shown as off.
+    off: Mutex<BTreeSet<&'static str>>,
+}
+
+impl Figures {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, off: Mutex::default() }
+    }
+}
+
+fn gauge(family: &'static FigureFamily, labels: &[&'static str], value: Option<f64>) -> Figure {
+    Figure { family, labels: labels.iter().map(|label| (*label).into()).collect(), value }
+}
+
+#[async_trait]
+impl ProviderStep for Figures {
+    fn name(&self) -> &'static str {
+        "cloudprovider.metrics"
+    }
+
+    async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
+        let provider = &self.provider;
+        let mut all = provider.ledger.take();
+        all.extend(provider.api.figures());
+        let foreign = u32::try_from(provider.foreign().count()).unwrap_or(u32::MAX);
+        all.push(gauge(&figures::FOREIGN, &[], Some(f64::from(foreign))));
+        let proven = provider.state().identity == Some(Identity::Proven);
+        all.push(gauge(&figures::IDENTITY, &[], Some(if proven { 1.0 } else { 0.0 })));
+        let off: BTreeSet<&'static str> = provider.features_off().into_keys().collect();
+        let mut shown = self.off.lock().await;
+        all.extend(shown.difference(&off).map(|action| gauge(&figures::FEATURES_OFF, &[action], None)));
+        all.extend(off.iter().map(|action| gauge(&figures::FEATURES_OFF, &[action], Some(1.0))));
+        *shown = off;
+        Ok(Round { figures: all, ..Round::quiet(EVERY) })
+    }
+}

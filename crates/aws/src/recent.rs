@@ -1,0 +1,26 @@
+//! Whether something was a short while ago, on a clock that may jump.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Whether `at` is less than `span` before `now`. What lies in the future was written before a clock was set back: nobody knows
+/// how old it is, so it is not recent.
+#[must_use]
+pub fn is_recent(at: Timestamp, now: Timestamp, span: SignedDuration) -> bool {
+    (SignedDuration::ZERO..span).contains(&now.duration_since(at))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Before, within, after.
+    use super::*;
+
+    #[test]
+    fn the_future_is_not_recent() {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+        let minute = SignedDuration::from_mins(1);
+        for (seconds, expected) in [(0, true), (59, true), (60, false), (-1, false), (-31_536_000, false)] {
+            let at = now - SignedDuration::from_secs(seconds);
+            assert_eq!(is_recent(at, now, minute), expected, "{seconds} s ago");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What-ifs on common ground: pods that need a place whatever is decided (they wait, or their machine is leaving) are
+//! placed once, in Karpenter's order, and every what-if goes on from there, at the cost of what it moves.
+//!
+//! A what-if thinks machines away. The pods that it moves are placed, in the same order, together with those that the
+//! ground has on these machines, and with those that the ground has no place for: what goes may leave them one. A pod that
+//! has no place thus comes before one that has, on the cluster as it still is when it looks for one: that is the order in
+//! which it will happen. Karpenter's queue knows only sizes, so that in a tight cluster pods may find other places there.
+//!
+//! What was tried last can be made part of the ground ([`Solver::settle`]): the next what-if of the pass sees its pods
+//! where it put them, and pays nothing for them.
+
+use std::sync::Arc;
+
+use super::{
+    Solver,
+    bits::Bits,
+    pass::{Outcome, Pass, Strategy},
+};
+use crate::{
+    model::Pod,
+    scheduling::{Effort, Plan, Purpose, Request},
+};
+
+/// Pods that have their places in all what-ifs.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pass: Pass,
+    /// The pods of the ground: those that wait, those of machines that are leaving, those that settled. Behind them those of
+    /// the last what-if.
+    pods: Vec<Arc<Pod>>,
+    /// Their classes.
+    classes: Vec<usize>,
+    /// How many are of the ground.
+    len: usize,
+    /// How many wait: nobody is worse off where they have no place.
+    waiting: usize,
+    /// Pods of the ground without a place.
+    unplaced: Vec<(usize, Outcome)>,
+    /// Where the counters of topology stand.
+    mark: usize,
+    /// The last what-if, as it left machines and counters.
+    last: Option<Tried>,
+}
+
+/// A what-if that was not taken back yet.
+#[derive(Debug)]
+struct Tried {
+    pass: Pass,
+    /// Machines that were thought away for it.
+    away: Vec<usize>,
+    /// Distinct classes of what it placed.
+    classes: Vec<usize>,
+    unplaced: Vec<(usize, Outcome)>,
+}
+
+impl Solver {
+    /// What would happen if some machines, as indices into [`crate::model::Snapshot::nodes`], went away and the pods in
+    /// `moved`, which run there, had to find another place. Pods that wait and pods of machines that are leaving have
+    /// theirs first. The plan has all openings that this takes; of placements it may have only those that are
+    /// others without `without`, and of pods that wait it does not tell why they have no place.
+    pub fn what_if(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+        self.retract();
+        if self.ground.is_none() {
+            let standing = self.standing();
+            if standing.is_empty() || self.claims_devices(&standing) {
+                return self.alone(standing, moved, without);
+            }
+            self.lay(standing);
+        }
+        let leaving = |node: &usize| self.slots.get(*node).is_some_and(|at| self.deleting.has(*at));
+        if self.claims_devices(moved) || without.iter().any(leaving) {
+            let standing = self.standing();
+            return self.alone(standing, moved, without);
+        }
+        let groups = self.topology.groups.len();
+        let classes = self.compiled(moved);
+        if self.topology.groups.len() > groups {
+            self.meet_all(groups);
+        }
+        let Some(mut ground) = self.ground.take() else { return Plan::default() };
+        let plan = ground.ask(self, moved, &classes, without);
+        self.ground = Some(ground);
+        plan
+    }
+
+    /// Makes a what-if ([`Self::what_if`]) part of the ground, so that the next one goes on from it. Only where all its pods
+    /// have a place on machines that exist; else nothing happens, and the answer is `false`.
+    pub(crate) fn settle(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
+        let slots = without.iter().filter_map(|node| self.slots.get(*node).copied());
+        let mut away: Vec<usize> = slots.collect();
+        away.sort_unstable();
+        let is_last = |ground: &Ground| ground.last.as_ref().is_some_and(|tried| tried.away == away);
+        if !self.ground.as_ref().is_some_and(|ground| is_last(ground)) {
+            self.retract();
+            if self.ground.is_none() {
+                let standing = self.standing();
+                if self.claims_devices(&standing) {
+                    return false;
+                }
+                self.lay(standing);
+            }
+            drop(self.what_if(moved, without));
+        }
+        let mark = self.topology.mark();
+        let Some(ground) = &mut self.ground else { return false };
+        let waiting = ground.waiting;
+        let Some(tried) = ground.last.take_if(|tried| tried.away == away && tried.settles(waiting)) else {
+            return false;
+        };
+        ground.take_in(tried, mark);
+        true
+    }
+
+    /// Takes everything back that what-ifs have in common, so that the solver is as the snapshot says.
+    pub(crate) fn lift(&mut self) {
+        self.retract();
+        let Some(ground) = self.ground.take() else { return };
+        let mut classes = ground.classes;
+        classes.sort_unstable();
+        classes.dedup();
+        ground.pass.restore(self, &classes);
+    }
+
+    /// One request for all.
+    fn alone(&mut self, standing: Standing, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+        let mut pods = standing.pods;
+        pods.extend(moved.iter().cloned());
+        self.solve(&simulation(&pods, without))
+    }
+
+    /// Pods that need a place whatever is decided.
+    fn standing(&self) -> Standing {
+        let mut pods = self.snapshot.pending.clone();
+        let waiting = pods.len();
+        pods.extend(self.leaving());
+        Standing { pods, waiting }
+    }
+
+    fn claims_devices(&self, pods: &[Arc<Pod>]) -> bool {
+        !self.rules.ignore_dra && pods.iter().any(|pod| !pod.spec.resource_claims.is_empty())
+    }
+
+    /// The classes of some pods, all levels of which are known.
+    fn compiled(&mut self, pods: &[Arc<Pod>]) -> Vec<usize> {
+        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
+        self.all_levels(&classes);
+        classes
+    }
+
+    /// Compiles all levels of some classes; returns the distinct ones, ascending.
+    pub(super) fn all_levels(&mut self, classes: &[usize]) -> Vec<usize> {
+        let mut distinct = classes.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for class in distinct.iter().copied() {
+            let mut levels = 1;
+            while self.has_level(class, levels) {
+                levels += 1;
+            }
+        }
+        distinct
+    }
+
+    /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
+    /// looks at all pods that run, so that no what-if brings another one, and lays the ground anew.
+    fn meet_all(&mut self, known: usize) {
+        let settled = self.ground.as_ref().map(|ground| ground.pass.settled.clone()).unwrap_or_default();
+        self.lift();
+        for group in known..self.topology.groups.len() {
+            self.count_anew(group);
+        }
+        let snapshot = Arc::clone(&self.snapshot);
+        for pod in snapshot.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.is_reschedulable()) {
+            let class = self.class_of(pod);
+            self.all_levels(&[class]);
+        }
+        self.lay(self.standing());
+        // What had settled finds its place again, as one what-if.
+        let without: Vec<usize> = settled.iter().map(|at| self.nodes[at]).collect();
+        let moved = without.iter().flat_map(|node| snapshot.nodes[*node].pods.iter());
+        let moved: Vec<Arc<Pod>> = moved.filter(|pod| pod.is_reschedulable()).cloned().collect();
+        let (classes, Some(mut ground)) = (self.compiled(&moved), self.ground.take()) else { return };
+        if !without.is_empty() {
+            drop(ground.ask(self, &moved, &classes, &without));
+            if let Some(tried) = ground.last.take() {
+                ground.take_in(tried, self.topology.mark());
+            }
+        }
+        self.ground = Some(ground);
+    }
+
+    /// Places what needs a place whatever is decided.
+    fn lay(&mut self, standing: Standing) {
+        let Standing { pods, waiting } = standing;
+        let (mut pass, asked, _) = Pass::begin(self, &simulation(&pods, &[]), Strategy::KARPENTER);
+        let unplaced = pass.place_all(self, &pods, &asked.classes, asked.queue);
+        pass.scratch.found.clear();
+        let mark = self.topology.mark();
+        let len = pods.len();
+        let ground = Ground { pass, pods, classes: asked.classes, len, waiting, unplaced, mark, last: None };
+        self.ground = Some(Box::new(ground));
+    }
+
+    /// Takes the last what-if back.
+    fn retract(&mut self) {
+        let Some(mut ground) = self.ground.take() else { return };
+        if let Some(tried) = ground.last.take() {
+            ground.forget(self, tried);
+        }
+        self.ground = Some(ground);
+    }
+}
+
+/// Pods that need a place whatever is decided: first those that wait.
+struct Standing {
+    pods: Vec<Arc<Pod>>,
+    waiting: usize,
+}
+
+impl std::ops::Deref for Standing {
+    type Target = [Arc<Pod>];
+    fn deref(&self) -> &Self::Target {
+        &self.pods
+    }
+}
+
+fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize]) -> Request<'a> {
+    Request { pods, without, purpose: Purpose::Simulation, effort: Effort::First }
+}
+
+impl Tried {
+    /// Whether what it moved may stay where it is.
+    fn settles(&self, waiting: usize) -> bool {
+        self.pass.claims.is_empty()
+            && self.unplaced.iter().all(|(at, _)| *at < waiting)
+            && !self.pass.exhausted
+    }
+}
+
+impl Ground {
+    /// One what-if, which stays until it is taken back or in.
+    fn ask(&mut self, solver: &mut Solver, moved: &[Arc<Pod>], classes: &[usize], without: &[usize]) -> Plan {
+        self.pods.extend(moved.iter().cloned());
+        self.classes.extend_from_slice(classes);
+        let mut pass = self.pass.fork();
+        pass.scratch.make_room(solver.shapes.len());
+        let slots = without.iter().filter_map(|node| solver.slots.get(*node).copied());
+        let mut away: Vec<usize> = slots.collect();
+        away.sort_unstable();
+        let mut homeless: Vec<usize> = self.unplaced.iter().map(|(at, _)| *at).collect();
+        for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
+            pass.gone.insert(at);
+            solver.give_back(at, &mut pass.left);
+            solver.discount_all(at);
+            for pod in self.pass.placed.get(&at).into_iter().flatten() {
+                solver.discount_placed(at, self.classes[*pod]);
+                homeless.push(*pod);
+            }
+        }
+        homeless.extend(self.len..self.pods.len());
+        let waiting = self.queue(solver, homeless);
+        let mut own: Vec<usize> = waiting.iter().map(|at| self.classes[*at]).collect();
+        own.sort_unstable();
+        own.dedup();
+        let unplaced = pass.place_all(solver, &self.pods, &self.classes, waiting);
+        let told = unplaced.iter().copied().filter(|(at, _)| *at >= self.waiting).collect();
+        let request = simulation(&self.pods, without);
+        let plan = super::finish::plan(solver, &pass, &request, &self.classes, told);
+        self.last = Some(Tried { pass, away, classes: own, unplaced });
+        plan
+    }
+
+    /// The order in which some of the pods are placed.
+    fn queue(&self, solver: &Solver, of: Vec<usize>) -> Vec<usize> {
+        let pods: Vec<Arc<Pod>> = of.iter().map(|at| Arc::clone(&self.pods[*at])).collect();
+        let classes: Vec<usize> = of.iter().map(|at| self.classes[*at]).collect();
+        super::asked::queue(&pods, &classes, solver).into_iter().map(|at| of[at]).collect()
+    }
+
+    /// Takes a what-if back.
+    fn forget(&mut self, solver: &mut Solver, tried: Tried) {
+        let Tried { mut pass, classes, .. } = tried;
+        let touched: Bits = pass.log.iter().map(|(at, ..)| *at).collect();
+        while let Some((at, free, open)) = pass.log.pop() {
+            solver.machines[at].free = free;
+            solver.machines[at].open = open;
+        }
+        solver.topology.undo_to(self.mark);
+        // What was found out of machines that the what-if did not touch holds for the next one too.
+        for (shape, at) in pass.scratch.found.drain(..).filter(|(_, at)| touched.has(*at)) {
+            pass.scratch.full[shape].remove(at);
+        }
+        for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
+            pass.scratch.rejected[level.shape] = Bits::default();
+        }
+        self.pass.scratch = pass.scratch;
+        for (class, level) in pass.starts.into_keys().map(|shape| solver.shapes[shape].of).collect::<Vec<_>>()
+        {
+            let ordered = solver.fitting_in_order(class, level);
+            self.pass.skip(solver.classes[class].levels[level].shape, &ordered);
+        }
+        self.pods.truncate(self.len);
+        self.classes.truncate(self.len);
+    }
+
+    /// Makes a what-if part of the ground.
+    fn take_in(&mut self, tried: Tried, mark: usize) {
+        let Tried { mut pass, away, unplaced, .. } = tried;
+        let mut placed = std::mem::take(&mut self.pass.placed);
+        let mut log = std::mem::take(&mut self.pass.log);
+        for at in &away {
+            placed.remove(at);
+            pass.settled.insert(*at);
+        }
+        for (at, pods) in std::mem::take(&mut pass.placed) {
+            placed.entry(at).or_default().extend(pods);
+        }
+        log.append(&mut pass.log);
+        pass.scratch.found.clear();
+        (pass.placed, pass.log) = (placed, log);
+        self.pass = pass;
+        (self.len, self.unplaced, self.mark) = (self.pods.len(), unplaced, mark);
+    }
+}
+
+#[cfg(test)]
+impl Solver {
+    /// Where the ground has its pods, once the last what-if is taken back.
+    pub(in crate::scheduling) fn ground_plan(&mut self) -> Option<Plan> {
+        self.retract();
+        let ground = self.ground.take()?;
+        let unplaced = ground.unplaced.clone();
+        let request = simulation(&ground.pods, &[]);
+        let plan = super::finish::plan(self, &ground.pass, &request, &ground.classes, unplaced);
+        self.ground = Some(ground);
+        Some(plan)
+    }
+}

@@ -1,0 +1,187 @@
+//! What-ifs on common ground: the same as on a cluster in which the ground's pods are where it puts them, the same whatever
+//! was asked before, and without a trace. Where all pods are of one size they come to what one request for all comes to.
+
+use proptest::prelude::*;
+
+use super::{
+    random::{random_node, random_scene, text},
+    *,
+};
+fn scene(seed: u64) -> Snapshot {
+    let mut numbers = Numbers::new(seed);
+    let mut snapshot = random_scene(seed);
+    for at in 10..14 + numbers.below(6) {
+        snapshot.nodes.push(random_node(at, &mut numbers));
+    }
+    snapshot.nodes.sort_by(|a, b| a.name().cmp(b.name()));
+    snapshot
+}
+
+fn moved(snapshot: &Snapshot, without: &[usize]) -> Vec<Arc<Pod>> {
+    let pods = without.iter().flat_map(|at| snapshot.nodes[*at].pods.iter());
+    pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
+}
+
+/// Machines that could go, a few at a time.
+fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
+    let staying: Vec<usize> =
+        (0..snapshot.nodes.len()).filter(|at| !snapshot.nodes[*at].is_deleting()).collect();
+    let pick = |numbers: &mut Numbers| staying[numbers.below(staying.len())];
+    let count = if staying.is_empty() { 0 } else { 8 };
+    let set = |numbers: &mut Numbers| {
+        let mut set: Vec<usize> = (0..=numbers.below(3)).map(|_| pick(numbers)).collect();
+        set.sort_unstable();
+        set.dedup();
+        set
+    };
+    (0..count).map(|_| set(numbers)).collect()
+}
+
+/// A solver that has made these machines settle, and nothing else.
+fn settled(snapshot: &Snapshot, settled: &[Vec<usize>]) -> Solver {
+    let mut solver = Solver::new(snapshot, &Rules::default());
+    for without in settled {
+        assert!(solver.settle(&moved(snapshot, without), without));
+    }
+    solver
+}
+
+/// The cluster in which a plan has come true, and the pods that it could not place.
+fn resolved(snapshot: &Snapshot, plan: &Plan) -> (Snapshot, Vec<Arc<Pod>>) {
+    let mut after = snapshot.clone();
+    let placed: Vec<&Pod> =
+        plan.existing.iter().flat_map(|placement| &placement.pods).map(|pod| &**pod).collect();
+    let stays = |pod: &Arc<Pod>| !placed.iter().any(|placed| placed.uid == pod.uid);
+    after.pending.retain(stays);
+    for (at, node) in snapshot.nodes.iter().enumerate() {
+        let here = plan.existing.iter().filter(|placement| placement.node == at);
+        let come = here.flat_map(|placement| placement.pods.iter().cloned());
+        let mut machine = (**node).clone();
+        machine.set_pods(node.pods.iter().filter(|pod| stays(pod)).cloned().chain(come).collect());
+        after.nodes[at] = Arc::new(machine);
+    }
+    (after, plan.unplaced.iter().map(|(pod, _)| Arc::clone(pod)).collect())
+}
+
+/// One request on the cluster that the ground makes, `without` what settled and what is thought away.
+fn on_resolved(snapshot: &Snapshot, ground: &Plan, without: &[usize]) -> Plan {
+    let (after, mut pods) = resolved(snapshot, ground);
+    pods.extend(moved(&after, without));
+    let request = Request { pods: &pods, without, purpose: Purpose::Simulation, effort: Effort::First };
+    solve(&after, &request, &Rules::default())
+}
+
+/// What is told of all pods but those that wait.
+fn lines(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let mut lines = text(snapshot, plan);
+    let waits =
+        |line: &String| snapshot.pending.iter().any(|pod| line.starts_with(&format!("-{}:", pod.id.name)));
+    lines.retain(|line| !waits(line));
+    lines
+}
+
+fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
+    let snapshot = scene(seed);
+    let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
+    let mut solver = Solver::new(&snapshot, &rules);
+    let mut kept: Vec<Vec<usize>> = Vec::new();
+    for without in sets(&snapshot, &mut numbers) {
+        if kept.iter().flatten().any(|at| without.contains(at)) {
+            continue;
+        }
+        let pods = moved(&snapshot, &without);
+        let plan = solver.what_if(&pods, &without);
+        let alone = settled(&snapshot, &kept).what_if(&pods, &without);
+        prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &alone));
+        if let Some(ground) = solver.ground_plan().filter(|ground| ground.openings.is_empty()) {
+            let gone: Vec<usize> = kept.iter().flatten().chain(&without).copied().collect();
+            prop_assert_eq!(
+                lines(&snapshot, &plan),
+                lines(&snapshot, &on_resolved(&snapshot, &ground, &gone))
+            );
+        }
+        if numbers.below(3) == 0 && solver.settle(&pods, &without) {
+            kept.push(without);
+        }
+    }
+    let request = Request {
+        pods: &snapshot.pending,
+        without: &[],
+        purpose: Purpose::Provisioning,
+        effort: Effort::First,
+    };
+    let (plan, fresh) = (solver.solve(&request), solve(&snapshot, &request, &rules));
+    prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &fresh));
+    Ok(())
+}
+
+/// Machines of 4 CPUs with pods of one CPU, some of which are leaving, and some pods that wait.
+fn uniform(seed: u64) -> Snapshot {
+    let mut numbers = Numbers::new(seed);
+    let mut scene =
+        Scene::new().pool(pool("default").limit("cpu", [40_000, 44_000, 56_000, 90_000][numbers.below(4)]));
+    for at in 0..10 {
+        let name = format!("n{at}");
+        let built = node(&name).zone("a").size("medium", 4, 16);
+        let built = if numbers.below(4) == 0 { built.marked() } else { built };
+        let pods = (0..numbers.below(4)).map(|index| pod(&format!("r{at}-{index}")).cpu(1_000).bound(&name));
+        scene = scene.node(pods.fold(built, |built, pod| built.pod(pod)).build());
+    }
+    scene.pending_many(numbers.below(4), &pod("w").cpu(1_000)).build()
+}
+
+fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
+    let snapshot = uniform(seed);
+    let mut numbers = Numbers::new(seed);
+    let mut solver = Solver::new(&snapshot, &Rules::default());
+    for without in sets(&snapshot, &mut numbers) {
+        let pods = moved(&snapshot, &without);
+        let plan = solver.what_if(&pods, &without);
+        let leaving =
+            snapshot.nodes.iter().filter(|node| node.is_deleting()).flat_map(|node| node.pods.iter());
+        let all: Vec<Arc<Pod>> = snapshot.pending.iter().chain(leaving).chain(&pods).cloned().collect();
+        let request =
+            Request { pods: &all, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
+        let one = solve(&snapshot, &request, &Rules::default());
+        let waits = |plan: &Plan| {
+            let unplaced = plan.unplaced.iter().filter(|(pod, _)| pod.node.is_some());
+            unplaced.count()
+        };
+        prop_assert_eq!(plan.openings.len(), one.openings.len());
+        prop_assert_eq!(waits(&plan) == 0, waits(&one) == 0);
+        prop_assert_eq!(plan.cost.hourly, one.cost.hourly);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_what_if_leaves_a_trace(seed in any::<u64>()) {
+        leaves_no_trace(seed)?;
+    }
+
+    #[test]
+    fn pods_of_one_size_fare_as_in_one_request(seed in any::<u64>()) {
+        agrees_with_one_request(seed)?;
+    }
+}
+
+/// A pod that waits has the place that a larger one would take, and what settled is counted.
+#[test]
+fn who_has_no_place_comes_first() {
+    let scene = Scene::new()
+        .pool(pool("default").limit_nodes(4))
+        .node(node("a").zone("a").size("medium", 4, 16).pod(pod("big").cpu(3_000).bound("a")).build());
+    let scene = scene.node(node("b").zone("a").size("medium", 4, 16).build());
+    let scene =
+        scene.node(node("c").zone("a").size("medium", 4, 16).pod(pod("s").cpu(2_000).bound("c")).build());
+    let snapshot = scene.pending(pod("w").cpu(1_000).selector(HOSTNAME, "b")).build();
+    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let plan = solver.what_if(&moved(&snapshot, &[2]), &[2]);
+    assert_eq!(report(&snapshot, &plan), ["b: s"]);
+    assert!(solver.settle(&moved(&snapshot, &[2]), &[2]));
+    let plan = solver.what_if(&moved(&snapshot, &[0]), &[0]);
+    assert!(!plan.openings.is_empty(), "{:?}", report(&snapshot, &plan));
+}

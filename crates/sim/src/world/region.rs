@@ -1,0 +1,231 @@
+//! AWS in a world: the provider over a region in memory, and instances of it that become nodes.
+//!
+//! An instance becomes a machine of the world's cloud once it runs, if its user data name the world's API server; the cloud's
+//! kubelets do the rest. So several worlds can share a region, as clusters share an account.
+
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+use fleetwright_aws::{
+    AwsProvider, Classes, Settings,
+    batch::Batched,
+    calls::AwsApi,
+    prices::Prices,
+    provider::provider_id,
+    testing::{CLUSTER, FakeAws, Guest, OTHER_CA, REGION, cluster},
+};
+use fleetwright_aws_api::Ec2NodeClass;
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::CloudError,
+    model::{
+        InstanceType, Offering, Overhead, Price, Requirement, Resources,
+        labels::{
+            ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, REGION as REGION_LABEL, SPOT, ZONE,
+        },
+    },
+};
+use fleetwright_fake::{
+    Catalogue, Cloud, Vocabulary,
+    api::{Bootstrap, WireTaint},
+    cloud::Adopted,
+    quantities::to_quantities,
+};
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    runtime::watcher::{self, Event},
+};
+
+/// How often the region is looked at for instances that came or went.
+const LOOK: Duration = Duration::from_secs(1);
+/// Delay after a broken watch.
+const RETRY: Duration = Duration::from_secs(1);
+/// The version of the control plane.
+const KUBERNETES: &str = "1.35";
+/// What spot capacity costs of the price on demand, in per cent.
+const SPOT_PERCENT: i64 = 40;
+
+/// A cluster's place in a region.
+#[derive(Clone)]
+pub struct Region {
+    /// The region: instances, images, capacity; shared by all clusters in it.
+    pub aws: Arc<FakeAws>,
+    /// What the provider is told. Its endpoint is the cluster's address: instances join by it.
+    pub settings: Settings,
+}
+
+impl Region {
+    /// A region with prices. EKS knows its first cluster, or none.
+    #[must_use]
+    pub fn new(clock: SharedClock, eks: bool) -> Self {
+        let aws = Arc::new(FakeAws::new(clock));
+        let known = cluster();
+        let settings = Settings {
+            cluster_endpoint: known.endpoint.clone(),
+            ca_bundle: known.ca_bundle.clone(),
+            ..Settings::new(CLUSTER, REGION)
+        };
+        aws.set_cluster(eks.then_some(known));
+        let (mut on_demand, mut spot) = (BTreeMap::new(), BTreeMap::new());
+        for (kind, zone, capacity_type, price) in sold(&aws) {
+            match capacity_type {
+                ON_DEMAND => on_demand.insert(kind, price).map(drop),
+                _ => spot.insert((kind, zone), price).map(drop),
+            };
+        }
+        aws.set_prices(on_demand.into_iter().collect(), spot.into_iter().collect());
+        Self { aws, settings }
+    }
+
+    /// Another cluster of the same name in the same account: its address and its authority are its own.
+    #[must_use]
+    pub fn neighbour(&self) -> Self {
+        let mut settings = self.settings.clone();
+        settings.cluster_endpoint = "https://neighbour".to_owned();
+        settings.ca_bundle = OTHER_CA.to_owned();
+        Self { aws: self.aws.clone(), settings }
+    }
+
+    /// What the region sells, as far as a world has to know: names, places, prices.
+    #[must_use]
+    pub fn catalogue(&self) -> Catalogue {
+        let mut types: BTreeMap<String, Vec<Offering>> = BTreeMap::new();
+        for (kind, zone, capacity_type, price) in sold(&self.aws) {
+            let place = [
+                Requirement::is_in(CAPACITY_TYPE, [capacity_type]),
+                Requirement::is_in(ZONE, [zone.as_str()]),
+            ];
+            types.entry(kind).or_default().push(Offering {
+                requirements: place.into_iter().collect(),
+                price,
+                available: true,
+                reservation_capacity: None,
+                allocatable: None,
+                overlaid: false,
+            });
+        }
+        let machine = |(name, offerings): (String, Vec<Offering>)| InstanceType {
+            requirements: [Requirement::is_in(INSTANCE_TYPE, [name.as_str()])].into_iter().collect(),
+            name: name.into(),
+            offerings,
+            capacity: Resources::new(),
+            overhead: Overhead::default(),
+            devices: Arc::default(),
+        };
+        Catalogue::new(Vocabulary::Cloud, types.into_iter().map(machine).collect())
+    }
+
+    /// The provider as an operator of the cluster makes it.
+    pub(super) async fn provider(
+        &self,
+        classes: Classes,
+        clock: SharedClock,
+    ) -> Result<AwsProvider, CloudError> {
+        let api: Arc<dyn AwsApi> = Arc::new(Batched::new(self.aws.clone(), clock.clone()));
+        let provider = AwsProvider::new(api, classes, self.settings.clone(), clock).await?;
+        provider.set_kubernetes_version(KUBERNETES);
+        Ok(provider)
+    }
+
+    /// What runs in the region for this cluster, by its user data, and nothing that tags say.
+    #[must_use]
+    pub fn guests(&self) -> Vec<Guest> {
+        let mut guests = self.aws.guests();
+        guests.retain(|guest| guest.endpoint == self.settings.cluster_endpoint);
+        guests
+    }
+
+    /// Turns instances into machines of `cloud` as they begin to run, and ends them there, for ever.
+    pub(super) async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
+        // Instances that run, and the machine of each that is the cluster's.
+        let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
+        loop {
+            let now = self.aws.running();
+            if now.iter().any(|id| !known.contains_key(id)) {
+                let guests = self.guests();
+                for id in &now {
+                    known.entry(id.clone()).or_insert_with(|| {
+                        let guest = guests.iter().find(|guest| guest.instance.id == *id)?;
+                        let machine = provider_id(&guest.instance.zone, id).to_string();
+                        cloud.adopt(node_of(guest, machine.clone()));
+                        Some(machine)
+                    });
+                }
+            }
+            known.retain(|id, machine| {
+                let runs = now.contains(id);
+                if let (false, Some(machine)) = (runs, machine) {
+                    cloud.lose(machine);
+                }
+                runs
+            });
+            clock.sleep(LOOK).await;
+        }
+    }
+}
+
+/// Instance type, zone, capacity type and price of everything that is sold.
+fn sold(aws: &FakeAws) -> Vec<(String, String, &'static str, Price)> {
+    let prices = Prices::of_region(REGION);
+    let mut all = Vec::new();
+    for place in aws.sold_now() {
+        let Some(price) = prices.on_demand(&place.instance_type) else { continue };
+        let spot = Price::from_nanos(price.nanos() / 100 * SPOT_PERCENT);
+        for (capacity_type, price) in [(ON_DEMAND, price), (SPOT, spot)] {
+            all.push((place.instance_type.clone(), place.zone.clone(), capacity_type, price));
+        }
+    }
+    all
+}
+
+/// A guest as a machine whose node has not joined yet.
+fn node_of(guest: &Guest, id: String) -> Adopted {
+    let instance = &guest.instance;
+    // What EKS' cloud controller and the kubelet itself say of a node.
+    let number = instance.id.trim_start_matches("i-").trim_start_matches('0');
+    let name = format!("ip-10-0-0-{number}.{REGION}.compute.internal");
+    let labels = [
+        (INSTANCE_TYPE, instance.instance_type.as_str()),
+        (ZONE, &instance.zone),
+        (REGION_LABEL, REGION),
+        (ARCH, guest.architecture),
+        (OS, "linux"),
+        (HOSTNAME, &name),
+        (CAPACITY_TYPE, if instance.spot { SPOT } else { ON_DEMAND }),
+    ];
+    let taint = |taint: &fleetwright_core::model::Taint| WireTaint {
+        key: taint.key.to_string(),
+        value: taint.value.to_string(),
+        effect: taint.effect.as_str().to_owned(),
+    };
+    Adopted {
+        provider_id: id,
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        node_name: name.clone(),
+        bootstrap: Bootstrap {
+            labels: guest.labels.clone(),
+            annotations: BTreeMap::new(),
+            taints: guest.taints.iter().map(taint).collect(),
+        },
+        capacity: to_quantities(&guest.capacity),
+        allocatable: to_quantities(&guest.allocatable),
+        launched_at: instance.launched,
+        ..Adopted::default()
+    }
+}
+
+/// Follows the EC2NodeClasses of a cluster for ever, and keeps `classes` as they are.
+pub(super) async fn follow(client: Client, classes: Classes, clock: SharedClock) {
+    let mut events = pin!(watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default()));
+    let mut listed = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(class)) => listed.push(class),
+            Ok(Event::InitDone) => classes.replace(std::mem::take(&mut listed)),
+            Ok(Event::Apply(class)) => classes.set(class),
+            Ok(Event::Delete(class)) => classes.remove(class.metadata.name.as_deref().unwrap_or_default()),
+            Err(_) => clock.sleep(RETRY).await,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a case is, and what it can do.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use fleetwright_aws_api::labels;
+use fleetwright_tests::e2e::Checks;
+use futures::future::LocalBoxFuture;
+
+use crate::account::Account;
+use crate::cluster::{Cluster, NAME, Seat};
+use crate::proxy::Proxy;
+
+/// A named case.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// What passing shows, in one sentence.
+    pub(crate) shows: &'static str,
+    pub(crate) run: Run,
+}
+
+/// What a case does.
+pub(crate) type Run = for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// What a running case works with: an account of its own, in which nothing is but what [`Cx::prepare`] made.
+pub(crate) struct Cx<'w> {
+    pub(crate) account: &'w Account,
+    pub(crate) proxy: &'w Proxy,
+    /// The operator's binary, built with AWS.
+    pub(crate) operator: PathBuf,
+    /// The repository.
+    pub(crate) root: PathBuf,
+    /// Files and logs of this case.
+    pub(crate) folder: PathBuf,
+    /// `PATH`, for processes.
+    pub(crate) path: std::ffi::OsString,
+    /// What EKS says is the cluster's certificate authority, base64.
+    pub(crate) authority: String,
+    pub(crate) checks: Checks,
+}
+
+impl Cx<'_> {
+    /// Makes what an administrator makes before there is a controller: an EKS cluster, tagged subnets in two of three zones, a
+    /// tagged security group, a role for nodes, and the images that SSM names.
+    pub(crate) async fn prepare(&mut self) -> anyhow::Result<()> {
+        self.authority = self.account.create_cluster(NAME).await?;
+        let discovery = [("karpenter.sh/discovery", NAME)];
+        let subnets = self.account.subnets().await?;
+        for zone in ["us-west-2a", "us-west-2b"] {
+            let id = subnets.get(zone).with_context(|| format!("no subnet in {zone}"))?;
+            self.account.tag(id, &discovery).await?;
+        }
+        self.account.tag(&self.account.security_group().await?, &discovery).await?;
+        self.account.create_role("nodes").await?;
+        for (arch, variant) in [
+            ("x86_64", "standard"),
+            ("x86_64", "nvidia"),
+            ("x86_64", "neuron"),
+            ("arm64", "standard"),
+            ("arm64", "nvidia"),
+        ] {
+            let id = self.account.create_image(&format!("al2023-{arch}-{variant}"), arch).await?;
+            let folder = format!("/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/{arch}/{variant}");
+            self.proxy.rules(|rules| {
+                rules.architectures.insert(id.clone(), arch);
+                rules.parameters.insert(format!("{folder}/recommended/image_id"), id);
+                NAME.clone_into(&mut rules.cluster);
+            });
+        }
+        Ok(())
+    }
+
+    /// Our cluster, its class ready.
+    pub(crate) async fn ours(&self) -> anyhow::Result<Cluster> {
+        let mut cluster = Cluster::start(&self.proxy.url, Seat::ours(&self.authority)).await?;
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// One check; `false` fails the case and says what was expected.
+    pub(crate) fn check(&mut self, what: impl AsRef<str>, holds: bool) -> anyhow::Result<()> {
+        self.checks.check(what.as_ref(), holds)
+    }
+
+    /// One check that two values are equal.
+    pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        what: &str,
+        found: &T,
+        expected: &T,
+    ) -> anyhow::Result<()> {
+        self.checks.check(&format!("{what}: found {found:?}, expected {expected:?}"), found == expected)
+    }
+
+    /// How many instances of the account carry a cluster's UID.
+    pub(crate) async fn born_of(&self, uid: &str) -> anyhow::Result<usize> {
+        let machines = self.account.machines().await?;
+        let own = |tags: &std::collections::BTreeMap<String, String>| {
+            tags.get(labels::TAG_CLUSTER_UID).is_some_and(|known| known == uid)
+        };
+        Ok(machines.values().filter(|machine| own(&machine.tags) && machine.state == "running").count())
+    }
+}

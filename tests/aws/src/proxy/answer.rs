@@ -1,0 +1,207 @@
+//! Answers that the proxy gives in the place of moto: errors in the form of each protocol, and calls that moto has not.
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::xml::Element;
+
+/// An answer on its way to the caller.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// Headers that matter to the SDK.
+    pub(crate) headers: HeaderMap,
+    /// The body.
+    pub(crate) body: String,
+    /// Whether the connection breaks in the place of an answer.
+    pub(crate) lost: bool,
+}
+
+impl Answer {
+    /// XML with status 200.
+    pub(crate) fn xml(root: &Element) -> Self {
+        Self { status: 200, body: root.document(), ..Self::default() }.typed("text/xml;charset=UTF-8")
+    }
+
+    /// JSON with status 200.
+    pub(crate) fn json(value: &Value) -> Self {
+        Self { status: 200, body: value.to_string(), ..Self::default() }.typed("application/json")
+    }
+
+    fn typed(mut self, content_type: &'static str) -> Self {
+        self.headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+        self
+    }
+
+    /// A refusal, in the words of the service that was called.
+    pub(crate) fn refusal(call: &Call, refusal: &Refusal) -> Self {
+        let Refusal { status, code, message } = refusal;
+        let text = Element::text;
+        let answer = match call.service.as_str() {
+            "ec2" => {
+                let error = Element::of("Error", vec![text("Code", code), text("Message", message)]);
+                let root = vec![Element::of("Errors", vec![error]), text("RequestID", "proxy")];
+                Self::xml(&Element::of("Response", root))
+            }
+            "iam" => {
+                let error = vec![text("Type", "Sender"), text("Code", code), text("Message", message)];
+                let root = vec![Element::of("Error", error), text("RequestId", "proxy")];
+                Self::xml(&Element::of("ErrorResponse", root))
+            }
+            _ => Self::json(&json!({"__type": code, "message": message})),
+        };
+        let mut answer = Self { status: *status, ..answer };
+        if let Ok(code) = code.parse() {
+            answer.headers.insert("x-amzn-errortype", code);
+        }
+        answer
+    }
+}
+
+/// What is said to whom is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub(crate) fn new(status: u16, code: &str, message: &str) -> Self {
+        Self { status, code: code.to_owned(), message: message.to_owned() }
+    }
+
+    /// Too many calls, as each service says it.
+    pub(crate) fn throttled(call: &Call) -> Self {
+        match call.service.as_str() {
+            "ec2" => Self::new(503, "RequestLimitExceeded", "Request limit exceeded."),
+            "iam" => Self::new(400, "Throttling", "Rate exceeded"),
+            _ => Self::new(400, "ThrottlingException", "Rate exceeded"),
+        }
+    }
+
+    /// A right that is missing, as each service says it.
+    pub(crate) fn denied(call: &Call) -> Self {
+        let message = format!("You are not authorized to perform {}:{}.", call.service, call.action);
+        match call.service.as_str() {
+            "ec2" => Self::new(403, "UnauthorizedOperation", &message),
+            "iam" => Self::new(403, "AccessDenied", &message),
+            _ => Self::new(400, "AccessDeniedException", &message),
+        }
+    }
+
+    /// A token that is over, as each service says it.
+    pub(crate) fn expired(call: &Call) -> Self {
+        match call.service.as_str() {
+            "ec2" => Self::new(400, "RequestExpired", "Request has expired."),
+            "iam" | "sqs" => Self::new(403, "ExpiredToken", "The security token has expired"),
+            _ => Self::new(400, "ExpiredTokenException", "The security token has expired"),
+        }
+    }
+}
+
+/// `DescribeX` of what moto has not.
+pub(crate) fn described(action: &str, set: &str, items: Vec<Element>) -> Answer {
+    let children = vec![Element::text("requestId", "proxy"), Element::of(set, items)];
+    let tag = format!("{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"");
+    Answer::xml(&Element::of(&tag, children))
+}
+
+/// `ssm:GetParameter`.
+pub(crate) fn parameter(name: &str, value: &str) -> Answer {
+    Answer::json(&json!({"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}))
+}
+
+/// `pricing:GetProducts`: prices of shared machines in dollars an hour, so many to a page.
+pub(crate) fn products(call: &Call, prices: &[(String, String)], page: usize) -> Answer {
+    let filters = call.json["Filters"].as_array().cloned().unwrap_or_default();
+    let shared = filters.iter().any(|filter| filter["Field"] == "tenancy" && filter["Value"] == "Shared");
+    let from = call.json["NextToken"].as_str().and_then(|token| token.parse().ok()).unwrap_or(0_usize);
+    let all = if shared { prices } else { &[] };
+    let product = |(name, dollars): &(String, String)| {
+        json!({
+            "product": {"attributes": {"instanceType": name}},
+            "terms": {"OnDemand": {"a": {"priceDimensions": {"b": {"pricePerUnit": {"USD": dollars}}}}}},
+        })
+        .to_string()
+    };
+    let list: Vec<String> = all.iter().skip(from).take(page).map(product).collect();
+    let mut answer = json!({"FormatVersion": "aws_v1", "PriceList": list});
+    if from + page < all.len() {
+        answer["NextToken"] = json!((from + page).to_string());
+    }
+    Answer::json(&answer)
+}
+
+/// `arc-zonal-shift:GetManagedResource`: the zones that traffic is shifted away from.
+pub(crate) fn managed_resource(zones: &[String]) -> Answer {
+    let shift = |zone: &String| {
+        json!({
+            "appliedStatus": "APPLIED", "awayFrom": zone, "comment": "", "startTime": 1_700_000_000,
+            "expiryTime": 4_000_000_000_u32, "resourceIdentifier": "cluster", "zonalShiftId": zone,
+        })
+    };
+    let shifts: Vec<Value> = zones.iter().map(shift).collect();
+    Answer::json(&json!({"appliedWeights": {}, "zonalShifts": shifts}))
+}
+
+/// One page of an answer whose set of items is too long for one: items from `from` on, at most `size`.
+pub(crate) fn page(root: &mut Element, from: usize, size: usize) {
+    let is_set = |child: &&mut Element| child.children.iter().any(|item| item.name() == "item");
+    let Some(set) = root.children.iter_mut().find(is_set) else { return };
+    let all = set.children.len();
+    set.children = set.children.iter().skip(from).take(size).cloned().collect();
+    root.children.retain(|child| child.name() != "nextToken");
+    if from + size < all {
+        root.children.push(Element::text("nextToken", &format!("page-{}", from + size)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::xml::parse;
+    use super::*;
+
+    #[test]
+    fn pages_are_cut_and_say_whether_there_is_more() {
+        let whole =
+            "<R><requestId>x</requestId><fooSet><item>1</item><item>2</item><item>3</item></fooSet></R>";
+        let cut = |from| {
+            let mut root = parse(whole).unwrap();
+            page(&mut root, from, 2);
+            (root.all("item").len(), root.at(&["nextToken"]).to_owned())
+        };
+        assert_eq!(cut(0), (2, "page-2".to_owned()));
+        assert_eq!(cut(2), (1, String::new()));
+    }
+
+    #[test]
+    fn refusals_speak_each_protocol() {
+        let of = |service: &str| {
+            let call = Call { service: service.to_owned(), ..Call::default() };
+            Answer::refusal(&call, &Refusal::throttled(&call))
+        };
+        assert!(of("ec2").body.contains("<Response><Errors><Error><Code>RequestLimitExceeded</Code>"));
+        assert!(of("iam").body.contains("<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>"));
+        assert_eq!(of("ssm").headers["x-amzn-errortype"], "ThrottlingException");
+        assert_eq!((of("ec2").status, of("ssm").status), (503, 400));
+    }
+
+    #[test]
+    fn products_come_in_pages() {
+        let prices: Vec<(String, String)> =
+            ["a", "b", "c"].map(|name| (name.to_owned(), "1".to_owned())).into();
+        let ask = |tenancy: &str, token: Option<&str>| {
+            let json = json!({"Filters": [{"Field": "tenancy", "Value": tenancy}], "NextToken": token});
+            let answer = products(&Call { json, ..Call::default() }, &prices, 2);
+            let value: Value = serde_json::from_str(&answer.body).unwrap();
+            (value["PriceList"].as_array().unwrap().len(), value["NextToken"].clone())
+        };
+        assert_eq!(ask("Shared", None), (2, json!("2")));
+        assert_eq!(ask("Shared", Some("2")), (1, Value::Null));
+        assert_eq!(ask("Dedicated", None), (0, Value::Null));
+    }
+}

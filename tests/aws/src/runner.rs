@@ -1,0 +1,207 @@
+//! Runs the chosen cases one after the other, each in an empty account, and says what each of them showed.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fleetwright_tests::e2e::process::tail;
+use fleetwright_tests::e2e::{Checks, interrupted};
+use tokio::time::Instant;
+
+use crate::account::Account;
+use crate::case::{Case, Cx};
+use crate::cases;
+use crate::proxy::Proxy;
+use crate::venv;
+
+/// No case takes longer than this; a hanging one must not hide what the others show.
+const CASE_LIMIT: Duration = Duration::from_secs(240);
+
+/// The command line of `cargo xtask e2e --tier aws`.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "cargo xtask e2e --tier aws",
+    about = "The AWS provider over the real SDK against a moto server"
+)]
+pub(crate) struct Arguments {
+    /// List the cases with what each of them shows, and stop
+    #[arg(long)]
+    list: bool,
+    /// The cases to run; all of them when absent
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+}
+
+/// Where things are on this machine.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The operator's binary, built beside the runner's.
+    operator: PathBuf,
+    /// `target/` of the workspace: moto is installed here, runs keep their logs here.
+    target: PathBuf,
+    /// The repository.
+    root: PathBuf,
+    /// `PATH`, handed on to the processes.
+    path: OsString,
+}
+
+impl Places {
+    /// Derives all places from the runner's own: `target/<profile>/fleetwright-e2e-aws`.
+    pub(crate) fn of(runner: &Path, path: OsString) -> anyhow::Result<Self> {
+        let profile = runner.parent().context("the runner's own path has no folder")?;
+        let target = profile.parent().context("the runner does not lie in target/<profile>/")?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        Ok(Self {
+            operator: profile.join(format!("fleetwright{}", std::env::consts::EXE_SUFFIX)),
+            target: target.to_path_buf(),
+            root: root.context("the crate does not lie in tests/")?.to_path_buf(),
+            path,
+        })
+    }
+}
+
+/// Runs the cases that `arguments` choose and reports on `out`. True when all of them passed.
+///
+/// # Errors
+/// When a chosen case does not exist, or moto cannot be started.
+pub(crate) async fn run(arguments: &Arguments, places: &Places, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let chosen = choose(&cases::all(), &arguments.cases)?;
+    if arguments.list {
+        for case in &chosen {
+            writeln!(out, "{:<24} {}", case.name, case.shows)?;
+        }
+        return Ok(true);
+    }
+    // A signal drops everything below, and with it every process.
+    tokio::select! {
+        result = run_cases(&chosen, places, out) => result,
+        signal = interrupted() => { signal?; bail!("interrupted") }
+    }
+}
+
+fn choose(all: &[Case], names: &[String]) -> anyhow::Result<Vec<Case>> {
+    let find = |name: &String| {
+        let case = all.iter().find(|case| case.name == name);
+        case.copied().with_context(|| format!("there is no case {name:?}; --list shows them"))
+    };
+    if names.is_empty() { Ok(all.to_vec()) } else { names.iter().map(find).collect() }
+}
+
+async fn run_cases(chosen: &[Case], places: &Places, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let begin = Instant::now();
+    let parent = places.target.join("e2e");
+    std::fs::create_dir_all(&parent)?;
+    // Kept until all cases have passed: a failure is understood from the logs.
+    let folder = tempfile::Builder::new().prefix("aws-").tempdir_in(&parent)?.keep();
+    writeln!(out, "e2e --tier aws, logs in {}", folder.display())?;
+    let moto = venv::moto_server(&places.target).await?;
+    let mut account = Account::start(&moto, &folder, places.path.clone()).await?;
+    let proxy = Proxy::start(account.url.clone()).await?;
+    writeln!(out, "moto started in {:.1} s", begin.elapsed().as_secs_f64())?;
+    let mut failed = 0;
+    for case in chosen {
+        account.check_running()?;
+        let (result, took) = attempt(case, &account, &proxy, places, &folder).await?;
+        let (name, seconds) = (case.name, took.as_secs_f64());
+        match result {
+            Ok(checks) => {
+                writeln!(out, "{name:<20} ok    {seconds:5.1} s {checks:3} checks: {}", case.shows)?
+            }
+            Err(error) => {
+                failed += 1;
+                writeln!(
+                    out,
+                    "{name:<20} FAILED {seconds:4.1} s\n  {error:#}\n{}",
+                    logs(&folder.join(name))
+                )?;
+            }
+        }
+        out.flush()?;
+    }
+    if failed == 0 {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    let passed = chosen.len() - failed;
+    writeln!(out, "{passed} passed, {failed} failed in {:.0} s", begin.elapsed().as_secs_f64())?;
+    Ok(failed == 0)
+}
+
+/// Runs one case in an empty account. An error here is none of the case's.
+async fn attempt(
+    case: &Case,
+    account: &Account,
+    proxy: &Proxy,
+    places: &Places,
+    folder: &Path,
+) -> anyhow::Result<(anyhow::Result<usize>, Duration)> {
+    let begin = Instant::now();
+    account.reset().await?;
+    proxy.reset();
+    let folder = folder.join(case.name);
+    std::fs::create_dir_all(&folder)?;
+    let mut cx = Cx {
+        account,
+        proxy,
+        operator: places.operator.clone(),
+        root: places.root.clone(),
+        folder,
+        path: places.path.clone(),
+        authority: String::new(),
+        checks: Checks::default(),
+    };
+    let whole = async {
+        cx.prepare().await.context("preparing the account")?;
+        (case.run)(&mut cx).await
+    };
+    let result = match tokio::time::timeout(CASE_LIMIT, whole).await {
+        Ok(result) => result,
+        Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
+    };
+    let verdict = cx.checks.verdict(result);
+    if verdict.is_err() {
+        record_calls(proxy, &cx.folder);
+    }
+    Ok((verdict, begin.elapsed()))
+}
+
+/// Writes down which calls were made, for whoever looks into a failure.
+fn record_calls(proxy: &Proxy, folder: &Path) {
+    let line = |call: &crate::proxy::call::Call| {
+        format!("{} {} {} {}\n", call.access_key, call.service, call.action, call.status)
+    };
+    let text: String = proxy.calls().iter().map(line).collect();
+    // What cannot be written is missed, but must not hide the failure itself.
+    let _ = std::fs::write(folder.join("calls.log"), text);
+}
+
+/// The ends of all logs in `folder`.
+fn logs(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    logs.sort();
+    logs.iter().map(|log| format!("  {}:\n{}", log.display(), tail(log, 12))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_case_is_not_skipped_silently() {
+        let all = cases::all();
+        assert_eq!(choose(&all, &[]).unwrap().len(), all.len());
+        assert_eq!(choose(&all, &["launch".to_owned()]).unwrap().len(), 1);
+        assert!(choose(&all, &["lunch".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn cases_have_names_of_their_own_and_say_what_they_show() {
+        let all = cases::all();
+        let distinct: std::collections::BTreeSet<_> = all.iter().map(|case| case.name).collect();
+        assert_eq!(distinct.len(), all.len());
+        assert!(all.iter().all(|case| case.shows.len() > 20));
+    }
+}

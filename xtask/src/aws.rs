@@ -1,0 +1,47 @@
+//! What has the AWS SDK in it: built from one selection of packages everywhere, so that the SDK is compiled once for clippy and
+//! once for everything else.
+
+use std::process::Command;
+
+use crate::shell;
+
+/// The packages and features of every cargo command that compiles the SDK. xtask is among them for the features that it
+/// names (see its manifest): with it, tests and programs share one graph.
+pub(crate) const PACKAGES: &[&str] = &[
+    "-p",
+    "fleetwright-aws-client",
+    "-p",
+    "fleetwright-tests-aws",
+    "-p",
+    "fleetwright-operator",
+    "-p",
+    "xtask",
+    "--features",
+    "fleetwright-operator/aws",
+];
+
+/// How many crates are compiled at a time: that of EC2 alone takes 8 GiB.
+const JOBS: &[&str] = &["--jobs", "2"];
+
+/// Lints of all that has the SDK in it, its tests, and the tier against a moto server, one after the other.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let deny = ["--", "-D", "warnings"];
+    shell::run(cargo("clippy").arg("--all-targets").args(deny))?;
+    shell::run(&mut cargo("test"))?;
+    tier(&[])
+}
+
+/// Builds the operator with AWS and the runner of the tier's cases, and runs it.
+pub(crate) fn tier(args: &[String]) -> anyhow::Result<()> {
+    shell::run(&mut cargo("build"))?;
+    // `cargo run` takes one package, and another selection would compile the SDK once more.
+    let runner = shell::workspace()?.target_directory.join("debug/fleetwright-e2e-aws");
+    shell::run(Command::new(runner).args(args).current_dir(shell::root()))
+}
+
+/// A cargo command on the selection.
+fn cargo(command: &str) -> Command {
+    let mut cargo = shell::cargo(&[command, "--locked"]);
+    cargo.args(PACKAGES).args(JOBS);
+    cargo
+}
