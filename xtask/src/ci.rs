@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, deny, generate, shell, tidy};
+use crate::{aws, deny, generate, seeds, shell, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -35,6 +35,8 @@ enum Step {
     Generate,
     /// The rules that hold the shape of the repository
     Tidy,
+    /// Two thousand lives of small clusters full of trouble
+    Seeds,
     /// What has the AWS SDK in it: lints, tests, and the cases against a moto server; minutes, and 8 GiB
     Aws,
 }
@@ -81,6 +83,7 @@ impl Step {
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),
             Self::Tidy => tidy::run(),
+            Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),
         }
     }

@@ -4,16 +4,16 @@
 
 use crate::shell;
 
-/// How many seeds are gone through where nothing else is asked for.
-const SEEDS: &str = "2000";
+/// What is gone through where nothing else is asked for, and within how many seconds.
+const ALL: [&str; 4] = ["--count", "2000", "--within", "300"];
 
-/// Runs what `args` choose, or so many seeds.
+/// Runs what `args` choose, or [`ALL`].
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let package = ["-p", "fleetwright-sim", "--example", "seeds", "--"];
     let mut seeds = shell::cargo(&["run", "--locked", "--release"]);
     seeds.args(package);
     if args.is_empty() {
-        return shell::run(seeds.args(["--count", SEEDS]));
+        return shell::run(seeds.args(ALL));
     }
     shell::run(seeds.args(args))
 }

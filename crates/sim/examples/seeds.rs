@@ -1,28 +1,39 @@
-//! Property runs from a shell: prints every seed that breaks something, and fails if there is one. With `--bug NAME` the
-//! first seed that catches the planted bug is printed instead; `--bug all` does so for each.
+//! Property runs from a shell: prints every seed that breaks something, and fails if there is one, or if they are not
+//! through `--within` so many seconds. With `--bug NAME` the first seed that catches the planted bug is printed instead;
+//! `--bug all` does so for each. With `--tell SEED` the life of that seed is told: every change that anybody asked for,
+//! with its answer.
 
-use std::{process::ExitCode, sync::atomic::AtomicU64, time::Instant};
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
-use fleetwright_sim::seeds::{self, Bug};
+use fleetwright_sim::seeds::{self, Bug, Report, RunError};
 
-const HELP: &str = "seeds [--first N] [--count N] [--threads N] [--bug NAME|all]";
+const HELP: &str =
+    "seeds [--first N] [--count N] [--threads N] [--within SECONDS] [--bug NAME|all] [--tell SEED]";
 
 struct Asked {
     first: u64,
     count: u64,
     threads: usize,
+    within: Option<u64>,
     bug: Option<String>,
+    tell: Option<u64>,
 }
 
 fn read(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut asked = Asked { first: 0, count: 100, threads, bug: None };
+    let mut asked = Asked { first: 0, count: 100, threads, within: None, bug: None, tell: None };
     while let Some(name) = arguments.next() {
         let value = arguments.next()?;
         match name.as_str() {
             "--first" => asked.first = value.parse().ok()?,
             "--count" => asked.count = value.parse().ok()?,
             "--threads" => asked.threads = value.parse().ok()?,
+            "--within" => asked.within = Some(value.parse().ok()?),
+            "--tell" => asked.tell = Some(value.parse().ok()?),
             "--bug" => asked.bug = Some(value),
             _ => return None,
         }
@@ -36,14 +47,35 @@ fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::FAILURE;
     };
-    let sound = match &asked.bug {
-        None => hold(&asked),
+    let bugs: Vec<Bug> = match &asked.bug {
+        None => Vec::new(),
         Some(name) => {
-            let wanted = |bug: &&Bug| name == "all" || *name == format!("{bug:?}");
-            Bug::ALL.iter().filter(wanted).filter(|bug| !catch(&asked, **bug)).count() == 0
+            let wanted = |bug: &Bug| name == "all" || *name == format!("{bug:?}");
+            Bug::ALL.into_iter().filter(wanted).collect()
         }
     };
+    let sound = match (asked.tell, &asked.bug) {
+        (Some(seed), _) => tell(seed, bugs.first().copied()),
+        (None, None) => hold(&asked),
+        (None, Some(name)) if bugs.is_empty() => {
+            println!("no planted bug is called {name}: all, or one of {:?}", Bug::ALL);
+            false
+        }
+        (None, Some(_)) => bugs.into_iter().filter(|bug| !catch(&asked, *bug)).count() == 0,
+    };
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells the life of one seed, and whether nothing broke in it.
+#[expect(clippy::print_stdout, reason = "a tool that reports to people")]
+fn tell(seed: u64, bug: Option<Bug>) -> bool {
+    let teller: seeds::Tell = Arc::new(|line| println!("{line}"));
+    let report = seeds::run_told(seed, bug, Some(teller));
+    match &report {
+        Ok(report) => println!("{report}"),
+        Err(error) => println!("{error}"),
+    }
+    report.is_ok_and(|report| report.violations.is_empty())
 }
 
 /// Whether nothing breaks.
@@ -54,39 +86,44 @@ fn main() -> ExitCode {
 )]
 fn hold(asked: &Asked) -> bool {
     let (begun, broken) = (Instant::now(), AtomicU64::new(0));
-    let say = |report: &Result<seeds::Report, seeds::RunError>| {
+    let within = asked.within.map(Duration::from_secs);
+    let say = |report: &Result<Report, RunError>| {
         let bad = match report {
-            Ok(report) if report.violations.is_empty() => return false,
-            Ok(report) => report.to_string(),
-            Err(error) => error.to_string(),
+            Ok(report) if report.violations.is_empty() => None,
+            Ok(report) => Some(report.to_string()),
+            Err(error) => Some(error.to_string()),
         };
-        broken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        println!("{bad}");
-        false
+        if let Some(bad) = bad {
+            broken.fetch_add(1, Ordering::Relaxed);
+            println!("{bad}");
+        }
+        within.is_some_and(|within| begun.elapsed() > within)
     };
     let reports = seeds::run_many(asked.first, asked.count, None, asked.threads, &say);
-    let broken = broken.into_inner();
-    let (count, first, took) = (reports.len(), asked.first, begun.elapsed().as_secs_f64());
-    println!("{count} seeds from {first} in {took:.1} s: {broken} broken");
-    broken == 0
+    let (broken, ran, took) = (broken.into_inner(), reports.len(), begun.elapsed().as_secs_f64());
+    let (first, threads, twice) = (asked.first, asked.threads, seeds::TWICE);
+    println!(
+        "{ran} seeds from {first} in {took:.1} s on {threads} threads, one in {twice} lived twice: {broken} broken"
+    );
+    let whole = u64::try_from(ran).is_ok_and(|ran| ran == asked.count);
+    if !whole {
+        println!("out of time: {} seeds were asked for within {:?}", asked.count, within.unwrap_or_default());
+    }
+    broken == 0 && whole
 }
 
 /// Whether a bug is caught.
 #[expect(clippy::print_stdout, reason = "a tool that reports to people")]
 fn catch(asked: &Asked, bug: Bug) -> bool {
-    let caught = |report: &Result<seeds::Report, seeds::RunError>| {
-        report.as_ref().is_ok_and(|report| !report.violations.is_empty())
-    };
+    let caught =
+        |report: &Result<Report, RunError>| report.as_ref().is_ok_and(|report| bug.caught(report).is_some());
     let reports = seeds::run_many(asked.first, asked.count, Some(bug), asked.threads, &caught);
-    match reports.iter().flatten().find(|report| !report.violations.is_empty()) {
-        Some(report) => {
-            let first = &report.violations[0];
-            println!("{bug:?}: seed {}: {}: {}", report.seed, first.invariant, first.what);
-            true
+    let found = reports.iter().flatten().find_map(|report| Some((report.seed, bug.caught(report)?)));
+    match found {
+        Some((seed, violation)) => {
+            println!("{bug:?}: seed {seed}: {}: {}", violation.invariant, violation.what)
         }
-        None => {
-            println!("{bug:?}: not caught by {} seeds", reports.len());
-            false
-        }
+        None => println!("{bug:?}: not caught by {} seeds", reports.len()),
     }
+    found.is_some()
 }

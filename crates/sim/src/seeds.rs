@@ -19,6 +19,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fmt,
+    hash::{Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -26,12 +27,16 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_core::model::{InstanceType, labels::ARCH};
+use fleetwright_core::model::{
+    InstanceType, Offering, Price, Requirement,
+    labels::{ARCH, CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
+};
 use fleetwright_fake::{Catalogue, catalogue::realistic, kubelet::KubeletConfig};
 use jiff::Timestamp;
 
 pub use bugs::Bug;
 pub use check::Violation;
+pub use log::Tell;
 
 use crate::world::{Settled, World, WorldConfig, WorldError, virtual_runtime};
 use check::Checker;
@@ -48,8 +53,15 @@ const COLLECTED: Duration = Duration::from_secs(25 * 60);
 const WATCH: Duration = Duration::from_secs(3 * 60);
 /// How often the checks look.
 const STEP: Duration = Duration::from_secs(1);
+/// How many machines of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
+/// are left, and what is thought cheap and cannot be had is tried again and again.
+const RESERVED_MACHINES: u32 = 40;
+/// The label that tells reservations apart.
+const RESERVATION: &str = "example.com/reservation-id";
 /// How many instance types the cloud has.
 const TYPES: usize = 12;
+/// One seed in so many is run twice.
+pub const TWICE: u64 = 100;
 /// The moment at which every run begins.
 const ORIGIN: i64 = 1_767_225_600;
 
@@ -95,11 +107,51 @@ pub enum RunError {
 /// # Errors
 /// Where the world cannot be made.
 pub fn run(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
-    virtual_runtime()?.block_on(async move { live(seed, bug).await })
+    run_told(seed, bug, None)
 }
 
-/// Runs `count` seeds from `first` on as many threads, and gives the reports in the order of the seeds. `stop` is asked
-/// after each run; where it says so, no further one is begun.
+/// The same, and tells everything that is asked for on the way.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_told(seed: u64, bug: Option<Bug>, tell: Option<Tell>) -> Result<Report, RunError> {
+    virtual_runtime()?.block_on(async move { live(seed, bug, tell).await })
+}
+
+/// Lives one life twice, and says where the second differs from the first: a seed that fails must fail again.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
+    let (mut report, first) = digest(seed, bug)?;
+    let (_, second) = digest(seed, bug)?;
+    if first != second {
+        let line = first.iter().zip(&second).take_while(|(one, other)| one == other).count();
+        let what = format!("told twice, the life differs from line {line} on (see --tell)");
+        let step = u64::try_from(line).unwrap_or(u64::MAX);
+        let (at, invariant, objects) = (Duration::ZERO, "replay", Vec::new());
+        report.violations.push(Violation { seed, step, at, invariant, what, objects });
+    }
+    Ok(report)
+}
+
+/// A life, and a figure for each line that is told of it.
+fn digest(seed: u64, bug: Option<Bug>) -> Result<(Report, Vec<u64>), RunError> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let heard = lines.clone();
+    let tell: Tell = Arc::new(move |line| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        line.hash(&mut hasher);
+        heard.lock().unwrap_or_else(PoisonError::into_inner).push(hasher.finish());
+    });
+    let report = run_told(seed, bug, Some(tell))?;
+    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((report, lines))
+}
+
+/// Runs `count` seeds from `first` on as many threads, and gives the reports in the order of the seeds. One in
+/// [`TWICE`] is run twice, to see that it repeats itself. `stop` is asked after each run; where it says so, no further one
+/// is begun.
 pub fn run_many(
     first: u64,
     count: u64,
@@ -117,7 +169,9 @@ pub fn run_many(
                     if at >= count {
                         return;
                     }
-                    let report = run(first.saturating_add(at), bug);
+                    let seed = first.saturating_add(at);
+                    let twice = bug.is_none() && seed.is_multiple_of(TWICE);
+                    let report = if twice { run_twice(seed, bug) } else { run(seed, bug) };
                     if stop(&report) {
                         over.store(true, Ordering::Relaxed);
                     }
@@ -129,13 +183,13 @@ pub fn run_many(
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-async fn live(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
+async fn live(seed: u64, bug: Option<Bug>, tell: Option<Tell>) -> Result<Report, RunError> {
     let plan = Plan::new(seed);
-    let log = log::Log::default();
+    let log = log::Log::new(tell);
     let chaos = Arc::new(chaos::Chaos::new(seed, plan.api_faults, log.clone()));
     let mut world = World::new(config(seed, &plan, &log, &chaos, bug)).await?;
-    let mut checker = Checker::new(seed, log);
-    let mut script = Script::new(seed, plan);
+    let mut checker = Checker::new(seed, log.clone());
+    let mut script = Script::new(seed, plan, log.clone());
     script.begin(&world)?;
     while world.elapsed() < TROUBLE && !checker.is_full() {
         world.run_for(STEP).await;
@@ -167,7 +221,7 @@ fn config(
     bug: Option<Bug>,
 ) -> WorldConfig {
     let origin = Timestamp::from_second(ORIGIN).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut config = WorldConfig::selling(seed, origin, shop());
+    let mut config = WorldConfig::selling(seed, origin, shop(plan.reservations));
     config.audit = Some(log.audit());
     config.faults = Some(chaos.clone());
     config.replicas = plan.replicas;
@@ -175,24 +229,50 @@ fn config(
     config.distort = bug.and_then(bugs::distort);
     // What nobody looks at costs half of the time.
     config.track_updates = false;
+    config.count_removals = false;
     config.settings.disable_observability = true;
     config.settings.gates.static_capacity = true;
+    config.settings.gates.node_overlay = plan.overlays;
     config.kubelets = KubeletConfig::without_leases();
     config
 }
 
-/// A few types of the realistic catalogue: a choice to make, and many runs in a short time.
-fn shop() -> Catalogue {
-    static SHOP: OnceLock<Catalogue> = OnceLock::new();
-    let few = SHOP.get_or_init(|| {
+/// A few types of the realistic catalogue: a choice to make, and many runs in a short time. Some of the machines may be
+/// reserved.
+fn shop(reservations: bool) -> Catalogue {
+    static SHOPS: OnceLock<[Catalogue; 2]> = OnceLock::new();
+    let [few, reserved] = SHOPS.get_or_init(|| {
         let whole = realistic(1);
         let small = |known: &&Arc<InstanceType>| {
             known.requirements.allows(ARCH, "amd64") && (2000..=8000).contains(&known.capacity.cpu())
         };
         let types = whole.types.instance_types.iter().filter(small).take(TYPES);
-        Catalogue::new(whole.vocabulary, types.map(|known| (**known).clone()).collect())
+        let types: Vec<InstanceType> = types.map(|known| (**known).clone()).collect();
+        let mut with = types.clone();
+        with.iter_mut().step_by(5).for_each(reserve);
+        [Catalogue::new(whole.vocabulary, types), Catalogue::new(whole.vocabulary, with)]
     });
-    few.clone()
+    if reservations { reserved.clone() } else { few.clone() }
+}
+
+/// Adds a reservation of [`RESERVED_MACHINES`] in the zone of the first offering.
+fn reserve(kind: &mut InstanceType) {
+    let Some(first) = kind.offerings.first() else { return };
+    let id = format!("r-{}", kind.name);
+    let zone = first.zone().map(|zone| zone.to_string()).unwrap_or_default();
+    let requirements = [
+        Requirement::is_in(CAPACITY_TYPE, [RESERVED]),
+        Requirement::is_in(ZONE, [zone.as_str()]),
+        Requirement::is_in(RESERVATION, [id.as_str()]),
+    ];
+    let offering = Offering {
+        requirements: requirements.into_iter().collect(),
+        price: Price::from_nanos(first.price.nanos() / 1_000_000),
+        reservation_capacity: Some(RESERVED_MACHINES),
+        ..first.clone()
+    };
+    kind.offerings.push(offering);
+    kind.requirements.replace(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND, RESERVED, SPOT]));
 }
 
 /// Waits until all is at rest, and goes on checking.
@@ -206,8 +286,10 @@ async fn rest(
     let end = begun.saturating_add(REST);
     while world.elapsed() < end && !checker.is_full() {
         // Machines that no claim accounts for are ended with care, so long after they were seen.
-        let patient = world.elapsed().saturating_sub(begun) < COLLECTED;
-        if world.is_settled() && !(patient && Checker::has_orphans(world, script.ledger())) {
+        let waited = world.elapsed().saturating_sub(begun);
+        let awaited = (waited < COLLECTED && Checker::has_orphans(world, script.ledger()))
+            || waited < script.caught_up();
+        if !awaited && world.is_settled() {
             return Ok(Settled::Since(world.observe().at));
         }
         for _ in 0..5 {
@@ -218,6 +300,7 @@ async fn rest(
             world.tend().await?;
             checker.step(world, script.ledger());
         }
+        script.tidy(world)?;
     }
     Ok(Settled::OutOfTime)
 }

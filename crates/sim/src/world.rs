@@ -15,7 +15,11 @@ mod skew;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::runtime::Ctx;
@@ -49,7 +53,7 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`World::delete_object`] knows, with their versions.
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 14] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
@@ -61,6 +65,7 @@ const KINDS: [(&str, &str); 13] = [
     ("PodDisruptionBudget", "policy/v1"),
     ("NodePool", "karpenter.sh/v1"),
     ("NodeClaim", "karpenter.sh/v1"),
+    ("NodeOverlay", "karpenter.sh/v1alpha1"),
     ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
     ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];
@@ -107,15 +112,8 @@ impl World {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        let definitions = match &config.region {
-            Some(_) => fleetwright_aws_api::crds(),
-            None => fleetwright_api::crds(fleetwright_api::Provider::Fake),
-        };
-        for definition in definitions {
-            let what = definition.metadata.name.clone().unwrap_or_default();
-            let value = serde_json::to_value(definition)
-                .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
-            apply(&server, value, what)?;
+        for definition in definitions(config.region.is_some()) {
+            apply(&server, definition.clone(), named(definition))?;
         }
         let client = kube::Client::new(server.service(), "default");
         let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
@@ -129,9 +127,10 @@ impl World {
             tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
             tasks.spawn(classes::run(client.clone(), shared.clone()));
         }
-        let counting = removals.clone();
-        let (counting_client, counting_clock) = (client.clone(), shared.clone());
-        tasks.spawn(async move { counting.run(counting_client, counting_clock).await });
+        if config.count_removals {
+            let (counting, client, clock) = (removals.clone(), client.clone(), shared.clone());
+            tasks.spawn(async move { counting.run(client, clock).await });
+        }
         tasks.spawn(actors::run(
             client.clone(),
             shared.clone(),
@@ -336,6 +335,17 @@ fn serving(
         }
     }));
     serving
+}
+
+/// The definitions of our kinds with the classes of the fake cloud, or with those of AWS; made once for all worlds.
+fn definitions(aws: bool) -> &'static [Value] {
+    static DEFINITIONS: OnceLock<[Vec<Value>; 2]> = OnceLock::new();
+    let [fake, of_aws] = DEFINITIONS.get_or_init(|| {
+        let all = [fleetwright_api::crds(fleetwright_api::Provider::Fake), fleetwright_aws_api::crds()];
+        // What is generated from types always serialises.
+        all.map(|all| all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect())
+    });
+    if aws { of_aws } else { fake }
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {

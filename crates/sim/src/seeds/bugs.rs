@@ -10,6 +10,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 use serde_json::json;
 
+use super::{Report, Violation};
 use crate::world::{Distort, World, Wrap};
 
 /// A bug. The references are those of the incidents; `docs/invariants.md` tells what caught each.
@@ -69,6 +70,31 @@ impl Bug {
         Self::PodsThoughtEnded,
         Self::HashChanges,
     ];
+
+    /// The invariants that it breaks: a bug is caught where one of them is seen broken.
+    #[must_use]
+    pub fn breaks(self) -> &'static [&'static str] {
+        match self {
+            Self::LaunchWithoutToken => &["S2", "S4"],
+            Self::AttemptForgotten => &["S4"],
+            Self::GoneTooSoon | Self::FinalizerStripped => &["S3"],
+            Self::OwnershipByName => &["S1"],
+            Self::PodsForgotten => &["S6"],
+            Self::LimitsUnseen => &["S5"],
+            Self::BudgetsPruned => &["S7"],
+            Self::ProtectionUnseen | Self::EvictionByName => &["S8"],
+            Self::DeletionByName | Self::BlindPatches | Self::LeaseUnseen => &["S20"],
+            Self::TaintKept => &["L"],
+            Self::PodsThoughtEnded => &["S9"],
+            Self::HashChanges => &["S12"],
+        }
+    }
+
+    /// The first violation of a run with this bug that shows it.
+    #[must_use]
+    pub fn caught(self, report: &Report) -> Option<&Violation> {
+        report.violations.iter().find(|violation| self.breaks().contains(&violation.invariant))
+    }
 }
 
 /// What stands between controllers and cloud for this bug.

@@ -4,6 +4,7 @@
 //! (liveness, when all should be at rest). A check sees one [`Look`] after the other and keeps what it needs of earlier
 //! ones.
 
+mod brakes;
 mod budgets;
 mod changes;
 mod deletions;
@@ -14,6 +15,7 @@ mod limits;
 mod look;
 mod machines;
 mod pods;
+mod writes;
 
 use std::{fmt, time::Duration};
 
@@ -108,6 +110,8 @@ impl Checker {
             Box::new(deletions::Deletions::default()),
             Box::new(drift::Drift::default()),
             Box::new(changes::Changes::default()),
+            Box::new(brakes::Brakes::default()),
+            Box::new(writes::Writes),
             Box::new(end::Rest::default()),
         ];
         Self { seed, log, steps: 0, checks, violations: Vec::new(), seen: (0, 0) }

@@ -18,6 +18,8 @@ pub(super) struct Pool {
     pub(super) replicas: Option<u32>,
     /// A label of the template: another value makes every node drift.
     pub(super) generation: u32,
+    /// `spec.template.spec.terminationGracePeriod`.
+    pub(super) deadline: Option<&'static str>,
 }
 
 impl Pool {
@@ -41,6 +43,9 @@ impl Pool {
             },
             "limits": {"nodes": self.nodes.to_string()},
         });
+        if let Some(deadline) = self.deadline {
+            spec["template"]["spec"]["terminationGracePeriod"] = deadline.into();
+        }
         match self.replicas {
             Some(replicas) => spec["replicas"] = replicas.into(),
             None => spec["weight"] = self.weight.into(),
@@ -73,6 +78,12 @@ pub(super) struct Plan {
     pub(super) edits: bool,
     /// Machines end, and others are there that nobody asked for.
     pub(super) losses: bool,
+    /// A part of the capacity is reserved.
+    pub(super) reservations: bool,
+    /// People change prices by NodeOverlays.
+    pub(super) overlays: bool,
+    /// People change the node class, delete it and make it again.
+    pub(super) classes: bool,
 }
 
 impl Plan {
@@ -94,19 +105,25 @@ impl Plan {
             hands: one_in(2),
             edits: one_in(2),
             losses: one_in(2),
+            reservations: one_in(4),
+            overlays: one_in(4),
+            classes: one_in(4),
         };
+        // Under wrong clocks nobody can tell when a deadline is over.
+        let deadline = (one_in(4) && !plan.clocks).then_some("90s");
         if one_in(2) {
             plan.api_faults = dice.random_range(12..80);
         }
         plan.pools.push(Pool {
             name: "default",
-            capacity_types: &["on-demand", "spot"],
+            capacity_types: &["on-demand", "reserved", "spot"],
             consolidate_after: "20s",
             budget: "34%".to_owned(),
             nodes: 12,
             weight: 1,
             replicas: None,
             generation: 0,
+            deadline,
         });
         let base = plan.pools[0].clone();
         if spot {

@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use super::plan::Plan;
+use super::{log::Log, plan::Plan};
 use crate::world::{World, WorldError};
 
 /// Deployments of every run.
@@ -33,6 +33,8 @@ pub(super) struct Ledger {
     pub(super) lost: BTreeSet<String>,
 }
 
+pub(super) use objects::SECRET;
+
 /// Decides, from a seed, what happens next.
 pub(super) struct Script {
     dice: ChaCha8Rng,
@@ -43,10 +45,11 @@ pub(super) struct Script {
     deleted: BTreeSet<&'static str>,
     ledger: Ledger,
     happened: BTreeMap<&'static str, u32>,
+    log: Log,
 }
 
 impl Script {
-    pub(super) fn new(seed: u64, plan: Plan) -> Self {
+    pub(super) fn new(seed: u64, plan: Plan, log: Log) -> Self {
         Self {
             dice: ChaCha8Rng::seed_from_u64(seed ^ 0x5c71),
             plan,
@@ -55,12 +58,25 @@ impl Script {
             deleted: BTreeSet::new(),
             ledger: Ledger::default(),
             happened: BTreeMap::new(),
+            log,
         }
     }
 
     /// What was done from outside.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// How long after the trouble something may still wait for a moment that the trouble set.
+    pub(super) fn caught_up(&self) -> Duration {
+        // A launch that does not succeed is given up after a quarter of an hour, and what was concluded from it with it;
+        // clocks were up to ten minutes fast.
+        let minutes = match (self.plan.cloud_faults || self.plan.classes, self.plan.clocks) {
+            (true, _) => 17,
+            (false, true) => 11,
+            (false, false) => 0,
+        };
+        Duration::from_secs(minutes * 60)
     }
 
     pub(super) fn happened(&self) -> BTreeMap<&'static str, u32> {
@@ -79,9 +95,7 @@ impl Script {
 
     /// The pools and the first load.
     pub(super) fn begin(&mut self, world: &World) -> Result<(), WorldError> {
-        world.apply_object(json!({
-            "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
-        }))?;
+        world.apply_object(objects::class(0))?;
         for at in 0..self.plan.pools.len() {
             if self.plan.pools[at].replicas.is_none() {
                 self.plan.pools[at].nodes = 4 + self.draw(9);
@@ -112,6 +126,7 @@ impl Script {
         self.next = world.elapsed().saturating_add(Duration::from_secs(pause));
         let Some(action) = self.pick(&actions::of(&self.plan)) else { return Ok(()) };
         let what = self.act(world, action)?;
+        self.log.say(|| format!("-- {what}"));
         *self.happened.entry(what).or_default() += 1;
         if action.changes_what_is_allowed() {
             self.ledger.last = world.elapsed();
@@ -126,22 +141,33 @@ impl Script {
         for operator in 0..world.replicas() {
             world.skew(operator, jiff::SignedDuration::ZERO);
         }
+        world.apply_object(objects::class(0))?;
         for pool in &mut self.plan.pools {
             if pool.replicas.is_none() {
                 (pool.nodes, pool.budget) = (20, "34%".to_owned());
             }
             world.apply_object(pool.object())?;
+            // A lesson of taints that nobody announced holds for hours, unless somebody says that it is over.
+            world.apply_object(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": {"name": pool.name, "annotations": {"fleetwright.dev/learnt": null}},
+            }))?;
         }
-        for node in world.server().list("v1", "Node", "") {
-            if let Some(object) = objects::untouched(&node) {
-                world.apply_object(object)?;
-            }
-        }
+        self.tidy(world)?;
         self.guarded = false;
         let replicas = self.draw(4);
         self.scale(world, "web", replicas)?;
         self.ledger.last = world.elapsed();
         Ok(())
+    }
+
+    /// Takes off nodes what people and accidents left there.
+    pub(super) fn tidy(&self, world: &World) -> Result<(), WorldError> {
+        let nodes = world.server().list("v1", "Node", "");
+        nodes.iter().filter_map(|node| objects::untouched(node)).try_for_each(|object| {
+            self.log.say(|| format!("-- tidied {}", object["metadata"]["name"]));
+            world.apply_object(object).map(|_| ())
+        })
     }
 
     /// The name of any object of a kind.

@@ -5,12 +5,12 @@ use rstest::rstest;
 use super::*;
 
 /// How many seeds every run of the tests goes through.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 8;
 
 #[test]
 fn nothing_breaks() {
     let mut happened = BTreeMap::new();
-    for report in run_many(0, SEEDS, None, 2, &|_| false) {
+    for report in run_many(1, SEEDS, None, 2, &|_| false) {
         let report = report.unwrap();
         assert_eq!(report.violations, Vec::new(), "{report}");
         for (what, count) in report.happened {
@@ -24,23 +24,29 @@ fn nothing_breaks() {
 
 #[test]
 fn one_seed_is_one_life() {
-    assert_eq!(run(3, None).unwrap(), run(3, None).unwrap());
+    let report = run_twice(8, None).unwrap();
+    assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
+/// Each with the first seed that shows it.
 #[rstest]
-#[case(Bug::LaunchWithoutToken, &["S2", "S4"])]
-#[case(Bug::GoneTooSoon, &["S3"])]
-#[case(Bug::FinalizerStripped, &["S3"])]
-#[case(Bug::AttemptForgotten, &["S4"])]
-#[case(Bug::EvictionByName, &["S8"])]
-#[case(Bug::DeletionByName, &["S20"])]
-#[case(Bug::BlindPatches, &["S20"])]
-#[case(Bug::HashChanges, &["S12"])]
-fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] invariants: &[&str]) {
-    let by = |report: &Result<Report, RunError>| {
-        let violations = report.iter().flat_map(|report| &report.violations);
-        violations.into_iter().any(|violation| invariants.contains(&violation.invariant))
-    };
-    let reports = run_many(0, 20, Some(bug), 2, &by);
-    assert!(reports.iter().any(by), "{bug:?} was not caught by {invariants:?}");
+#[case(Bug::LaunchWithoutToken, 0)]
+#[case(Bug::AttemptForgotten, 0)]
+#[case(Bug::GoneTooSoon, 0)]
+#[case(Bug::FinalizerStripped, 0)]
+#[case(Bug::OwnershipByName, 1)]
+#[case(Bug::PodsForgotten, 4)]
+#[case(Bug::LimitsUnseen, 4)]
+#[case(Bug::BudgetsPruned, 1)]
+#[case(Bug::ProtectionUnseen, 6)]
+#[case(Bug::EvictionByName, 0)]
+#[case(Bug::DeletionByName, 0)]
+#[case(Bug::BlindPatches, 0)]
+#[case(Bug::TaintKept, 0)]
+#[case(Bug::LeaseUnseen, 8)]
+#[case(Bug::PodsThoughtEnded, 0)]
+#[case(Bug::HashChanges, 0)]
+fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] seed: u64) {
+    let report = run(seed, Some(bug)).unwrap();
+    assert!(bug.caught(&report).is_some(), "{bug:?} was not caught by {:?}: {report}", bug.breaks());
 }

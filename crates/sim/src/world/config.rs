@@ -43,6 +43,8 @@ pub struct WorldConfig {
     pub replicas: usize,
     /// Whether the API server notes who wrote which field; nothing in a world reads it.
     pub track_updates: bool,
+    /// Whether [`super::World::observe`] tells how many NodeClaims came and went.
+    pub count_removals: bool,
     /// Faults of the API server.
     pub faults: Option<Arc<dyn Faults>>,
     /// Sees every request to the API server with its answer's code.
@@ -89,6 +91,7 @@ impl WorldConfig {
             controllers: true,
             replicas: 1,
             track_updates: true,
+            count_removals: true,
             faults: None,
             audit: None,
             wrap: None,

@@ -72,7 +72,7 @@ impl Check for Budgets {
 
 /// How many of `count` nodes may be down: percentages are rounded up, the strictest budget counts. Runs have no schedules.
 fn allowed(pool: &Value, count: usize) -> usize {
-    let budgets = pool.pointer("/spec/disruption/budgets").and_then(Value::as_array);
+    let budgets = field(pool, "/spec/disruption/budgets").and_then(Value::as_array);
     let each = budgets.into_iter().flatten().map(|budget| {
         let nodes = text(budget, "/nodes");
         match nodes.strip_suffix('%') {

@@ -33,7 +33,7 @@ impl Check for Rest {
             found.add("L", format!("claim {} keeps the mark of a command", name(claim)), [&**claim]);
         }
         for node in &look.nodes {
-            let taints = node.pointer("/spec/taints").and_then(serde_json::Value::as_array);
+            let taints = field(node, "/spec/taints").and_then(serde_json::Value::as_array);
             let left =
                 taints.into_iter().flatten().any(|taint| text(taint, "/key") == "karpenter.sh/disrupted");
             if left {

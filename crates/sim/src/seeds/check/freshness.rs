@@ -51,7 +51,7 @@ impl Check for Freshness {
                         found.add("S20", what, [&request.body]);
                     }
                 }
-                Entry::Asked(_) => {}
+                Entry::Asked(_) | Entry::Refused(..) => {}
             }
         }
         self.leader.clone_from(&look.leader);

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_fake::api::{Lifecycle, Machine};
 use fleetwright_fake_kube::Request;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +16,8 @@ use crate::{
 pub(in crate::seeds) struct Look<'a> {
     /// Virtual time since the start.
     pub(super) at: Duration,
+    /// The time of the API server.
+    pub(super) now: Timestamp,
     pub(super) claims: Vec<Arc<Value>>,
     pub(super) nodes: Vec<Arc<Value>>,
     pub(super) pods: Vec<Arc<Value>>,
@@ -32,6 +35,7 @@ impl<'a> Look<'a> {
         let lease = server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
         Self {
             at: world.elapsed(),
+            now: world.clock().now(),
             claims: server.list("karpenter.sh/v1", "NodeClaim", ""),
             nodes: server.list("v1", "Node", ""),
             pods: server.list("v1", "Pod", ""),
@@ -52,7 +56,7 @@ impl<'a> Look<'a> {
     pub(super) fn asked(&self) -> impl Iterator<Item = &'a Request> {
         self.log.iter().filter_map(|entry| match entry {
             Entry::Asked(request) => Some(request),
-            Entry::Listed { .. } => None,
+            Entry::Listed { .. } | Entry::Refused(..) => None,
         })
     }
 
@@ -62,9 +66,17 @@ impl<'a> Look<'a> {
     }
 }
 
+/// What is at a path such as `/spec/taints`. Names of fields are as they stand: nothing is escaped in them.
+pub(super) fn field<'a>(object: &'a Value, at: &str) -> Option<&'a Value> {
+    at.split('/').skip(1).try_fold(object, |value, key| match value {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(key),
+    })
+}
+
 /// A text within an object, empty where it is not.
 pub(super) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
-    object.pointer(at).and_then(Value::as_str).unwrap_or_default()
+    field(object, at).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The name.
@@ -74,13 +86,13 @@ pub(super) fn name(object: &Value) -> &str {
 
 /// A label.
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let labels = field(object, "/metadata/labels");
     labels.and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default()
 }
 
 /// An annotation.
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
-    let all = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let all = field(object, "/metadata/annotations");
     all.and_then(|all| all.get(key)?.as_str()).unwrap_or_default()
 }
 
@@ -91,8 +103,8 @@ pub(super) fn pool(object: &Value) -> &str {
 
 /// Whether a condition is true.
 pub(super) fn is(object: &Value, condition: &str) -> bool {
-    let all = object.pointer("/status/conditions").and_then(Value::as_array);
-    all.is_some_and(|all| all.iter().any(|c| text(c, "/type") == condition && text(c, "/status") == "True"))
+    let all = field(object, "/status/conditions").and_then(Value::as_array);
+    all.is_some_and(|all| all.iter().any(|c| c["type"] == condition && c["status"] == "True"))
 }
 
 /// Whether an object is being deleted.
@@ -102,7 +114,7 @@ pub(super) fn is_deleting(object: &Value) -> bool {
 
 /// Whether an object carries the finalizer of a termination.
 pub(super) fn is_held(object: &Value) -> bool {
-    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let all = field(object, "/metadata/finalizers").and_then(Value::as_array);
     all.is_some_and(|all| all.iter().any(|held| held == "karpenter.sh/termination"))
 }
 

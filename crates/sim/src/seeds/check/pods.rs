@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Check, Findings, Look, look::*};
@@ -17,6 +18,8 @@ pub(super) struct Pods {
     empty: BTreeSet<String>,
     /// Nodes on which pods ran that are no daemons, at the last look.
     busy: BTreeSet<String>,
+    /// From when on pods may be deleted, of those whose node goes and has a deadline, at the last look.
+    deadlines: BTreeMap<String, Timestamp>,
 }
 
 impl Check for Pods {
@@ -31,22 +34,32 @@ impl Check for Pods {
                     found.add("S8", format!("eviction of protected pod {pod}"), [&request.body]);
                 }
             } else if request.verb == "delete" && request.subresource.is_empty() {
-                // No node of a run has a deadline.
-                found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&request.body]);
+                let grace = field(&request.body, "/gracePeriodSeconds").and_then(Value::as_i64);
+                if !self.is_over(look, &pod) {
+                    found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&request.body]);
+                }
+                if text(&request.body, "/preconditions/uid").is_empty() || grace.is_none_or(|grace| grace < 1)
+                {
+                    let what = format!("pod {pod} was deleted by its name alone, or without time to end");
+                    found.add("S8", what, [&request.body]);
+                }
             }
         }
         self.going(look, found);
         self.empty(look, found);
-        self.guarded = look
-            .pods
-            .iter()
-            .filter(|pod| is_guarded(pod))
-            .map(|pod| format!("{}/{}", text(pod, "/metadata/namespace"), name(pod)))
-            .collect();
+        self.deadlines = look.pods.iter().filter_map(|pod| deadline(look, pod)).collect();
+        self.guarded = look.pods.iter().filter(|pod| is_guarded(pod)).map(|pod| key(pod)).collect();
     }
 }
 
 impl Pods {
+    /// Whether the deadline of a pod's node leaves it no more than its own grace period.
+    fn is_over(&self, look: &Look<'_>, pod: &str) -> bool {
+        let now = look.pods.iter().find(|known| key(known) == pod).and_then(|pod| deadline(look, pod));
+        let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
+        until.is_some_and(|until| until <= look.now)
+    }
+
     /// S9: what is taken as empty is empty.
     fn empty(&mut self, look: &Look<'_>, found: &mut Findings) {
         let busy: BTreeSet<String> = look
@@ -57,7 +70,7 @@ impl Pods {
             .map(|pod| text(pod, "/spec/nodeName").to_owned())
             .collect();
         for claim in &look.claims {
-            let conditions = claim.pointer("/status/conditions").and_then(Value::as_array);
+            let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
             let is_empty = conditions.into_iter().flatten().any(|condition| {
                 text(condition, "/type") == "DisruptionReason" && text(condition, "/reason") == "Empty"
             });
@@ -87,13 +100,41 @@ impl Pods {
             .collect();
         for claim in look.claims.iter().filter(|claim| is_deleting(claim) && is(claim, "DisruptionReason")) {
             let first = self.going.insert(text(claim, "/metadata/uid").to_owned());
-            let by_hand = look.ledger.deleted.contains(name(claim));
+            // Drift goes through where a deadline ends the wait; the pods are kept until then.
+            let eventual = field(claim, "/spec/terminationGracePeriod").is_some() && has_drifted(claim);
+            let by_hand = look.ledger.deleted.contains(name(claim)) || eventual;
             if let Some(pod) = holding.get(text(claim, "/status/nodeName")).filter(|_| first && !by_hand) {
                 let what = format!("claim {} was disrupted under protected pod {}", name(claim), name(pod));
                 found.add("S8", what, [&**claim, pod]);
             }
         }
     }
+}
+
+/// Whether a command takes a claim because it drifted.
+fn has_drifted(claim: &Value) -> bool {
+    let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
+    let command =
+        conditions.into_iter().flatten().find(|condition| text(condition, "/type") == "DisruptionReason");
+    command.is_some_and(|condition| text(condition, "/reason") == "Drifted")
+}
+
+/// Namespace and name.
+fn key(pod: &Value) -> String {
+    format!("{}/{}", text(pod, "/metadata/namespace"), name(pod))
+}
+
+/// From when on a pod may be deleted: its node goes, and what is left until the deadline is the pod's own grace period.
+fn deadline(look: &Look<'_>, pod: &Value) -> Option<(String, Timestamp)> {
+    let node = text(pod, "/spec/nodeName");
+    let claim =
+        look.claims.iter().find(|claim| !node.is_empty() && text(claim, "/status/nodeName") == node)?;
+    let begun: Timestamp = text(claim, "/metadata/deletionTimestamp").parse().ok()?;
+    let seconds = text(claim, "/spec/terminationGracePeriod");
+    let whole: SignedDuration = seconds.parse().ok()?;
+    let grace = field(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    let until = begun.checked_add(whole).ok()?.checked_sub(SignedDuration::from_secs(grace)).ok()?;
+    Some((key(pod), until))
 }
 
 fn is_guarded(pod: &Value) -> bool {

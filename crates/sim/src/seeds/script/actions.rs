@@ -24,6 +24,9 @@ pub(super) enum Action {
     PoolLimits,
     PoolBudget,
     PoolDeleted,
+    OverlayChanged,
+    ClassChanged,
+    ClassDeleted,
     ClaimDeleted,
     NodeDeleted,
     NodeTainted,
@@ -60,6 +63,12 @@ pub(super) fn of(plan: &Plan) -> Vec<Action> {
     if plan.hands {
         all.extend([ClaimDeleted, NodeDeleted, NodeTainted, FinalizerStripped]);
     }
+    if plan.overlays {
+        all.extend([OverlayChanged; 3]);
+    }
+    if plan.classes {
+        all.extend([ClassChanged, ClassChanged, ClassDeleted]);
+    }
     if plan.losses {
         all.extend([MachineLost, MachineInterrupted, MachineForeign, MachineGhost]);
     }
@@ -95,6 +104,24 @@ impl Script {
             }
             Action::PoolDrifts | Action::PoolLimits | Action::PoolBudget | Action::PoolDeleted => {
                 self.edit(world, action)
+            }
+            Action::OverlayChanged => {
+                let adjustments = ["-60%", "-20%", "+20%", "+100%"];
+                let kind = self.pick(&["on-demand", "spot"]).unwrap_or("spot");
+                match self.pick(&adjustments).filter(|_| self.draw(4) > 0) {
+                    Some(adjustment) => world.apply_object(objects::overlay(kind, adjustment)).map(|_| ())?,
+                    None => world.delete_object("NodeOverlay prices")?,
+                }
+                Ok("prices overlaid")
+            }
+            Action::ClassChanged => {
+                let delay = self.draw(4) * 15;
+                world.apply_object(objects::class(delay))?;
+                Ok("node class changed")
+            }
+            Action::ClassDeleted => {
+                world.delete_object("KWOKNodeClass default")?;
+                Ok("node class deleted")
             }
             Action::ClaimDeleted | Action::NodeDeleted | Action::NodeTainted | Action::FinalizerStripped => {
                 self.by_hand(world, action)
@@ -268,7 +295,7 @@ fn cloud_fault(number: u32) -> (&'static str, Fault) {
         10 => ("less memory than sold", Fault::SmallerMemory { occasion: once, percent: 70 }),
         _ => {
             let taint = WireTaint {
-                key: "example.com/late".to_owned(),
+                key: objects::LATE.to_owned(),
                 value: String::new(),
                 effect: "NoSchedule".to_owned(),
             };

@@ -7,6 +7,12 @@ use crate::seeds::plan::Plan;
 /// The taint of somebody who looks after nodes by hand.
 pub(super) const HAND: &str = "example.com/by-hand";
 
+/// The taint that comes to some nodes although nobody announced it.
+pub(super) const LATE: &str = "example.com/late";
+
+/// What pods know and nobody else may be told.
+pub(in crate::seeds) const SECRET: &str = "hunter2-of-this-run";
+
 /// A deployment.
 pub(super) fn deployment(app: &str, replicas: u32, guarded: bool, spread: bool) -> Value {
     let cpu = match app {
@@ -30,10 +36,29 @@ pub(super) fn deployment(app: &str, replicas: u32, guarded: bool, spread: bool) 
                 "metadata": {"labels": labels, "annotations": guard},
                 "spec": {
                     "topologySpreadConstraints": spread,
-                    "containers": [{"name": "a", "image": "a",
+                    "containers": [{"name": "a", "image": "a", "env": [{"name": "TOKEN", "value": SECRET}],
                         "resources": {"requests": {"cpu": cpu, "memory": "200Mi"}}}],
                 },
             },
+        },
+    })
+}
+
+/// The node class; its nodes join so many seconds after their machine has booted.
+pub(super) fn class(delay: u32) -> Value {
+    json!({
+        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
+        "spec": {"nodeRegistrationDelay": format!("{delay}s")},
+    })
+}
+
+/// A change of the prices of one capacity type.
+pub(super) fn overlay(capacity_type: &str, adjustment: &str) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": "prices"},
+        "spec": {
+            "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]}],
+            "priceAdjustment": adjustment,
         },
     })
 }
@@ -102,11 +127,11 @@ pub(super) fn tainted(node: &Value) -> Value {
     })
 }
 
-/// A node without that taint; none where it has none.
+/// A node without the taints that people and accidents put there; none where it has none.
 pub(super) fn untouched(node: &Value) -> Option<Value> {
     let mut taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned()?;
     let before = taints.len();
-    taints.retain(|taint| taint["key"] != HAND);
+    taints.retain(|taint| taint["key"] != HAND && taint["key"] != LATE);
     let object = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]},
         "spec": {"taints": taints},
