@@ -1,5 +1,7 @@
 //! Which rights at AWS each call needs, by which statement of `deploy/iam` they are given, and what is lost without them.
 
+use crate::calls::AwsError;
+
 /// What stands still where a right is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feature {
@@ -173,6 +175,15 @@ pub fn denial(action: &str) -> String {
     }
 }
 
+/// What to say where an action is not allowed: by IAM, or because AWS does not accept the credentials.
+#[must_use]
+pub fn refusal(action: &str, error: &AwsError) -> String {
+    match error.is_unidentified() {
+        true => format!("AWS does not accept the credentials for {action} ({}): renew them", error.code),
+        false => denial(action),
+    }
+}
+
 /// The rights that are needed with some features switched on, each action and statement once, in order.
 #[must_use]
 pub fn needed(on: impl Fn(Feature) -> bool) -> Vec<Right> {
@@ -311,6 +322,19 @@ mod tests {
         assert!(missing(&["{"], |_| true).is_err());
         assert!(missing(&["null"], |_| true).is_ok_and(|all| !all.is_empty()));
         assert!(denial("sqs:ReceiveMessage").ends_with("AllowInterruptionQueueActions of deploy/iam"));
+    }
+
+    #[test]
+    fn credentials_are_no_matter_of_policies() {
+        let told = |code: &str| refusal("ec2:DescribeImages", &AwsError::new(code, "no"));
+        assert!(told("UnauthorizedOperation").contains("AllowRegionalReadActions"));
+        for code in ["RequestExpired", "ExpiredTokenException", "AuthFailure", "InvalidClientTokenId"] {
+            let text = told(code);
+            assert!(
+                text.contains("credentials") && text.contains(code) && !text.contains("statement"),
+                "{text}"
+            );
+        }
     }
 
     #[rstest]

@@ -88,7 +88,7 @@ impl Finding {
     pub(crate) fn unanswered(condition: &'static str, action: &str, error: &AwsError) -> Self {
         let denied = error.class() == Class::Unauthorized;
         let message = match denied {
-            true => iam::denial(action),
+            true => iam::refusal(action, error),
             false => format!("{action} is not answered: {}", error.code),
         };
         // A policy is not changed within seconds.

@@ -6,7 +6,8 @@
 //! - what is made without the tags that `deploy/iam` demands is refused;
 //! - throttling, missing rights, expired tokens and answers that get lost, where a case asks for them ([`rules`]);
 //! - pages, where a case asks for them: moto answers with everything at once;
-//! - the architecture of images that were registered, which moto forgets;
+//! - the architecture of images that were registered, which moto forgets; the security groups of instances, which it tells of
+//!   their interfaces only;
 //! - SSM parameters of images, capacity reservations, placement groups, the price list, zonal shifts: moto has few or
 //!   none of them ([`answer`]).
 
@@ -143,9 +144,10 @@ impl Shared {
             }
             None => self.whole(&call, &incoming).await?,
         };
-        if call.action == "DescribeImages" && answer.status == 200 {
+        if ["DescribeImages", "DescribeInstances"].contains(&call.action.as_str()) && answer.status == 200 {
             let mut root = xml::parse(&answer.body)?;
             self.rules(|rules| rules.add_architectures(&mut root));
+            answer::add_groups(&mut root);
             answer.body = root.document();
         }
         if let Some(size) = self.page_size(&call)

@@ -53,6 +53,12 @@ impl AwsError {
         self.class() == Class::NotFound
     }
 
+    /// Whether AWS does not accept who asks: no policy helps then.
+    #[must_use]
+    pub fn is_unidentified(&self) -> bool {
+        UNIDENTIFIED.contains(&self.code.as_str())
+    }
+
     /// How long to wait after a throttled call.
     #[must_use]
     pub fn wait(&self) -> Duration {
@@ -97,10 +103,9 @@ const THROTTLED: [&str; 11] = [
     "PriorRequestNotComplete",
     "SlowDown",
 ];
-const UNAUTHORIZED: [&str; 15] = [
-    "UnauthorizedOperation",
-    "AccessDenied",
-    "AccessDeniedException",
+const UNAUTHORIZED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
+/// What is said of credentials that are over, wrong or missing, whatever their rights.
+const UNIDENTIFIED: [&str; 12] = [
     "AuthFailure",
     "ExpiredToken",
     "UnrecognizedClientException",
@@ -127,11 +132,12 @@ const UNKNOWN: [&str; 7] = [
 /// What a code means.
 #[must_use]
 pub fn classify(code: &str) -> Class {
-    let table: [(&[&str], Class); 5] = [
+    let table: [(&[&str], Class); 6] = [
         (&NOT_FOUND, Class::NotFound),
         (&UNFULFILLABLE, Class::Unfulfillable),
         (&THROTTLED, Class::Throttled),
         (&UNAUTHORIZED, Class::Unauthorized),
+        (&UNIDENTIFIED, Class::Unauthorized),
         (&UNKNOWN, Class::Unknown),
     ];
     table.iter().find(|(codes, _)| codes.contains(&code)).map_or(Class::Refused, |(_, class)| *class)

@@ -76,14 +76,12 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
     candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
 }
 
-fn denied(reason: &'static str, action: &str) -> Finding {
-    Finding::bad(CONDITION, reason, crate::iam::denial(action))
-}
-
 /// What a dry run's refusal says of the class; `None` where it says nothing.
 fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bool) -> Option<Finding> {
     match error.class() {
-        Class::Unauthorized => Some(denied(reason, action)),
+        // Who asks is not known at the moment, which says nothing of the class.
+        Class::Unauthorized if error.is_unidentified() => Some(Finding::unanswered(CONDITION, action, error)),
+        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, crate::iam::denial(action))),
         Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
         Class::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
             let message = "spec.instanceProfile: there is no such instance profile";
@@ -99,7 +97,7 @@ fn of_template(error: &LaunchError) -> Finding {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {
         LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => {
-            denied("CreateLaunchTemplateAuthCheckFailed", ACTION)
+            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", crate::iam::denial(ACTION))
         }
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
             Finding::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())

@@ -340,7 +340,7 @@ impl AwsProvider {
             }
             Err(error) if error.class() == Class::Unauthorized => {
                 self.state().off.insert(action, now);
-                Ok(Err(self.tell_classes("Unauthorized", &crate::iam::denial(action))))
+                Ok(Err(self.tell_classes("Unauthorized", &crate::iam::refusal(action, &error))))
             }
             Err(error) => Err(cloud_error(&error, action)),
         }

@@ -150,8 +150,13 @@ pub(super) async fn credentials(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check(format!("the launch says why: {refused:?}"), told)?;
     let before = cx.proxy.mark();
     cluster.pass(SignedDuration::from_mins(20));
-    // A loop may fail; it must not lose what is known.
-    let _ = cluster.round("nodeclass").await;
+    let round = cluster.round("nodeclass").await?;
+    let told: Vec<&str> = round.notices.iter().map(|notice| &*notice.message).collect();
+    cx.check(
+        format!("people hear of the credentials: {told:?}"),
+        told.iter().any(|text| text.contains("credentials")),
+    )?;
+    cx.check(format!("and of no policy: {told:?}"), !told.iter().any(|text| text.contains("statement")))?;
     let status = cluster.class()?.status.context("the status is lost")?;
     cx.equal("images", &status.amis, &good.amis)?;
     cx.equal("subnets", &status.subnets, &good.subnets)?;

@@ -148,6 +148,22 @@ pub(crate) fn managed_resource(zones: &[String]) -> Answer {
     Answer::json(&json!({"appliedWeights": {}, "zonalShifts": shifts}))
 }
 
+/// Tells the security groups of instances by those of their interfaces.
+pub(crate) fn add_groups(root: &mut Element) {
+    let sets = root.children.iter_mut().filter(|child| child.name() == "reservationSet");
+    let reservations = sets.flat_map(|set| set.children.iter_mut()).flat_map(|item| item.children.iter_mut());
+    let instances = reservations.filter(|child| child.name() == "instancesSet");
+    for instance in instances.flat_map(|set| set.children.iter_mut()) {
+        let interfaces = instance.child("networkInterfaceSet").map(|set| set.children.as_slice());
+        let groups =
+            interfaces.unwrap_or_default().iter().find_map(|interface| interface.child("groupSet")).cloned();
+        let own = instance.children.iter_mut().find(|child| child.name() == "groupSet");
+        if let (Some(own), Some(groups)) = (own.filter(|own| own.children.is_empty()), groups) {
+            *own = groups;
+        }
+    }
+}
+
 /// One page of an answer whose set of items is too long for one: items from `from` on, at most `size`.
 pub(crate) fn page(root: &mut Element, from: usize, size: usize) {
     let is_set = |child: &&mut Element| child.children.iter().any(|item| item.name() == "item");
@@ -176,6 +192,17 @@ mod tests {
         };
         assert_eq!(cut(0), (2, "page-2".to_owned()));
         assert_eq!(cut(2), (1, String::new()));
+    }
+
+    #[test]
+    fn instances_have_the_groups_of_their_interfaces() {
+        let text = "<R><reservationSet><item><instancesSet><item><groupSet></groupSet><networkInterfaceSet><item><groupSet>\
+            <item><groupId>sg-1</groupId></item></groupSet></item></networkInterfaceSet></item></instancesSet></item>\
+            </reservationSet></R>";
+        let mut root = parse(text).unwrap();
+        assert_eq!(root.all("groupId").len(), 1);
+        add_groups(&mut root);
+        assert_eq!(root.all("groupId").len(), 2);
     }
 
     #[test]
