@@ -154,6 +154,7 @@ impl AwsApi for SdkClient {
         template: &str,
         instance_type: &str,
         subnet: &str,
+        security_groups: &[String],
         tags: &TagSet,
     ) -> Result<(), AwsError> {
         let specification = sdk::LaunchTemplateSpecification::builder()
@@ -166,9 +167,12 @@ impl AwsApi for SdkClient {
         // Network interfaces get theirs from the template.
         let kinds = [ResourceType::Instance, ResourceType::Volume];
         let asked = asked.set_tag_specifications(tagged(&kinds, tags));
-        // The template names interfaces, so the subnet goes with the first of them.
-        let interface =
-            sdk::InstanceNetworkInterfaceSpecification::builder().device_index(0).subnet_id(subnet).build();
+        // The template names interfaces, so the subnet goes with the first of them, and so do its groups.
+        let interface = sdk::InstanceNetworkInterfaceSpecification::builder()
+            .device_index(0)
+            .subnet_id(subnet)
+            .set_groups(Some(security_groups.to_vec()))
+            .build();
         allowed(asked.network_interfaces(interface).send().await)
     }
 

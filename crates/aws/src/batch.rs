@@ -277,9 +277,10 @@ impl AwsApi for Batched {
         template: &str,
         instance_type: &str,
         subnet: &str,
+        security_groups: &[String],
         tags: &TagSet,
     ) -> Result<(), AwsError> {
-        let answer = self.api.try_instance(template, instance_type, subnet, tags).await;
+        let answer = self.api.try_instance(template, instance_type, subnet, security_groups, tags).await;
         self.ledger.call("RunInstances (dry run)", answer)
     }
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {

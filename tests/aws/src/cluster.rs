@@ -183,6 +183,7 @@ impl Cluster {
             claim: Arc::new(NodeClaim { batch: batch.into(), attempt, ..claim.clone() }),
             batch: batch.into(),
             attempt,
+            decided_by: None,
         };
         let requests: Vec<LaunchRequest> = claims.iter().map(request).collect();
         self.provider.launch(&requests).await

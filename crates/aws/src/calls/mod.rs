@@ -60,12 +60,13 @@ pub trait AwsApi: Send + Sync + 'static {
     /// `CreateFleet` as a dry run: whether it would be allowed.
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
     /// `RunInstances` as a dry run: whether one instance of a launch template and type, born with tags, would be allowed in a
-    /// subnet.
+    /// subnet. An interface that names a subnet stands in the place of the template's, so it names the security groups too.
     async fn try_instance(
         &self,
         template: &str,
         instance_type: &str,
         subnet: &str,
+        security_groups: &[String],
         tags: &TagSet,
     ) -> Result<(), AwsError>;
     /// `DescribeInstances` that are not gone; ids and filters both narrow.

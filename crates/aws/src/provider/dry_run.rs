@@ -178,9 +178,12 @@ impl AwsProvider {
         }
         let way = request.overrides.first()?;
         let mut first = None;
+        let of_status = class.status.iter().flat_map(|status| &status.security_groups);
+        let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
         for subnet in class.status.iter().flat_map(|status| &status.subnets) {
             // Its policy allows only what is born with the tags of a launch.
-            let tried = self.api.try_instance(&way.template, &way.instance_type, &subnet.id, &request.tags);
+            let (template, machine) = (&way.template, &way.instance_type);
+            let tried = self.api.try_instance(template, machine, &subnet.id, &groups, &request.tags);
             match tried.await {
                 Ok(()) => return None,
                 Err(error) => {

@@ -278,10 +278,16 @@ impl AwsApi for FakeAws {
         template: &str,
         _: &str,
         subnet: &str,
+        security_groups: &[String],
         tags: &TagSet,
     ) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::TryInstance)?;
+        // Without any it would get the network's default group, which the policy may not allow.
+        let known = |id: &String| inner.groups.iter().any(|group| group.id == *id);
+        if security_groups.is_empty() || !security_groups.iter().all(known) {
+            return Err(AwsError::new("UnauthorizedOperation", "the default security group is not allowed"));
+        }
         if !tags.contains_key(labels::TAG_CLUSTER_NAME) {
             return Err(AwsError::new("UnauthorizedOperation", "the policy allows only what is tagged"));
         }
