@@ -14,6 +14,7 @@ mod freshness;
 mod limits;
 mod look;
 mod machines;
+mod marks;
 mod pods;
 mod writes;
 
@@ -111,6 +112,7 @@ impl Checker {
             Box::new(drift::Drift::default()),
             Box::new(changes::Changes::default()),
             Box::new(brakes::Brakes::default()),
+            Box::new(marks::Marks::default()),
             Box::new(writes::Writes),
             Box::new(end::Rest::default()),
         ];

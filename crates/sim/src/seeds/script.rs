@@ -70,10 +70,10 @@ impl Script {
     /// How long after the trouble something may still wait for a moment that the trouble set.
     pub(super) fn caught_up(&self) -> Duration {
         // A launch that does not succeed is given up after a quarter of an hour, and what was concluded from it with it;
-        // clocks were up to ten minutes fast.
-        let minutes = match (self.plan.cloud_faults || self.plan.classes, self.plan.clocks) {
-            (true, _) => 17,
-            (false, true) => 11,
+        // clocks were up to ten minutes fast beside.
+        let minutes = match (self.plan.clocks, self.plan.cloud_faults || self.plan.classes) {
+            (true, _) => 27,
+            (false, true) => 17,
             (false, false) => 0,
         };
         Duration::from_secs(minutes * 60)

@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 
 /// How many seeds every run of the tests goes through.
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 6;
 
 #[test]
 fn nothing_breaks() {
@@ -28,7 +28,18 @@ fn one_seed_is_one_life() {
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
-/// Each with the first seed that shows it.
+/// Lives in which something broke once, in the product or in what is around it.
+#[rstest]
+#[case::a_daemon_is_made_for_a_node_that_goes(104)]
+fn what_broke_once_holds(#[case] seed: u64) {
+    let report = run(seed, None).unwrap();
+    assert_eq!(report.violations, Vec::new(), "{report}");
+}
+
+/// How many seeds a planted bug has to show itself: each did within the first dozen.
+const TRIES: u64 = 20;
+
+/// Each with a seed from which on it shows soon.
 #[rstest]
 #[case(Bug::LaunchWithoutToken, 0)]
 #[case(Bug::AttemptForgotten, 0)]
@@ -38,15 +49,16 @@ fn one_seed_is_one_life() {
 #[case(Bug::PodsForgotten, 4)]
 #[case(Bug::LimitsUnseen, 4)]
 #[case(Bug::BudgetsPruned, 1)]
-#[case(Bug::ProtectionUnseen, 6)]
+#[case(Bug::ProtectionUnseen, 3)]
 #[case(Bug::EvictionByName, 0)]
 #[case(Bug::DeletionByName, 0)]
 #[case(Bug::BlindPatches, 0)]
-#[case(Bug::TaintKept, 0)]
 #[case(Bug::LeaseUnseen, 8)]
-#[case(Bug::PodsThoughtEnded, 0)]
+#[case(Bug::PodsThoughtEnded, 4)]
 #[case(Bug::HashChanges, 0)]
-fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] seed: u64) {
-    let report = run(seed, Some(bug)).unwrap();
-    assert!(bug.caught(&report).is_some(), "{bug:?} was not caught by {:?}: {report}", bug.breaks());
+fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] first: u64) {
+    let caught =
+        |report: &Result<Report, RunError>| report.as_ref().is_ok_and(|report| bug.caught(report).is_some());
+    let reports = run_many(first, TRIES, Some(bug), 2, &caught);
+    assert!(reports.iter().any(caught), "{bug:?} was not caught by {:?}", bug.breaks());
 }

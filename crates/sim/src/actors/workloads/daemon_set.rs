@@ -191,6 +191,13 @@ async fn place(ctx: &Ctx, set: &View) -> Result<(), CallError> {
             create(ctx, set, node).await?;
         }
     }
+    // Made for a node that went before the pod was bound to it; bound ones go with their node.
+    let is_there = |name: &str| set.nodes.iter().any(|node| node.metadata.name.as_deref() == Some(name));
+    let left = set.pods.iter().filter(|(node, _)| !is_there(node)).flat_map(|(_, pods)| pods);
+    let unbound = |pod: &&Arc<Pod>| pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none());
+    for pod in left.filter(unbound).filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+        ctx.delete(pod.as_ref(), Some(0)).await?;
+    }
     Ok(())
 }
 
