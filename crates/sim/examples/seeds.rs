@@ -11,6 +11,10 @@ use std::{
 
 use fleetwright_sim::seeds::{self, Bug, Report, RunError};
 
+/// A third of the time of a life goes to memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const HELP: &str =
     "seeds [--first N] [--count N] [--threads N] [--within SECONDS] [--bug NAME|all] [--tell SEED]";
 

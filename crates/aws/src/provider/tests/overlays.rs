@@ -78,7 +78,8 @@ async fn sandboxes_turn_enclaves_on() {
         let mut own = class("default", true);
         own.spec.enclave_options = options.map(|on| serde_json::from_value(json!({"enabled": on})).unwrap());
         aws.cloud.with(|inner| inner.machines.iter_mut().for_each(|machine| machine.enclaves = true));
-        aws.provider.lock().unwrap().refresh_machines().await.unwrap();
+        let provider = aws.provider.lock().unwrap().clone();
+        provider.refresh_machines().await.unwrap();
         aws.classes.set(own);
         let mut promised = corrected(&aws, |machine| machine.capacity.set(&name.into(), 1)).await;
         promised.overlaid.extend(TYPES.map(Into::into));
