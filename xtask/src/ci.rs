@@ -35,7 +35,7 @@ enum Step {
     Generate,
     /// The rules that hold the shape of the repository
     Tidy,
-    /// Hundreds of lives of small clusters full of trouble
+    /// Lives of small clusters full of trouble, in release
     Seeds,
     /// What has the AWS SDK in it: lints, tests, and the cases against a moto server; minutes, and 8 GiB
     Aws,
