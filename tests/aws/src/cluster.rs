@@ -305,6 +305,7 @@ fn pool() -> NodePool {
         expiry_grace: None,
         drift_cap: None,
         learnt: Learnt::default(),
+        halted: None,
     }
 }
 
