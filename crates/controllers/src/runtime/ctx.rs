@@ -145,6 +145,9 @@ impl Ctx {
         if !self.leadership.holds() {
             return Err(Passive::NotLeading);
         }
+        if !self.leadership.has_caught_up() {
+            return Err(Passive::TakingOver);
+        }
         may_act(&self.index(), self.now())
     }
 

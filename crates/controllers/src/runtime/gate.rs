@@ -17,6 +17,9 @@ pub enum Passive {
     /// Another process leads.
     #[error("another replica holds the lease")]
     NotLeading,
+    /// It leads, and has not seen yet what its predecessor left.
+    #[error("NodeClaims have not been listed since this replica took the lease")]
+    TakingOver,
     /// A kind was not listed yet.
     #[error("{0} objects have not been listed yet")]
     NotListed(Kind),

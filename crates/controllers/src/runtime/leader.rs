@@ -3,9 +3,15 @@
 //! Whether a lease has run out is judged by how long its record was seen not to change, on a monotonic clock: no two
 //! machines' clocks are compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, while
 //! others wait [`LEASE_DURATION`] since they saw it: between both nobody acts. See [`super::fence`].
+//!
+//! What a standby has watched may be older than what its predecessor wrote last, a NodeClaim or a command above all. A new
+//! leader therefore acts only once it has listed NodeClaims again ([`Leadership::has_caught_up`]).
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,7 +21,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::shutdown::Shutdown;
 
@@ -41,6 +47,9 @@ enum Term {
         until: Mutex<Option<Instant>>,
         /// Name of the lease, once the campaign has begun.
         lease: OnceLock<String>,
+        /// Tells the one who has to catch up, also if it listens later.
+        elected: Notify,
+        caught_up: AtomicBool,
     },
 }
 
@@ -54,7 +63,12 @@ impl Leadership {
     /// Of a process that has to be elected first.
     #[must_use]
     pub fn candidate() -> Self {
-        Self(Arc::new(Term::Until { until: Mutex::default(), lease: OnceLock::new() }))
+        Self(Arc::new(Term::Until {
+            until: Mutex::default(),
+            lease: OnceLock::new(),
+            elected: Notify::new(),
+            caught_up: AtomicBool::new(false),
+        }))
     }
 
     /// Whether this process may act now.
@@ -63,6 +77,30 @@ impl Leadership {
         match &*self.0 {
             Term::Unopposed => true,
             Term::Until { .. } => self.until().is_some_and(|until| Instant::now() < until),
+        }
+    }
+
+    /// Returns once this process is elected; it can be waited for by one task, once for each election.
+    pub(super) async fn elected(&self) {
+        match &*self.0 {
+            Term::Unopposed => std::future::pending().await,
+            Term::Until { elected, .. } => elected.notified().await,
+        }
+    }
+
+    /// Whether everything that a predecessor wrote has been seen: NodeClaims were listed since the election.
+    #[must_use]
+    pub fn has_caught_up(&self) -> bool {
+        match &*self.0 {
+            Term::Unopposed => true,
+            Term::Until { caught_up, .. } => caught_up.load(Ordering::Acquire),
+        }
+    }
+
+    /// Notes that a list which began after the election is taken in.
+    pub(super) fn catch_up(&self) {
+        if let Term::Until { caught_up, .. } = &*self.0 {
+            caught_up.store(true, Ordering::Release);
         }
     }
 
@@ -89,8 +127,11 @@ impl Leadership {
     }
 
     fn set(&self, value: Option<Instant>) {
-        if let Term::Until { until, .. } = &*self.0 {
-            *until.lock().unwrap_or_else(PoisonError::into_inner) = value;
+        if let Term::Until { until, elected, .. } = &*self.0 {
+            let before = std::mem::replace(&mut *until.lock().unwrap_or_else(PoisonError::into_inner), value);
+            if before.is_none() && value.is_some() {
+                elected.notify_one();
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
-use fleetwright_state::Tracked;
+use fleetwright_state::{Kind, Tracked};
 use futures::StreamExt;
 use kube::{
     Api,
@@ -73,10 +73,14 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
 async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
     let mut failures: u32 = 0;
     loop {
+        let leads = ctx.leadership().holds();
         let mut version = match list(ctx, api).await {
             Ok((objects, version)) => {
                 failures = 0;
                 ctx.reset(objects, &version);
+                if leads && K::KIND == Kind::NodeClaim {
+                    ctx.leadership().catch_up();
+                }
                 version
             }
             Err(error) => {
@@ -88,7 +92,13 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
             }
         };
         while failures <= RESUMES {
-            match watch(ctx, api, &mut version).await {
+            let ended = tokio::select! {
+                biased;
+                // What a predecessor wrote last may not have arrived yet.
+                () = ctx.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
+                ended = watch(ctx, api, &mut version) => ended,
+            };
+            match ended {
                 End::Relist => break,
                 End::Resume { failed: false } => failures = 0,
                 End::Resume { failed: true } => {

@@ -42,14 +42,16 @@ impl Controller for NodeTermination {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        let ending = |name: &str| index.node_model(name).is_some_and(|node| node.deleting.is_some());
-        let name: Option<&str> = match (change.node(), change.pod(), change.claim()) {
-            (Some(_), ..) => Some(&change.key.name),
-            (_, Some(pod), _) => pod.node.as_deref(),
-            (.., Some(claim)) => claim.status.as_ref().map(|status| status.node_name.as_str()),
+        let ending = |name: &&str| index.node_model(name).is_some_and(|node| node.deleting.is_some());
+        let named: Option<&str> = match (change.node(), change.pod()) {
+            (Some(_), _) => Some(&change.key.name),
+            (_, Some(pod)) => pod.node.as_deref(),
             _ => None,
         };
-        name.filter(|name| ending(name)).map(Key::cluster).into_iter().collect()
+        // The status of a claim that was deleted while its node registered never names that node.
+        let of_claim = change.claim().into_iter().flat_map(|_| index.nodes_of_claim(&change.key.name));
+        let of_claim = of_claim.map(|node| &*node.name);
+        named.into_iter().chain(of_claim).filter(ending).map(Key::cluster).collect()
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {

@@ -30,7 +30,9 @@ fn one_seed_is_one_life() {
 
 /// Lives in which something broke once, in the product or in what is around it.
 #[rstest]
+#[case::a_standby_has_seen_less_than_its_predecessor_wrote(50)]
 #[case::a_daemon_is_made_for_a_node_that_goes(104)]
+#[case::a_claim_is_deleted_while_its_node_registers(444)]
 fn what_broke_once_holds(#[case] seed: u64) {
     let report = run(seed, None).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");

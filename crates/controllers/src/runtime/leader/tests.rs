@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleetwright_fake_kube::{Answer, Fault, Faults, Request};
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request, WatchFault};
 use serde_json::json;
 
 use super::*;
@@ -95,24 +95,57 @@ async fn a_leader_that_resigns_is_followed_at_once() {
     assert_eq!((holder(&world).as_str(), two.leadership.holds()), ("two", true));
 }
 
+/// New watches of NodeClaims tell everything a minute late, while this is set.
+struct LateNews(Arc<AtomicBool>);
+
+impl Faults for LateNews {
+    fn decide(&self, request: &Request) -> Fault {
+        let late =
+            self.0.load(Ordering::Relaxed) && request.verb == "watch" && request.resource == "nodeclaims";
+        let lag = if late { Duration::from_secs(60) } else { Duration::ZERO };
+        Fault { watch: WatchFault { lag, ..WatchFault::default() }, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_knows_what_the_last_one_wrote() {
+    let late = Arc::new(AtomicBool::new(false));
+    let mut world = World::with(Some(Arc::new(LateNews(late.clone()))));
+    world.pool("default", json!({}));
+    let one = replica(&mut world, "one");
+    world.pass(3).await;
+    late.store(true, Ordering::Relaxed);
+    let two = replica(&mut world, "two");
+    world.pass(3).await;
+    world.pending_pod("a", "1");
+    world.pass(5).await;
+    assert_eq!(world.claims().len(), 1);
+    one.campaign.abort();
+    one.controllers.abort();
+    world.pass(30).await;
+    assert!(two.leadership.holds() && two.leadership.has_caught_up());
+    assert!(two.ctx.may_act().is_ok());
+    assert_eq!(world.claims().len(), 1, "the pod is answered already");
+}
+
 /// Leases cannot be written from a moment on.
-struct NoRenewals(Arc<std::sync::atomic::AtomicBool>);
+struct NoRenewals(Arc<AtomicBool>);
 
 impl Faults for NoRenewals {
     fn decide(&self, request: &Request) -> Fault {
-        let broken = self.0.load(std::sync::atomic::Ordering::Relaxed) && request.resource == "leases";
+        let broken = self.0.load(Ordering::Relaxed) && request.resource == "leases";
         Fault { answer: if broken { Answer::ApplyThenDrop } else { Answer::Normal }, ..Fault::default() }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_acts_no_more() {
-    let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let broken = Arc::new(AtomicBool::new(false));
     let mut world = World::with(Some(Arc::new(NoRenewals(broken.clone()))));
     let one = replica(&mut world, "one");
     world.pass(3).await;
     assert!(one.leadership.holds());
-    broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    broken.store(true, Ordering::Relaxed);
     world.pass(20).await;
     assert_eq!(one.campaign.await.unwrap(), Err(Lost));
     assert!(!one.leadership.holds());
