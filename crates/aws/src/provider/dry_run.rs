@@ -12,7 +12,7 @@ use fleetwright_core::model::{
     BatchId, NodeClaim, NodeClassRef, NodePool, Offering, Requirements, Resources, labels::ON_DEMAND,
 };
 
-use super::{AwsProvider, Known};
+use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
 use crate::instancetype::{ClassCatalog, View};
 use crate::launch::{Candidate, Filtered, PlanInput, plan, requests};
@@ -120,14 +120,14 @@ impl AwsProvider {
     /// Tries a launch of a class as it stands.
     pub(super) async fn dry_run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
         let good = Finding::good(CONDITION);
-        let no_cidr = {
-            let state = self.state();
-            let cluster = state.cluster.as_ref();
-            cluster.is_none_or(|c| c.service_cidr_v4.is_none() && c.service_cidr_v6.is_none())
-        };
-        if class.spec.family() == Family::Al2023 && no_cidr {
+        if class.spec.family() == Family::Al2023
+            && let Err(missing) = self.service_cidr()
+        {
             let message = "the services' address range is not known: EKS does not tell it";
-            return Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message);
+            return match missing {
+                Some(error) => Finding::unanswered(CONDITION, DESCRIBE, &error),
+                None => Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
+            };
         }
         if !self.settings.dry_runs {
             return good;

@@ -117,6 +117,7 @@ impl AwsProvider {
         let found = self.api.instances(&[], &filters).await;
         let mut found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
         found.retain(|info| !is_ending(info));
+        let mut found: Vec<InstanceInfo> = found.into_iter().map(|info| self.managed(info)).collect();
         found.sort_by(|a, b| a.id.cmp(&b.id));
         let mut by_name: Vec<usize> = (0..batch.len()).filter(|at| answers[*at].is_none()).collect();
         by_name.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
@@ -170,7 +171,7 @@ impl AwsProvider {
         match self.api.create_tags(id, &tags).await {
             Ok(()) => instance.claim = Some(request.claim.name.clone()),
             Err(error) if error.class() == Class::Unauthorized => {
-                self.state().off.insert("ec2:CreateTags", self.clock.now());
+                self.state().troubles.refused("ec2:CreateTags", &error, self.clock.now());
             }
             // The loop that names instances tries again.
             Err(_) => {}
@@ -323,12 +324,8 @@ impl AwsProvider {
         let spec = &known.class.spec;
         let family = spec.family();
         let amis = known.class.status.as_ref().map(|status| status.amis.clone()).unwrap_or_default();
-        let (dns, cidr) = {
-            let state = self.state();
-            let cluster = state.cluster.as_ref();
-            let cidr = cluster.and_then(|c| c.service_cidr_v4.clone().or_else(|| c.service_cidr_v6.clone()));
-            (state.cluster_dns.clone(), cidr)
-        };
+        let dns = self.state().cluster_dns.clone();
+        let cidr = self.service_cidr().ok();
         let block = spec.kubelet.clone().unwrap_or_default();
         let (kubelet, parsed) = userdata::resolve(&block, &known.kubelet, &group.kubelet, dns.as_deref());
         let bootstrap = Bootstrap {

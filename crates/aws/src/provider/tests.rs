@@ -19,6 +19,7 @@ use crate::calls::AwsError;
 use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
 
+mod bad_input;
 mod loops;
 mod overlays;
 mod seeds;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
-use fleetwright_aws_api::{Ec2NodeClass, labels};
+use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
 use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::{AwsProvider, cloud_error};
+use super::super::AwsProvider;
 use crate::calls::Filter;
 use crate::digest::digest;
 use crate::images;
@@ -118,11 +118,15 @@ impl NodeClasses {
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
         let identity: Option<Finding> = self.provider.state().identity.as_ref().map(identity);
-        conditions::apply(&mut next, identity.as_slice(), &self.provider.settings, outlook.now);
+        let told = conditions::is_there(&next, condition::FEATURES_AVAILABLE);
+        let of_all = self.provider.features(outlook.now, told);
+        let of_provider: Vec<Finding> = identity.into_iter().chain(of_all).collect();
+        conditions::apply(&mut next, &of_provider, &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
             write.version = class.metadata.resource_version.as_deref().map(Str::from);
             write.status = Some(patch.into());
+            round.notices.extend(transitions(class, &next));
         }
         // One write: a second one would find the version changed by the first.
         if !write.is_empty() {
@@ -433,6 +437,22 @@ fn refused(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
     })
 }
 
+/// An event for each condition that changes its status, in the words that Karpenter's users search for.
+fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
+    let told = |(kind, was, now): (&'static str, &str, &Condition)| {
+        let mut message = format!(
+            "Status condition transitioned, Type: {kind}, Status: {was} -> {}, Reason: {}",
+            now.status.as_str(),
+            now.reason
+        );
+        if !now.message.is_empty() {
+            message = format!("{message}, Message: {}", now.message);
+        }
+        Notice { object: object(after), warning: false, reason: kind, message: message.into() }
+    };
+    conditions::changed(before, after).into_iter().map(told).collect()
+}
+
 /// Finalizer and hash of a class.
 fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
     let mut write = Write::to(object(class));
@@ -492,7 +512,7 @@ impl ProviderStep for NodeClasses {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let cluster_uid = self.provider.may_mutate()?;
-        self.provider.know_cluster().await.map_err(|error| cloud_error(&error, "eks:DescribeCluster"))?;
+        self.provider.know_cluster().await;
         let mut memory = self.memory.lock().await;
         let all = self.provider.classes.all();
         let uids: BTreeSet<&str> =
