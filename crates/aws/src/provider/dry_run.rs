@@ -21,6 +21,9 @@ use crate::tags::{Owner, owned};
 
 const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
 
+/// Most subnets that one instance is tried in: the same right is asked for in each.
+const SUBNETS_MAX: usize = 10;
+
 /// A claim that asks for nothing.
 fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
     NodeClaim {
@@ -180,12 +183,17 @@ impl AwsProvider {
         let mut first = None;
         let of_status = class.status.iter().flat_map(|status| &status.security_groups);
         let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
-        for subnet in class.status.iter().flat_map(|status| &status.subnets) {
+        for subnet in class.status.iter().flat_map(|status| &status.subnets).take(SUBNETS_MAX) {
             // Its policy allows only what is born with the tags of a launch.
             let (template, machine) = (&way.template, &way.instance_type);
             let tried = self.api.try_instance(template, machine, &subnet.id, &groups, &request.tags);
             match tried.await {
                 Ok(()) => return None,
+                // More calls would be refused as well.
+                Err(error) if error.class() == Class::Throttled => {
+                    first = Some(error);
+                    break;
+                }
                 Err(error) => {
                     first.get_or_insert(error);
                 }

@@ -10,7 +10,7 @@ use fleetwright_core::{
 };
 use futures::StreamExt as _;
 
-use super::classes::Known;
+use super::classes::{Known, Readiness};
 use super::{AwsProvider, cloud_error, is_ending};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
@@ -205,8 +205,14 @@ impl AwsProvider {
             |why: String| LaunchError::NodeClassNotReady(format!("{}: {why}", claim.class).into());
         let known =
             self.classes.get(&claim.class.name).ok_or_else(|| not_ready("it does not exist".to_owned()))?;
-        if let Some(why) = known.not_ready() {
-            return Err(not_ready(why));
+        match known.readiness() {
+            Readiness::Yes => {}
+            Readiness::No(why) => return Err(not_ready(why)),
+            Readiness::Unknown(why) => {
+                let reason = "NodeClassReadinessUnknown".into();
+                let message = format!("{}: {why}", claim.class).into();
+                return Err(LaunchError::Failed { reason, message });
+            }
         }
         if let Some(key) = restricted(&known.class.spec).first() {
             return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));

@@ -370,10 +370,19 @@ impl AwsProvider {
     async fn read(&self, id: &ProviderId) -> Result<InstanceInfo, CloudError> {
         let gone = || CloudError::NotFound(format!("no instance {id}").into());
         let ec2_id = instance_id(id).ok_or_else(gone)?;
-        let found = self.api.instances(&[ec2_id.to_owned()], &[]).await;
-        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let found = match self.api.instances(&[ec2_id.to_owned()], &[]).await {
+            Err(error) if error.is_not_found() => Vec::new(),
+            answer => answer.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?,
+        };
         let found = found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated");
-        found.map(|info| self.managed(info)).ok_or_else(gone)
+        match found {
+            Some(info) => Ok(self.managed(info)),
+            None if self.is_in_zone_away(id) => Err(CloudError::Unavailable(
+                format!("no instance {id}, which proves nothing: traffic is shifted away from its zone")
+                    .into(),
+            )),
+            None => Err(gone()),
+        }
     }
 
     /// Ends an instance that is ours: by its UID, or by the NodeClaim that names it where it has none.
@@ -400,6 +409,16 @@ impl AwsProvider {
                 Err(cloud_error(&error, "ec2:TerminateInstances"))
             }
         }
+    }
+
+    /// Whether an instance's zone is one that traffic is shifted away from: what EC2 tells of such a zone may be wrong.
+    fn is_in_zone_away(&self, id: &ProviderId) -> bool {
+        let Some(zone) = instance::zone(id) else { return false };
+        let of_classes = self.classes.all();
+        let statuses = of_classes.iter().filter_map(|known| known.class.status.as_ref());
+        let mut subnets = statuses.flat_map(|status| &status.subnets).filter(|subnet| subnet.zone == zone);
+        let state = self.state();
+        subnets.any(|subnet| state.shifts.is_away(&subnet.zone_id))
     }
 
     /// Refuses to change anything in a zone that traffic is shifted away from: its machines may be needed in an hour.

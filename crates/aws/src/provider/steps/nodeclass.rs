@@ -111,7 +111,7 @@ impl NodeClasses {
         let due = memory.cadence.due(&uid, generation, outlook.now);
         for part in due.into_iter().filter(|part| reserved || *part != Part::Reservations) {
             let (finding, again) = self.part(part, &mut next, outlook, cluster_uid, memory).await;
-            if let Some(notice) = refused(&next, &finding) {
+            if let Some(notice) = warned(&next, &finding) {
                 round.notices.push(notice);
             }
             memory.cadence.again(&uid, part, again, outlook.now);
@@ -242,7 +242,7 @@ impl NodeClasses {
     ) -> (Finding, Duration) {
         let every = Part::Validation.every(&self.provider.settings);
         let of_spec = validate(&class.spec, &self.provider.settings);
-        if of_spec.outcome != Outcome::True {
+        if !matches!(of_spec.outcome, Outcome::True | Outcome::Limited { .. }) {
             return (of_spec, every);
         }
         if let Some(waiting) = dependencies(class) {
@@ -258,13 +258,13 @@ impl NodeClasses {
             .get(&uid)
             .is_some_and(|(known, at)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if lately {
-            return (Finding::good(condition::VALIDATION_SUCCEEDED), every);
+            return (of_spec, every);
         }
         let finding = self.provider.dry_run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
             Outcome::True => {
                 memory.tried.insert(uid, (key, outlook.now));
-                every
+                return (of_spec, every);
             }
             Outcome::Unanswered { after, .. } => *after,
             // A policy that was just changed, or a profile that was just made, should not wait for long.
@@ -422,19 +422,14 @@ fn identity(identity: &Identity) -> Finding {
     }
 }
 
-/// What people are told where IAM refuses a look-up.
-fn refused(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
-    let message = match &finding.outcome {
-        Outcome::Unanswered { message, denied: true, .. } => message,
-        Outcome::Limited { reason, message } if *reason == conditions::UNAUTHORIZED => message,
+/// What people are told where IAM refuses a look-up, or where a condition holds and they should know something all the same.
+fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
+    let (reason, message) = match &finding.outcome {
+        Outcome::Unanswered { message, denied: true, .. } => (conditions::UNAUTHORIZED, message),
+        Outcome::Limited { reason, message } => (*reason, message),
         _ => return None,
     };
-    Some(Notice {
-        object: object(class),
-        warning: true,
-        reason: conditions::UNAUTHORIZED,
-        message: message.as_str().into(),
-    })
+    Some(Notice { object: object(class), warning: true, reason, message: message.as_str().into() })
 }
 
 /// An event for each condition that changes its status, in the words that Karpenter's users search for.

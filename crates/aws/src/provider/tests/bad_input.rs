@@ -146,3 +146,21 @@ async fn what_is_off_stands_in_a_condition() {
     settle(&mut world).await;
     assert_eq!(world.class("default"), settled, "told once");
 }
+
+/// A class with a profile of the user's own goes without any right to IAM, and without a way to it.
+#[tokio::test]
+async fn a_class_without_a_role_goes_without_iam() {
+    for isolated in [false, true] {
+        let mut class = fresh("default");
+        (class.spec.role, class.spec.instance_profile) = (None, Some("own".to_owned()));
+        let mut world = World::new(Settings { isolated_vpc: isolated, ..settings() }, class).await;
+        world.round("nodeclass").await;
+        world.aws.cloud.deny(Call::Profiles);
+        let mut class = world.class("default");
+        class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(world.aws.now()));
+        world.aws.classes.set(class);
+        let round = world.round("nodeclass").await;
+        assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()), "{round:?}");
+        assert_eq!(world.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));
+    }
+}
