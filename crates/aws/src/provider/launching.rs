@@ -205,21 +205,7 @@ impl AwsProvider {
             |why: String| LaunchError::NodeClassNotReady(format!("{}: {why}", claim.class).into());
         let known =
             self.classes.get(&claim.class.name).ok_or_else(|| not_ready("it does not exist".to_owned()))?;
-        match known.readiness() {
-            Readiness::Yes => {}
-            Readiness::No(why) => return Err(not_ready(why)),
-            Readiness::Unknown(why) => {
-                let reason = "NodeClassReadinessUnknown".into();
-                let message = format!("{}: {why}", claim.class).into();
-                return Err(LaunchError::Failed { reason, message });
-            }
-        }
-        if let Some(key) = restricted(&known.class.spec).first() {
-            return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
-        }
-        if let Some(refused) = without_enclaves(&known, claim) {
-            return Err(refused);
-        }
+        usable(&known, claim)?;
         let group = self.group(&claim.class.name);
         if known.class.spec.placement_group_selector.is_some() && group.is_none() {
             // An instance outside of the group that was asked for would be worse than none.
@@ -526,6 +512,24 @@ impl AwsProvider {
             }
         }
     }
+}
+
+/// Whether a class can be launched with, for a claim.
+fn usable(known: &Known, claim: &NodeClaim) -> Result<(), LaunchError> {
+    let because = |why: &str| -> Str { format!("{}: {why}", claim.class).into() };
+    match known.readiness() {
+        Readiness::Yes => {}
+        Readiness::No(why) => return Err(LaunchError::NodeClassNotReady(because(&why))),
+        Readiness::Unknown(why) => {
+            let reason = "NodeClassReadinessUnknown".into();
+            return Err(LaunchError::Failed { reason, message: because(&why) });
+        }
+    }
+    if let Some(key) = restricted(&known.class.spec).first() {
+        let why = format!("spec.tags has the restricted key {key}: remove it");
+        return Err(LaunchError::NodeClassNotReady(because(&why)));
+    }
+    without_enclaves(known, claim).map_or(Ok(()), Err)
 }
 
 /// Why a class that rules enclaves out launches nothing for a claim that needs one.
