@@ -27,7 +27,7 @@ pub struct Foreign {
 impl Foreign {
     /// Counts foreign instances.
     #[must_use]
-    pub fn of(instances: &[&InstanceInfo], now: Timestamp) -> Self {
+    pub fn of(instances: &[InstanceInfo], now: Timestamp) -> Self {
         let mut by_uid: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
         for info in instances {
             let uid = info.tags.get(labels::TAG_CLUSTER_UID).cloned().unwrap_or_default();

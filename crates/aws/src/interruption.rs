@@ -1,11 +1,14 @@
 //! Messages of the interruption queue: what EventBridge says is about to happen to instances, and what is done about it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// Longest message that is read; EventBridge's own limit is 256 KiB.
 const LENGTH_MAX: usize = 256 * 1024;
 /// Most instances of one message.
 const INSTANCES_MAX: usize = 1000;
+
+/// Most characters of an instance's id behind its prefix; EC2's have 17.
+const ID_MAX: usize = 32;
 
 /// What a message announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,16 +115,25 @@ pub enum Unreadable {
     },
 }
 
+/// A field that is null is as one that is not there.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Envelope {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     source: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     detail_type: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     time: String,
     #[serde(default)]
     detail: serde_json::Value,
@@ -131,25 +143,25 @@ struct Envelope {
 #[serde(rename_all = "kebab-case")]
 struct OfInstance {
     instance_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     state: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Health {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     service: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     event_type_category: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     affected_entities: Vec<Entity>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entity {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     entity_value: String,
 }
 
@@ -180,8 +192,24 @@ pub fn parse(body: &str) -> Result<Notice, Unreadable> {
         ("aws.health", "AWS Health Event") => return health(&event),
         _ => return Ok(nothing(&event.time)),
     };
-    let of: OfInstance = detail(&event)?;
+    let of = of_instance(&event)?;
     Ok(Notice { kind, instances: vec![of.instance_id], sent: event.time })
+}
+
+/// Whether a text can be an instance's id. EC2 refuses a whole call for one that cannot.
+fn is_instance(id: &str) -> bool {
+    id.strip_prefix("i-").is_some_and(|rest| {
+        (1..=ID_MAX).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+fn of_instance(event: &Envelope) -> Result<OfInstance, Unreadable> {
+    let of: OfInstance = detail(event)?;
+    let nobody = || Unreadable::Incomplete {
+        kind: event.detail_type.clone(),
+        why: "instance-id is no instance's id".to_owned(),
+    };
+    is_instance(&of.instance_id).then_some(of).ok_or_else(nobody)
 }
 
 fn detail<T: for<'de> Deserialize<'de>>(event: &Envelope) -> Result<T, Unreadable> {
@@ -193,7 +221,7 @@ fn detail<T: for<'de> Deserialize<'de>>(event: &Envelope) -> Result<T, Unreadabl
 }
 
 fn state_change(event: &Envelope) -> Result<Notice, Unreadable> {
-    let of: OfInstance = detail(event)?;
+    let of = of_instance(event)?;
     let kind = match of.state.to_lowercase().as_str() {
         "stopping" | "stopped" => Kind::InstanceStopped,
         "shutting-down" | "terminated" => Kind::InstanceTerminated,
@@ -208,7 +236,7 @@ fn health(event: &Envelope) -> Result<Notice, Unreadable> {
     let ours = of.service == "EC2" && of.event_type_category == "scheduledChange";
     let kind = if ours { Kind::ScheduledChange } else { Kind::NoOp };
     let entities = of.affected_entities.into_iter().filter(|_| ours).map(|entity| entity.entity_value);
-    let instances = entities.filter(|id| id.starts_with("i-")).take(INSTANCES_MAX).collect();
+    let instances = entities.filter(|id| is_instance(id)).take(INSTANCES_MAX).collect();
     Ok(Notice { kind, instances, sent: event.time.clone() })
 }
 
@@ -262,6 +290,33 @@ mod tests {
             Kind::NoOp.action(),
             Action { event: None, delete_claim: false, offering: Offering::AsIs }
         );
+    }
+
+    /// AWS writes null where there is nothing to say.
+    #[test]
+    fn null_is_nothing() {
+        let issue =
+            json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": null});
+        let notice = parse(&event("aws.health", "AWS Health Event", issue)).unwrap();
+        assert_eq!((notice.kind, notice.instances.len()), (Kind::ScheduledChange, 0));
+        let mut warning: Value = serde_json::from_str(&event(
+            "aws.ec2",
+            "EC2 Spot Instance Interruption Warning",
+            json!({"instance-id": "i-1"}),
+        ))
+        .unwrap();
+        warning["time"] = Value::Null;
+        assert_eq!(parse(&warning.to_string()).unwrap().instances, ["i-1"]);
+        warning["version"] = Value::Null;
+        assert_eq!(parse(&warning.to_string()).unwrap().kind, Kind::NoOp);
+    }
+
+    #[test]
+    fn ids_that_are_none_are_not_asked_for() {
+        for id in ["", "i-", "i-1 2", "vol-1", "i-\u{e9}", "i-0123456789abcdef00123456789abcdef0"] {
+            let body = event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": id}));
+            assert!(matches!(parse(&body), Err(Unreadable::Incomplete { .. })), "{id}");
+        }
     }
 
     #[test]

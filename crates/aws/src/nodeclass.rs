@@ -26,6 +26,7 @@ use crate::images::{ImageError, Resolved};
 use crate::instancetype::expressions::{Expression, is_expression};
 use crate::settings::Settings;
 use crate::tags::restricted;
+use crate::userdata::{self, UserDataError};
 
 /// What a step says of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,10 @@ pub enum Outcome {
     },
 }
 
+/// Most subnets or security groups of a class; more than that is a selector gone wrong. All lists together fit into an object,
+/// which may have 1.5 MiB: 1000 subnets of 80 bytes, security groups of 300, and reservations of 350.
+pub const MATCHES_MAX: usize = 1000;
+
 /// When what IAM refuses is asked for again.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
@@ -85,6 +90,10 @@ impl Finding {
         Self { condition, outcome: Outcome::False { reason, message: message.into() } }
     }
 
+    pub(crate) fn limited(condition: &'static str, reason: &'static str, message: String) -> Self {
+        Self { condition, outcome: Outcome::Limited { reason, message } }
+    }
+
     pub(crate) fn unanswered(condition: &'static str, action: &str, error: &AwsError) -> Self {
         let denied = error.class() == Class::Unauthorized;
         let message = match denied {
@@ -101,6 +110,14 @@ impl Finding {
     pub fn is_answered(&self) -> bool {
         !matches!(self.outcome, Outcome::Unanswered { .. })
     }
+}
+
+/// A few of many, for a sentence.
+pub(crate) fn some(all: &[String]) -> String {
+    const MOST: usize = 5;
+    let few: Vec<&str> = all.iter().take(MOST).map(String::as_str).collect();
+    let more = if all.len() > MOST { ", …" } else { "" };
+    format!("{}{more}", few.join(", "))
 }
 
 /// The queries of subnet terms: one for all ids, and one for each term by tags.
@@ -133,11 +150,13 @@ pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeCla
     };
     found.sort_by(|a, b| b.free_addresses.cmp(&a.free_addresses).then_with(|| a.id.cmp(&b.id)));
     found.dedup_by(|a, b| a.id == b.id);
+    let count = found.len();
+    keep_first(&mut found, |info| &info.id);
     let subnet = |info: SubnetInfo| Subnet { id: info.id, zone: info.zone, zone_id: info.zone_id };
     status.subnets = found.into_iter().map(subnet).collect();
     match status.subnets.is_empty() {
         true => Finding::bad(CONDITION, "SubnetsNotFound", "no subnet matches spec.subnetSelectorTerms"),
-        false => Finding::good(CONDITION),
+        false => counted(CONDITION, count, "spec.subnetSelectorTerms"),
     }
 }
 
@@ -148,15 +167,40 @@ pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2
         Ok(found) => found,
         Err(error) => return Finding::unanswered(CONDITION, "ec2:DescribeSecurityGroups", &error),
     };
-    let by_id: BTreeMap<String, String> = found.into_iter().map(|group| (group.id, group.name)).collect();
+    let mut by_id: BTreeMap<String, String> = found.into_iter().map(|group| (group.id, group.name)).collect();
+    let count = by_id.len();
+    while by_id.len() > MATCHES_MAX {
+        by_id.pop_last();
+    }
     status.security_groups = by_id.into_iter().map(|(id, name)| SecurityGroup { id, name }).collect();
     match status.security_groups.is_empty() {
         true => {
             let message = "no security group matches spec.securityGroupSelectorTerms";
             Finding::bad(CONDITION, "SecurityGroupsNotFound", message)
         }
-        false => Finding::good(CONDITION),
+        false => counted(CONDITION, count, "spec.securityGroupSelectorTerms"),
     }
+}
+
+/// Keeps as many as a status holds, those whose ids come first: any other choice would change with the state of the account, and
+/// nodes would drift with it. The others stay in their order.
+fn keep_first<T>(found: &mut Vec<T>, id: impl Fn(&T) -> &String) {
+    if found.len() <= MATCHES_MAX {
+        return;
+    }
+    let mut ids: Vec<String> = found.iter().map(|item| id(item).clone()).collect();
+    ids.sort_unstable();
+    ids.truncate(MATCHES_MAX);
+    found.retain(|item| ids.binary_search(id(item)).is_ok());
+}
+
+/// That a condition holds, and whether more was found than a status holds.
+fn counted(condition: &'static str, count: usize, field: &str) -> Finding {
+    if count <= MATCHES_MAX {
+        return Finding::good(condition);
+    }
+    let message = format!("{field} matches more than {MATCHES_MAX}, the first by id count: select fewer");
+    Finding::limited(condition, "TooManyMatches", message)
 }
 
 /// Images. What is known stays while AWS does not answer; an alias that is not for this cluster, or nothing found, empties it.
@@ -165,7 +209,11 @@ pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStat
     match found {
         Ok(resolved) => {
             status.amis = resolved.amis;
-            Finding::good(CONDITION)
+            if resolved.of_alias || resolved.missing.is_empty() {
+                return Finding::good(CONDITION);
+            }
+            let message = format!("other terms count: there is no {}", some(&resolved.missing));
+            Finding::limited(CONDITION, "TermsWithoutImages", message)
         }
         Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, "ec2:DescribeImages", &error),
         Err(ImageError::Parameter(error)) => Finding::unanswered(CONDITION, "ssm:GetParameter", &error),
@@ -173,7 +221,7 @@ pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStat
             status.amis.clear();
             Finding::bad(CONDITION, "UnsupportedAlias", error.to_string())
         }
-        Err(error @ ImageError::NoneFound) => {
+        Err(error @ ImageError::NoneFound(_)) => {
             status.amis.clear();
             Finding::bad(CONDITION, "AMINotFound", error.to_string())
         }
@@ -206,9 +254,17 @@ pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
     if let Some(message) = unsupported(spec, &block) {
         return bad("UnsupportedKubeletConfiguration", message);
     }
-    match restricted(spec).first() {
-        Some(key) => bad("TagValidationFailed", format!("spec.tags has the restricted key {key}: remove it")),
-        None => Finding::good(CONDITION),
+    if let Some(key) = restricted(spec).first() {
+        return bad("TagValidationFailed", format!("spec.tags has the restricted key {key}: remove it"));
+    }
+    match userdata::check(spec.family(), spec.user_data.as_deref().unwrap_or_default()) {
+        Ok(dropped) if dropped.is_empty() => Finding::good(CONDITION),
+        Ok(dropped) => {
+            let message = format!("spec.userData: not known, and dropped: {}", some(&dropped));
+            Finding::limited(CONDITION, "UserDataSettingsDropped", message)
+        }
+        Err(error @ UserDataError::TooLarge { .. }) => bad("UserDataSizeLimitExceeded", error.to_string()),
+        Err(error) => bad("UserDataInvalid", error.to_string()),
     }
 }
 
@@ -294,7 +350,7 @@ mod tests {
         assert!(matches!(bad.outcome, Outcome::False { reason: "SubnetsNotFound", .. }));
         let bad = security_groups(Ok(Vec::new()), &mut status);
         assert!(matches!(bad.outcome, Outcome::False { reason: "SecurityGroupsNotFound", .. }));
-        let bad = images(Err(ImageError::NoneFound), &mut status);
+        let bad = images(Err(ImageError::NoneFound(Vec::new())), &mut status);
         assert!(matches!(bad.outcome, Outcome::False { reason: "AMINotFound", .. }));
     }
 
@@ -329,11 +385,16 @@ mod tests {
     #[case(json!({"amiFamily": "AL2023", "kubelet": {"maxPods": "vcpus +"}}), Some("KubeletExpressionInvalid"))]
     #[case(json!({"amiFamily": "AL2023", "kubelet": {"kubeReserved": {"cpu": "vcpus * 10"}}}), None)]
     #[case(json!({"tags": {"fleetwright.dev/batch-id": "x"}}), Some("TagValidationFailed"))]
+    #[case(json!({"amiFamily": "Bottlerocket", "userData": "[settings"}), Some("UserDataInvalid"))]
+    #[case(json!({"amiFamily": "AL2023", "userData": "MIME-Version: 1.0\n\nbroken"}), Some("UserDataInvalid"))]
+    #[case(json!({"amiFamily": "AL2", "userData": "x".repeat(16_384)}), Some("UserDataSizeLimitExceeded"))]
+    #[case(json!({"amiFamily": "Custom", "userData": "x".repeat(16_384)}), None)]
+    #[case(json!({"amiFamily": "Bottlerocket", "userData": "[settings.kubernetes]\nmagic = 1"}), Some("UserDataSettingsDropped"))]
     fn validation(#[case] spec: Value, #[case] expected: Option<&str>) {
         let spec: Ec2NodeClassSpec = serde_json::from_value(spec).unwrap();
         let settings = Settings { node_class_cel: true, ..Settings::new("c", "r") };
         let found = match validate(&spec, &settings).outcome {
-            Outcome::False { reason, .. } => Some(reason),
+            Outcome::False { reason, .. } | Outcome::Limited { reason, .. } => Some(reason),
             _ => None,
         };
         assert_eq!(found, expected);

@@ -23,6 +23,8 @@ pub mod condition {
     pub const CAPACITY_RESERVATIONS_READY: &str = "CapacityReservationsReady";
     /// The cluster of the configured name is the one behind the API server. Not Karpenter's, and nothing depends on it.
     pub const CLUSTER_IDENTITY_PROVEN: &str = "ClusterIdentityProven";
+    /// What is switched on works. Not Karpenter's, there only once something did not, and nothing depends on it.
+    pub const FEATURES_AVAILABLE: &str = "FeaturesAvailable";
 
     /// The conditions that the root depends on, with capacity reservations switched on as they are by default.
     pub const DEPENDENTS: &[&str] = &[

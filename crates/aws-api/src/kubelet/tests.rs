@@ -69,6 +69,8 @@ fn json_is_gos() {
 #[case::reserved_negative(json!({"systemReserved": {"cpu": "-1"}}), "systemReserved[cpu]: must not be negative")]
 #[case::percent(json!({"imageGCHighThresholdPercent": 101}), "imageGCHighThresholdPercent: must be between 0 and 100")]
 #[case::order(json!({"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50}), "must be greater than")]
+#[case::null_in_a_map(json!({"evictionHard": {"memory.available": null}}), "a null within a list or a map")]
+#[case::null_in_a_list(json!({"clusterDNS": [null]}), "a null within a list or a map")]
 #[case::pods(json!({"maxPods": -1}), "maxPods: must not be negative")]
 fn refused(#[case] block: Value, #[case] expected: &str) {
     let problems = validate(&config(block));
@@ -76,6 +78,7 @@ fn refused(#[case] block: Value, #[case] expected: &str) {
 }
 
 #[rstest]
+#[case(json!({"maxPods": null, "evictionHard": null, "clusterDNS": null, "cpuCFSQuota": null}))]
 #[case(json!({"kubeReserved": {"cpu": "vcpus * 10", "memory": "100Mi", "pid": "100"}}))]
 #[case(json!({"evictionHard": {"memory.available": "0%", "nodefs.available": "1e3", "pid.available": "99.5%"}}))]
 #[case(json!({"topologyManagerPolicy": "best-effort", "featureGates": {"A": true}, "authentication": {"webhook": {"cacheTTL": "2m"}}}))]

@@ -56,6 +56,13 @@ pub fn validate(config: &KubeletConfig) -> Vec<Problem> {
         }
     }
     semantics(config, &mut problems);
+    // What cannot be read would count as nothing said: a null within a list or a map, where Kubernetes has a value.
+    if problems.is_empty()
+        && let Err(error) = config.parse()
+    {
+        let message = format!("{}: a null within a list or a map is no value", error.0);
+        problems.push(Problem { field: String::new(), message });
+    }
     problems
 }
 

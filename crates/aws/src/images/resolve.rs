@@ -12,6 +12,7 @@ use super::alias::{AliasProblem, Variant, parameters};
 use super::parameters::{Parameters, Source};
 use super::select::{Candidate, select, variant_of_name};
 use crate::calls::{AwsApi, AwsError, Filter};
+use crate::nodeclass::some;
 
 /// Why a class has no images.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,8 +21,8 @@ pub enum ImageError {
     #[error(transparent)]
     Alias(#[from] AliasProblem),
     /// Nothing matches.
-    #[error("no image matches spec.amiSelectorTerms")]
-    NoneFound,
+    #[error("no image matches spec.amiSelectorTerms{}", listed(.0))]
+    NoneFound(Vec<String>),
     /// EC2 did not answer: what is known stands.
     #[error("images cannot be looked up, {0}")]
     Unanswered(#[from] AwsError),
@@ -30,13 +31,20 @@ pub enum ImageError {
     Parameter(AwsError),
 }
 
+/// What was looked for and is not there, as the end of a sentence.
+fn listed(missing: &[String]) -> String {
+    if missing.is_empty() { String::new() } else { format!(": there is no {}", some(missing)) }
+}
+
 /// The images of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The images, newest first.
     pub amis: Vec<Ami>,
-    /// Parameters that do not exist or hold no image's id.
+    /// Parameters that do not exist or hold no image's id, and terms that say nothing.
     pub missing: Vec<String>,
+    /// Whether an alias names the images: not all of its variants are there for every version.
+    pub of_alias: bool,
 }
 
 /// Who is asked, and when.
@@ -78,7 +86,11 @@ pub async fn resolve(
     for ami in amis.iter().filter(|ami| ami.deprecated) {
         lookup.parameters.deprecated(&ami.id);
     }
-    if amis.is_empty() { Err(ImageError::NoneFound) } else { Ok(Resolved { amis, missing }) }
+    if amis.is_empty() {
+        Err(ImageError::NoneFound(missing))
+    } else {
+        Ok(Resolved { amis, missing, of_alias: spec.alias().is_some() })
+    }
 }
 
 impl Lookup<'_> {
@@ -130,7 +142,12 @@ async fn by_terms(
             }
             continue;
         }
+        // A term that says nothing asks for every image in the world, strangers' too; the newest of them would win.
         let (owners, filters) = query(term);
+        if owners.is_empty() && filters.is_empty() {
+            missing.push(described(term));
+            continue;
+        }
         for image in lookup.api.images(&owners, &filters).await? {
             let variants = variant_of_name(&image.name).into_iter().collect();
             found.push(Candidate { image, variants });
@@ -138,6 +155,14 @@ async fn by_terms(
     }
     found.extend(by_ids(lookup.api, &ids).await?);
     Ok(found)
+}
+
+/// A term that selects nothing, as people find it.
+fn described(term: &AmiSelectorTerm) -> String {
+    match &term.alias {
+        Some(alias) => format!("alias {alias:?}, which is not of the form family@version"),
+        None => "a term without any name, id or tag".to_owned(),
+    }
 }
 
 /// Owners and filters of a term by name or tags. A name alone means one's own images and Amazon's: anybody may publish an
@@ -157,6 +182,33 @@ fn query(term: &AmiSelectorTerm) -> (Vec<String>, Vec<Filter>) {
 mod tests {
     //! What a term asks for.
     use super::*;
+
+    /// Among them an alias that passes the CRD's rules and is none.
+    #[tokio::test]
+    async fn terms_that_say_nothing_are_not_asked() {
+        struct Still;
+        impl fleetwright_core::clock::Clock for Still {
+            fn now(&self) -> Timestamp {
+                Timestamp::UNIX_EPOCH
+            }
+            fn sleep(&self, _: std::time::Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+                Box::pin(std::future::ready(()))
+            }
+        }
+        let aws = crate::testing::FakeAws::new(std::sync::Arc::new(Still));
+        let parameters = Parameters::default();
+        let lookup = Lookup { api: &aws, parameters: &parameters, now: Timestamp::UNIX_EPOCH };
+        let alias = AmiSelectorTerm { alias: Some("al2023@a@b".to_owned()), ..AmiSelectorTerm::default() };
+        let tags = AmiSelectorTerm { tags: Some(BTreeMap::new()), ..AmiSelectorTerm::default() };
+        let spec = Ec2NodeClassSpec { ami_selector_terms: vec![alias, tags], ..Ec2NodeClassSpec::default() };
+        let found = resolve(lookup, &spec, "1.35").await.unwrap_err();
+        assert_eq!(
+            found.to_string(),
+            "no image matches spec.amiSelectorTerms: there is no alias \"al2023@a@b\", which is not of the form \
+             family@version, a term without any name, id or tag"
+        );
+        assert_eq!(aws.count("DescribeImages"), 0);
+    }
 
     #[test]
     fn names_do_not_reach_strangers_images() {

@@ -84,13 +84,13 @@ pub(super) fn capacity(info: &MachineInfo, spec: &Ec2NodeClassSpec, memory: i64,
     all
 }
 
-/// EFA interfaces: those that the class lists, else those that the type can have.
+/// EFA interfaces: those that the class lists, else those that the type can have. An empty list is as none at all.
 fn efas(info: &MachineInfo, spec: &Ec2NodeClassSpec) -> i64 {
-    match &spec.network_interfaces {
-        Some(interfaces) => {
+    match spec.network_interfaces.as_deref() {
+        Some(interfaces) if !interfaces.is_empty() => {
             let count = interfaces.iter().filter(|interface| interface.interface_type == "efa-only").count();
             i64::try_from(count).unwrap_or(i64::MAX)
         }
-        None => info.network.efa_max.unwrap_or(0),
+        _ => info.network.efa_max.unwrap_or(0),
     }
 }

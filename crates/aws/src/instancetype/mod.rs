@@ -237,28 +237,32 @@ pub struct ClassCatalog {
 }
 
 /// The catalogue of a class. A type that cannot be described is left out and named; the others stand. A type that no zone of
-/// the class sells, or that has no price anywhere, is not listed.
+/// the class sells is not listed; one that has no price anywhere is listed as such.
 #[must_use]
 pub fn catalog(machines: &Machines, view: &View<'_>, learnt: &Learnt, market: &Market<'_>) -> ClassCatalog {
     let mut all = ClassCatalog::default();
-    let mut types = Vec::new();
+    let (mut types, mut unpriced) = (Vec::new(), Vec::new());
     let nowhere = BTreeSet::new();
     for (name, info) in &machines.types {
         let sold_in = machines.sold_in.get(name).unwrap_or(&nowhere);
         match shape(info, sold_in, view, learnt) {
             Ok(mut shaped) => {
-                let offerings = offerings::offerings(info, &shaped.instance_type, view, market);
-                if offerings.is_empty() {
+                let sold = offerings::offerings(info, &shaped.instance_type, view, market);
+                if sold.priced.is_empty() && sold.unpriced.is_empty() {
                     continue;
                 }
                 all.problems.append(&mut shaped.problems);
-                types.push(Arc::new(InstanceType { offerings, ..shaped.instance_type.clone() }));
+                for (offerings, into) in [(sold.priced, &mut types), (sold.unpriced, &mut unpriced)] {
+                    if !offerings.is_empty() {
+                        into.push(Arc::new(InstanceType { offerings, ..shaped.instance_type.clone() }));
+                    }
+                }
                 all.shaped.insert(name.clone(), shaped);
             }
             Err(error) => all.problems.push(error.to_string()),
         }
     }
-    all.catalog = Arc::new(Catalog::new(types));
+    all.catalog = Arc::new(Catalog::new(types).with_unpriced(unpriced));
     all
 }
 

@@ -26,6 +26,15 @@ pub struct Market<'a> {
     pub reservation_capacity: &'a dyn Fn(&str) -> u32,
 }
 
+/// The ways to buy a type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sold {
+    /// Those that are for sale.
+    pub(super) priced: Vec<Offering>,
+    /// Those that nobody knows the price of, at no price.
+    pub(super) unpriced: Vec<Offering>,
+}
+
 /// All ways to buy the type in the zones that it and the class share; what has no price is not for sale.
 #[must_use]
 pub(super) fn offerings(
@@ -33,9 +42,9 @@ pub(super) fn offerings(
     shaped: &InstanceType,
     view: &View<'_>,
     market: &Market<'_>,
-) -> Vec<Offering> {
+) -> Sold {
     let can = compatible(info, view.spec, view.group);
-    let mut all = Vec::new();
+    let mut all = Sold::default();
     let zones = shaped.requirements.get(ZONE).map(|zones| zones.values().clone()).unwrap_or_default();
     for zone in &zones {
         for capacity_type in [ON_DEMAND, SPOT] {
@@ -46,10 +55,9 @@ pub(super) fn offerings(
                 ON_DEMAND => market.prices.on_demand(&info.name),
                 _ => market.prices.spot(&info.name, zone),
             };
-            if let Some(price) = price {
-                let base = Base { zone, capacity_type, price, reservation: None };
-                all.extend(base.offerings(info, view, market, can));
-            }
+            let base = Base { zone, capacity_type, price: price.unwrap_or(Price::ZERO), reservation: None };
+            let into = if price.is_some() { &mut all.priced } else { &mut all.unpriced };
+            into.extend(base.offerings(info, view, market, can));
         }
         let here = |reservation: &&CapacityReservation| {
             reservation.instance_type == info.name && reservation.availability_zone == **zone
@@ -57,7 +65,7 @@ pub(super) fn offerings(
         for reservation in view.reservations().filter(here) {
             let price = market.prices.reserved(&info.name);
             let base = Base { zone, capacity_type: RESERVED, price, reservation: Some(reservation) };
-            all.extend(base.offerings(info, view, market, can));
+            all.priced.extend(base.offerings(info, view, market, can));
         }
     }
     all

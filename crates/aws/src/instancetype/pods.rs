@@ -23,7 +23,9 @@ pub fn eni_limited(info: &MachineInfo, reserved_enis: i64, interfaces: Option<&[
     if usable <= 0 {
         return 0;
     }
-    usable.saturating_mul(info.network.ipv4_per_interface.saturating_sub(1)).saturating_add(2)
+    // EC2 describes no addresses of some types: not even the interface's own is known then.
+    let for_pods = info.network.ipv4_per_interface.saturating_sub(1).max(0);
+    usable.saturating_mul(for_pods).saturating_add(2)
 }
 
 /// What of the kubelet block decides about pods.

@@ -258,6 +258,17 @@ fn storage(#[case] edits: Value, #[case] expected: i64) {
     assert_eq!(label(&found, labels::INSTANCE_LOCAL_NVME), "75");
 }
 
+/// EC2 may describe a machine without any figure of its network, and a class may list no interface at all.
+#[test]
+fn what_is_not_described_is_none_and_never_less() {
+    let mut world = World::new(&[("networkInterfaces", json!([]))]);
+    let network = Network { ipv4_per_interface: 0, efa_max: Some(1), ..m5_large().network };
+    world.sell(MachineInfo { network, ..m5_large() });
+    let found = world.only();
+    assert_eq!(found.capacity.get(&"pods".into()), 2, "those of the host's network");
+    assert_eq!(found.capacity.get(&labels::RESOURCE_EFA.into()), 1, "an empty list lists nothing");
+}
+
 #[test]
 fn devices() {
     let mut world = World::new(&[]);

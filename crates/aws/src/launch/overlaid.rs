@@ -1,9 +1,10 @@
 //! The catalogue that a launch chooses from, where NodeOverlays correct it: prices and capacity as the decision saw them, and what is
 //! available as the provider knows it by now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleetwright_core::model::{Catalog, InstanceType};
+use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, Str};
 
 /// What a claim's launch chooses from. Without any correction that is the provider's own catalogue.
 #[must_use]
@@ -13,20 +14,36 @@ pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog
         !seen.overlaid.is_empty() || offerings.any(|offering| offering.overlaid)
     };
     let Some(seen) = decided_by.filter(is_corrected) else { return own.clone() };
-    let merged = own.instance_types.iter().map(|machine| match seen.get(&machine.name) {
-        Some(corrected) => Arc::new(merge(machine, corrected, seen)),
-        None => machine.clone(),
+    let mut types: BTreeMap<&Str, Arc<InstanceType>> =
+        own.instance_types.iter().map(|machine| (&machine.name, machine.clone())).collect();
+    for unpriced in &own.unpriced {
+        let Some(corrected) = seen.get(&unpriced.name) else { continue };
+        let bought = unpriced.offerings.iter().filter(|offering| price_of(offering, corrected).is_some());
+        let known = types.get(&unpriced.name).map_or(&[][..], |machine| &machine.offerings);
+        let offerings: Vec<Offering> = known.iter().chain(bought).cloned().collect();
+        if offerings.len() > known.len() {
+            types.insert(&unpriced.name, Arc::new(InstanceType { offerings, ..(**unpriced).clone() }));
+        }
+    }
+    let merged = types.into_values().map(|machine| match seen.get(&machine.name) {
+        Some(corrected) => Arc::new(merge(&machine, corrected, seen)),
+        None => machine,
     });
-    Arc::new(Catalog { instance_types: merged.collect(), overlaid: seen.overlaid.clone() })
+    Arc::new(Catalog { overlaid: seen.overlaid.clone(), ..Catalog::new(merged.collect()) })
+}
+
+/// The price that an overlay gave to an offering.
+fn price_of(offering: &Offering, corrected: &InstanceType) -> Option<Price> {
+    let same = |known: &&Offering| known.requirements == offering.requirements;
+    corrected.offerings.iter().find(same).filter(|known| known.overlaid).map(|known| known.price)
 }
 
 /// The provider's offerings, with the prices and the resources that overlays gave them.
 fn merge(own: &InstanceType, corrected: &InstanceType, seen: &Catalog) -> InstanceType {
     let mut merged = own.clone();
     for offering in &mut merged.offerings {
-        let same = |known: &&fleetwright_core::model::Offering| known.requirements == offering.requirements;
-        if let Some(known) = corrected.offerings.iter().find(same).filter(|known| known.overlaid) {
-            (offering.price, offering.overlaid) = (known.price, true);
+        if let Some(price) = price_of(offering, corrected) {
+            (offering.price, offering.overlaid) = (price, true);
         }
     }
     if seen.overlaid.contains(&own.name) {

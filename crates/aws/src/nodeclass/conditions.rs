@@ -1,7 +1,7 @@
 //! From findings to the conditions of a class.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
-use fleetwright_aws_api::{ConditionSet, ConditionTypes, Ec2NodeClass};
+use fleetwright_aws_api::{Condition, ConditionSet, ConditionTypes, Ec2NodeClass, HasConditions as _};
 use jiff::Timestamp;
 
 use super::{Finding, Outcome};
@@ -9,6 +9,8 @@ use crate::settings::Settings;
 
 /// Reason of a condition that IAM keeps from being known.
 pub const UNAUTHORIZED: &str = "Unauthorized";
+/// The condition that says whether anything may be launched.
+const READY: &str = "Ready";
 /// Reason of a condition that AWS does not answer for.
 pub const LOOKUP_FAILED: &str = "LookupFailed";
 
@@ -28,7 +30,7 @@ pub fn types(settings: &Settings) -> ConditionTypes {
         true => condition::DEPENDENTS,
         false => WITHOUT_RESERVATIONS,
     };
-    ConditionTypes { root: Some("Ready"), dependents }
+    ConditionTypes { root: Some(READY), dependents }
 }
 
 /// Writes what was found under the class's conditions. Where AWS did not answer, a condition that holds for this generation
@@ -50,9 +52,7 @@ pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings
             Outcome::Waiting { reason, message } => set.set_unknown_with_reason(condition, reason, message),
             Outcome::False { reason, message } => set.set_false(condition, reason, message),
             Outcome::Unanswered { message, denied, .. } => {
-                let holds = |known: &fleetwright_aws_api::Condition| {
-                    known.is_true() && known.observed_generation == generation
-                };
+                let holds = |known: &Condition| known.is_true() && known.observed_generation == generation;
                 if set.get(condition).is_some_and(holds) {
                     continue;
                 }
@@ -70,6 +70,32 @@ pub fn holds(class: &Ec2NodeClass, condition: &str) -> bool {
     let all = class.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     all.iter()
         .any(|known| known.type_ == condition && known.is_true() && known.observed_generation == generation)
+}
+
+/// Whether a class has a condition, whatever it says.
+#[must_use]
+pub fn is_there(class: &Ec2NodeClass, condition: &str) -> bool {
+    find(class, condition).is_some()
+}
+
+fn find<'a>(class: &'a Ec2NodeClass, condition: &str) -> Option<&'a Condition> {
+    class.conditions().iter().find(|known| known.type_ == condition)
+}
+
+/// The conditions that are something else in `after` than in `before`, with what they were; one that was not there was Unknown.
+#[must_use]
+pub fn changed<'a>(
+    before: &'a Ec2NodeClass,
+    after: &'a Ec2NodeClass,
+) -> Vec<(&'static str, &'a str, &'a Condition)> {
+    let own = [condition::CLUSTER_IDENTITY_PROVEN, condition::FEATURES_AVAILABLE, READY];
+    let all = condition::DEPENDENTS.iter().copied().chain(own);
+    let change = |name: &'static str| {
+        let now = find(after, name)?;
+        let was = find(before, name).map_or("Unknown", |known| known.status.as_str());
+        (was != now.status.as_str()).then_some((name, was, now))
+    };
+    all.filter_map(change).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,6 @@ use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassSpec, PlacementGroupSelector
 use super::{reservations, security_group_queries, subnet_queries};
 use crate::calls::{AwsApi, AwsError, GroupInfo, PlacementGroup, ReservationInfo, SubnetInfo};
 
-/// Most subnets or security groups of a class; more than that is a selector gone wrong.
-pub const MATCHES_MAX: usize = 5000;
-
 /// The subnets of a class.
 ///
 /// # Errors
@@ -23,7 +20,6 @@ pub async fn subnets(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<Su
             Err(error) => return Err(error),
         }
     }
-    all.truncate(MATCHES_MAX);
     Ok(all)
 }
 
@@ -40,7 +36,6 @@ pub async fn security_groups(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Resul
             Err(error) => return Err(error),
         }
     }
-    all.truncate(MATCHES_MAX);
     Ok(all)
 }
 
@@ -62,7 +57,6 @@ pub async fn reservations(
     }
     all.sort_by(|a, b| a.id.cmp(&b.id));
     all.dedup_by(|a, b| a.id == b.id);
-    all.truncate(MATCHES_MAX);
     Ok(all)
 }
 

@@ -9,7 +9,7 @@ use fleetwright_aws_api::ec2nodeclass::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Finding, Outcome};
+use super::{Finding, MATCHES_MAX, Outcome, counted};
 use crate::calls::{AwsError, Filter, ReservationInfo};
 
 /// How long before its end a capacity block is left: EC2 takes its instances back half an hour before the end.
@@ -106,9 +106,11 @@ pub fn reservations(
         }
     }
     known_ones.sort_by(|a, b| a.id.cmp(&b.id));
+    let count = known_ones.len();
+    known_ones.truncate(MATCHES_MAX);
     status.capacity_reservations = known_ones;
     if strange.is_empty() {
-        return Finding::good(CONDITION);
+        return counted(CONDITION, count, "spec.capacityReservationSelectorTerms");
     }
     strange.sort_unstable();
     strange.truncate(10);

@@ -17,6 +17,17 @@ pub struct Known {
     pub version: u64,
 }
 
+/// Whether a class can be launched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Yes,
+    /// Nobody can tell at the moment: the same launch may work later.
+    Unknown(String),
+    /// It cannot.
+    No(String),
+}
+
 /// The classes by name.
 #[derive(Clone, Debug, Default)]
 pub struct Classes(Arc<Mutex<Inner>>);
@@ -77,19 +88,22 @@ impl Known {
         Self { class: Arc::new(class), kubelet: Arc::new(kubelet.unwrap_or_default()), version }
     }
 
-    /// Why nothing may be launched with the class; `None` where it is ready. A condition of an older generation counts for
-    /// nothing.
+    /// Whether anything may be launched with the class. A condition of an older generation counts for nothing.
     #[must_use]
-    pub fn not_ready(&self) -> Option<String> {
+    pub fn readiness(&self) -> Readiness {
+        if self.class.metadata.deletion_timestamp.is_some() {
+            return Readiness::No("it is being deleted".to_owned());
+        }
         let status = self.class.status.as_ref();
         let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
         let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
         let generation = self.class.metadata.generation.unwrap_or(0);
         match ready {
-            Some(ready) if ready.is_true() && ready.observed_generation == generation => None,
-            Some(ready) if ready.is_true() => Some("its status is older than its spec".to_owned()),
-            Some(ready) => Some(format!("{}: {}", ready.reason, ready.message)),
-            None => Some(format!("{} and others are not known yet", condition::AMIS_READY)),
+            Some(ready) if ready.is_true() && ready.observed_generation == generation => Readiness::Yes,
+            Some(ready) if ready.is_true() => Readiness::No("its status is older than its spec".to_owned()),
+            Some(ready) if ready.is_false() => Readiness::No(format!("{}: {}", ready.reason, ready.message)),
+            Some(ready) => Readiness::Unknown(format!("{}: {}", ready.reason, ready.message)),
+            None => Readiness::Unknown(format!("{} and others are not known yet", condition::AMIS_READY)),
         }
     }
 }
@@ -98,6 +112,29 @@ impl Known {
 mod tests {
     //! What a new list changes.
     use super::*;
+
+    #[test]
+    fn what_is_not_known_is_not_refused() {
+        let of = |status: &str, observed: i64| {
+            let mut class = Ec2NodeClass::new("a", Default::default());
+            class.metadata.generation = Some(2);
+            class.status = serde_json::from_value(serde_json::json!({"conditions": [{
+                "type": "Ready", "status": status, "observedGeneration": observed, "reason": "R", "message": "M",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]}))
+            .unwrap();
+            class
+        };
+        let readiness = |class: Ec2NodeClass| Known::new(class, 1).readiness();
+        assert_eq!(readiness(of("True", 2)), Readiness::Yes);
+        assert!(matches!(readiness(of("True", 1)), Readiness::No(_)));
+        assert!(matches!(readiness(of("False", 2)), Readiness::No(_)));
+        assert_eq!(readiness(of("Unknown", 2)), Readiness::Unknown("R: M".to_owned()));
+        assert!(matches!(readiness(Ec2NodeClass::new("a", Default::default())), Readiness::Unknown(_)));
+        let mut going = of("True", 2);
+        going.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(matches!(readiness(going), Readiness::No(_)));
+    }
 
     #[test]
     fn a_list_replaces_what_was_known() {

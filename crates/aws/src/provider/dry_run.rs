@@ -9,7 +9,7 @@ use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
 use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
 
-use super::{AwsProvider, Known};
+use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
 use crate::instancetype::{ClassCatalog, View};
 use crate::launch::{Candidate, Filtered, PlanInput, plan, requests};
@@ -17,6 +17,9 @@ use crate::nodeclass::{Finding, Outcome};
 use crate::tags::{Owner, owned};
 
 const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
+
+/// Most subnets that one instance is tried in: the same right is asked for in each.
+const SUBNETS_MAX: usize = 10;
 
 /// A claim that asks for nothing.
 fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
@@ -90,14 +93,14 @@ impl AwsProvider {
     /// Tries a launch of a class as it stands.
     pub(super) async fn dry_run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
         let good = Finding::good(CONDITION);
-        let no_cidr = {
-            let state = self.state();
-            let cluster = state.cluster.as_ref();
-            cluster.is_none_or(|c| c.service_cidr_v4.is_none() && c.service_cidr_v6.is_none())
-        };
-        if class.spec.family() == Family::Al2023 && no_cidr {
+        if class.spec.family() == Family::Al2023
+            && let Err(missing) = self.service_cidr()
+        {
             let message = "the services' address range is not known: EKS does not tell it";
-            return Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message);
+            return match missing {
+                Some(error) => Finding::unanswered(CONDITION, DESCRIBE, &error),
+                None => Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
+            };
         }
         if !self.settings.dry_runs {
             return good;
@@ -150,12 +153,17 @@ impl AwsProvider {
         let mut first = None;
         let of_status = class.status.iter().flat_map(|status| &status.security_groups);
         let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
-        for subnet in class.status.iter().flat_map(|status| &status.subnets) {
+        for subnet in class.status.iter().flat_map(|status| &status.subnets).take(SUBNETS_MAX) {
             // Its policy allows only what is born with the tags of a launch.
             let (template, machine) = (&way.template, &way.instance_type);
             let tried = self.api.try_instance(template, machine, &subnet.id, &groups, &request.tags);
             match tried.await {
                 Ok(()) => return None,
+                // More calls would be refused as well.
+                Err(error) if error.class() == Class::Throttled => {
+                    first = Some(error);
+                    break;
+                }
                 Err(error) => {
                     first.get_or_insert(error);
                 }

@@ -23,6 +23,11 @@ pub fn instance_id(provider_id: &str) -> Option<&str> {
     (id.starts_with("i-") && !id.contains('/')).then_some(id)
 }
 
+/// The zone in a provider id; `None` for another cloud's.
+pub(super) fn zone(provider_id: &str) -> Option<&str> {
+    Some(provider_id.strip_prefix("aws:///")?.split_once('/')?.0)
+}
+
 /// Whether EC2 is ending an instance, or has.
 #[must_use]
 pub fn is_ending(info: &InstanceInfo) -> bool {

@@ -10,7 +10,7 @@ use fleetwright_core::{
 };
 use futures::StreamExt as _;
 
-use super::classes::Known;
+use super::classes::{Known, Readiness};
 use super::{AwsProvider, cloud_error, is_ending};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
@@ -117,6 +117,7 @@ impl AwsProvider {
         let found = self.api.instances(&[], &filters).await;
         let mut found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
         found.retain(|info| !is_ending(info));
+        let mut found: Vec<InstanceInfo> = found.into_iter().map(|info| self.managed(info)).collect();
         found.sort_by(|a, b| a.id.cmp(&b.id));
         let mut by_name: Vec<usize> = (0..batch.len()).filter(|at| answers[*at].is_none()).collect();
         by_name.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
@@ -170,7 +171,7 @@ impl AwsProvider {
         match self.api.create_tags(id, &tags).await {
             Ok(()) => instance.claim = Some(request.claim.name.clone()),
             Err(error) if error.class() == Class::Unauthorized => {
-                self.state().off.insert("ec2:CreateTags", self.clock.now());
+                self.state().troubles.refused("ec2:CreateTags", &error, self.clock.now());
             }
             // The loop that names instances tries again.
             Err(_) => {}
@@ -204,15 +205,7 @@ impl AwsProvider {
             |why: String| LaunchError::NodeClassNotReady(format!("{}: {why}", claim.class).into());
         let known =
             self.classes.get(&claim.class.name).ok_or_else(|| not_ready("it does not exist".to_owned()))?;
-        if let Some(why) = known.not_ready() {
-            return Err(not_ready(why));
-        }
-        if let Some(key) = restricted(&known.class.spec).first() {
-            return Err(not_ready(format!("spec.tags has the restricted key {key}: remove it")));
-        }
-        if let Some(refused) = without_enclaves(&known, claim) {
-            return Err(refused);
-        }
+        usable(&known, claim)?;
         let group = self.group(&claim.class.name);
         if known.class.spec.placement_group_selector.is_some() && group.is_none() {
             // An instance outside of the group that was asked for would be worse than none.
@@ -323,12 +316,8 @@ impl AwsProvider {
         let spec = &known.class.spec;
         let family = spec.family();
         let amis = known.class.status.as_ref().map(|status| status.amis.clone()).unwrap_or_default();
-        let (dns, cidr) = {
-            let state = self.state();
-            let cluster = state.cluster.as_ref();
-            let cidr = cluster.and_then(|c| c.service_cidr_v4.clone().or_else(|| c.service_cidr_v6.clone()));
-            (state.cluster_dns.clone(), cidr)
-        };
+        let dns = self.state().cluster_dns.clone();
+        let cidr = self.service_cidr().ok();
         let block = spec.kubelet.clone().unwrap_or_default();
         let (kubelet, parsed) = userdata::resolve(&block, &known.kubelet, &group.kubelet, dns.as_deref());
         let bootstrap = Bootstrap {
@@ -523,6 +512,24 @@ impl AwsProvider {
             }
         }
     }
+}
+
+/// Whether a class can be launched with, for a claim.
+fn usable(known: &Known, claim: &NodeClaim) -> Result<(), LaunchError> {
+    let because = |why: &str| -> Str { format!("{}: {why}", claim.class).into() };
+    match known.readiness() {
+        Readiness::Yes => {}
+        Readiness::No(why) => return Err(LaunchError::NodeClassNotReady(because(&why))),
+        Readiness::Unknown(why) => {
+            let reason = "NodeClassReadinessUnknown".into();
+            return Err(LaunchError::Failed { reason, message: because(&why) });
+        }
+    }
+    if let Some(key) = restricted(&known.class.spec).first() {
+        let why = format!("spec.tags has the restricted key {key}: remove it");
+        return Err(LaunchError::NodeClassNotReady(because(&why)));
+    }
+    without_enclaves(known, claim).map_or(Ok(()), Err)
 }
 
 /// Why a class that rules enclaves out launches nothing for a claim that needs one.

@@ -1,7 +1,9 @@
 //! The provider: what is known of the region, and AWS behind core's seam.
 
 mod classes;
+mod cluster;
 mod dry_run;
+mod features;
 mod instance;
 mod launching;
 mod memory;
@@ -16,18 +18,17 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, Notice,
-        ProviderInfo, ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        ProviderStep, RepairPolicy, Termination,
     },
     model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels::AWAITS_LABEL},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::audit::{Audit, Foreign};
-use crate::authority;
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::figures::{self, Ledger};
@@ -39,12 +40,12 @@ use crate::nodeclass::placement::Resolved;
 use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
 use crate::prices::Prices;
-use crate::recent::is_recent;
 use crate::schema::schema;
 use crate::settings::Settings;
 use crate::shift::Shifts;
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
+use features::Troubles;
 use memory::Dealt;
 
 /// AWS as a cloud. Clones share everything.
@@ -85,17 +86,14 @@ struct State {
     cluster_read: Option<Timestamp>,
     cluster_dns: Option<String>,
     kubernetes: Option<String>,
-    /// Actions that IAM refuses, and when it did last.
-    off: BTreeMap<&'static str, Timestamp>,
+    /// Why EKS tells nothing of the cluster.
+    cluster_missing: Option<AwsError>,
+    /// What does not work at the moment.
+    troubles: Troubles,
     foreign: Foreign,
     /// Whether the configured cluster is the one behind the API server, once that was asked.
     identity: Option<Identity>,
 }
-
-/// How often EKS is asked for the cluster.
-const CLUSTER_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// Most classes that are told of what concerns all of them.
-const TOLD_MAX: usize = 20;
 
 /// What a class's catalogue was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,10 +208,8 @@ impl AwsProvider {
     /// # Errors
     /// Where EC2 does not answer, or answers with nothing.
     pub async fn refresh_machines(&self) -> Result<(), CloudError> {
-        let types =
-            self.api.machines().await.map_err(|error| cloud_error(&error, "ec2:DescribeInstanceTypes"))?;
-        let sold = self.api.sold_in().await;
-        let sold = sold.map_err(|error| cloud_error(&error, "ec2:DescribeInstanceTypeOfferings"))?;
+        let types = self.read_of_region("ec2:DescribeInstanceTypes", self.api.machines().await)?;
+        let sold = self.read_of_region("ec2:DescribeInstanceTypeOfferings", self.api.sold_in().await)?;
         if types.is_empty() || sold.is_empty() {
             return Err(CloudError::Unavailable("ec2 describes no instance types".into()));
         }
@@ -230,6 +226,11 @@ impl AwsProvider {
             state.machines_version += 1;
         }
         Ok(())
+    }
+
+    fn read_of_region<T>(&self, action: &'static str, answer: Result<T, AwsError>) -> Result<T, CloudError> {
+        let denied = || CloudError::Unauthorized { action: action.into() };
+        self.permitted(action, answer, self.clock.now())?.map_err(|_| denied())
     }
 
     /// Lays prices over what is known; see [`Prices`].
@@ -279,82 +280,6 @@ impl AwsProvider {
     /// Takes the free addresses of subnets as EC2 tells them.
     pub fn refresh_addresses(&self, told: impl IntoIterator<Item = (String, i64)>) {
         self.state().addresses.refresh(told);
-    }
-
-    /// Takes the address of the cluster's DNS, which nodes get where their class names none.
-    pub fn set_cluster_dns(&self, address: Option<String>) {
-        self.state().cluster_dns = address;
-    }
-
-    /// Takes the version of the control plane as the API server tells it: for clusters that EKS does not know.
-    pub fn set_kubernetes_version(&self, version: &str) {
-        self.state().kubernetes = Some(version.to_owned());
-    }
-
-    /// Reads what EKS knows of the cluster, every few minutes: version and addresses may change. Clusters that EKS does not know,
-    /// or does not tell of, are as good as any.
-    async fn know_cluster(&self) -> Result<(), AwsError> {
-        let now = self.clock.now();
-        let read = self.state().cluster_read;
-        if read.is_some_and(|read| is_recent(read, now, CLUSTER_EVERY)) {
-            return Ok(());
-        }
-        match self.api.cluster(&self.settings.cluster_name).await {
-            Ok(cluster) => self.state().cluster = Some(cluster),
-            Err(error) if error.is_not_found() || error.code == "ResourceNotFoundException" => {}
-            Err(error) if error.class() == Class::Unauthorized => {
-                self.state().off.insert("eks:DescribeCluster", now);
-            }
-            Err(error) if self.state().cluster.is_none() => return Err(error),
-            Err(_) => {}
-        }
-        self.state().cluster_read = Some(now);
-        Ok(())
-    }
-
-    /// The version of the control plane, such as `1.35`: as EKS tells it, else as the API server does.
-    fn kubernetes_version(&self) -> Option<String> {
-        let state = self.state();
-        let of_eks = state.cluster.as_ref().map(|cluster| cluster.version.clone());
-        of_eks.filter(|version| !version.is_empty()).or_else(|| state.kubernetes.clone())
-    }
-
-    /// What IAM refuses that the rest works without: actions, with the time of the last refusal.
-    #[must_use]
-    pub fn features_off(&self) -> BTreeMap<&'static str, Timestamp> {
-        self.state().off.clone()
-    }
-
-    /// Notes whether an action is allowed. Where it is not, every class is told which statement gives it; for other failures
-    /// the error comes back.
-    fn permitted<T>(
-        &self,
-        action: &'static str,
-        answer: Result<T, AwsError>,
-        now: Timestamp,
-    ) -> Result<Result<T, Vec<Notice>>, CloudError> {
-        match answer {
-            Ok(answer) => {
-                self.state().off.remove(action);
-                Ok(Ok(answer))
-            }
-            Err(error) if error.class() == Class::Unauthorized => {
-                self.state().off.insert(action, now);
-                Ok(Err(self.tell_classes("Unauthorized", &crate::iam::refusal(action, &error))))
-            }
-            Err(error) => Err(cloud_error(&error, action)),
-        }
-    }
-
-    /// Tells people something that concerns the provider as a whole, at its classes.
-    fn tell_classes(&self, reason: &'static str, message: &str) -> Vec<Notice> {
-        let notice = |known: &Known| Notice {
-            object: steps::object(&known.class),
-            warning: true,
-            reason,
-            message: message.into(),
-        };
-        self.classes.all().iter().take(TOLD_MAX).map(notice).collect()
     }
 
     /// A class's catalogue; the same `Arc` while nothing changes.
@@ -416,6 +341,15 @@ impl AwsProvider {
         self.classes.get(name).ok_or_else(missing)
     }
 
+    /// An instance with its reservation, where those are managed. An instance that EC2 has put into an open one by itself is on
+    /// demand: as a reserved one it would be replaced again and again.
+    fn managed(&self, mut info: InstanceInfo) -> InstanceInfo {
+        if !self.settings.reserved_capacity {
+            info.reservation = None;
+        }
+        info
+    }
+
     /// An instance with what its class makes of its type.
     fn seen(&self, info: &InstanceInfo) -> Instance {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
@@ -436,9 +370,19 @@ impl AwsProvider {
     async fn read(&self, id: &ProviderId) -> Result<InstanceInfo, CloudError> {
         let gone = || CloudError::NotFound(format!("no instance {id}").into());
         let ec2_id = instance_id(id).ok_or_else(gone)?;
-        let found = self.api.instances(&[ec2_id.to_owned()], &[]).await;
-        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated").ok_or_else(gone)
+        let found = match self.api.instances(&[ec2_id.to_owned()], &[]).await {
+            Err(error) if error.is_not_found() => Vec::new(),
+            answer => answer.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?,
+        };
+        let found = found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated");
+        match found {
+            Some(info) => Ok(self.managed(info)),
+            None if self.is_in_zone_away(id) => Err(CloudError::Unavailable(
+                format!("no instance {id}, which proves nothing: traffic is shifted away from its zone")
+                    .into(),
+            )),
+            None => Err(gone()),
+        }
     }
 
     /// Ends an instance that is ours: by its UID, or by the NodeClaim that names it where it has none.
@@ -465,6 +409,16 @@ impl AwsProvider {
                 Err(cloud_error(&error, "ec2:TerminateInstances"))
             }
         }
+    }
+
+    /// Whether an instance's zone is one that traffic is shifted away from: what EC2 tells of such a zone may be wrong.
+    fn is_in_zone_away(&self, id: &ProviderId) -> bool {
+        let Some(zone) = instance::zone(id) else { return false };
+        let of_classes = self.classes.all();
+        let statuses = of_classes.iter().filter_map(|known| known.class.status.as_ref());
+        let mut subnets = statuses.flat_map(|status| &status.subnets).filter(|subnet| subnet.zone == zone);
+        let state = self.state();
+        subnets.any(|subnet| state.shifts.is_away(&subnet.zone_id))
     }
 
     /// Refuses to change anything in a zone that traffic is shifted away from: its machines may be needed in an hour.
@@ -494,26 +448,8 @@ impl CloudProvider for AwsProvider {
             let why = format!("identified as cluster {known} before, as {cluster_uid} now");
             return Ok(Identity::Mismatch(why.into()));
         }
-        let identity = match self.api.cluster(&self.settings.cluster_name).await {
-            Ok(cluster) => {
-                let (settings, theirs) = (&self.settings, &cluster.ca_bundle);
-                let identity = authority::compare(&settings.cluster_name, &settings.ca_bundle, theirs);
-                self.state().cluster = Some(cluster);
-                identity
-            }
-            Err(error) => match error.class() {
-                Class::NotFound => {
-                    let name = &self.settings.cluster_name;
-                    Identity::Unproven(format!("EKS knows no cluster called {name}").into())
-                }
-                Class::Unauthorized => Identity::Unproven("eks:DescribeCluster is not allowed".into()),
-                _ if error.code == "ResourceNotFoundException" => {
-                    let name = &self.settings.cluster_name;
-                    Identity::Unproven(format!("EKS knows no cluster called {name}").into())
-                }
-                _ => return Err(cloud_error(&error, "eks:DescribeCluster")),
-            },
-        };
+        let identity = self.compare_with_eks().await;
+        let identity = identity.map_err(|error| cloud_error(&error, cluster::DESCRIBE))?;
         self.state().identity = Some(identity.clone());
         Ok(identity)
     }
@@ -557,11 +493,11 @@ impl CloudProvider for AwsProvider {
         ];
         let found = self.api.instances(&[], &filters).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        let alive = found.iter().filter(|info| info.state != "terminated");
-        let (foreign, owned): (Vec<&InstanceInfo>, Vec<&InstanceInfo>) = alive
+        let alive = found.into_iter().filter(|info| info.state != "terminated");
+        let (foreign, owned): (Vec<InstanceInfo>, Vec<InstanceInfo>) = alive
             .partition(|info| ownership(&info.tags, &self.settings.cluster_name, &uid) == Ownership::Foreign);
         self.state().foreign = Foreign::of(&foreign, self.clock.now());
-        let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(info)).collect();
+        let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(&self.managed(info))).collect();
         all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
         Ok(all)
     }

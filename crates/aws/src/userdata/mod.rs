@@ -109,6 +109,16 @@ pub fn render(family: Family, bootstrap: &Bootstrap<'_>) -> Result<UserData, Use
     }
 }
 
+/// What can be told of a class's own part before any node: the settings in it that are dropped.
+///
+/// # Errors
+/// Where it cannot be read, or is too large by itself.
+pub fn check(family: Family, custom: &str) -> Result<Vec<String>, UserDataError> {
+    let service_cidr = Some("10.0.0.0/16");
+    let data = render(family, &Bootstrap { custom: Some(custom), service_cidr, ..Bootstrap::default() })?;
+    Ok(data.dropped)
+}
+
 /// The kubelet block as a node of one instance type gets it: pods as a number, reserved values evaluated, the cluster's DNS
 /// where the class names none.
 #[must_use]

@@ -129,6 +129,9 @@ pub struct Catalog {
     pub instance_types: Vec<Arc<InstanceType>>,
     /// Names of the types of which a NodeOverlay set the capacity.
     pub overlaid: BTreeSet<Str>,
+    /// What could be bought, and nobody knows the price of: types by name with those offerings alone, whose prices mean nothing.
+    /// A type may stand here and above. It is for sale once a NodeOverlay names a price.
+    pub unpriced: Vec<Arc<InstanceType>>,
 }
 
 impl Catalog {
@@ -136,7 +139,15 @@ impl Catalog {
     #[must_use]
     pub fn new(mut instance_types: Vec<Arc<InstanceType>>) -> Self {
         instance_types.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { instance_types, overlaid: BTreeSet::new() }
+        Self { instance_types, overlaid: BTreeSet::new(), unpriced: Vec::new() }
+    }
+
+    /// The same catalogue with offerings that nobody knows the price of.
+    #[must_use]
+    pub fn with_unpriced(mut self, mut unpriced: Vec<Arc<InstanceType>>) -> Self {
+        unpriced.sort_by(|a, b| a.name.cmp(&b.name));
+        self.unpriced = unpriced;
+        self
     }
 
     /// The type called `name`.

@@ -111,7 +111,7 @@ impl Learnt {
             Some(found) => Arc::new(shrunk(known, &found)),
             None => Arc::clone(known),
         });
-        Arc::new(Catalog { instance_types: types.collect(), overlaid: catalog.overlaid.clone() })
+        Arc::new(Catalog { instance_types: types.collect(), ..(**catalog).clone() })
     }
 }
 

@@ -3,9 +3,10 @@
 //! Pure: catalogues and overlays in, catalogues and a verdict for each overlay out. Overlays are taken by weight
 //! descending, then by name descending; what a heavier one has set, a lighter one leaves alone. Two of one weight that
 //! would set the same price or the same resource of the same instance type are in conflict: the later one has no
-//! effect at all.
+//! effect at all. What the provider knows no price of is for sale where an overlay names one.
 
 mod price;
+mod unpriced;
 
 pub use price::{PriceChange, PriceChangeError};
 
@@ -70,6 +71,8 @@ pub fn evaluate(
 ) -> Evaluation {
     let mut ordered: Vec<&NodeOverlay> = overlays.iter().collect();
     ordered.sort_by_key(|overlay| (Reverse(overlay.weight), Reverse(overlay.name.clone())));
+    let supplied = unpriced::supply(pools, catalogs, &ordered);
+    let catalogs = &supplied.catalogs;
     let mut all: BTreeMap<(&PoolName, usize), Corrections<'_>> = BTreeMap::new();
     let mut verdicts = BTreeMap::new();
     for overlay in ordered {
@@ -87,11 +90,11 @@ pub fn evaluate(
     }
     let mut catalogs = catalogs.clone();
     for pool in pools {
-        if let Some(catalog) = catalogs.get_mut(&pool.name)
-            && let Some(corrected) = corrected(&pool.name, catalog, &all)
-        {
+        let Some(catalog) = catalogs.get_mut(&pool.name) else { continue };
+        if let Some(corrected) = corrected(&pool.name, catalog, &all) {
             *catalog = Arc::new(corrected);
         }
+        supplied.withdraw(&pool.name, catalog, &verdicts);
     }
     Evaluation { catalogs, verdicts }
 }
@@ -108,24 +111,43 @@ fn selected<'a>(
     let mut selected = Vec::new();
     for pool in pools {
         let Some(catalog) = catalogs.get(&pool.name) else { continue };
-        let mut of_pool = Requirements::from_labels(&pool.template.labels);
-        of_pool.replace(Requirement::is_in(labels::NODEPOOL, [pool.name.as_str()]));
+        let of_pool = of_pool(pool);
         for (at, instance_type) in catalog.instance_types.iter().enumerate() {
-            let mut described = of_pool.clone();
-            described.add_all(&instance_type.requirements);
-            if described.compatible(&overlay.requirements, |_| false).is_err() {
+            if !means(overlay, &described(&of_pool, instance_type)) {
                 continue;
             }
-            let meant = |offering: &Offering| overlay.requirements.intersects(&offering.requirements).is_ok();
             let offerings = instance_type.offerings.iter().enumerate();
-            let offerings: Vec<usize> =
-                offerings.filter(|(_, offering)| meant(offering)).map(|(index, _)| index).collect();
+            let offerings = offerings.filter(|(_, offering)| means_offering(overlay, offering));
+            let offerings: Vec<usize> = offerings.map(|(index, _)| index).collect();
             if !offerings.is_empty() {
                 selected.push(((&pool.name, at), offerings));
             }
         }
     }
     selected
+}
+
+/// What nodes of a pool carry whatever they are.
+fn of_pool(pool: &NodePool) -> Requirements {
+    let mut all = Requirements::from_labels(&pool.template.labels);
+    all.replace(Requirement::is_in(labels::NODEPOOL, [pool.name.as_str()]));
+    all
+}
+
+/// What nodes of a type carry in a pool.
+fn described(of_pool: &Requirements, instance_type: &InstanceType) -> Requirements {
+    let mut all = of_pool.clone();
+    all.add_all(&instance_type.requirements);
+    all
+}
+
+/// Whether an overlay means what is `described`.
+fn means(overlay: &NodeOverlay, described: &Requirements) -> bool {
+    described.compatible(&overlay.requirements, |_| false).is_ok()
+}
+
+fn means_offering(overlay: &NodeOverlay, offering: &Offering) -> bool {
+    overlay.requirements.intersects(&offering.requirements).is_ok()
 }
 
 /// The overlay of the same weight that has set what `overlay` would set.
@@ -168,7 +190,7 @@ fn corrected(
         Arc::new(apply(instance_type, made))
     });
     let instance_types = instance_types.collect();
-    changed.then_some(Catalog { instance_types, overlaid })
+    changed.then_some(Catalog { instance_types, overlaid, unpriced: Vec::new() })
 }
 
 fn apply(instance_type: &InstanceType, made: &Corrections<'_>) -> InstanceType {

@@ -163,6 +163,49 @@ fn of_equals_the_later_has_no_effect_at_all() {
     assert!(losers.is_empty());
 }
 
+/// A type without any price, and one of which spot has none: an absolute price puts them up for sale, a change of a price does not.
+#[test]
+fn a_price_puts_up_for_sale_what_has_none() {
+    let (pools, mut catalogs) = world();
+    let dark = instance_type("dark", 4, 8).offer("a", ON_DEMAND, 0).offer("b", ON_DEMAND, 0).build();
+    let spot_of_b = instance_type("small", 2, 8).offer("b", SPOT, 0).build();
+    for catalog in catalogs.values_mut() {
+        *catalog = Arc::new((**catalog).clone().with_unpriced(vec![spot_of_b.clone(), dark.clone()]));
+    }
+    let offered = |overlays: &[NodeOverlay], pool: &str| -> Vec<String> {
+        let evaluation = evaluate(&pools, &catalogs, overlays);
+        let types = evaluation.catalogs[pool].instance_types.iter();
+        let of = |known: &Arc<InstanceType>| {
+            let of_type = |offering: &Offering| {
+                let place = [offering.zone().unwrap(), offering.capacity_type().unwrap()].map(|own| &**own);
+                format!("{}/{} {} {}", known.name, place.join("/"), offering.price, offering.overlaid)
+            };
+            known.offerings.iter().map(of_type).collect::<Vec<_>>()
+        };
+        types.flat_map(of).collect()
+    };
+    let plain = offered(&[], "red");
+    assert_eq!(plain.len(), 4);
+    let on =
+        |name: &str, weight: i32, of: &str| overlay(name, weight, &[(INSTANCE_TYPE, Operator::In, &[of])]);
+    assert_eq!(offered(&[priced(on("o", 0, "dark"), "-50%")], "red"), plain);
+    let sold = offered(&[priced(on("o", 0, "dark"), "3")], "red");
+    assert_eq!(sold[..2], ["dark/a/on-demand 3 true", "dark/b/on-demand 3 true"]);
+    assert_eq!(sold[2..], plain);
+    // What is changed on top of it begins with that price.
+    let both = [priced(on("o", 0, "dark"), "3"), priced(on("p", 1, "dark"), "+1")];
+    assert_eq!(offered(&both, "red")[0], "dark/a/on-demand 4 true");
+    let spot =
+        overlay("s", 0, &[(CAPACITY_TYPE, Operator::In, &["spot"]), (NODEPOOL, Operator::In, &["red"])]);
+    let spot = priced(spot, "0.1");
+    assert!(offered(std::slice::from_ref(&spot), "red").contains(&"small/b/spot 0.1 true".to_owned()));
+    assert_eq!(offered(&[spot], "blue"), plain);
+    // An overlay that is in conflict over anything sells nothing.
+    let all = priced(overlay("b", 5, &[(INSTANCE_TYPE, Operator::In, &["small"])]), "1");
+    let loser = priced(overlay("a", 5, &[(INSTANCE_TYPE, Operator::In, &["small", "dark"])]), "1");
+    assert!(offered(&[all, loser], "red").iter().all(|line| !line.starts_with("dark")));
+}
+
 #[test]
 fn what_no_overlay_touches_is_shared() {
     let (pools, catalogs) = world();

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::figures;
-use crate::interruption::{self, Kind, Offering};
+use crate::interruption::{self, Kind, Offering, Unreadable};
 use crate::tags::{Ownership, ownership};
 use crate::unavailable::Scarce;
 
@@ -20,6 +20,9 @@ use crate::unavailable::Scarce;
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// When what IAM refuses is asked for again.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
+
+/// Longest text about a message that is none, in characters: it quotes the message.
+const MESSAGE_MAX: usize = 300;
 
 /// What is about to happen to instances.
 pub(super) struct Interruptions {
@@ -35,7 +38,7 @@ enum Fate {
     Leave,
     /// It is reported, and comes again until its instances are ending.
     Report(Vec<Interruption>),
-    /// People are told, once.
+    /// People are told, once, and it is deleted.
     Tell(Vec<Notice>),
 }
 
@@ -73,10 +76,9 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 impl Interruptions {
     async fn fate(&self, message: &Message, outlook: &Outlook) -> Result<Fate, CloudError> {
         let now = outlook.now;
-        // What cannot be read would come again for ever.
-        let Ok(notice) = interruption::parse(&message.body) else {
-            self.provider.ledger.note(&figures::MESSAGES_UNREADABLE, &[], 1.0);
-            return Ok(Fate::Delete);
+        let notice = match interruption::parse(&message.body) {
+            Ok(notice) => notice,
+            Err(why) => return Ok(Fate::Tell(self.unreadable(&why, now))),
         };
         if let Ok(sent) = notice.sent.parse::<Timestamp>() {
             let age = now.duration_since(sent).as_secs_f64().max(0.0);
@@ -107,12 +109,31 @@ impl Interruptions {
         })
     }
 
+    /// A message that is none would come again for ever: it is counted, told of and deleted.
+    fn unreadable(&self, why: &Unreadable, now: Timestamp) -> Vec<Notice> {
+        const REASON: &str = "UnreadableMessages";
+        self.provider.ledger.note(&figures::MESSAGES_UNREADABLE, &[], 1.0);
+        let queue = &self.queue;
+        let message = format!(
+            "the interruption queue {queue} has messages that are no events, they are deleted: {why}"
+        );
+        let message = message.chars().take(MESSAGE_MAX).collect();
+        let told = self.provider.state().troubles.met("interruption queue", REASON, message, now);
+        self.provider.tell_classes(REASON, &told)
+    }
+
     async fn find(&self, id: &str) -> Result<Option<InstanceInfo>, CloudError> {
-        match self.provider.api.instances(&[id.to_owned()], &[]).await {
-            Ok(found) => Ok(found.into_iter().find(|info| info.state != "terminated")),
-            Err(error) if error.class() == Class::NotFound => Ok(None),
-            Err(error) => Err(cloud_error(&error, "ec2:DescribeInstances")),
+        const ACTION: &str = "ec2:DescribeInstances";
+        let answer = match self.provider.api.instances(&[id.to_owned()], &[]).await {
+            Err(error) if error.class() == Class::NotFound => Ok(Vec::new()),
+            answer => answer,
+        };
+        if let Err(error) = &answer {
+            self.provider.state().troubles.failed(ACTION, error, self.provider.clock.now());
         }
+        let found = answer.map_err(|error| cloud_error(&error, ACTION))?;
+        self.provider.state().troubles.over(ACTION);
+        Ok(found.into_iter().find(|info| info.state != "terminated"))
     }
 
     /// Capacity that is taken back is not there for others.
@@ -151,15 +172,25 @@ impl ProviderStep for Interruptions {
             Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
         };
         let mut round = Round::quiet(AT_ONCE);
+        let mut failed = None;
         for message in &messages {
-            match self.fate(message, outlook).await? {
-                Fate::Leave => continue,
-                Fate::Report(interruptions) => {
+            match self.fate(message, outlook).await {
+                // It comes again, and what is known of the others does not wait for it.
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+                Ok(Fate::Leave) => continue,
+                Ok(Fate::Report(interruptions)) => {
                     round.interruptions.extend(interruptions);
                     continue;
                 }
-                Fate::Tell(notices) => round.notices.extend(notices),
-                Fate::Delete => {}
+                Ok(Fate::Tell(notices)) => {
+                    let told = |notice: &Notice| !round.notices.contains(notice);
+                    let new: Vec<Notice> = notices.into_iter().filter(told).collect();
+                    round.notices.extend(new);
+                }
+                Ok(Fate::Delete) => {}
             }
             let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
             if deleted.is_ok() {
@@ -170,6 +201,9 @@ impl ProviderStep for Interruptions {
                 round.notices.extend(notices);
             }
         }
-        Ok(round)
+        match failed {
+            Some(error) if round.interruptions.is_empty() && round.notices.is_empty() => Err(error),
+            _ => Ok(round),
+        }
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
-use fleetwright_aws_api::{Ec2NodeClass, labels};
+use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
 use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::{AwsProvider, cloud_error};
+use super::super::AwsProvider;
 use crate::calls::Filter;
 use crate::digest::digest;
 use crate::images;
@@ -111,18 +111,22 @@ impl NodeClasses {
         let due = memory.cadence.due(&uid, generation, outlook.now);
         for part in due.into_iter().filter(|part| reserved || *part != Part::Reservations) {
             let (finding, again) = self.part(part, &mut next, outlook, cluster_uid, memory).await;
-            if let Some(notice) = refused(&next, &finding) {
+            if let Some(notice) = warned(&next, &finding) {
                 round.notices.push(notice);
             }
             memory.cadence.again(&uid, part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
         let identity: Option<Finding> = self.provider.state().identity.as_ref().map(identity);
-        conditions::apply(&mut next, identity.as_slice(), &self.provider.settings, outlook.now);
+        let told = conditions::is_there(&next, condition::FEATURES_AVAILABLE);
+        let of_all = self.provider.features(outlook.now, told);
+        let of_provider: Vec<Finding> = identity.into_iter().chain(of_all).collect();
+        conditions::apply(&mut next, &of_provider, &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
             write.version = class.metadata.resource_version.as_deref().map(Str::from);
             write.status = Some(patch.into());
+            round.notices.extend(transitions(class, &next));
         }
         // One write: a second one would find the version changed by the first.
         if !write.is_empty() {
@@ -238,7 +242,7 @@ impl NodeClasses {
     ) -> (Finding, Duration) {
         let every = Part::Validation.every(&self.provider.settings);
         let of_spec = validate(&class.spec, &self.provider.settings);
-        if of_spec.outcome != Outcome::True {
+        if !matches!(of_spec.outcome, Outcome::True | Outcome::Limited { .. }) {
             return (of_spec, every);
         }
         if let Some(waiting) = dependencies(class) {
@@ -254,13 +258,13 @@ impl NodeClasses {
             .get(&uid)
             .is_some_and(|(known, at)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if lately {
-            return (Finding::good(condition::VALIDATION_SUCCEEDED), every);
+            return (of_spec, every);
         }
         let finding = self.provider.dry_run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
             Outcome::True => {
                 memory.tried.insert(uid, (key, outlook.now));
-                every
+                return (of_spec, every);
             }
             Outcome::Unanswered { after, .. } => *after,
             // A policy that was just changed, or a profile that was just made, should not wait for long.
@@ -418,19 +422,30 @@ fn identity(identity: &Identity) -> Finding {
     }
 }
 
-/// What people are told where IAM refuses a look-up.
-fn refused(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
-    let message = match &finding.outcome {
-        Outcome::Unanswered { message, denied: true, .. } => message,
-        Outcome::Limited { reason, message } if *reason == conditions::UNAUTHORIZED => message,
+/// What people are told where IAM refuses a look-up, or where a condition holds and they should know something all the same.
+fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
+    let (reason, message) = match &finding.outcome {
+        Outcome::Unanswered { message, denied: true, .. } => (conditions::UNAUTHORIZED, message),
+        Outcome::Limited { reason, message } => (*reason, message),
         _ => return None,
     };
-    Some(Notice {
-        object: object(class),
-        warning: true,
-        reason: conditions::UNAUTHORIZED,
-        message: message.as_str().into(),
-    })
+    Some(Notice { object: object(class), warning: true, reason, message: message.as_str().into() })
+}
+
+/// An event for each condition that changes its status, in the words that Karpenter's users search for.
+fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
+    let told = |(kind, was, now): (&'static str, &str, &Condition)| {
+        let mut message = format!(
+            "Status condition transitioned, Type: {kind}, Status: {was} -> {}, Reason: {}",
+            now.status.as_str(),
+            now.reason
+        );
+        if !now.message.is_empty() {
+            message = format!("{message}, Message: {}", now.message);
+        }
+        Notice { object: object(after), warning: false, reason: kind, message: message.into() }
+    };
+    conditions::changed(before, after).into_iter().map(told).collect()
 }
 
 /// Finalizer and hash of a class.
@@ -492,7 +507,7 @@ impl ProviderStep for NodeClasses {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let cluster_uid = self.provider.may_mutate()?;
-        self.provider.know_cluster().await.map_err(|error| cloud_error(&error, "eks:DescribeCluster"))?;
+        self.provider.know_cluster().await;
         let mut memory = self.memory.lock().await;
         let all = self.provider.classes.all();
         let uids: BTreeSet<&str> =

@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::{CloudError, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim};
+use jiff::SignedDuration;
 
 use super::super::{AwsProvider, cloud_error, instance_id};
 use crate::calls::{AwsError, Class, InstanceInfo};
+use crate::recent::is_recent;
 use crate::tags::{Ownership, late, ownership};
 
 /// Instances that one round names: EC2 allows ten `CreateTags` a second over time.
@@ -20,6 +22,10 @@ const ASKED_MAX: usize = 500;
 const MORE: Duration = Duration::from_secs(1);
 /// When new claims are looked for.
 const EVERY: Duration = Duration::from_secs(10);
+/// For how long EC2 may take to tell a new instance's partition; one that has none by then may never have one.
+const YOUNG: SignedDuration = SignedDuration::from_mins(10);
+/// When older ones are asked for again.
+const SELDOM: Duration = Duration::from_secs(60);
 /// When what IAM refuses is tried again.
 const DENIED_AGAIN: Duration = Duration::from_secs(600);
 
@@ -139,7 +145,13 @@ impl ProviderStep for Partitions {
         let claims: Vec<&Arc<NodeClaim>> = open.iter().map(|(claim, _)| claim).collect();
         let found = self.0.of_claims(&claims).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        let mut round = Round::quiet(if open.is_empty() { EVERY } else { MORE });
+        let young = |claim: &NodeClaim| is_recent(claim.created, outlook.now, YOUNG);
+        let soon = open.iter().any(|(claim, _)| young(claim));
+        let mut round = Round::quiet(match (open.is_empty(), soon) {
+            (true, _) => EVERY,
+            (false, true) => MORE,
+            (false, false) => SELDOM,
+        });
         for (claim, node) in open {
             let id = claim.provider_id.as_deref().and_then(instance_id);
             let info = found.iter().find(|info| Some(info.id.as_str()) == id);

@@ -203,6 +203,12 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     assert_eq!(available(&world).await, 0);
     let refused = world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await;
     assert!(matches!(refused, Err(CloudError::Unavailable(_))), "{refused:?}");
+    // That EC2 does not show an instance there proves nothing, while it proves as much as ever elsewhere.
+    let missing = provider_id(&zone.zone, "i-0f");
+    let absent = world.aws.provider().get(&missing).await;
+    assert!(matches!(absent, Err(CloudError::Unavailable(_))), "{absent:?}");
+    let elsewhere = world.aws.provider().get(&provider_id("elsewhere", "i-0f")).await;
+    assert!(matches!(elsewhere, Err(CloudError::NotFound(_))), "{elsewhere:?}");
     world.aws.cloud.set_shifts(Vec::new());
     assert_eq!(world.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
     assert!(available(&world).await > 0);

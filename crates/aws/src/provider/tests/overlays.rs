@@ -1,10 +1,11 @@
 //! What NodeOverlays and enclaves change of a launch.
 
 use fleetwright_core::model::{Catalog, Price, Requirement, labels::INSTANCE_TYPE};
+use fleetwright_core::overlay::{NodeOverlay, PriceChange, evaluate};
 use serde_json::json;
 
 use super::*;
-use crate::calls::Strategy;
+use crate::calls::{SoldIn, Strategy};
 
 const TYPES: [&str; 2] = ["m5.large", "m5.xlarge"];
 
@@ -48,6 +49,53 @@ async fn a_price_that_an_overlay_sets_decides() {
     let [Strategy::PriceCapacityOptimized, Strategy::CapacityOptimizedPrioritized] = strategies[..] else {
         panic!("{strategies:?}");
     };
+}
+
+/// A type that nobody knows the price of is listed apart, and launched once an overlay has named one.
+#[tokio::test]
+async fn what_an_overlay_prices_is_launched() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.with(|inner| {
+        let mut dark = inner.machines.iter().find(|machine| machine.name == "m5.large").unwrap().clone();
+        dark.name = "m99.large".to_owned();
+        inner.machines.push(dark);
+        let zones = ["us-west-2a", "us-west-2b"];
+        inner.sold_in.extend(
+            zones.map(|zone| SoldIn { instance_type: "m99.large".to_owned(), zone: zone.to_owned() }),
+        );
+    });
+    let provider = aws.provider.lock().unwrap().clone();
+    provider.refresh_machines().await.unwrap();
+    let catalog = provider.catalog(&pool()).await.unwrap();
+    assert!(catalog.get("m99.large").is_none());
+    let [dark] = catalog.unpriced.as_slice() else { panic!("{:?}", catalog.unpriced) };
+    assert_eq!((&*dark.name, dark.offerings.len()), ("m99.large", 4));
+    let only = |name: &str| {
+        let mut claim = claim(name, name);
+        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, ["m99.large"]));
+        claim
+    };
+    let ask = |claim: NodeClaim, seen: &Arc<Catalog>| LaunchRequest {
+        batch: claim.batch.clone(),
+        claim: Arc::new(claim),
+        attempt: 1,
+        decided_by: Some(seen.clone()),
+    };
+    let answer = launched(&aws, ask(only("a"), &catalog)).await;
+    assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");
+    let overlay = NodeOverlay {
+        name: "o".into(),
+        weight: 0,
+        requirements: [Requirement::is_in(INSTANCE_TYPE, ["m99.large"])].into_iter().collect(),
+        price: Some(PriceChange::To(Price::from_nanos(7))),
+        capacity: Resources::new(),
+    };
+    let pools = [Arc::new(pool())];
+    let catalogs = [(pools[0].name.clone(), catalog)].into();
+    let seen = evaluate(&pools, &catalogs, &[overlay]).catalogs.remove(&pools[0].name).unwrap();
+    assert_eq!(launched(&aws, ask(only("b"), &seen)).await.unwrap(), "m99.large");
+    let fleet = aws.cloud.fleets().pop().unwrap();
+    assert!(fleet.overrides.iter().all(|way| way.price == Price::from_nanos(7)), "{fleet:?}");
 }
 
 #[tokio::test]

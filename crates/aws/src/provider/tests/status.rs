@@ -176,9 +176,31 @@ async fn a_selector_that_matches_thousands_ends_somewhere() {
         class.spec.ami_selector_terms =
             serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
     });
-    world.round(STEP).await;
+    let round = world.round(STEP).await;
     let status = world.class("default").status.unwrap();
-    assert_eq!((status.subnets.len(), status.amis.len()), (crate::nodeclass::lookups::MATCHES_MAX, 1));
+    assert_eq!((status.subnets.len(), status.amis.len()), (crate::nodeclass::MATCHES_MAX, 1));
+    assert_eq!(world.condition("default", condition::SUBNETS_READY), "True TooManyMatches");
+    assert!(round.notices.iter().any(|notice| notice.message.contains("select fewer")), "{round:?}");
+    // Which of them count does not change with their free addresses: nodes would drift with it.
+    let ids = |world: &World| -> BTreeSet<String> {
+        world.class("default").status.unwrap().subnets.into_iter().map(|subnet| subnet.id).collect()
+    };
+    let before = ids(&world);
+    world.aws.cloud.with(|inner| inner.subnets.last_mut().unwrap().free_addresses = 1_000_000);
+    settle(&mut world).await;
+    world.pass(61).await;
+    settle(&mut world).await;
+    assert_eq!(ids(&world), before);
+    // And a refusal in all of them is tried in a few.
+    world.aws.cloud.deny(Call::TryInstance);
+    world.edit("default", |class| class.spec.context = Some("new".to_owned()));
+    let asked = world.aws.cloud.count("RunInstances (dry run)");
+    world.round(STEP).await;
+    assert_eq!(
+        world.condition("default", condition::VALIDATION_SUCCEEDED),
+        "False RunInstancesAuthCheckFailed"
+    );
+    assert_eq!(world.aws.cloud.count("RunInstances (dry run)") - asked, 10);
 }
 
 #[tokio::test]

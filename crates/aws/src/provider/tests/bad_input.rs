@@ -1,0 +1,166 @@
+//! What AWS, users and others should not say and do: each degrades what it is about and nothing else, with a condition, an event
+//! and a metric.
+
+use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_core::cloud::Round;
+use fleetwright_core::model::labels::CAPACITY_TYPE;
+
+use super::world::{World, fresh};
+use super::*;
+
+async fn settle(world: &mut World) -> Round {
+    let mut last = world.round("nodeclass").await;
+    for _ in 0..8 {
+        world.pass(6).await;
+        last = world.round("nodeclass").await;
+    }
+    last
+}
+
+fn refusal(code: &str) -> Fault {
+    Fault::Refuse(AwsError::new(code, "why"))
+}
+
+/// Without the gate, an instance that EC2 has put into an open reservation by itself is an ordinary one, and no drift.
+#[tokio::test]
+async fn open_reservations_are_nobodys_business_where_they_are_not_managed() {
+    for (managed, expected) in [(false, "on-demand"), (true, "reserved")] {
+        let settings = Settings { reserved_capacity: managed, ..settings() };
+        let mut world = World::new(settings, fresh("default")).await;
+        settle(&mut world).await;
+        assert_eq!(world.condition("default", "Ready"), "True Ready");
+        let provider = world.aws.provider();
+        let id = provider.launch(&batch(1)).await.remove(0).unwrap().provider_id;
+        let put = |info: &mut InstanceInfo| {
+            (info.spot, info.reservation) = (false, Some("cr-open".to_owned()));
+        };
+        world.aws.cloud.change_instance(instance_id(&id).unwrap(), put);
+        assert_eq!(&*provider.get(&id).await.unwrap().labels[CAPACITY_TYPE], expected);
+        assert_eq!(&*provider.list().await.unwrap()[0].labels[CAPACITY_TYPE], expected);
+        let own = NodeClaim { provider_id: Some(id), ..claim("claim-000", "batch") };
+        let drift = managed.then(|| Drift("CapacityReservationDrift".into()));
+        assert_eq!(provider.drift(&own).await, Ok(drift));
+    }
+}
+
+/// EKS does not answer when the process starts: classes that do not need it are looked after, the others keep what they had.
+#[tokio::test]
+async fn classes_do_not_wait_for_eks() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    world.restart().await;
+    let provider = world.aws.provider.lock().unwrap().clone();
+    provider.set_kubernetes_version("1.35");
+    provider.state().cluster = None;
+    let silent = |world: &World| {
+        for _ in 0..100 {
+            world.aws.cloud.inject(Call::Cluster, refusal("ServiceUnavailable"));
+        }
+    };
+    silent(&world);
+    world.edit("default", |class| class.spec.ami_family = Some("AL2023".to_owned()));
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::SUBNETS_READY), "True SubnetsReady");
+    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), "Unknown LookupFailed");
+    world.edit("default", |class| {
+        class.spec.ami_family = Some("Bottlerocket".to_owned());
+        class.spec.ami_selector_terms =
+            serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
+    });
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready", "Bottlerocket asks EKS for nothing");
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "none", "a moment is no trouble");
+    world.pass(300).await;
+    let round = world.round("nodeclass").await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
+    let told = round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
+    assert!(told.message.contains("eks:DescribeCluster is not answered: ServiceUnavailable"), "{told:?}");
+    assert_eq!(world.condition("default", "Ready"), "True Ready", "nothing depends on it");
+}
+
+/// Garbage in the queue is deleted and told of; a message that cannot be looked into now keeps none of the others back.
+#[tokio::test]
+async fn one_message_keeps_no_other_back() {
+    let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = World::new(on, fresh("default")).await;
+    settle(&mut world).await;
+    let provider = world.aws.provider();
+    let answers = provider.launch(&batch(2)).await;
+    let ids: Vec<ProviderId> = answers.into_iter().map(|answer| answer.unwrap().provider_id).collect();
+    let warning = |id: &str| notice("EC2 Spot Instance Interruption Warning", json!({"instance-id": id}));
+    world.aws.cloud.push_message(&warning(instance_id(&ids[0]).unwrap()));
+    world.aws.cloud.push_message(&format!("[{:?}]", "x".repeat(100_000)));
+    world.aws.cloud.push_message("more garbage");
+    world.aws.cloud.push_message(&warning(instance_id(&ids[1]).unwrap()));
+    world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
+    let round = world.round("interruption").await;
+    let told: Vec<&ProviderId> = round.interruptions.iter().map(|told| &told.id).collect();
+    assert_eq!(told, [&ids[1]], "the first one comes again");
+    let [event] = round.notices.as_slice() else { panic!("{:?}", round.notices) };
+    assert!(event.reason == "UnreadableMessages" && event.message.len() < 400, "{event:?}");
+    assert_eq!(world.aws.cloud.messages(), 2, "garbage is deleted");
+    world.pass(30).await;
+    assert_eq!(world.round("interruption").await.interruptions.len(), 2);
+    // The condition says so for an hour, and nothing else is degraded.
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False UnreadableMessages");
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    world.pass(3600).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
+    // Where nothing at all can be looked into, that is an error.
+    for _ in 0..2 {
+        world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
+    }
+    assert!(world.try_round("interruption").await.is_err());
+}
+
+/// What IAM refuses, or a queue that is not there, is told at every class, and over once it is over.
+#[tokio::test]
+async fn what_is_off_stands_in_a_condition() {
+    let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = World::new(on, fresh("default")).await;
+    settle(&mut world).await;
+    world.aws.cloud.deny(Call::Statuses);
+    world.round("interruption.instancestatus").await;
+    let round = world.round("nodeclass").await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False Unauthorized");
+    let told = round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
+    assert!(told.message.contains("AllowRegionalReadActions"), "{told:?}");
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    world.aws.cloud.allow(Call::Statuses);
+    world.round("interruption.instancestatus").await;
+    world.round("nodeclass").await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
+    for _ in 0..2 {
+        world.aws.cloud.inject(Call::Receive, refusal("AWS.SimpleQueueService.NonExistentQueue"));
+        assert!(world.try_round("interruption").await.is_err());
+        world.pass(300).await;
+    }
+    let before = world.class("default");
+    world.round("nodeclass").await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
+    let settled = world.class("default");
+    assert_ne!(settled, before);
+    settle(&mut world).await;
+    assert_eq!(world.class("default"), settled, "told once");
+}
+
+/// A class with a profile of the user's own goes without any right to IAM, and without a way to it.
+#[tokio::test]
+async fn a_class_without_a_role_goes_without_iam() {
+    for isolated in [false, true] {
+        let mut class = fresh("default");
+        (class.spec.role, class.spec.instance_profile) = (None, Some("own".to_owned()));
+        let mut world = World::new(Settings { isolated_vpc: isolated, ..settings() }, class).await;
+        world.round("nodeclass").await;
+        world.aws.cloud.deny(Call::Profiles);
+        let mut class = world.class("default");
+        class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(world.aws.now()));
+        world.aws.classes.set(class);
+        let round = world.round("nodeclass").await;
+        assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()), "{round:?}");
+        assert_eq!(world.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));
+    }
+}
