@@ -57,7 +57,7 @@ const TRIES: u64 = 20;
 #[case(Bug::EvictionByName, 0)]
 #[case(Bug::DeletionByName, 0)]
 #[case(Bug::BlindPatches, 0)]
-#[case(Bug::TaintKept, 0)]
+#[case(Bug::TaintKept, 19)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
 #[case(Bug::HashChanges, 0)]
