@@ -11,6 +11,12 @@ pub trait Clock: Send + Sync + 'static {
     /// The present moment.
     fn now(&self) -> Timestamp;
 
+    /// The present moment on a clock that nobody sets, from a start that means nothing: for how long ago something was, where
+    /// a jump of [`Self::now`] must not make it longer ago. The same clock, where that cannot jump.
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
+
     /// Completes when `duration` has passed on this clock.
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

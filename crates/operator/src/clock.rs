@@ -1,9 +1,10 @@
 //! The wall clock: the one place of the workspace that asks the operating system for the time.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{future::Future, pin::Pin, sync::OnceLock, time::Duration};
 
 use fleetwright_core::clock::Clock;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 /// Real time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +14,13 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the seam that everybody else goes through")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn steady(&self) -> Timestamp {
+        static START: OnceLock<(Timestamp, Instant)> = OnceLock::new();
+        let (origin, start) = START.get_or_init(|| (self.now(), Instant::now()));
+        let passed = SignedDuration::try_from(start.elapsed()).unwrap_or(SignedDuration::MAX);
+        origin.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -48,14 +48,13 @@ impl GarbageCollection {
 
     /// Takes in a list that was begun when the index was at least as it is now.
     fn survey(&self, ctx: &Ctx, listed: &BTreeSet<ProviderId>) -> Findings {
-        let now = ctx.now();
         let machines: Vec<_> = {
             let index = ctx.index();
             let node = |name: &str| index.nodes_of_claim(name).next().cloned();
             index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect()
         };
         let views: Vec<_> = machines.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
-        self.with(|collection| collection.survey(&views, listed, now))
+        self.with(|collection| collection.survey(&views, listed, ctx.now(), ctx.steady()))
     }
 
     /// Says of claims that the brake holds back why they stay.
@@ -88,8 +87,7 @@ impl GarbageCollection {
         }
         let next = Next::steps([Step::Delete(Removal::GarbageCollected)]);
         Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
-        let now = ctx.now();
-        self.with(|collection| collection.removed(name, now));
+        self.with(|collection| collection.removed(name, ctx.steady()));
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl Collector {
     ) -> Result<Option<std::time::Duration>, ReconcileError> {
         let claimed = of_index(ctx);
         let Findings { due, braked, again } =
-            self.lock().survey(instances, &claimed, &ctx.cluster_uid, ctx.now());
+            self.lock().survey(instances, &claimed, &ctx.cluster_uid, ctx.now(), ctx.steady());
         let held = u32::try_from(braked).map_or(f64::MAX, f64::from);
         ctx.metrics.set(&families::COLLECTION_HELD, &["orphan-brake"], held);
         if due.is_empty() {
@@ -69,7 +69,7 @@ impl Collector {
             return Ok(false);
         }
         // Counted before the call: one whose answer is lost may have had its effect.
-        self.lock().ended(id, ctx.now());
+        self.lock().ended(id, ctx.steady());
         let (Termination::Accepted | Termination::Gone) = ctx.cloud.terminate_orphan(id).await?;
         ctx.metrics.inc(&families::ORPHANS_ENDED, &[]);
         delete_nodes(ctx, id).await?;

@@ -68,8 +68,8 @@ impl Controller for Repair {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.now();
-        self.brake().begin(now);
+        let (now, steady) = (ctx.now(), ctx.steady());
+        self.brake().begin(steady);
         let policies = &ctx.cloud.info().repair_policies;
         let found = {
             let index = ctx.index();
@@ -87,9 +87,9 @@ impl Controller for Repair {
         {
             return Ok(Requeue::After(left));
         }
-        if let Some(why) = self.held(ctx, policies, &machine.claim, &node, now) {
+        if let Some(why) = self.held(ctx, policies, &machine.claim, &node) {
             tell_blocked(ctx, &machine, &node, &why);
-            return Ok(Requeue::After(self.brake().again(now).map_or(BLOCKED, |left| left.min(BLOCKED))));
+            return Ok(Requeue::After(self.brake().again(steady).map_or(BLOCKED, |left| left.min(BLOCKED))));
         }
         replace(ctx, &self.memory, &machine, &breach, now).await?;
         Ok(Requeue::No)
@@ -98,14 +98,7 @@ impl Controller for Repair {
 
 impl Repair {
     /// Why the node is not repaired now.
-    fn held(
-        &self,
-        ctx: &Ctx,
-        policies: &[RepairPolicy],
-        claim: &NodeClaim,
-        node: &Node,
-        now: Timestamp,
-    ) -> Option<String> {
+    fn held(&self, ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -> Option<String> {
         let (mut broken, mut of_pool, mut all) = (0, 0, 0);
         {
             let index = ctx.index();
@@ -130,7 +123,7 @@ impl Repair {
             ));
         }
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        (!self.brake().passes(name, all, now)).then(|| {
+        (!self.brake().passes(name, all, ctx.steady())).then(|| {
             ctx.metrics.inc(&families::BRAKED, &["repair"]);
             format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes, a third of them at a time")
         })

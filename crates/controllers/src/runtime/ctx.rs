@@ -161,6 +161,12 @@ impl Ctx {
         self.clock.now()
     }
 
+    /// The present moment on a clock that nobody sets: see [`fleetwright_core::clock::Clock::steady`].
+    #[must_use]
+    pub fn steady(&self) -> Timestamp {
+        self.clock.steady()
+    }
+
     /// The index, locked: never hold it across an await.
     pub fn index(&self) -> MutexGuard<'_, Index> {
         // The index has no state between two statements that a panic of a reader could leave behind.

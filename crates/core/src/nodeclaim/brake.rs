@@ -92,7 +92,8 @@ impl Brake {
     /// How long until there may be more room; `None` where nothing takes it up.
     #[must_use]
     pub fn again(&self, now: Timestamp) -> Option<Duration> {
-        let since = self.begun.filter(|_| self.is_beginning(now)).or(self.released.front().copied());
+        let begun = self.begun.filter(|_| self.is_beginning(now));
+        let since = begun.or_else(|| self.released.front().copied());
         remaining(since?, self.share.part(), now)
     }
 

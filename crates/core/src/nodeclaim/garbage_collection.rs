@@ -56,14 +56,16 @@ pub struct Findings {
 }
 
 impl Collection {
-    /// Takes in a complete list of the cluster's instances, as of `now`.
+    /// Takes in a complete list of the cluster's instances, as of `now`. What was seen by this process is as long ago as
+    /// `steady` says, the moment on a clock that does not jump.
     pub fn survey(
         &mut self,
         machines: &[(&NodeClaim, Option<&Node>)],
         listed: &BTreeSet<ProviderId>,
         now: Timestamp,
+        steady: Timestamp,
     ) -> Findings {
-        self.brake.begin(now);
+        self.brake.begin(steady);
         let eligible = |claim: &NodeClaim| {
             claim.deleting.is_none()
                 && claim.is(ConditionType::Registered)
@@ -77,12 +79,12 @@ impl Collection {
         let names: BTreeSet<&ClaimName> = missing.iter().map(|(claim, _)| &claim.name).collect();
         self.missing.retain(|name, _| names.contains(name));
         for name in names {
-            self.missing.entry(name.clone()).or_insert(now);
+            self.missing.entry(name.clone()).or_insert(steady);
         }
         let mut findings = Findings { again: INTERVAL, ..Findings::default() };
         if missing.len() > OUTAGE_SHARE.of(all.len()) {
-            let since = *self.outage_since.get_or_insert(now);
-            if remaining(since, OUTAGE, now).is_some() {
+            let since = *self.outage_since.get_or_insert(steady);
+            if remaining(since, OUTAGE, steady).is_some() {
                 findings.outage = Some((missing.len(), all.len()));
                 return findings;
             }
@@ -92,17 +94,17 @@ impl Collection {
         let unready = missing.iter().filter(|(_, node)| node.is_none_or(|node| !node.ready));
         let mut due: Vec<(Timestamp, &ClaimName)> = Vec::new();
         for (claim, _) in unready {
-            let since = self.missing.get(&claim.name).copied().unwrap_or(now);
-            match remaining(since, APART, now) {
+            let since = self.missing.get(&claim.name).copied().unwrap_or(steady);
+            match remaining(since, APART, steady) {
                 Some(left) => findings.again = findings.again.min(left),
                 None => due.push((since, &claim.name)),
             }
         }
         due.sort();
-        let allowed = self.brake.room(all.len(), now);
+        let allowed = self.brake.room(all.len(), steady);
         findings.braked = due.iter().skip(allowed).map(|(_, name)| (*name).clone()).collect();
         if !findings.braked.is_empty()
-            && let Some(left) = self.brake.again(now)
+            && let Some(left) = self.brake.again(steady)
         {
             findings.again = findings.again.min(left);
         }
@@ -110,10 +112,10 @@ impl Collection {
         findings
     }
 
-    /// Notes that a claim was deleted at `now`, which the brake counts.
-    pub fn removed(&mut self, claim: &ClaimName, now: Timestamp) {
+    /// Notes that a claim was deleted at `steady`, which the brake counts.
+    pub fn removed(&mut self, claim: &ClaimName, steady: Timestamp) {
         self.missing.remove(claim);
-        self.brake.count(now);
+        self.brake.count(steady);
     }
 
     /// Notes that the cloud does know the instance after all: its absence must be proven anew.

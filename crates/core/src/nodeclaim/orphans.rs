@@ -91,13 +91,15 @@ pub struct Findings {
 }
 
 impl Orphans {
-    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`.
+    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`. What was seen by this process
+    /// is as long ago as `steady` says, the moment on a clock that does not jump.
     pub fn survey(
         &mut self,
         instances: &[Instance],
         claimed: &Claimed,
         cluster_uid: &str,
         now: Timestamp,
+        steady: Timestamp,
     ) -> Findings {
         let orphans: BTreeMap<&ProviderId, &Instance> = instances
             .iter()
@@ -108,19 +110,22 @@ impl Orphans {
         let mut findings = Findings::default();
         let mut due: Vec<(Timestamp, &ProviderId)> = Vec::new();
         for (id, instance) in orphans {
-            let marked = *self.marked.entry(id.clone()).or_insert(now);
+            let marked = *self.marked.entry(id.clone()).or_insert(steady);
             // Where the cloud does not say when it was launched, it is as old as our knowledge of it.
-            let young = remaining(instance.created.unwrap_or(marked), GRACE, now);
-            match remaining(marked, APART, now).max(young) {
+            let young = match instance.created {
+                Some(created) => remaining(created, GRACE, now),
+                None => remaining(marked, GRACE, steady),
+            };
+            match remaining(marked, APART, steady).max(young) {
                 Some(left) => findings.again = Some(findings.again.map_or(left, |again| again.min(left))),
                 None => due.push((marked, id)),
             }
         }
         due.sort();
-        let allowed = self.brake.room(instances.len(), now);
+        let allowed = self.brake.room(instances.len(), steady);
         findings.braked = due.len().saturating_sub(allowed);
         if findings.braked > 0
-            && let Some(left) = self.brake.again(now)
+            && let Some(left) = self.brake.again(steady)
         {
             findings.again = Some(findings.again.map_or(left, |again| again.min(left)));
         }
@@ -128,10 +133,10 @@ impl Orphans {
         findings
     }
 
-    /// Notes that the end of an orphan was ordered at `now`, which the brake counts.
-    pub fn ended(&mut self, id: &ProviderId, now: Timestamp) {
+    /// Notes that the end of an orphan was ordered at `steady`, which the brake counts.
+    pub fn ended(&mut self, id: &ProviderId, steady: Timestamp) {
         self.marked.remove(id);
-        self.brake.count(now);
+        self.brake.count(steady);
     }
 
     /// Notes that an instance is no orphan after all: that must be seen anew.
@@ -202,35 +207,35 @@ mod tests {
     #[test]
     fn an_orphan_is_marked_first_and_due_later() {
         let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
-        let first = orphans.survey(&all, &none, UID, at(600));
+        let first = orphans.survey(&all, &none, UID, at(600), at(600));
         assert_eq!(first, Findings { again: Some(APART), ..Findings::default() });
         // What was accounted for in between begins anew.
-        orphans.survey(&all, &claimed("i", "", None), UID, at(660));
-        assert!(orphans.survey(&all, &none, UID, at(720)).due.is_empty());
-        assert_eq!(orphans.survey(&all, &none, UID, at(840)).due.len(), 1);
+        orphans.survey(&all, &claimed("i", "", None), UID, at(660), at(660));
+        assert!(orphans.survey(&all, &none, UID, at(720), at(720)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, UID, at(840), at(840)).due.len(), 1);
     }
 
     #[test]
     fn a_young_instance_is_left_alone() {
         let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
-        assert_eq!(orphans.survey(&all, &none, UID, at(0)).again, Some(GRACE));
-        assert!(orphans.survey(&all, &none, UID, at(299)).due.is_empty());
-        assert_eq!(orphans.survey(&all, &none, UID, at(300)).due.len(), 1);
+        assert_eq!(orphans.survey(&all, &none, UID, at(0), at(0)).again, Some(GRACE));
+        assert!(orphans.survey(&all, &none, UID, at(299), at(299)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, UID, at(300), at(300)).due.len(), 1);
     }
 
     #[test]
     fn the_brake_holds_back_all_but_a_few() {
         let mut orphans = Orphans::default();
         let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
-        orphans.survey(&all, &Claimed::default(), UID, at(600));
-        let early = orphans.survey(&all, &Claimed::default(), UID, at(750));
+        orphans.survey(&all, &Claimed::default(), UID, at(600), at(600));
+        let early = orphans.survey(&all, &Claimed::default(), UID, at(750), at(750));
         assert_eq!((early.due.len(), early.braked, early.again), (0, 10, Some(Duration::from_secs(50))));
-        let findings = orphans.survey(&all, &Claimed::default(), UID, at(800));
+        let findings = orphans.survey(&all, &Claimed::default(), UID, at(800), at(800));
         assert_eq!((findings.due.len(), findings.braked), (1, 9));
         orphans.ended(&findings.due[0], at(800));
-        let later = orphans.survey(&all[1..], &Claimed::default(), UID, at(900));
+        let later = orphans.survey(&all[1..], &Claimed::default(), UID, at(900), at(900));
         assert_eq!((later.due.len(), later.again), (0, Some(Duration::from_secs(100))));
-        assert_eq!(orphans.survey(&all[1..], &Claimed::default(), UID, at(1000)).due.len(), 1);
+        assert_eq!(orphans.survey(&all[1..], &Claimed::default(), UID, at(1000), at(1000)).due.len(), 1);
     }
 
     #[test]
@@ -241,7 +246,7 @@ mod tests {
             if [840, 1130, 1500].contains(&now) {
                 orphans = Orphans::default();
             }
-            for id in orphans.survey(&all, &Claimed::default(), UID, at(now)).due {
+            for id in orphans.survey(&all, &Claimed::default(), UID, at(now), at(now)).due {
                 orphans.ended(&id, at(now));
                 all.retain(|instance| instance.provider_id != id);
                 ended.push(now);
@@ -250,5 +255,21 @@ mod tests {
         let within = |end: &i64| ended.iter().filter(|one| (0..600).contains(&(end - **one))).count();
         assert!(ended.iter().all(|end| within(end) <= 3), "{ended:?}");
         assert!(ended.len() > 6, "{ended:?}");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_does_not_release_the_brake() {
+        let mut orphans = Orphans::default();
+        let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
+        orphans.survey(&all, &Claimed::default(), UID, at(600), at(0));
+        let mut due = |now, steady| orphans.survey(&all, &Claimed::default(), UID, at(now), at(steady)).due;
+        assert_eq!(due(6000, 100), [], "seen only once");
+        let first = due(600, 200);
+        assert_eq!(first.len(), 1);
+        orphans.ended(&first[0], at(200));
+        let mut due =
+            |now, steady| orphans.survey(&all[1..], &Claimed::default(), UID, at(now), at(steady)).due;
+        assert_eq!(due(6000, 300), []);
+        assert_eq!(due(600, 400).len(), 1, "nor does it hold for ever");
     }
 }

@@ -41,6 +41,10 @@ impl Clock for SkewedClock {
         right.checked_add(off).unwrap_or(right)
     }
 
+    fn steady(&self) -> Timestamp {
+        self.right.steady()
+    }
+
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         self.right.sleep(duration)
     }

@@ -156,7 +156,7 @@ fn survey(
 ) -> Findings {
     let machines: Vec<_> =
         fleet.iter().map(|machine| (&machine.claim, machine.nodes.first().map(|node| &**node))).collect();
-    collection.survey(&machines, listed, after(at))
+    collection.survey(&machines, listed, after(at), after(at))
 }
 
 #[test]
