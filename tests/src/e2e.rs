@@ -30,6 +30,7 @@ mod schema;
 mod server;
 mod speed;
 mod trap;
+mod watches;
 mod world;
 
 pub use arguments::{Arguments, Environment, Tier};

@@ -16,8 +16,7 @@ use fleetwright_core::cloud::{
     Write,
 };
 use fleetwright_core::model::{
-    Catalog, Learnt, NodeClaim, NodeClassRef, NodePool, Requirement, Requirements, Resources, Str,
-    pool::{ConsolidationPolicy, Limits, Template},
+    Catalog, NodeClaim, NodeClassRef, NodePool, Requirement, Requirements, Resources, Str,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -279,34 +278,7 @@ fn class_ref() -> NodeClassRef {
 
 /// A NodePool that allows everything.
 fn pool() -> NodePool {
-    NodePool {
-        name: "general".into(),
-        uid: "pool".into(),
-        created: Timestamp::UNIX_EPOCH,
-        deleting: false,
-        ready: true,
-        weight: 0,
-        replicas: None,
-        limits: Limits::default(),
-        template: Template {
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            class: class_ref(),
-            termination_grace_period: None,
-            expire_after: None,
-        },
-        consolidate_after: None,
-        consolidation_policy: ConsolidationPolicy::WhenEmpty,
-        budgets: Vec::new(),
-        hash: None,
-        expiry_grace: None,
-        drift_cap: None,
-        learnt: Learnt::default(),
-        halted: None,
-    }
+    NodePool::new("general", class_ref(), Timestamp::UNIX_EPOCH)
 }
 
 /// A claim of the pool that allows what `requirements` say: a label and its values each.
@@ -316,32 +288,11 @@ pub(crate) fn claim(name: &str, requirements: &[(&str, &[&str])]) -> NodeClaim {
         allowed.add(Requirement::is_in(*key, values.iter().copied()));
     }
     NodeClaim {
-        name: name.into(),
         uid: format!("{name}-uid").into(),
         pool: Some("general".into()),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        has_finalizer: true,
-        created: Timestamp::UNIX_EPOCH,
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
         requirements: allowed,
         requests: Resources::of(1000, 0),
-        class: class_ref(),
-        termination_grace_period: None,
-        expire_after: None,
-        batch: name.into(),
         attempt: 1,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new(name, class_ref(), Timestamp::UNIX_EPOCH)
     }
 }

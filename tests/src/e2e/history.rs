@@ -3,14 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use futures::TryStreamExt as _;
-use http::Request;
-use kube::core::WatchEvent;
 use serde_json::Value;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::rest::Rest;
+use super::{rest::Rest, watches::Watches};
 
 /// What is recorded.
 const FOLLOWED: [(Kind, &str); 3] = [
@@ -43,14 +39,14 @@ pub(crate) struct Seen {
 /// A record that is being written. Dropping it ends the recording.
 pub(crate) struct History {
     seen: Arc<Mutex<Vec<Seen>>>,
-    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+    watches: Watches,
 }
 
 impl History {
     /// Records from the present state on.
     pub(crate) async fn start(client: kube::Client) -> anyhow::Result<Self> {
         let rest = Rest::new(client.clone());
-        let mut history = Self { seen: Arc::default(), tasks: Vec::new() };
+        let mut history = Self { seen: Arc::default(), watches: Watches::default() };
         for (kind, path) in FOLLOWED {
             let list = rest.get(path).await?.with_context(|| format!("{path} is not served"))?;
             let version = list["metadata"]["resourceVersion"].as_str().context("a list without version")?;
@@ -58,8 +54,12 @@ impl History {
                 let seen = seen(kind, false, object.clone())?;
                 lock(&history.seen).push(seen);
             }
-            let path = format!("{path}?watch=true&resourceVersion={version}");
-            history.tasks.push(tokio::spawn(follow(client.clone(), path, kind, history.seen.clone())));
+            let record = history.seen.clone();
+            history.watches.add(client.clone(), path, version, move |gone, object: Value| {
+                let seen = seen(kind, gone, object)?;
+                lock(&record).push(seen);
+                Ok(())
+            });
         }
         Ok(history)
     }
@@ -69,21 +69,10 @@ impl History {
     /// # Errors
     /// When a watch has ended: what it would have told is missing.
     pub(crate) async fn so_far(&mut self) -> anyhow::Result<Vec<Seen>> {
-        for task in &mut self.tasks {
-            if task.is_finished() {
-                task.await??;
-                anyhow::bail!("a watch ended");
-            }
-        }
+        self.watches.check().await?;
         let mut seen = lock(&self.seen).clone();
         seen.sort_by_key(|seen| seen.version);
         Ok(seen)
-    }
-}
-
-impl Drop for History {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -95,25 +84,4 @@ fn seen(kind: Kind, gone: bool, object: Value) -> anyhow::Result<Seen> {
     let version = object["metadata"]["resourceVersion"].as_str().context("an object without version")?;
     let version = version.parse().with_context(|| format!("version {version:?} is no number"))?;
     Ok(Seen { version, at: Instant::now(), kind, gone, object })
-}
-
-async fn follow(
-    client: kube::Client,
-    path: String,
-    kind: Kind,
-    record: Arc<Mutex<Vec<Seen>>>,
-) -> anyhow::Result<()> {
-    let mut events =
-        std::pin::pin!(client.request_events::<Value>(Request::get(&path).body(Vec::new())?).await?);
-    while let Some(event) = events.try_next().await.with_context(|| path.clone())? {
-        let (gone, object) = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => (false, object),
-            WatchEvent::Deleted(object) => (true, object),
-            WatchEvent::Bookmark(_) => continue,
-            WatchEvent::Error(status) => anyhow::bail!("{path}: {status:?}"),
-        };
-        let seen = seen(kind, gone, object)?;
-        lock(&record).push(seen);
-    }
-    Ok(())
 }

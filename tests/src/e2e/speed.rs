@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::manifests;
-use super::rest::Rest;
+use super::rest::{Rest, Written};
 use super::world::World;
 use figures::Figures;
 use marks::Marks;
@@ -27,6 +27,8 @@ pub(super) use report::print;
 
 /// Namespace and NodePool of the pods.
 const NAME: &str = "e2e-speed";
+/// Where its pods are.
+const PODS: &str = "/api/v1/namespaces/e2e-speed/pods";
 
 /// How many pods are created at once.
 const AT_ONCE: usize = 32;
@@ -56,7 +58,7 @@ pub(super) async fn measure(world: &mut World, pods: usize) -> anyhow::Result<Ro
     initialized(world, claims).await?;
 
     let gone = Instant::now();
-    delete(&world.rest).await?;
+    delete(&world.rest, pods).await?;
     let emptied = emptied(world).await?;
     let after = Figures::read(world).await?;
     Ok(Row {
@@ -94,22 +96,28 @@ fn pod(at: usize) -> Value {
 }
 
 async fn create(rest: &Rest, count: usize) -> anyhow::Result<()> {
-    let path = format!("/api/v1/namespaces/{NAME}/pods");
-    let mut answers = futures::stream::iter((0..count).map(|at| {
-        let (rest, path) = (rest.clone(), path.clone());
-        async move { rest.write("POST", &path, &pod(at)).await }
-    }))
-    .buffer_unordered(AT_ONCE);
-    while let Some(answer) = answers.next().await {
-        answer?.map_err(|refused| anyhow::anyhow!("a pod was refused: {}", refused.message))?;
-    }
-    Ok(())
+    each(count, |at| async move { rest.write("POST", PODS, &pod(at)).await })
+        .await
+        .context("pods are not created")
 }
 
-async fn delete(rest: &Rest) -> anyhow::Result<()> {
-    let path = format!("/api/v1/namespaces/{NAME}/pods?gracePeriodSeconds=0");
-    let answer = rest.write("DELETE", &path, &Value::Null).await?;
-    answer.map(drop).map_err(|refused| anyhow::anyhow!("the pods stay: {}", refused.message))
+/// One by one, as controllers do: a real server takes minutes for one call that deletes thousands.
+async fn delete(rest: &Rest, count: usize) -> anyhow::Result<()> {
+    let path = |at| format!("{PODS}/p{at}?gracePeriodSeconds=0");
+    let delete = |at| async move { rest.write("DELETE", &path(at), &Value::Null).await };
+    each(count, delete).await.context("the pods stay")
+}
+
+/// Sends a write for each number, many at once.
+async fn each<F>(count: usize, write: impl Fn(usize) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<Written>>,
+{
+    let mut answers = futures::stream::iter((0..count).map(write)).buffer_unordered(AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        answer?.map_err(|refused| anyhow::anyhow!(refused.message))?;
+    }
+    Ok(())
 }
 
 /// When `goal` was reached.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fleetwright_aws_api::{Ec2NodeClassSpec, Ec2NodeClassStatus, labels};
 use fleetwright_core::model::{
-    Catalog, InstanceType, NodeClaim, Offering, Overhead, Price, Requirement, Requirements, Resources,
+    Catalog, InstanceType, NodeClaim, NodeClassRef, Offering, Overhead, Price, Requirement, Requirements,
+    Resources,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
 };
 use jiff::Timestamp;
@@ -17,38 +18,13 @@ use crate::calls::{Market, TagSet, TemplateData, TemplateReservation};
 use crate::instancetype::ResolvedKubelet;
 
 fn claim(requirements: Requirements) -> NodeClaim {
+    let class = NodeClassRef { group: "g".into(), kind: "k".into(), name: "n".into() };
     NodeClaim {
-        name: "a".into(),
-        uid: "a".into(),
-        pool: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        has_finalizer: true,
-        created: Timestamp::UNIX_EPOCH,
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
         requirements,
         requests: Resources::of(1000, 0),
-        class: fleetwright_core::model::NodeClassRef {
-            group: "g".into(),
-            kind: "k".into(),
-            name: "n".into(),
-        },
-        termination_grace_period: None,
-        expire_after: None,
         batch: "b".into(),
         attempt: 1,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new("a", class, Timestamp::UNIX_EPOCH)
     }
 }
 

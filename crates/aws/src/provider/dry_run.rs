@@ -1,16 +1,13 @@
 //! Dry runs: whether IAM would let a class launch anything. One launch of one ordinary type is tried; only what is refused for
 //! want of rights, or for what the class says, counts against the class.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
 use fleetwright_core::cloud::LaunchError;
-use fleetwright_core::model::{
-    BatchId, NodeClaim, NodeClassRef, NodePool, Offering, Requirements, Resources, labels::ON_DEMAND,
-};
+use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
 
 use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
@@ -26,39 +23,12 @@ const SUBNETS_MAX: usize = 10;
 
 /// A claim that asks for nothing.
 fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
-    NodeClaim {
-        name: "dry-run".into(),
-        uid: "dry-run".into(),
-        pool: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        has_finalizer: false,
-        created: now,
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        requests: Resources::new(),
-        class: NodeClassRef {
-            group: labels::GROUP.into(),
-            kind: labels::NODE_CLASS_KIND.into(),
-            name: class.metadata.name.as_deref().unwrap_or_default().into(),
-        },
-        termination_grace_period: None,
-        expire_after: None,
-        batch: BatchId::from("dry-run"),
-        attempt: 0,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
-    }
+    let class = NodeClassRef {
+        group: labels::GROUP.into(),
+        kind: labels::NODE_CLASS_KIND.into(),
+        name: class.metadata.name.as_deref().unwrap_or_default().into(),
+    };
+    NodeClaim::new("dry-run", class, now)
 }
 
 /// The cheapest ordinary type on demand that some pool of the class allows, else that any does.

@@ -7,7 +7,7 @@ use fleetwright_core::{
         Interruption, InterruptionKind, Outlook,
         conformance::{self, Fault as Wrong, Harness},
     },
-    model::{Requirements, Resources},
+    model::Resources,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -169,37 +169,12 @@ async fn identity_is_the_certificate_authority() {
 
 fn claim(name: &str, batch: &str) -> NodeClaim {
     NodeClaim {
-        name: name.into(),
         uid: format!("{name}-uid").into(),
         pool: Some("general".into()),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        has_finalizer: true,
-        created: Timestamp::UNIX_EPOCH,
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
         requests: Resources::of(1000, 0),
-        class: NodeClassRef {
-            group: "karpenter.k8s.aws".into(),
-            kind: "EC2NodeClass".into(),
-            name: "default".into(),
-        },
-        termination_grace_period: None,
-        expire_after: None,
         batch: batch.into(),
         attempt: 1,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new(name, class_ref(), Timestamp::UNIX_EPOCH)
     }
 }
 
@@ -407,34 +382,10 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
     assert_eq!(aws.cloud.messages(), 1);
 }
 
+fn class_ref() -> NodeClassRef {
+    NodeClassRef { group: "karpenter.k8s.aws".into(), kind: "EC2NodeClass".into(), name: "default".into() }
+}
+
 fn pool() -> NodePool {
-    use fleetwright_core::model::pool::{ConsolidationPolicy, Limits, Template};
-    NodePool {
-        name: "general".into(),
-        uid: "pool".into(),
-        created: Timestamp::UNIX_EPOCH,
-        deleting: false,
-        ready: true,
-        weight: 0,
-        replicas: None,
-        limits: Limits::default(),
-        template: Template {
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            class: claim("a", "b").class,
-            termination_grace_period: None,
-            expire_after: None,
-        },
-        consolidate_after: None,
-        consolidation_policy: ConsolidationPolicy::WhenEmpty,
-        budgets: Vec::new(),
-        hash: None,
-        expiry_grace: None,
-        drift_cap: None,
-        halted: None,
-        learnt: fleetwright_core::model::Learnt::default(),
-    }
+    NodePool::new("general", class_ref(), Timestamp::UNIX_EPOCH)
 }

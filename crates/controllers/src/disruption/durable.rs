@@ -13,7 +13,10 @@ use fleetwright_api::{
 };
 use fleetwright_core::{
     disruption::{Candidate, Command, known, method},
-    model::{ClaimName, DisruptionReason, NodeClaim, Snapshot, Str, labels::REPLACED},
+    model::{
+        ClaimName, DisruptionReason, NodeClaim, Snapshot, Str,
+        labels::{REPLACED, RETURNED},
+    },
 };
 use fleetwright_state::{Key, intents::CommandIntent};
 use jiff::Timestamp;
@@ -49,11 +52,20 @@ pub(super) fn is_named(claim: &NodeClaim) -> bool {
     claim.annotations.contains_key(DISRUPTION_COMMAND)
 }
 
-/// Says on a replacement which command it is for, and what it comes in the stead of.
-pub(super) fn name_command(claim: &mut api::NodeClaim, id: &str, replaced: &str) {
+/// Says on a replacement which command it is for, what it comes in the stead of, and where that came back after a
+/// consolidation, when.
+pub(super) fn name_command(
+    claim: &mut api::NodeClaim,
+    id: &str,
+    replaced: &str,
+    returned: Option<Timestamp>,
+) {
     let annotations = claim.metadata.annotations.get_or_insert_default();
     annotations.insert(REPLACES.to_owned(), id.to_owned());
     annotations.insert(REPLACED.to_owned(), replaced.to_owned());
+    if let Some(at) = returned {
+        annotations.insert(RETURNED.to_owned(), at.as_second().to_string());
+    }
 }
 
 /// Says on a machine which command takes it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
-    disruption::{Candidate, Command, replaced},
+    disruption::{Candidate, Command, replaced, returned},
     model::{ClaimName, Str, labels::DISRUPTED_TAINT},
 };
 use fleetwright_state::{Key, intents::CommandIntent};
@@ -28,7 +28,9 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
         let claim = provisioning::replacement(ctx, opening, &format!("{id}-{at}"));
         let mut claim =
             claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?;
-        durable::name_command(&mut claim, &id, &replaced(&command.candidates, ctx.now()));
+        let now = ctx.now();
+        let (replaced, returned) = (replaced(&command.candidates, now), returned(&command.candidates, now));
+        durable::name_command(&mut claim, &id, &replaced, returned);
         claims.push(claim);
     }
     let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());

@@ -12,11 +12,13 @@ mod live;
 mod orphans;
 mod queue;
 mod report;
+mod returns;
 mod standing;
 #[cfg(test)]
 mod tests;
 
 pub use decide::methods;
+pub use returns::Returns;
 
 use std::{
     collections::BTreeMap,

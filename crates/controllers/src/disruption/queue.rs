@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fleetwright_core::{
     disruption::{Blocker, Candidate, candidate},
-    model::{ClaimName, StateNode, nodeclaim::ConditionType},
+    model::{ClaimName, DisruptionReason, StateNode, nodeclaim::ConditionType},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{DeleteParams, Preconditions};
@@ -164,6 +164,11 @@ fn blocked(
 async fn remove(ctx: &Ctx, running: &Running) -> Result<(), ReconcileError> {
     let api = ctx.cluster_api::<fleetwright_api::NodeClaim>();
     report::terminating(ctx, &running.command);
+    if running.command.reason == DisruptionReason::Underutilized {
+        for candidate in &running.command.candidates {
+            ctx.returns.displaced(&candidate.pods, ctx.now());
+        }
+    }
     for candidate in &running.command.candidates {
         let Some(claim) = &candidate.node.claim else { continue };
         // By UID: a claim that was made anew under the same name is another one.

@@ -66,10 +66,11 @@ impl Controller for Lifecycle {
         }
         let (now, view) = (ctx.now(), machine.view(ctx.cloud.info()));
         let closed = self.0.launches.is_closed(ctx, &machine.claim);
+        let liveness = Liveness { unasked: self.0.launches.unasked(&machine.claim, now) };
         let next = first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
-            self.braked(ctx, &machine, Liveness.next(&view, now)),
+            self.braked(ctx, &machine, liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
         let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;

@@ -52,6 +52,8 @@ struct State {
     /// Instances of answers that were settled, until they are adopted.
     instances: BTreeMap<Str, Instance>,
     not_before: BTreeMap<Str, Timestamp>,
+    /// When this process saw a claim first, by UID, where the cloud was not asked for it by then; until it is launched.
+    unasked: BTreeMap<Str, Timestamp>,
     /// Claims whose last call was refused for good: it left no instance behind.
     refused: BTreeSet<Str>,
 }
@@ -96,6 +98,7 @@ impl Launches {
         let launched = claim.status.as_ref().is_some_and(|status| !status.provider_id.is_empty());
         let mut state = self.state();
         if change.is_deleted() || launched {
+            state.unasked.remove(claim.metadata.uid.as_deref().unwrap_or_default());
             if let Some(members) = state.members.get_mut(&batch) {
                 members.remove(&change.key.name);
                 if members.is_empty() {
@@ -105,6 +108,15 @@ impl Launches {
         } else {
             state.members.entry(batch).or_default().insert(change.key.name.clone());
         }
+    }
+
+    /// When this process saw a claim first, where the cloud was not asked for it by then; begins now where that is new.
+    pub(super) fn unasked(&self, claim: &NodeClaim, now: Timestamp) -> Option<Timestamp> {
+        let mut state = self.state();
+        if claim.attempt == 0 && !launch::is_launched(claim) {
+            state.unasked.entry(claim.uid.clone()).or_insert(now);
+        }
+        state.unasked.get(&claim.uid).copied()
     }
 
     fn siblings(&self, ctx: &Ctx, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
@@ -145,6 +157,7 @@ impl Launches {
         state.instances.remove(claim);
         state.unclear.remove(claim);
         state.not_before.remove(claim);
+        state.unasked.remove(claim);
         state.refused.remove(claim);
     }
 

@@ -53,7 +53,7 @@ pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Ve
         Arc::new(nodeclaim::InitializationDeadline(memory.clone())),
     ];
     if settings.gates.static_capacity {
-        all.push(Arc::new(nodepool::StaticProvisioning));
+        all.push(Arc::new(nodepool::StaticProvisioning::default()));
         all.push(Arc::new(nodepool::StaticDeprovisioning));
     }
     if settings.gates.node_repair {

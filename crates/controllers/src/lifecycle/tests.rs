@@ -62,6 +62,13 @@ async fn nothing_is_written_while_nothing_happens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_whose_clock_is_fast_launches_all_the_same() {
+    let world = World::new().ahead(jiff::SignedDuration::from_mins(10)).run();
+    world.grown("a", "node-a", json!({})).await;
+    assert_eq!(world.cloud.sky().launched, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_of_a_batch_are_launched_by_one_call() {
     let world = World::new();
     for name in ["a", "b", "c"] {

@@ -65,7 +65,7 @@ impl GarbageCollection {
             let Some(claim) = ctx.index().claim(name).cloned() else { continue };
             let text = format!(
                 "the cloud does not list the instance, and {} nodeclaims are in the same position: at most the larger of 3 \
-                 and 5% of all are removed within 10 minutes",
+                 and 5% of all are removed within 10 minutes, a third of them at a time",
                 held.len()
             );
             let about = regarding(&*claim);

@@ -2,7 +2,7 @@
 //! budget of pods and no do-not-disrupt keeps a broken node, so there are two brakes instead.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -42,10 +42,9 @@ impl Repair {
         Self { memory, brake: Mutex::new(Brake::new(Share::NODES)) }
     }
 
-    /// Whether the brake lets one more node go.
-    fn passes(&self, node: &str, all: usize, now: Timestamp) -> bool {
+    fn brake(&self) -> MutexGuard<'_, Brake> {
         // No statement leaves the brake half changed.
-        self.brake.lock().unwrap_or_else(PoisonError::into_inner).passes(node, all, now)
+        self.brake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,6 +68,8 @@ impl Controller for Repair {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = ctx.now();
+        self.brake().begin(now);
         let policies = &ctx.cloud.info().repair_policies;
         let found = {
             let index = ctx.index();
@@ -81,7 +82,6 @@ impl Controller for Repair {
         if machine.claim.deleting.is_some() {
             return Ok(Requeue::No);
         }
-        let now = ctx.now();
         if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
             && !left.is_zero()
         {
@@ -89,7 +89,7 @@ impl Controller for Repair {
         }
         if let Some(why) = self.held(ctx, policies, &machine.claim, &node, now) {
             tell_blocked(ctx, &machine, &node, &why);
-            return Ok(Requeue::After(BLOCKED));
+            return Ok(Requeue::After(self.brake().again(now).map_or(BLOCKED, |left| left.min(BLOCKED))));
         }
         replace(ctx, &self.memory, &machine, &breach, now).await?;
         Ok(Requeue::No)
@@ -130,9 +130,9 @@ impl Repair {
             ));
         }
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        (!self.passes(name, all, now)).then(|| {
+        (!self.brake().passes(name, all, now)).then(|| {
             ctx.metrics.inc(&families::BRAKED, &["repair"]);
-            format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes")
+            format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes, a third of them at a time")
         })
     }
 }

@@ -1,14 +1,19 @@
 //! `static.provisioning` and `static.deprovisioning`: NodePools with `spec.replicas` are kept at that number.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use fleetwright_api as api;
+use fleetwright_api::{self as api, HasConditions, condition, labels::condition::REGISTERED};
 use fleetwright_core::{
     disruption::{Scaling, scale, static_opening},
-    model::{ClaimName, NodePool, Snapshot, labels::NODEPOOL},
+    model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
+    nodeclaim::pace::{Pace, Pause},
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, Kind, Object};
 use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
@@ -21,11 +26,30 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How soon a pool is looked at again whose limit keeps it below its number.
 const LIMITED: Duration = Duration::from_secs(30);
+/// So many rounds of claims that come to nothing are told to people: one or two are everyday life.
+const TOLD_FROM: u32 = 3;
+/// For how long it is not said again that a pool pauses.
+const PAUSED_QUIET: Duration = Duration::from_secs(300);
 /// Claims that one pass writes or deletes at most; the next one goes on.
 const AT_ONCE: usize = 100;
 
-/// Creates what is missing.
-pub struct StaticProvisioning;
+/// Creates what is missing; where claims come to nothing again and again, at a slower pace.
+#[derive(Debug, Default)]
+pub struct StaticProvisioning {
+    /// By name of the pool. All of it can be lost: after a restart the first pause is short again.
+    paces: Mutex<BTreeMap<Str, Paced>>,
+}
+
+/// What is remembered of a pool.
+#[derive(Debug, Default)]
+struct Paced {
+    /// UID and generation of the pool: what was learnt is of no use for another spec.
+    spec: (String, i64),
+    pace: Pace,
+    /// The claim that ended last before its node had joined, where that was not looked at yet.
+    failed: Option<Str>,
+}
+
 /// Removes what is too much.
 pub struct StaticDeprovisioning;
 
@@ -63,11 +87,19 @@ impl Controller for StaticProvisioning {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        pool_of(change, index)
+        let keys = pool_of(change, index);
+        if let Some(key) = keys.first() {
+            self.note(&key.name, change);
+        }
+        keys
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some((pool, snapshot, scaling)) = look(ctx, key) else { return Ok(Requeue::No) };
+        let Some((pool, snapshot, scaling)) = look(ctx, key) else {
+            self.paces().remove(&key.name);
+            return Ok(Requeue::No);
+        };
+        let pause = self.pause(ctx, &key.name);
         if !pool.ready {
             return Ok(Requeue::After(INTERVAL));
         }
@@ -76,6 +108,10 @@ impl Controller for StaticProvisioning {
         }
         let wanted = usize::try_from(scaling.create).unwrap_or(0);
         if wanted > 0 {
+            if let Some(pause) = pause {
+                self.tell_paused(ctx, &key.name, wanted, &pause);
+                return Ok(Requeue::After(pause.left));
+            }
             let Some(opening) = static_opening(&snapshot, &pool) else {
                 self.tell_nothing_fits(ctx, &key.name);
                 return Ok(Requeue::After(INTERVAL));
@@ -95,6 +131,74 @@ impl Controller for StaticProvisioning {
 }
 
 impl StaticProvisioning {
+    fn paces(&self) -> MutexGuard<'_, BTreeMap<Str, Paced>> {
+        // No statement leaves the paces half changed.
+        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of nodes that join, and of claims that end before.
+    fn note(&self, pool: &Str, change: &Change) {
+        let Some(Object::NodeClaim(before)) = &change.before else { return };
+        let joined = |claim: &api::NodeClaim| {
+            condition::find(claim.conditions(), REGISTERED).is_some_and(|known| known.is_true())
+        };
+        let leaves = |claim: &api::NodeClaim| claim.metadata.deletion_timestamp.is_some();
+        if joined(before) || leaves(before) {
+            return;
+        }
+        match &change.after {
+            Some(Object::NodeClaim(after)) if joined(after) => {
+                if let Some(known) = self.paces().get_mut(pool) {
+                    known.pace.joined();
+                }
+            }
+            Some(Object::NodeClaim(after)) if !leaves(after) => {}
+            _ => self.paces().entry(pool.clone()).or_default().failed = Some(change.key.name.clone()),
+        }
+    }
+
+    /// Why nothing may be created for the pool now.
+    fn pause(&self, ctx: &Ctx, name: &Str) -> Option<Pause> {
+        let spec = {
+            let index = ctx.index();
+            let pool = index.pool(name)?;
+            (pool.metadata.uid.clone().unwrap_or_default(), pool.metadata.generation.unwrap_or(0))
+        };
+        let now = ctx.now();
+        let mut paces = self.paces();
+        let known = paces.get_mut(name)?;
+        if known.spec != spec {
+            (known.spec, known.pace) = (spec, Pace::default());
+        }
+        if let Some(claim) = known.failed.take() {
+            known.pace.failed(claim, now);
+        }
+        known.pace.pause(now)
+    }
+
+    fn tell_paused(&self, ctx: &Ctx, name: &str, missing: usize, pause: &Pause) {
+        let Pause { rounds, claim, left } = pause;
+        let left = left.as_secs_f64().ceil();
+        tracing::info!(
+            NodePool = name,
+            missing,
+            rounds,
+            NodeClaim = &**claim,
+            pause = left,
+            "nodeclaims come to nothing"
+        );
+        if *rounds < TOLD_FROM {
+            return;
+        }
+        let Some(pool) = ctx.index().pool(name).cloned() else { return };
+        let text = format!(
+            "{missing} node(s) are missing, and nothing is created for {left} s: {rounds} time(s) in a row NodeClaims ended \
+             before their node had joined, the last one was {claim}; look at its events, and at who deletes NodeClaims"
+        );
+        let event = Event::warning(regarding(&*pool), "NodeClaimsComeToNothing", text);
+        ctx.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
+    }
+
     fn tell_nothing_fits(&self, ctx: &Ctx, name: &str) {
         let Some(pool) = ctx.index().pool(name).cloned() else { return };
         let text = "No instance type satisfies the requirements of this NodePool, or none is available";
@@ -138,3 +242,6 @@ async fn delete(ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

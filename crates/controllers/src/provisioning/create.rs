@@ -11,7 +11,7 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::{
-    model::{Pod, PodUid, Resources, Str},
+    model::{Pod, PodUid, Resources, Str, labels::RETURNED},
     scheduling::Opening,
 };
 use fleetwright_state::raise::{self, Identity};
@@ -146,7 +146,12 @@ fn prepare(
     let identity =
         Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };
     let written_as = identity.name.clone();
-    let claim = raise::claim(opening, pool, &pods, identity);
+    let mut claim = raise::claim(opening, pool, &pods, identity);
+    let now = ctx.now();
+    if ctx.returns.come_back(&pods, now) {
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.insert(RETURNED.to_owned(), now.as_second().to_string());
+    }
     index.writing(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());
     Ok((claim, pods))
 }

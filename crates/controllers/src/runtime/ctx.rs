@@ -22,6 +22,7 @@ use super::{
     solvers::Solvers,
 };
 use crate::{
+    disruption::Returns,
     events::Recorder,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
     settings::Settings,
@@ -74,6 +75,8 @@ pub struct Ctx {
     pub metrics: Arc<Metrics>,
     /// When scheduling first saw, decided about and placed pods.
     pub pod_times: Arc<PodTimes>,
+    /// Which pods consolidation displaced.
+    pub returns: Arc<Returns>,
     /// Generated names.
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
@@ -114,6 +117,7 @@ impl Ctx {
             settings: Arc::new(parts.settings),
             metrics,
             pod_times: Arc::default(),
+            returns: Arc::default(),
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
             solvers: Arc::default(),

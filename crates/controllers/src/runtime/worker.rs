@@ -39,11 +39,22 @@ pub(super) struct Worker {
     running: JoinSet<Done>,
     /// The keys of `running`, and since when.
     begun: BTreeMap<Key, Timestamp>,
+    /// What the gauges show, once they do.
+    shown: Option<Shown>,
+}
+
+/// Gauges of a controller: keys at work, keys that are due, seconds of all work under way and of the longest.
+#[derive(Clone, Copy, PartialEq)]
+struct Shown {
+    active: usize,
+    depth: usize,
+    unfinished: f64,
+    longest: f64,
 }
 
 impl Worker {
     pub(super) fn new(ctx: Ctx, controller: Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
-        Self { ctx, controller, queue, running: JoinSet::new(), begun: BTreeMap::new() }
+        Self { ctx, controller, queue, running: JoinSet::new(), begun: BTreeMap::new(), shown: None }
     }
 
     /// Works until shutdown, then lets running reconciles end.
@@ -87,11 +98,9 @@ impl Worker {
         self.wind_up().await;
     }
 
-    /// Shows how much there is to do.
-    fn show(&self) {
+    /// Shows how much there is to do. It is asked to do so at every turn, so that it writes only what has changed.
+    fn show(&mut self) {
         let (name, metrics) = (self.controller.name(), &self.ctx.metrics);
-        metrics.set(&families::ACTIVE, &[name], figure(self.running.len()));
-        metrics.set(&families::QUEUE_DEPTH, &[name, name], figure(self.queue.depth()));
         let added = self.queue.take_added();
         if added > 0 {
             metrics.add(&families::QUEUE_ADDS, &[name, name], figure(added));
@@ -101,8 +110,19 @@ impl Worker {
         }
         let now = self.ctx.now();
         let worked = self.begun.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
-        metrics.set(&families::QUEUE_UNFINISHED, &[name, name], worked.clone().sum());
-        metrics.set(&families::QUEUE_LONGEST, &[name, name], worked.fold(0.0, f64::max));
+        let shown = Shown {
+            active: self.running.len(),
+            depth: self.queue.depth(),
+            unfinished: worked.clone().sum(),
+            longest: worked.fold(0.0, f64::max),
+        };
+        if self.shown.replace(shown) == Some(shown) {
+            return;
+        }
+        metrics.set(&families::ACTIVE, &[name], figure(shown.active));
+        metrics.set(&families::QUEUE_DEPTH, &[name, name], figure(shown.depth));
+        metrics.set(&families::QUEUE_UNFINISHED, &[name, name], shown.unfinished);
+        metrics.set(&families::QUEUE_LONGEST, &[name, name], shown.longest);
     }
 
     /// How long until a key ripens; `None` where only an event can bring work.

@@ -98,9 +98,9 @@ impl Blocker {
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Unconsolidatable(Unconsolidatable::WouldUndo { since, .. }) => {
-                since.checked_add(super::history::HORIZON).ok()
-            }
+            Self::Unconsolidatable(
+                Unconsolidatable::WouldUndo { since, .. } | Unconsolidatable::WouldReturn { since },
+            ) => since.checked_add(super::history::HORIZON).ok(),
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
             Self::DoNotDisruptPod(_, until) | Self::Brake { until, .. } | Self::Budget { until, .. } => {
                 *until
@@ -260,6 +260,11 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// It came back after a consolidation, and would go without a machine in its stead.
+    WouldReturn {
+        /// When it came.
+        since: Timestamp,
+    },
 }
 
 impl Unconsolidatable {
@@ -282,6 +287,7 @@ impl Unconsolidatable {
             Self::Unbalanced(_) => "Unbalanced",
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
+            Self::WouldReturn { .. } => "WouldReturn",
         }
     }
 }
@@ -345,6 +351,10 @@ impl fmt::Display for Unconsolidatable {
             Self::WouldUndo { offering, since } => {
                 write!(f, "it came in the stead of {offering} at {since}, and would become that again")
             }
+            Self::WouldReturn { since } => write!(
+                f,
+                "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"
+            ),
         }
     }
 }

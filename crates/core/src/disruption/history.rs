@@ -2,7 +2,8 @@
 //! capacity that comes and goes, would else move the same pods back and forth.
 //!
 //! The memory is an annotation of the NodeClaim that came in the stead of others. What those had replaced themselves not
-//! long ago is handed on, so that a circle over several machines is seen as well.
+//! long ago is handed on, so that a circle over several machines is seen as well. A NodeClaim that had to be created for
+//! pods which a consolidation had displaced remembers that too: whatever let those pods down then would do so again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +13,7 @@ use super::{Candidate, Unconsolidatable};
 use crate::{
     model::{
         NodeClaim, Str,
-        labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED},
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED, RETURNED},
     },
     scheduling::Opening,
 };
@@ -65,12 +66,35 @@ fn recent(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item = (&str, Time
     entries.filter(move |(_, at)| at.checked_add(HORIZON).is_ok_and(|end| now < end))
 }
 
-/// Whether one of `candidates` would become again what it replaced not long ago.
+/// When the last of the machines of `candidates` came back for pods that a consolidation had displaced; `None` where
+/// none did within [`HORIZON`].
+#[must_use]
+pub fn returned(candidates: &[Candidate], now: Timestamp) -> Option<Timestamp> {
+    candidates.iter().filter_map(|candidate| came_back(candidate, now)).max()
+}
+
+/// When a machine came back for pods that a consolidation had displaced, where that was within [`HORIZON`].
+pub(super) fn came_back(candidate: &Candidate, now: Timestamp) -> Option<Timestamp> {
+    let claim = candidate.node.claim.as_ref()?;
+    // A moment that cannot be read counts as that of the claim, which is not earlier.
+    let written =
+        claim.annotations.get(RETURNED)?.parse().ok().and_then(|at| Timestamp::from_second(at).ok());
+    let at = written.unwrap_or(claim.created);
+    at.checked_add(HORIZON).is_ok_and(|end| now < end).then_some(at)
+}
+
+/// Whether one of `candidates` would become again what it replaced not long ago, or whether one that came back after a
+/// consolidation would go without a machine in its stead.
 pub(super) fn check(
     candidates: &[&Candidate],
     replacements: &[Opening],
     now: Timestamp,
 ) -> Result<(), Unconsolidatable> {
+    if replacements.len() < candidates.len()
+        && let Some(since) = candidates.iter().find_map(|candidate| came_back(candidate, now))
+    {
+        return Err(Unconsolidatable::WouldReturn { since });
+    }
     for opening in replacements {
         let wanted = format!("{}/{}", opening.chosen.instance_type, opening.chosen.capacity_type);
         for claim in candidates.iter().filter_map(|candidate| candidate.node.claim.as_ref()) {

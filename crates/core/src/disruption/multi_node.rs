@@ -1,6 +1,8 @@
 //! Several machines at once: turned into nothing, or into one cheaper machine.
 
-use super::{Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, consolidation};
+use super::{
+    Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, consolidation, history,
+};
 use crate::model::{DisruptionReason, Price};
 
 /// At most so many machines in one command.
@@ -31,7 +33,10 @@ impl Method for MultiNode {
     }
 
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
-        let within = candidates.iter().copied().filter(|candidate| budgets.take(&candidate.pool.name));
+        // One that came back goes for no less than a machine in its stead: it would hold up all that are ordered after it.
+        let may_merge = |candidate: &&Candidate| history::came_back(candidate, context.now).is_none();
+        let may_merge = candidates.iter().copied().filter(may_merge);
+        let within = may_merge.filter(|candidate| budgets.take(&candidate.pool.name));
         let ordered: Vec<&Candidate> = within.take(MAX_CANDIDATES).collect();
         let mut verdict = Verdict::default();
         if ordered.len() > 1 && context.solver.is_spent() {

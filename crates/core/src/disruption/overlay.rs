@@ -1,6 +1,6 @@
 //! The cluster as it will be once a command is under way.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::Command;
 use crate::{
@@ -21,7 +21,7 @@ pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) 
     }
     for (at, opening) in command.replacements.iter().enumerate() {
         // Machines are sorted by name: a tilde comes after all that a name may have.
-        let claim = expected(opening, format!("~{nth:06}-{at:03}-{}", opening.pool.name).into());
+        let claim = expected(opening, &format!("~{nth:06}-{at:03}-{}", opening.pool.name));
         for pod in &opening.pods {
             snapshot.answered.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
@@ -30,7 +30,7 @@ pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) 
 }
 
 /// The claim that an opening becomes, as large as the offering that it is expected to become.
-fn expected(opening: &Opening, name: Str) -> NodeClaim {
+fn expected(opening: &Opening, name: &str) -> NodeClaim {
     let chosen = &opening.chosen;
     let found = opening.instance_types.iter().find(|known| known.name == chosen.instance_type);
     let (capacity, allocatable) =
@@ -49,32 +49,16 @@ fn expected(opening: &Opening, name: Str) -> NodeClaim {
         requirements.replace(requirement.clone());
     }
     NodeClaim {
-        uid: name.clone(),
-        batch: name.to_string().into(),
-        name: name.to_string().into(),
         pool: Some(opening.pool.name.clone()),
         labels,
         annotations: opening.annotations.clone(),
-        has_finalizer: true,
-        created: opening.pool.created,
-        deleting: None,
         taints: opening.taints.clone(),
         startup_taints: opening.startup_taints.clone(),
         requirements,
         requests: opening.requests.clone(),
-        class: opening.pool.template.class.clone(),
-        termination_grace_period: None,
-        expire_after: None,
-        attempt: 0,
         intended_pods: opening.pods.iter().map(|pod| pod.uid.clone()).collect(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
         capacity,
         allocatable,
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new(name, opening.pool.template.class.clone(), opening.pool.created)
     }
 }

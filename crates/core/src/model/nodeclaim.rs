@@ -179,6 +179,41 @@ pub enum ConditionStatus {
 }
 
 impl NodeClaim {
+    /// A claim that asks for any machine of a class, as it is before it is launched: without a pool, with the finalizer, in
+    /// a batch of its own name.
+    #[must_use]
+    pub fn new(name: &str, class: NodeClassRef, created: Timestamp) -> Self {
+        Self {
+            name: name.into(),
+            uid: name.into(),
+            pool: None,
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            has_finalizer: true,
+            created,
+            deleting: None,
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            requests: Resources::new(),
+            class,
+            termination_grace_period: None,
+            expire_after: None,
+            batch: name.into(),
+            attempt: 0,
+            intended_pods: Vec::new(),
+            provider_id: None,
+            node_name: None,
+            image_id: None,
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            conditions: BTreeMap::new(),
+            last_pod_event: None,
+            pool_hash: None,
+            termination_deadline: None,
+        }
+    }
+
     /// Whether `condition` is True.
     #[must_use]
     pub fn is(&self, condition: ConditionType) -> bool {

@@ -176,6 +176,39 @@ pub enum BudgetNodes {
 }
 
 impl NodePool {
+    /// A ready pool that asks for nothing but a class, without limits and budgets; its nodes are never consolidated.
+    #[must_use]
+    pub fn new(name: &str, class: NodeClassRef, created: Timestamp) -> Self {
+        Self {
+            name: name.into(),
+            uid: name.into(),
+            created,
+            deleting: false,
+            ready: true,
+            halted: None,
+            weight: 0,
+            replicas: None,
+            limits: Limits::default(),
+            template: Template {
+                labels: Labels::new(),
+                annotations: Labels::new(),
+                taints: Vec::new(),
+                startup_taints: Vec::new(),
+                requirements: Requirements::new(),
+                class,
+                termination_grace_period: None,
+                expire_after: None,
+            },
+            consolidate_after: None,
+            consolidation_policy: ConsolidationPolicy::WhenEmpty,
+            budgets: Vec::new(),
+            hash: None,
+            expiry_grace: None,
+            drift_cap: None,
+            learnt: Learnt::default(),
+        }
+    }
+
     /// Whether it keeps a fixed number of nodes.
     #[must_use]
     pub fn is_static(&self) -> bool {

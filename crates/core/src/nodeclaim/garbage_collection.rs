@@ -5,13 +5,16 @@
 //! id. A list that is sharply shorter than it should be is taken for an outage, until it has been so for [`OUTAGE`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use jiff::Timestamp;
 
-use super::remaining;
+use super::{
+    brake::{Brake, Share},
+    remaining,
+};
 use crate::model::{ClaimName, Node, NodeClaim, ProviderId, nodeclaim::ConditionType};
 
 /// How often instances are listed.
@@ -20,23 +23,23 @@ pub const INTERVAL: Duration = Duration::from_secs(2 * 60);
 pub const APART: Duration = Duration::from_secs(60);
 /// Claims younger than this are left alone: lists lag behind.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
-/// A list that misses more than so many percent (and more than [`FEW`]) is an outage.
-const OUTAGE_PERCENT: usize = 20;
+/// A list that misses more than so many of all is an outage.
+const OUTAGE_SHARE: Share = Share { percent: 20, few: 3, parts: 1 };
 /// An outage that lasts this long is believed.
 const OUTAGE: Duration = Duration::from_secs(15 * 60);
-/// So many may always be missing or removed at once.
-const FEW: usize = 3;
-/// At most so many percent of all (and at least [`FEW`]) are removed within [`BRAKE_WINDOW`].
-const BRAKE_PERCENT: usize = 5;
-/// See [`BRAKE_PERCENT`].
-const BRAKE_WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// What was seen to be missing so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Collection {
     missing: BTreeMap<ClaimName, Timestamp>,
     outage_since: Option<Timestamp>,
-    removed: VecDeque<Timestamp>,
+    brake: Brake,
+}
+
+impl Default for Collection {
+    fn default() -> Self {
+        Self { missing: BTreeMap::new(), outage_since: None, brake: Brake::new(Share::NODES) }
+    }
 }
 
 /// What one list shows.
@@ -60,6 +63,7 @@ impl Collection {
         listed: &BTreeSet<ProviderId>,
         now: Timestamp,
     ) -> Findings {
+        self.brake.begin(now);
         let eligible = |claim: &NodeClaim| {
             claim.deleting.is_none()
                 && claim.is(ConditionType::Registered)
@@ -76,7 +80,7 @@ impl Collection {
             self.missing.entry(name.clone()).or_insert(now);
         }
         let mut findings = Findings { again: INTERVAL, ..Findings::default() };
-        if missing.len() > share(all.len(), OUTAGE_PERCENT) {
+        if missing.len() > OUTAGE_SHARE.of(all.len()) {
             let since = *self.outage_since.get_or_insert(now);
             if remaining(since, OUTAGE, now).is_some() {
                 findings.outage = Some((missing.len(), all.len()));
@@ -95,11 +99,13 @@ impl Collection {
             }
         }
         due.sort();
-        while self.removed.front().is_some_and(|then| remaining(*then, BRAKE_WINDOW, now).is_none()) {
-            self.removed.pop_front();
-        }
-        let allowed = share(all.len(), BRAKE_PERCENT).saturating_sub(self.removed.len());
+        let allowed = self.brake.room(all.len(), now);
         findings.braked = due.iter().skip(allowed).map(|(_, name)| (*name).clone()).collect();
+        if !findings.braked.is_empty()
+            && let Some(left) = self.brake.again(now)
+        {
+            findings.again = findings.again.min(left);
+        }
         findings.gone = due.into_iter().take(allowed).map(|(_, name)| name.clone()).collect();
         findings
     }
@@ -107,16 +113,11 @@ impl Collection {
     /// Notes that a claim was deleted at `now`, which the brake counts.
     pub fn removed(&mut self, claim: &ClaimName, now: Timestamp) {
         self.missing.remove(claim);
-        self.removed.push_back(now);
+        self.brake.count(now);
     }
 
     /// Notes that the cloud does know the instance after all: its absence must be proven anew.
     pub fn found(&mut self, claim: &ClaimName) {
         self.missing.remove(claim);
     }
-}
-
-/// So many percent of `count`, rounded up, and at least [`FEW`].
-fn share(count: usize, percent: usize) -> usize {
-    count.saturating_mul(percent).div_ceil(100).max(FEW)
 }

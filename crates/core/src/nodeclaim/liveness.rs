@@ -14,7 +14,12 @@ pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Gives up what takes too long.
 #[derive(Clone, Copy, Debug)]
-pub struct Liveness;
+pub struct Liveness {
+    /// When this process saw the claim first, where the cloud was not asked for it by then: by the clock that judges the
+    /// claim, its launch did not begin earlier. Its birth is told by the API server's clock, and where that is minutes
+    /// behind, a claim that was just born would count as one that cannot be launched, and the next one as well.
+    pub unasked: Option<Timestamp>,
+}
 
 impl Stage for Liveness {
     fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
@@ -22,12 +27,15 @@ impl Stage for Liveness {
         if claim.deleting.is_some() || claim.is(ConditionType::Registered) {
             return Next::nothing();
         }
-        let (condition, timeout, removal) = if claim.is(ConditionType::Launched) {
-            (ConditionType::Registered, REGISTRATION_TIMEOUT, Removal::RegistrationTimeout)
+        let (since, timeout, removal) = if claim.is(ConditionType::Launched) {
+            let since = pending_since(claim, ConditionType::Registered);
+            (since, REGISTRATION_TIMEOUT, Removal::RegistrationTimeout)
         } else {
-            (ConditionType::Launched, LAUNCH_TIMEOUT, Removal::LaunchTimeout)
+            let since = pending_since(claim, ConditionType::Launched);
+            let since = self.unasked.map_or(since, |unasked| unasked.max(since));
+            (since, LAUNCH_TIMEOUT, Removal::LaunchTimeout)
         };
-        match remaining(pending_since(claim, condition), timeout, now) {
+        match remaining(since, timeout, now) {
             Some(left) => Next::wait(left),
             None => Next::steps([Step::CountRegistration(false), Step::Delete(removal)]),
         }

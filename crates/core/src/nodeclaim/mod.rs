@@ -20,6 +20,7 @@ pub mod launch;
 pub mod liveness;
 mod notice;
 pub mod orphans;
+pub mod pace;
 pub mod pod_events;
 pub mod pool_hash;
 pub mod registration;

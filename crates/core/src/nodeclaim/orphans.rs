@@ -1,17 +1,20 @@
 //! Instances that carry our cluster's UID and that no NodeClaim accounts for: which of them are to be ended.
 //!
 //! Two phases: an instance without a claim is marked; where lists at least [`APART`] later still show it so, and it is
-//! older than [`GRACE`], it is due. The shell reads instance and claims once more, afresh, before it ends one. A brake
+//! older than [`GRACE`], it is due. The shell reads instance and claims once more, afresh, before it ends one. A [`Brake`]
 //! bounds what a wrong conclusion can cost.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use jiff::Timestamp;
 
-use super::remaining;
+use super::{
+    brake::{Brake, Share},
+    remaining,
+};
 use crate::{
     cloud::Instance,
     model::{BatchId, ClaimName, ProviderId},
@@ -21,13 +24,6 @@ use crate::{
 pub const APART: Duration = Duration::from_secs(2 * 60);
 /// Instances younger than this are left alone: their claim may not have been told of them.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
-/// At most so many percent of all, and at least [`FEW`], are ended within [`BRAKE_WINDOW`].
-const BRAKE_PERCENT: usize = 5;
-/// See [`BRAKE_PERCENT`].
-const FEW: usize = 3;
-/// See [`BRAKE_PERCENT`].
-const BRAKE_WINDOW: Duration = Duration::from_secs(10 * 60);
-
 /// What NodeClaims say about instances: of all claims, also those that mean nothing to us otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
@@ -71,10 +67,16 @@ pub fn is_orphan(instance: &Instance, claimed: &Claimed, cluster_uid: &str) -> b
 }
 
 /// Orphans that were seen so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Orphans {
     marked: BTreeMap<ProviderId, Timestamp>,
-    ended: VecDeque<Timestamp>,
+    brake: Brake,
+}
+
+impl Default for Orphans {
+    fn default() -> Self {
+        Self { marked: BTreeMap::new(), brake: Brake::new(Share::NODES) }
+    }
 }
 
 /// What one list shows.
@@ -84,7 +86,7 @@ pub struct Findings {
     pub due: Vec<ProviderId>,
     /// How many more are held back by the brake.
     pub braked: usize,
-    /// When the next marked one may be due.
+    /// When the next marked one may be due, or the brake may let another one go.
     pub again: Option<Duration>,
 }
 
@@ -115,12 +117,13 @@ impl Orphans {
             }
         }
         due.sort();
-        while self.ended.front().is_some_and(|then| remaining(*then, BRAKE_WINDOW, now).is_none()) {
-            self.ended.pop_front();
-        }
-        let share = instances.len().saturating_mul(BRAKE_PERCENT).div_ceil(100).max(FEW);
-        let allowed = share.saturating_sub(self.ended.len());
+        let allowed = self.brake.room(instances.len(), now);
         findings.braked = due.len().saturating_sub(allowed);
+        if findings.braked > 0
+            && let Some(left) = self.brake.again(now)
+        {
+            findings.again = Some(findings.again.map_or(left, |again| again.min(left)));
+        }
         findings.due = due.into_iter().take(allowed).map(|(_, id)| id.clone()).collect();
         findings
     }
@@ -128,7 +131,7 @@ impl Orphans {
     /// Notes that the end of an orphan was ordered at `now`, which the brake counts.
     pub fn ended(&mut self, id: &ProviderId, now: Timestamp) {
         self.marked.remove(id);
-        self.ended.push_back(now);
+        self.brake.count(now);
     }
 
     /// Notes that an instance is no orphan after all: that must be seen anew.
@@ -220,12 +223,32 @@ mod tests {
         let mut orphans = Orphans::default();
         let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
         orphans.survey(&all, &Claimed::default(), UID, at(600));
+        let early = orphans.survey(&all, &Claimed::default(), UID, at(750));
+        assert_eq!((early.due.len(), early.braked, early.again), (0, 10, Some(Duration::from_secs(50))));
         let findings = orphans.survey(&all, &Claimed::default(), UID, at(800));
-        assert_eq!((findings.due.len(), findings.braked), (3, 7));
-        for id in &findings.due {
-            orphans.ended(id, at(800));
+        assert_eq!((findings.due.len(), findings.braked), (1, 9));
+        orphans.ended(&findings.due[0], at(800));
+        let later = orphans.survey(&all[1..], &Claimed::default(), UID, at(900));
+        assert_eq!((later.due.len(), later.again), (0, Some(Duration::from_secs(100))));
+        assert_eq!(orphans.survey(&all[1..], &Claimed::default(), UID, at(1000)).due.len(), 1);
+    }
+
+    #[test]
+    fn a_restart_does_not_release_the_brake() {
+        let mut all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
+        let (mut orphans, mut ended) = (Orphans::default(), Vec::new());
+        for now in (600..3000).step_by(10) {
+            if [840, 1130, 1500].contains(&now) {
+                orphans = Orphans::default();
+            }
+            for id in orphans.survey(&all, &Claimed::default(), UID, at(now)).due {
+                orphans.ended(&id, at(now));
+                all.retain(|instance| instance.provider_id != id);
+                ended.push(now);
+            }
         }
-        assert_eq!(orphans.survey(&all[3..], &Claimed::default(), UID, at(900)).due, []);
-        assert_eq!(orphans.survey(&all[3..], &Claimed::default(), UID, at(1401)).due.len(), 3);
+        let within = |end: &i64| ended.iter().filter(|one| (0..600).contains(&(end - **one))).count();
+        assert!(ended.iter().all(|end| within(end) <= 3), "{ended:?}");
+        assert!(ended.len() > 6, "{ended:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! Machines: a NodeClaim, its Node, and the pods on it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{GIB, now};
 use crate::model::{
-    Condition, ConditionStatus, Labels, Node, NodeClaim, Pod, Requirement, Requirements, Resources,
-    StateNode, Taint, TaintEffect,
+    Condition, ConditionStatus, Labels, Node, NodeClaim, Pod, Requirement, Resources, StateNode, Taint,
+    TaintEffect,
     labels::{
         ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, OS, REGISTERED, ZONE,
     },
@@ -53,33 +53,13 @@ pub fn node(name: &str) -> NodeBuilder {
     let size = Resources::of(4000, 8 * GIB).with("pods", 110).with("ephemeral-storage", 20 * GIB);
     let class = super::kwok_class();
     let claim = NodeClaim {
-        name: name.into(),
         uid: format!("uid-claim-{name}").into(),
         pool: Some("default".into()),
         labels: labels.clone(),
-        annotations: Labels::new(),
-        has_finalizer: true,
-        created: now(),
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        requests: Resources::new(),
-        class,
-        termination_grace_period: None,
-        expire_after: None,
-        batch: name.into(),
         attempt: 1,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
         capacity: size.clone(),
         allocatable: size.clone(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new(name, class, now())
     };
     let node = Node {
         name: name.into(),

@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::now;
 use crate::model::{
-    Budget, ConsolidationPolicy, Labels, Learnt, Limits, NodePool, Operator, Requirement, Requirements,
-    Taint, TaintEffect,
-    pool::{BudgetNodes, Template},
+    Budget, ConsolidationPolicy, NodePool, Operator, Requirement, Taint, TaintEffect, pool::BudgetNodes,
 };
 
 /// A NodePool under construction; see [`pool`].
@@ -18,24 +16,7 @@ pub struct PoolBuilder(NodePool);
 pub fn pool(name: &str) -> PoolBuilder {
     let class = super::kwok_class();
     PoolBuilder(NodePool {
-        name: name.into(),
         uid: format!("uid-pool-{name}").into(),
-        created: now(),
-        deleting: false,
-        ready: true,
-        weight: 0,
-        replicas: None,
-        limits: Limits::default(),
-        template: Template {
-            labels: Labels::new(),
-            annotations: Labels::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            class,
-            termination_grace_period: None,
-            expire_after: None,
-        },
         consolidate_after: Some(Duration::ZERO),
         consolidation_policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
         budgets: vec![Budget {
@@ -45,11 +26,7 @@ pub fn pool(name: &str) -> PoolBuilder {
             duration: None,
             zone: None,
         }],
-        hash: None,
-        expiry_grace: None,
-        drift_cap: None,
-        halted: None,
-        learnt: Learnt::default(),
+        ..NodePool::new(name, class, now())
     })
 }
 

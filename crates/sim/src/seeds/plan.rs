@@ -56,6 +56,9 @@ impl Pool {
     }
 }
 
+/// In one seed of so many there are keepers.
+const KEEPERS: u64 = 8;
+
 /// What one seed is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -84,6 +87,8 @@ pub(super) struct Plan {
     pub(super) overlays: bool,
     /// People change the node class, delete it and make it again.
     pub(super) classes: bool,
+    /// People protect nodes that a command has taken already.
+    pub(super) keepers: bool,
 }
 
 impl Plan {
@@ -108,6 +113,8 @@ impl Plan {
             reservations: one_in(4),
             overlays: one_in(4),
             classes: one_in(4),
+            // Not by dice: what came later leaves the lives of all other seeds as they were.
+            keepers: seed % KEEPERS == 3,
         };
         // Under wrong clocks nobody can tell when a deadline is over.
         let deadline = (one_in(4) && !plan.clocks).then_some("90s");

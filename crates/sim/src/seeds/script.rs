@@ -35,6 +35,9 @@ pub(super) struct Ledger {
 
 pub(super) use objects::SECRET;
 
+/// How many nodes are kept in one life at most.
+const KEPT_MAX: u32 = 3;
+
 /// Decides, from a seed, what happens next.
 pub(super) struct Script {
     dice: ChaCha8Rng,
@@ -119,6 +122,9 @@ impl Script {
 
     /// Does what is due now.
     pub(super) fn step(&mut self, world: &mut World) -> Result<(), WorldError> {
+        if self.plan.keepers {
+            self.keep(world)?;
+        }
         if world.elapsed() < self.next {
             return Ok(());
         }
@@ -132,6 +138,30 @@ impl Script {
             self.ledger.last = world.elapsed();
         }
         Ok(())
+    }
+
+    /// Somebody protects a node that a command has taken and not ended yet: the command has to be taken back. The first by
+    /// name, as soon as it is seen.
+    fn keep(&mut self, world: &World) -> Result<(), WorldError> {
+        const WHAT: &str = "node kept";
+        let nodes = world.server().list("v1", "Node", "");
+        let Some(node) = nodes.iter().find(|node| objects::is_taken(node)) else { return Ok(()) };
+        let kept = self.happened.entry(WHAT).or_default();
+        if *kept >= KEPT_MAX {
+            return Ok(());
+        }
+        *kept += 1;
+        self.log.say(|| format!("-- {WHAT}: {}", node["metadata"]["name"]));
+        self.ledger.last = world.elapsed();
+        world.apply_object(objects::protected(node, true)).map(|_| ())
+    }
+
+    /// Nobody keeps nodes any more.
+    fn release(&self, world: &World) -> Result<(), WorldError> {
+        let nodes = world.server().list("v1", "Node", "");
+        let kept = nodes.iter().filter(|node| objects::is_protected(node));
+        kept.map(|node| objects::protected(node, false))
+            .try_for_each(|object| world.apply_object(object).map(|_| ()))
     }
 
     /// All trouble ends: nobody protects anything any more, since a protected pod keeps its node for ever; limits suffice;
@@ -154,6 +184,7 @@ impl Script {
             }))?;
         }
         self.tidy(world)?;
+        self.release(world)?;
         self.guarded = false;
         let replicas = self.draw(4);
         self.scale(world, "web", replicas)?;

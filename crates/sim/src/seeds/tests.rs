@@ -33,6 +33,8 @@ fn one_seed_is_one_life() {
 #[case::a_standby_has_seen_less_than_its_predecessor_wrote(50)]
 #[case::a_daemon_is_made_for_a_node_that_goes(104)]
 #[case::a_claim_is_deleted_while_its_node_registers(444)]
+#[case::a_node_is_initialised_and_the_answer_is_late(930)]
+#[case::a_restart_forgets_how_many_orphans_were_ended(1362)]
 fn what_broke_once_holds(#[case] seed: u64) {
     let report = run(seed, None).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");
@@ -55,6 +57,7 @@ const TRIES: u64 = 20;
 #[case(Bug::EvictionByName, 0)]
 #[case(Bug::DeletionByName, 0)]
 #[case(Bug::BlindPatches, 0)]
+#[case(Bug::TaintKept, 0)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
 #[case(Bug::HashChanges, 0)]

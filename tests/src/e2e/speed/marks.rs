@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use futures::TryStreamExt as _;
-use http::Request;
-use kube::core::WatchEvent;
 use serde::Deserialize;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::NAME;
-use crate::e2e::rest::Rest;
+use super::PODS;
+use crate::e2e::{
+    rest::Rest,
+    watches::{Versioned, Watches},
+};
 
 /// What is read of an object.
 #[derive(Clone, Deserialize)]
@@ -24,14 +23,22 @@ struct Slim {
 }
 
 #[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    resource_version: String,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     node_name: Option<String>,
+}
+
+impl Versioned for Slim {
+    fn version(&self) -> Option<&str> {
+        Some(&self.metadata.resource_version)
+    }
 }
 
 #[derive(Default)]
@@ -45,34 +52,30 @@ struct State {
 /// What has happened so far. Dropping it ends the watches.
 pub(super) struct Marks {
     state: Arc<Mutex<State>>,
-    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+    watches: Watches,
 }
 
 impl Marks {
     /// Watches from now on.
     pub(super) async fn start(client: kube::Client) -> anyhow::Result<Self> {
         let state: Arc<Mutex<State>> = Arc::default();
-        let pods = format!("/api/v1/namespaces/{NAME}/pods");
-        let mut tasks = Vec::new();
-        for (path, note) in [(&*pods, note_pod as Note), ("/apis/karpenter.sh/v1/nodeclaims", note_claim)] {
+        let mut watches = Watches::default();
+        for (path, note) in [(PODS, note_pod as Note), ("/apis/karpenter.sh/v1/nodeclaims", note_claim)] {
             let list = Rest::new(client.clone()).get(path).await?;
             let list = list.with_context(|| format!("{path} is not served"))?;
             let version = list["metadata"]["resourceVersion"].as_str().context("a list without version")?;
-            let path = format!("{path}?watch=true&resourceVersion={version}");
-            tasks.push(tokio::spawn(follow(client.clone(), path, state.clone(), note)));
+            let state = state.clone();
+            watches.add(client.clone(), path, version, move |_, object| {
+                note(&mut lock(&state), object);
+                Ok(())
+            });
         }
-        Ok(Self { state, tasks })
+        Ok(Self { state, watches })
     }
 
     /// Fails when a watch has ended.
     pub(super) async fn check(&mut self) -> anyhow::Result<()> {
-        for task in &mut self.tasks {
-            if task.is_finished() {
-                task.await??;
-                anyhow::bail!("a watch ended");
-            }
-        }
-        Ok(())
+        self.watches.check().await
     }
 
     /// How many pods were ever bound.
@@ -94,12 +97,6 @@ impl Marks {
     }
 }
 
-impl Drop for Marks {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
 type Note = fn(&mut State, Slim);
 
 fn note_pod(state: &mut State, pod: Slim) {
@@ -118,22 +115,4 @@ fn note_claim(state: &mut State, claim: Slim) {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn follow(
-    client: kube::Client,
-    path: String,
-    state: Arc<Mutex<State>>,
-    note: Note,
-) -> anyhow::Result<()> {
-    let mut events =
-        std::pin::pin!(client.request_events::<Slim>(Request::get(&path).body(Vec::new())?).await?);
-    while let Some(event) = events.try_next().await.with_context(|| path.clone())? {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => note(&mut lock(&state), object),
-            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(status) => anyhow::bail!("{path}: {status:?}"),
-        }
-    }
-    Ok(())
 }

@@ -46,6 +46,19 @@ impl Clock for Virtual {
     }
 }
 
+/// The same, minutes ahead.
+struct Ahead(Virtual, SignedDuration);
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        self.0.now() + self.1
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.0.sleep(duration)
+    }
+}
+
 /// What the cloud is told to do at the next launches.
 pub(super) enum Script {
     /// Launch, and lose the answer.
@@ -284,6 +297,12 @@ impl World {
             offload: Offload::Inline,
             cluster_uid: "cluster".to_owned(),
         })
+    }
+
+    /// The process is told the time by a clock that is so much ahead of the API server's.
+    pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
+        self.ctx.clock = Arc::new(Ahead(self.cloud.clock, by));
+        self
     }
 
     /// The controllers run from now on.

@@ -1,14 +1,13 @@
 //! What the cases are written with.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{Failure, Harness, Verdict};
 use crate::{
     cloud::{Instance, LaunchError, LaunchRequest},
     model::{
-        Catalog, Learnt, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Resources, Str,
+        Catalog, NodeClaim, NodePool, ProviderId, Requirement, Requirements, Str,
         labels::{CAPACITY_TYPE, ON_DEMAND},
-        pool::{ConsolidationPolicy, Limits, Template},
     },
 };
 
@@ -24,66 +23,18 @@ pub(super) fn good<T, E: std::fmt::Display>(what: &str, answer: Result<T, E>) ->
 
 /// A pool that asks for nothing in particular.
 pub(super) fn pool(harness: &dyn Harness) -> NodePool {
-    NodePool {
-        name: "conformance".into(),
-        uid: "conformance-pool".into(),
-        created: harness.now(),
-        deleting: false,
-        ready: true,
-        weight: 0,
-        replicas: None,
-        limits: Limits::default(),
-        template: Template {
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            class: harness.class(),
-            termination_grace_period: None,
-            expire_after: None,
-        },
-        consolidate_after: None,
-        consolidation_policy: ConsolidationPolicy::WhenEmpty,
-        budgets: Vec::new(),
-        hash: None,
-        expiry_grace: None,
-        drift_cap: None,
-        halted: None,
-        learnt: Learnt::default(),
-    }
+    NodePool::new("conformance", harness.class(), harness.now())
 }
 
 /// A claim for whatever `requirements` allow.
 pub(super) fn claim(harness: &dyn Harness, name: &str, batch: &str, requirements: Requirements) -> NodeClaim {
     NodeClaim {
-        name: name.into(),
         uid: format!("{name}-uid").into(),
         pool: Some("conformance".into()),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        has_finalizer: true,
-        created: harness.now(),
-        deleting: None,
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
         requirements,
-        requests: Resources::new(),
-        class: harness.class(),
-        termination_grace_period: None,
-        expire_after: None,
         batch: batch.into(),
         attempt: 1,
-        intended_pods: Vec::new(),
-        provider_id: None,
-        node_name: None,
-        image_id: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: BTreeMap::new(),
-        last_pod_event: None,
-        pool_hash: None,
-        termination_deadline: None,
+        ..NodeClaim::new(name, harness.class(), harness.now())
     }
 }
 

@@ -187,6 +187,40 @@ fn a_machine_does_not_become_again_what_it_replaced() {
 }
 
 #[test]
+fn a_machine_that_came_back_does_not_go_without_another() {
+    let secs = jiff::SignedDuration::from_secs;
+    let returned = |ago: i64| (now() - secs(ago)).as_second().to_string();
+    let came = |name: &str, milli: i64, ago: i64| {
+        let returned = returned(ago);
+        idle(name).pod(on(name, &format!("p-{name}"), milli)).with_claim(move |claim| {
+            claim.annotations.insert(crate::model::labels::RETURNED.into(), returned.into());
+            claim.created = now() - secs(ago);
+        })
+    };
+    let room = || node("b").size("xlarge", 16, 32).pod(on("b", "q", 9000)).build();
+    let pair = |ago: i64| Scene::with_default_pool().node(room()).node(came("a", 500, ago).build());
+    check(pair(3600), "single-node-consolidation: a");
+    let proposal = checked(pair(3599), "nothing");
+    assert!(
+        proposal.unconsolidatable.iter().any(|(_, why)| why.kind() == "WouldReturn"),
+        "{:?}",
+        reasons(&proposal)
+    );
+    let found = standing(&pair(3599).build(), &Rules::default(), now(), "a").unwrap();
+    assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
+    // With another machine in its stead it goes, and that one remembers.
+    let lone = came("c", 1500, 60).size("xlarge", 16, 32).build();
+    let proposal =
+        checked(Scene::with_default_pool().node(lone), "single-node-consolidation: c -> small/spot");
+    assert_eq!(super::returned(&proposal.commands[0].candidates, now()), Some(now() - secs(60)));
+    // It does not hold up the others.
+    let three = pair(60)
+        .node(idle("d").pod(on("d", "r", 500)).build())
+        .node(idle("e").pod(on("e", "s", 500)).build());
+    check(three, "multi-node-consolidation: d e");
+}
+
+#[test]
 fn replacements_remember_what_they_replace() {
     let snapshot = Scene::with_default_pool()
         .node(idle("a").size("small", 2, 4).capacity_type("spot").build())

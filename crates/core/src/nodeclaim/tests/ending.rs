@@ -164,6 +164,7 @@ fn absence_needs_proof() {
     let (fleet, listed) = machines(10, 1);
     let gone = vec![ClaimName::from("n000")];
     let mut collection = Collection::default();
+    survey(&mut collection, &fleet, &listed, 0);
     assert_eq!(survey(&mut collection, &fleet, &listed, 299).gone, [], "too young");
     let first = survey(&mut collection, &fleet, &listed, 300);
     assert_eq!((first.gone, first.again.as_secs()), (vec![], 60));
@@ -192,14 +193,20 @@ fn a_short_list_is_an_outage_and_removal_has_a_brake() {
         assert_eq!((findings.gone.len(), findings.outage), (0, Some((21, 100))), "+{at}");
     }
     let findings = survey(&mut collection, &fleet, &listed, 1200);
-    assert_eq!((findings.gone.len(), findings.braked.len(), findings.outage), (5, 16, None));
+    assert_eq!((findings.gone.len(), findings.braked.len(), findings.outage), (1, 20, None));
     for name in &findings.gone {
         collection.removed(name, after(1200));
     }
-    assert_eq!(survey(&mut collection, &fleet, &listed, 1799).gone.len(), 0);
-    assert_eq!(survey(&mut collection, &fleet, &listed, 1800).gone.len(), 5);
+    let findings = survey(&mut collection, &fleet, &listed, 1399);
+    assert_eq!((findings.gone.len(), findings.again.as_secs()), (0, 1));
+    assert_eq!(survey(&mut collection, &fleet, &listed, 1400).gone.len(), 1);
     let (fleet, listed) = machines(2, 2);
     let mut collection = Collection::default();
     survey(&mut collection, &fleet, &listed, 300);
-    assert_eq!(survey(&mut collection, &fleet, &listed, 400).gone.len(), 2, "a small fleet is not stuck");
+    assert_eq!(
+        survey(&mut collection, &fleet, &listed, 499).gone,
+        [],
+        "another process may have removed some"
+    );
+    assert_eq!(survey(&mut collection, &fleet, &listed, 500).gone.len(), 1, "a small fleet is not stuck");
 }

@@ -233,19 +233,30 @@ fn initialization_in_order() {
 #[test]
 fn liveness_gives_up_in_time() {
     let launching = unlaunched();
+    let alive = Liveness { unasked: None };
     let joining = || Fixture::of(node("a").launched());
-    assert_eq!(launching.says(&Liveness, after(299)), "~1");
-    assert_eq!(launching.says(&Liveness, after(300)), "count false; delete launch_timeout");
-    assert_eq!(joining().says(&Liveness, after(600)), "~300");
-    assert_eq!(joining().says(&Liveness, after(900)), "count false; delete registration_timeout");
+    assert_eq!(launching.says(&alive, after(299)), "~1");
+    assert_eq!(launching.says(&alive, after(300)), "count false; delete launch_timeout");
+    assert_eq!(joining().says(&alive, after(600)), "~300");
+    assert_eq!(joining().says(&alive, after(900)), "count false; delete registration_timeout");
     let looked = joining().condition_since(
         ConditionType::Registered,
         ConditionStatus::False,
         "MultipleNodesFound",
         after(100),
     );
-    assert_eq!(looked.says(&Liveness, after(900)), "~100");
-    assert_eq!(Fixture::of(node("a").uninitialized()).says(&Liveness, after(99_999)), "");
+    assert_eq!(looked.says(&alive, after(900)), "~100");
+    assert_eq!(Fixture::of(node("a").uninitialized()).says(&alive, after(99_999)), "");
+}
+
+#[test]
+fn a_launch_counts_from_when_it_can_have_begun() {
+    let seen = |at: i64| Liveness { unasked: Some(after(at)) };
+    assert_eq!(unlaunched().says(&seen(600), after(600)), "~300", "our clock is ten minutes fast");
+    assert_eq!(unlaunched().says(&seen(600), after(900)), "count false; delete launch_timeout");
+    assert_eq!(unlaunched().says(&seen(-600), after(0)), "~300", "our clock was ten minutes slow");
+    let joining = Fixture::of(node("a").launched());
+    assert_eq!(joining.says(&seen(600), after(900)), "count false; delete registration_timeout");
 }
 
 #[test]

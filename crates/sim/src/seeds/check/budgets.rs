@@ -28,10 +28,19 @@ impl Check for Budgets {
     fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
         let ready: BTreeSet<&str> =
             look.nodes.iter().filter(|node| is(node, "Ready")).map(|node| name(node)).collect();
+        // The Node is told first: where the answer is late, its claim does not say yet that one more machine counts.
+        let told: BTreeSet<&str> = look
+            .nodes
+            .iter()
+            .filter(|node| label(node, "karpenter.sh/initialized") == "true")
+            .map(|node| name(node))
+            .collect();
+        let initialized =
+            |claim: &Value| is(claim, "Initialized") || told.contains(text(claim, "/status/nodeName"));
         let counted: Vec<&Arc<Value>> = look
             .claims
             .iter()
-            .filter(|claim| is(claim, "Initialized") && !is(claim, "InstanceTerminating"))
+            .filter(|claim| initialized(claim) && !is(claim, "InstanceTerminating"))
             .collect();
         let taken: BTreeSet<String> =
             look.claims.iter().filter(|c| is(c, "DisruptionReason")).map(|c| name(c).to_owned()).collect();
@@ -81,4 +90,69 @@ fn allowed(pool: &Value, count: usize) -> usize {
         }
     });
     each.min().unwrap_or(count)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which machines count.
+    use jiff::Timestamp;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::seeds::script::Ledger;
+
+    fn claim(number: usize, initialized: bool, taken: bool) -> Arc<Value> {
+        let condition =
+            |name: &str, holds: bool| json!({"type": name, "status": if holds { "True" } else { "Unknown" }});
+        Arc::new(json!({
+            "metadata": {"name": format!("c{number}"), "labels": {"karpenter.sh/nodepool": "default"}},
+            "status": {
+                "nodeName": format!("n{number}"),
+                "conditions": [condition("Initialized", initialized), condition("DisruptionReason", taken)],
+            },
+        }))
+    }
+
+    fn node(number: usize, initialized: bool) -> Arc<Value> {
+        let labels = if initialized { json!({"karpenter.sh/initialized": "true"}) } else { json!({}) };
+        Arc::new(json!({
+            "metadata": {"name": format!("n{number}"), "labels": labels},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+    }
+
+    /// Nine machines of a pool that lets 34% go, the last of which `says` on Node and claim that it is initialised; then as
+    /// many as `taken` go at once.
+    #[rstest]
+    #[case::a_late_answer((true, false), 4, &[])]
+    #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are down where 4 may be"])]
+    #[case::not_yet_initialised((false, false), 4, &["4 of 8 nodes of pool default are down where 3 may be"])]
+    fn a_machine_counts_once_its_node_says_that_it_is_initialised(
+        #[case] says: (bool, bool),
+        #[case] taken: usize,
+        #[case] expected: &[&str],
+    ) {
+        let pool = Arc::new(json!({
+            "metadata": {"name": "default"}, "spec": {"disruption": {"budgets": [{"nodes": "34%"}]}},
+        }));
+        let (mut check, mut found, ledger) = (Budgets::default(), Findings::default(), Ledger::default());
+        for (seconds, taken) in [(100, 0), (101, taken)] {
+            let look = Look {
+                at: Duration::from_secs(seconds),
+                now: Timestamp::UNIX_EPOCH,
+                claims: (0..9).map(|n| claim(n, n < 8 || says.1, n < taken)).collect(),
+                nodes: (0..9).map(|n| node(n, n < 8 || says.0)).collect(),
+                pods: Vec::new(),
+                pools: vec![pool.clone()],
+                machines: Vec::new(),
+                leader: None,
+                log: &[],
+                ledger: &ledger,
+            };
+            check.step(&look, &mut found);
+        }
+        let told: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
+        assert_eq!(told, expected);
+    }
 }

@@ -66,12 +66,21 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What is at a path such as `/spec/taints`. Names of fields are as they stand: nothing is escaped in them.
+/// What is at a path such as `/spec/taints`. Names of fields are as they stand: nothing is escaped in them. Checks ask it of
+/// every object at every step, hence the split by bytes.
 pub(super) fn field<'a>(object: &'a Value, at: &str) -> Option<&'a Value> {
-    at.split('/').skip(1).try_fold(object, |value, key| match value {
-        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
-        other => other.get(key),
-    })
+    let mut rest = at.strip_prefix('/')?;
+    let mut value = object;
+    loop {
+        let end = rest.bytes().position(|byte| byte == b'/');
+        let (key, after) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
+        value = match value {
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?)?,
+            other => other.get(key)?,
+        };
+        let Some(after) = after else { return Some(value) };
+        rest = after;
+    }
 }
 
 /// A text within an object, empty where it is not.

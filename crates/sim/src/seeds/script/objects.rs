@@ -10,6 +10,9 @@ pub(super) const HAND: &str = "example.com/by-hand";
 /// The taint that comes to some nodes although nobody announced it.
 pub(super) const LATE: &str = "example.com/late";
 
+/// What keeps a node.
+const KEEP: &str = "karpenter.sh/do-not-disrupt";
+
 /// What pods know and nobody else may be told.
 pub(in crate::seeds) const SECRET: &str = "hunter2-of-this-run";
 
@@ -124,6 +127,27 @@ pub(super) fn tainted(node: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]},
         "spec": {"taints": taints},
+    })
+}
+
+/// Whether a command has taken a node that nobody deleted or protects.
+pub(super) fn is_taken(node: &Value) -> bool {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+    let tainted = taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted");
+    tainted && node.pointer("/metadata/deletionTimestamp").is_none() && !is_protected(node)
+}
+
+/// Whether somebody keeps a node.
+pub(super) fn is_protected(node: &Value) -> bool {
+    node["metadata"]["annotations"][KEEP] == "true"
+}
+
+/// A node that somebody keeps from disruption, or does not any more.
+pub(super) fn protected(node: &Value, keep: bool) -> Value {
+    let value = keep.then_some("true");
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"], "annotations": { KEEP: value }},
     })
 }
 
