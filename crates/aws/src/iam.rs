@@ -179,7 +179,10 @@ pub fn denial(action: &str) -> String {
 #[must_use]
 pub fn refusal(action: &str, error: &AwsError) -> String {
     match error.is_unidentified() {
-        true => format!("AWS does not accept the credentials for {action} ({}): renew them", error.code),
+        true => format!(
+            "AWS does not accept the credentials for {action} ({}): renew them, or set this machine's clock",
+            error.code
+        ),
         false => denial(action),
     }
 }

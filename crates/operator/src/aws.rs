@@ -13,7 +13,7 @@ use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_aws_client::SdkClient;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use futures::StreamExt as _;
-use k8s_openapi::{ByteString, api::core::v1::Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, Client,
     runtime::{
@@ -22,12 +22,14 @@ use kube::{
     },
 };
 
-use crate::settings::Values;
+use crate::{authority, settings::Values};
 
 /// Memory's share is settled in millionths.
 const MILLION: f64 = 1e6;
 /// No part of a node class is looked up more often.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
+/// How often the API server is asked for its version.
+const VERSION_EVERY: Duration = Duration::from_secs(300);
 /// DNS services of a cluster, the usual one first.
 const DNS_SERVICES: [&str; 2] = ["kube-dns", "coredns"];
 
@@ -42,9 +44,16 @@ pub(crate) async fn provider(
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
     let classes = Classes::default();
-    let provider = over(sdk, values, classes.clone(), clock).await?;
+    let provider = over(sdk, values, classes.clone(), clock.clone()).await?;
     tokio::spawn(follow(client.clone(), classes));
     provider.set_cluster_dns(cluster_dns(&client).await);
+    read_version(&client, &provider).await;
+    tokio::spawn(follow_version(client, provider.clone(), clock));
+    Ok(Arc::new(provider))
+}
+
+/// Reads the version of the API server.
+async fn read_version(client: &Client, provider: &AwsProvider) {
     match client.apiserver_version().await {
         // Some distributions write a plus sign behind the minor version.
         Ok(told) => {
@@ -52,7 +61,14 @@ pub(crate) async fn provider(
         }
         Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
     }
-    Ok(Arc::new(provider))
+}
+
+/// Follows the version of the API server for ever: images are made for one version, and nodes go to the next with it.
+async fn follow_version(client: Client, provider: AwsProvider, clock: SharedClock) {
+    loop {
+        clock.sleep(VERSION_EVERY).await;
+        read_version(&client, &provider).await;
+    }
 }
 
 /// The provider over the SDK, by the settings: what EKS and our own kubeconfig know of the cluster fills what they leave out.
@@ -75,7 +91,7 @@ pub(crate) async fn over(
         settings.cluster_endpoint = cluster.endpoint;
     }
     if settings.ca_bundle.is_empty() {
-        settings.ca_bundle = own_authority().await;
+        settings.ca_bundle = authority::own();
     }
     let provider = AwsProvider::new(api, classes, settings, clock).await?;
     if let Some(prices) = prices {
@@ -137,34 +153,6 @@ fn gate(gates: &str, name: &str) -> bool {
         gate.split_once('=').is_some_and(|(key, value)| key.trim() == name && value.trim() == "true")
     };
     gates.split(',').any(on)
-}
-
-/// The certificate authority that this process trusts the API server by, base64 of PEM; empty where it knows none.
-async fn own_authority() -> String {
-    let trusted = kube::Config::infer().await.ok().and_then(|config| config.root_cert).unwrap_or_default();
-    let pem: String = trusted.iter().map(|der| pem(der)).collect();
-    if pem.is_empty() { pem } else { base64(pem.as_bytes()) }
-}
-
-/// A certificate in PEM.
-fn pem(der: &[u8]) -> String {
-    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
-    let body = base64(der);
-    let mut rest = body.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
-        text.push_str(line);
-        text.push('\n');
-        rest = after;
-    }
-    text.push_str("-----END CERTIFICATE-----\n");
-    text
-}
-
-/// Base64 as Kubernetes writes bytes.
-fn base64(bytes: &[u8]) -> String {
-    let text = serde_json::to_value(ByteString(bytes.to_vec()));
-    text.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Address of the cluster's DNS; nodes find it themselves where it is not told here.
@@ -265,11 +253,5 @@ mod tests {
         let wrong = format!("{:#}", prices(name, "eu-west-2").unwrap_err());
         assert!(wrong.contains("PRICES_FILE") && wrong.contains("[eu-west-2]"), "{wrong}");
         assert!(prices("/no/such/file", "eu-west-1").is_err());
-    }
-
-    #[test]
-    fn pem_lines_are_short() {
-        let text = pem(&[7; 100]);
-        assert!(text.lines().all(|line| line.len() <= 64) && text.ends_with("-----END CERTIFICATE-----\n"));
     }
 }

@@ -3,6 +3,8 @@
 #[cfg(feature = "aws")]
 mod account;
 #[cfg(feature = "aws")]
+mod authority;
+#[cfg(feature = "aws")]
 mod aws;
 mod cli;
 mod clock;

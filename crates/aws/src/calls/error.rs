@@ -105,12 +105,13 @@ const THROTTLED: [&str; 11] = [
 ];
 const UNAUTHORIZED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
 /// What is said of credentials that are over, wrong or missing, whatever their rights.
-const UNIDENTIFIED: [&str; 12] = [
+const UNIDENTIFIED: [&str; 13] = [
     "AuthFailure",
     "ExpiredToken",
     "UnrecognizedClientException",
     "ExpiredTokenException",
     "RequestExpired",
+    "RequestTimeTooSkewed",
     "InvalidClientTokenId",
     "InvalidSignatureException",
     "SignatureDoesNotMatch",

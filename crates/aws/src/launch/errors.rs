@@ -5,6 +5,9 @@ use fleetwright_core::cloud::LaunchError;
 use crate::calls::{AwsError, Class, FleetError, classify};
 use crate::unavailable::Scarce;
 
+/// The code of a spot request in an account without the role for it.
+const WITHOUT_ROLE: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+
 /// What a failure teaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -32,7 +35,7 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> 
         return vec![Effect::ReservationFull];
     }
     match error.code.as_str() {
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => {
+        WITHOUT_ROLE => {
             vec![Effect::Unavailable(Scarce::CapacityType("spot".to_owned()))]
         }
         "InsufficientFreeAddressesInSubnet" => vec![
@@ -44,6 +47,12 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> 
         code if classify(code) == Class::Unfulfillable => vec![offering(None)],
         _ => Vec::new(),
     }
+}
+
+/// Whether the account has no role for spot capacity, and none may be created.
+#[must_use]
+pub fn is_without_role(error: &FleetError) -> bool {
+    error.code == WITHOUT_ROLE
 }
 
 /// What to tell a claim that a fleet launched nothing for.
@@ -62,8 +71,7 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
         lines.truncate(5);
         lines
     };
-    let role = |error: &FleetError| error.code == "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
-    let dry = |error: &FleetError| classify(&error.code) == Class::Unfulfillable || role(error);
+    let dry = |error: &FleetError| classify(&error.code) == Class::Unfulfillable || is_without_role(error);
     let message = text.join("; ");
     if errors.iter().all(dry) {
         return LaunchError::InsufficientCapacity(message.into());
@@ -94,7 +102,7 @@ pub fn call_error(error: &AwsError) -> LaunchError {
 pub fn reason(code: &str, message: &str) -> &'static str {
     let says = |text: &str| message.contains(text);
     match code {
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => "SpotSLRCreationFailed",
+        WITHOUT_ROLE => "SpotSLRCreationFailed",
         "UnauthorizedOperation" | "AccessDenied" => "Unauthorized",
         "AuthFailure" if says("image") => "AMIAuthorizationFailure",
         "InvalidParameter" if says("Security group") => "SecurityGroupSubnetVPCMismatch",

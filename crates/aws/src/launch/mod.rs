@@ -10,7 +10,7 @@ mod template;
 mod tests;
 
 pub use addresses::Addresses;
-pub use errors::{Effect, call_error, effects, launch_error, reason};
+pub use errors::{Effect, call_error, effects, is_without_role, launch_error, reason};
 pub use filter::{Candidate, Filtered, candidates};
 pub use fleet::{Plan, PlanInput, plan, requests};
 pub use overlaid::overlaid;

@@ -251,7 +251,10 @@ pub async fn collect(
             memory.unused_since.remove(&profile.name);
             continue;
         }
-        let since = *memory.unused_since.entry(profile.name.clone()).or_insert(now);
+        let since = memory.unused_since.entry(profile.name.clone()).or_insert(now);
+        // A clock that was set back begins anew.
+        *since = (*since).min(now);
+        let since = *since;
         if now.duration_since(since) < UNUSED_FOR || collected.deleted.len() >= DELETED_MAX {
             continue;
         }

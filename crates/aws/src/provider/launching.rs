@@ -11,15 +11,15 @@ use fleetwright_core::{
 use futures::StreamExt as _;
 
 use super::classes::{Known, Readiness};
-use super::{AwsProvider, cloud_error, is_ending};
+use super::{AwsProvider, cloud_error, is_ending, placed};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
-    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, launch_error, overlaid,
-    plan, requests, template_data, template_name,
+    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, is_without_role,
+    launch_error, overlaid, plan, requests, template_data, template_name,
 };
 use crate::tags::{Owner, owned, restricted};
 use crate::userdata::{self, Bootstrap};
@@ -115,7 +115,7 @@ impl AwsProvider {
             tag(labels::TAG_ATTEMPT, &first.attempt.to_string()),
         ];
         let found = self.api.instances(&[], &filters).await;
-        let mut found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let mut found = placed(found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?)?;
         found.retain(|info| !is_ending(info));
         let mut found: Vec<InstanceInfo> = found.into_iter().map(|info| self.managed(info)).collect();
         found.sort_by(|a, b| a.id.cmp(&b.id));
@@ -490,6 +490,11 @@ impl AwsProvider {
         }
         let now = self.clock.now();
         let mut state = self.state();
+        if answer.errors.iter().any(is_without_role) {
+            let message = "spot capacity is off: IAM lets nobody create the service-linked role AWSServiceRoleForEC2Spot, \
+                           create it once in the account";
+            state.troubles.met("spot capacity", "SpotSLRCreationFailed", message.to_owned(), now);
+        }
         for instance in &answer.instances {
             let group = plan.group_of(&instance.instance_type, &instance.zone);
             if let Some((id, ..)) = group.and_then(|group| group.reservation.as_ref()) {

@@ -137,6 +137,19 @@ fn cloud_error(error: &AwsError, action: &str) -> CloudError {
     }
 }
 
+/// Instances that are known by their ids. One whose zone is not told would be known by another id than its claim names, and would
+/// pass for nobody's: such an answer is none.
+fn placed(instances: Vec<InstanceInfo>) -> Result<Vec<InstanceInfo>, CloudError> {
+    match instances.iter().find(|info| info.zone.is_empty()) {
+        Some(info) => Err(unplaced(info)),
+        None => Ok(instances),
+    }
+}
+
+fn unplaced(info: &InstanceInfo) -> CloudError {
+    CloudError::Unavailable(format!("ec2 tells no zone of instance {}", info.id).into())
+}
+
 impl AwsProvider {
     /// The provider of a region, with what the region sells.
     ///
@@ -376,6 +389,7 @@ impl AwsProvider {
         };
         let found = found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated");
         match found {
+            Some(info) if info.zone.is_empty() => Err(unplaced(&info)),
             Some(info) => Ok(self.managed(info)),
             None if self.is_in_zone_away(id) => Err(CloudError::Unavailable(
                 format!("no instance {id}, which proves nothing: traffic is shifted away from its zone")
@@ -493,12 +507,13 @@ impl CloudProvider for AwsProvider {
         ];
         let found = self.api.instances(&[], &filters).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        let alive = found.into_iter().filter(|info| info.state != "terminated");
+        let alive = placed(found)?.into_iter().filter(|info| info.state != "terminated");
         let (foreign, owned): (Vec<InstanceInfo>, Vec<InstanceInfo>) = alive
             .partition(|info| ownership(&info.tags, &self.settings.cluster_name, &uid) == Ownership::Foreign);
         self.state().foreign = Foreign::of(&foreign, self.clock.now());
         let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(&self.managed(info))).collect();
         all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
+        all.dedup_by(|a, b| a.provider_id == b.provider_id);
         Ok(all)
     }
 

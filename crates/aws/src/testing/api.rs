@@ -127,6 +127,12 @@ impl FakeAws {
             zone: way.zone.clone(),
             subnet: way.subnet.clone(),
         };
+        if inner.no_spot && request.kind == FleetKind::Spot {
+            let refused = |way: &&crate::calls::Override| {
+                error("AuthFailure.ServiceLinkedRoleCreationNotPermitted", way)
+            };
+            return Ok(FleetAnswer { errors: ways.iter().map(refused).collect(), ..answer });
+        }
         for way in &ways {
             if !inner.templates.contains_key(&way.template) {
                 answer.errors.push(error("InvalidLaunchTemplateName.NotFoundException", way));

@@ -191,6 +191,8 @@ pub(crate) struct Inner {
     templates: BTreeMap<String, LaunchTemplate>,
     instances: BTreeMap<String, Machine>,
     tokens: BTreeMap<String, FleetAnswer>,
+    /// Whether the account has no role for spot capacity.
+    no_spot: bool,
     /// Zones without any capacity; the empty name stands for all.
     dry: BTreeSet<String>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
@@ -303,6 +305,11 @@ impl FakeAws {
     #[must_use]
     pub fn mutations(&self) -> u64 {
         self.lock().mutations
+    }
+
+    /// Takes the role for spot capacity from the account, and forbids to create it.
+    pub fn forbid_spot(&self) {
+        self.lock().no_spot = true;
     }
 
     /// Takes all capacity from a zone, from all of them where it is empty.

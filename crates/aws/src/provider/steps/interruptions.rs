@@ -133,7 +133,9 @@ impl Interruptions {
         }
         let found = answer.map_err(|error| cloud_error(&error, ACTION))?;
         self.provider.state().troubles.over(ACTION);
-        Ok(found.into_iter().find(|info| info.state != "terminated"))
+        Ok(found
+            .into_iter()
+            .find(|info| info.id == id && !info.zone.is_empty() && info.state != "terminated"))
     }
 
     /// Capacity that is taken back is not there for others.

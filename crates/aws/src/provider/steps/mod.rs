@@ -100,14 +100,19 @@ impl ProviderStep for Pricing {
         }
         if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
             let told = self.0.api.on_demand_prices(&settings.region).await;
-            match self.0.permitted("pricing:GetProducts", told, now)? {
-                Ok(told) => {
+            match self.0.permitted("pricing:GetProducts", told, now) {
+                Ok(Ok(told)) => {
                     self.0.with_prices(|prices| prices.update_on_demand(told));
                 }
-                Err(notices) => round.notices.extend(notices),
+                Ok(Err(notices)) => round.notices.extend(notices),
+                // What is told of the other market's right is told again with the next try.
+                Err(error) if round.notices.is_empty() => return Err(error),
+                Err(_) => {}
             }
         }
-        spot?.ok();
+        if round.notices.is_empty() {
+            spot?.ok();
+        }
         if !round.notices.is_empty() {
             round.again = DENIED_AGAIN;
         }

@@ -39,7 +39,9 @@ impl Templates {
 
     fn is_unused(&self, template: &LaunchTemplate, since: Timestamp, now: Timestamp) -> bool {
         let used = self.provider.state().templates.get(&template.name).copied();
-        let last = [Some(since), used, template.created].into_iter().flatten().max().unwrap_or(now);
+        // What was used in the future was used before a clock was set back: when, nobody knows.
+        let last = [Some(since), used, template.created].into_iter().flatten().map(|at| at.min(now)).max();
+        let last = last.unwrap_or(now);
         now.duration_since(last) >= UNUSED_FOR
     }
 }

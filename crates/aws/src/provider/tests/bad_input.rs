@@ -164,3 +164,64 @@ async fn a_class_without_a_role_goes_without_iam() {
         assert_eq!(world.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));
     }
 }
+
+/// An answer without an instance's zone names it by another id than its claim does: it is none, and proves no absence.
+#[tokio::test]
+async fn an_instance_without_a_zone_is_no_answer() {
+    let aws = Aws::new(settings()).await;
+    let provider = aws.provider();
+    let id = provider.launch(&batch(1)).await.remove(0).unwrap().provider_id;
+    let zone = instance::zone(&id).unwrap().to_owned();
+    let put =
+        |zone: &str| aws.cloud.change_instance(instance_id(&id).unwrap(), |info| info.zone = zone.into());
+    put("");
+    let listed = provider.list().await;
+    assert!(matches!(listed, Err(CloudError::Unavailable(_))), "{listed:?}");
+    assert!(matches!(provider.get(&id).await, Err(CloudError::Unavailable(_))));
+    aws.restart().await;
+    let again = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(matches!(again, Err(LaunchError::Unknown(_))), "{again:?}");
+    put(&zone);
+    assert_eq!(aws.provider().list().await.unwrap().len(), 1);
+    assert_eq!(aws.provider().launch(&batch(1)).await.remove(0).unwrap().provider_id, id);
+}
+
+/// An account without the role for spot capacity: it is off for a while, and people are told what to do.
+#[tokio::test]
+async fn a_missing_role_for_spot_is_named() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    let provider = world.aws.provider.lock().unwrap().clone();
+    world.aws.cloud.forbid_spot();
+    let answer = provider.launch(&batch(1)).await.remove(0);
+    assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False SpotSLRCreationFailed");
+    let catalog = provider.catalog(&pool()).await.unwrap();
+    let mut offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+    assert!(offerings.all(|offering| !offering.available || &**offering.capacity_type().unwrap() != "spot"));
+}
+
+/// A clock that is set back an hour: what nobody uses is cleared away all the same.
+#[tokio::test]
+async fn a_clock_that_is_set_back_stops_no_clearing() {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    world.pass(3600).await;
+    world.round("launchtemplate.garbagecollection").await;
+    let profile = crate::calls::ProfileInfo {
+        name: "stale".to_owned(),
+        path: format!("/karpenter/{REGION}/{CLUSTER}/gone/"),
+        tags: [("fleetwright.dev/cluster-uid".to_owned(), UID.to_owned())].into(),
+        ..crate::calls::ProfileInfo::default()
+    };
+    world.aws.cloud.adopt_profile(profile);
+    world.round("instanceprofile.garbagecollection").await;
+    *world.aws.clock.0.lock().unwrap() -= SignedDuration::from_hours(10_000);
+    for _ in 0..3 {
+        world.pass(3600).await;
+        world.round("launchtemplate.garbagecollection").await;
+        world.round("instanceprofile.garbagecollection").await;
+    }
+    assert!(!world.aws.cloud.profiles_now().contains_key("stale"));
+}

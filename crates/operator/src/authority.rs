@@ -1,0 +1,70 @@
+//! The certificate authority that this process trusts the API server by, byte for byte as it was given.
+//!
+//! Nodes are told it, and it is a part of the drift hash of node classes: another spelling of the same certificates would replace
+//! every node that Karpenter has launched.
+
+use k8s_openapi::ByteString;
+use kube::config::Kubeconfig;
+
+/// Where a pod finds it.
+const OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// Base64 of the bundle, from the kubeconfig where there is one, else from the pod's own files; empty where there is none.
+pub(crate) fn own() -> String {
+    let named = Kubeconfig::read().ok().and_then(|kubeconfig| of(&kubeconfig));
+    named.or_else(|| file(OF_POD)).unwrap_or_default()
+}
+
+/// What a kubeconfig says of its current cluster.
+fn of(kubeconfig: &Kubeconfig) -> Option<String> {
+    let context = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|known| known.name == *context)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|known| known.name == context.cluster)?.cluster.as_ref()?;
+    match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+        (Some(data), _) => Some(data.split_whitespace().collect()),
+        (None, Some(path)) => file(path),
+        (None, None) => None,
+    }
+}
+
+fn file(path: &str) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| base64(&bytes))
+}
+
+/// Base64 as Kubernetes writes bytes.
+fn base64(bytes: &[u8]) -> String {
+    let text = serde_json::to_value(ByteString(bytes.to_vec()));
+    text.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    //! The bytes stay as they are.
+    use super::*;
+
+    #[test]
+    fn no_byte_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        std::fs::write(&path, "# ours\r\n-----BEGIN CERTIFICATE-----\r\nAA==\r\n-----END CERTIFICATE-----")
+            .unwrap();
+        let written =
+            "IyBvdXJzDQotLS0tLUJFR0lOIENFUlRJRklDQVRFLS0tLS0NCkFBPT0NCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0=";
+        let kubeconfig = |cluster: serde_json::Value| -> Kubeconfig {
+            serde_json::from_value(serde_json::json!({
+                "current-context": "here",
+                "contexts": [{"name": "here", "context": {"cluster": "prod"}}],
+                "clusters": [{"name": "other", "cluster": {"certificate-authority-data": "AA=="}},
+                    {"name": "prod", "cluster": cluster}],
+                "users": [],
+            }))
+            .unwrap()
+        };
+        let by_file = kubeconfig(serde_json::json!({"certificate-authority": path.to_str().unwrap()}));
+        assert_eq!(of(&by_file).as_deref(), Some(written));
+        let by_data = kubeconfig(serde_json::json!({"certificate-authority-data": format!("{written}\n")}));
+        assert_eq!(of(&by_data).as_deref(), Some(written));
+        assert_eq!(of(&kubeconfig(serde_json::json!({}))), None);
+        assert_eq!(of(&Kubeconfig::default()), None);
+    }
+}
