@@ -83,7 +83,7 @@ impl Step {
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),
             Self::Tidy => tidy::run(),
-            Self::Seeds => seeds::check(),
+            Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),
         }
     }

@@ -36,10 +36,11 @@ pub(super) async fn garbage(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut collector = Orphans::default();
     let now = Forward::default().now();
     let due = |collector: &mut Orphans, minutes: i64| {
-        collector.survey(&listed, &claimed, UID, now + SignedDuration::from_mins(minutes)).due
+        let at = now + SignedDuration::from_mins(minutes);
+        collector.survey(&listed, &claimed, UID, at, at).due
     };
     cx.equal("what is due at first sight", &due(&mut collector, 6), &Vec::new())?;
-    cx.equal("what is due minutes later", &due(&mut collector, 9), &vec![instances[1].provider_id.clone()])?;
+    cx.equal("what is due minutes later", &due(&mut collector, 10), &vec![instances[1].provider_id.clone()])?;
     let ended = cluster.provider.terminate_orphan(&instances[1].provider_id).await?;
     cx.equal("the end of the orphan", &ended, &Termination::Accepted)?;
 
