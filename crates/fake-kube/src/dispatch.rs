@@ -101,7 +101,7 @@ fn run(
         "create" => create(world, target, request),
         "update" => {
             let write = request.write()?;
-            world.update(target, request.body.clone(), &write).map(|value| Outcome::Object(200, value))
+            world.update(target, Value::clone(&request.body), &write).map(|value| Outcome::Object(200, value))
         }
         "patch" => {
             let kind = request.patch.ok_or_else(ApiError::method_not_allowed)?;
@@ -143,7 +143,9 @@ fn create(world: &mut World, target: &Target, request: &ResourceRequest) -> Resu
     if !target.name.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    world.create(target, request.body.clone(), &request.write()?).map(|value| Outcome::Object(201, value))
+    world
+        .create(target, Value::clone(&request.body), &request.write()?)
+        .map(|value| Outcome::Object(201, value))
 }
 
 fn delete_options(request: &ResourceRequest) -> Result<DeleteOptions, ApiError> {

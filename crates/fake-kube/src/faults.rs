@@ -1,6 +1,6 @@
 //! Faults per request: what a simulation may do to a client.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub struct Request {
     /// Name of the client: its User-Agent.
     pub user_agent: String,
     /// The body, null when there is none or it is not JSON.
-    pub body: Value,
+    pub body: Arc<Value>,
 }
 
 /// What happens to one request. The default is that nothing does.

@@ -1,5 +1,7 @@
 //! An HTTP request as the API server understands it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
@@ -27,7 +29,7 @@ pub(crate) struct ResourceRequest {
     /// Format of the patch, for patches.
     pub(crate) patch: Option<PatchKind>,
     /// Body; null when there is none.
-    pub(crate) body: Value,
+    pub(crate) body: Arc<Value>,
     /// Client's name.
     pub(crate) user_agent: String,
 }
@@ -64,7 +66,7 @@ pub(crate) fn read(parts: &Parts, body: &Bytes) -> Result<Asked, ApiError> {
         _ => None,
     };
     let view = View::parse(header(parts, &ACCEPT), &query);
-    let body = read_body(content_type, body)?;
+    let body = Arc::new(read_body(content_type, body)?);
     let user_agent = header(parts, &USER_AGENT).to_owned();
     Ok(Asked::Resource(Box::new(ResourceRequest { verb, path, query, view, patch, body, user_agent })))
 }

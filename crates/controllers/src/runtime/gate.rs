@@ -33,9 +33,11 @@ pub enum Passive {
 /// # Errors
 /// The reason.
 pub fn may_act(index: &Index, now: Timestamp) -> Result<(), Passive> {
+    // Every worker asks at every turn.
+    let oldest = now.checked_sub(MAX_SILENCE).unwrap_or(Timestamp::MIN);
     for kind in index.followed() {
         let Some(last) = index.last_progress(kind) else { return Err(Passive::NotListed(kind)) };
-        if Duration::try_from(now.duration_since(last)).is_ok_and(|silence| silence > MAX_SILENCE) {
+        if last < oldest {
             return Err(Passive::Silent(kind));
         }
     }

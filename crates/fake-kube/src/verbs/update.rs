@@ -86,8 +86,11 @@ impl World {
             return Err(ApiError::modified(&info.group, &info.plural, &target.name));
         }
         let mut new = isolate(&resource, old, new, write.part);
-        for field in SERVER_OWNED {
-            object::copy(old, &mut new, &["metadata", field]);
+        // A new status comes with the old metadata.
+        if write.part != Part::Status {
+            for field in SERVER_OWNED {
+                object::copy(old, &mut new, &["metadata", field]);
+            }
         }
         if !managed::is_reset(&new) {
             object::copy(old, &mut new, &["metadata", "managedFields"]);

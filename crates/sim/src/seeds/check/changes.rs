@@ -29,7 +29,7 @@ impl Check for Changes {
                 found.add(
                     "S14",
                     format!("{} changes things without end", request.user_agent),
-                    [&request.body],
+                    [&*request.body],
                 );
             }
             if !matches!(request.resource.as_str(), "nodeclaims" | "nodes") {
@@ -38,10 +38,10 @@ impl Check for Changes {
             let of = format!("{} {} {}", request.user_agent, request.resource, request.name);
             match request.verb.as_str() {
                 "delete" if text(&request.body, "/preconditions/uid").is_empty() => {
-                    found.add("S20", format!("{of} is deleted by its name alone"), [&request.body]);
+                    found.add("S20", format!("{of} is deleted by its name alone"), [&*request.body]);
                 }
                 "patch" if has_list(&request.body) && is_blind(&request.body) => {
-                    found.add("S20", format!("{of}: a list is replaced blindly"), [&request.body]);
+                    found.add("S20", format!("{of}: a list is replaced blindly"), [&*request.body]);
                 }
                 _ => {}
             }

@@ -36,7 +36,7 @@ impl Check for Deletions {
             let newest = now.get(request.name.as_str()).copied().unwrap_or(claim);
             if well && !explained(look, claim) && !explained(look, newest) {
                 let what = format!("{} deleted claim {}, which is well", request.user_agent, request.name);
-                found.add("S10", what, [&**claim, &request.body]);
+                found.add("S10", what, [&**claim, &*request.body]);
             }
         }
         for machine in look.machines.iter().filter(|machine| !lives(machine)) {

@@ -61,7 +61,7 @@ pub(super) fn quiet(log: &[Entry], found: &mut Findings) {
         {
             let (verb, resource, name) = (&request.verb, &request.resource, &request.name);
             let what = format!("{} did {verb} {resource} {name} while all was at rest", request.user_agent);
-            found.add("L", what, [&request.body]);
+            found.add("L", what, [&*request.body]);
         }
     }
 }

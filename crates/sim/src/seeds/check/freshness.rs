@@ -39,7 +39,7 @@ impl Check for Freshness {
                     if let Some(missing) = missing {
                         let agent = &request.user_agent;
                         let what = format!("{agent} did {what} before it had listed {missing}");
-                        found.add("S9", what, [&request.body]);
+                        found.add("S9", what, [&*request.body]);
                     }
                     let other = |leader: &Option<String>| {
                         leader
@@ -48,7 +48,7 @@ impl Check for Freshness {
                     };
                     if other(&self.leader) && other(&look.leader) {
                         let what = format!("{} did {what} while {:?} led", request.user_agent, look.leader);
-                        found.add("S20", what, [&request.body]);
+                        found.add("S20", what, [&*request.body]);
                     }
                 }
                 Entry::Asked(_) | Entry::Refused(..) => {}

@@ -28,26 +28,27 @@ impl Check for Pods {
             let pod = format!("{}/{}", request.namespace, request.name);
             if request.subresource == "eviction" {
                 if text(&request.body, "/deleteOptions/preconditions/uid").is_empty() {
-                    found.add("S8", format!("eviction of pod {pod} by its name alone"), [&request.body]);
+                    found.add("S8", format!("eviction of pod {pod} by its name alone"), [&*request.body]);
                 }
                 if self.guarded.contains(&pod) {
-                    found.add("S8", format!("eviction of protected pod {pod}"), [&request.body]);
+                    found.add("S8", format!("eviction of protected pod {pod}"), [&*request.body]);
                 }
             } else if request.verb == "delete" && request.subresource.is_empty() {
                 let grace = field(&request.body, "/gracePeriodSeconds").and_then(Value::as_i64);
                 if !self.is_over(look, &pod) {
-                    found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&request.body]);
+                    found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&*request.body]);
                 }
                 if text(&request.body, "/preconditions/uid").is_empty() || grace.is_none_or(|grace| grace < 1)
                 {
                     let what = format!("pod {pod} was deleted by its name alone, or without time to end");
-                    found.add("S8", what, [&request.body]);
+                    found.add("S8", what, [&*request.body]);
                 }
             }
         }
         self.going(look, found);
         self.empty(look, found);
-        self.deadlines = look.pods.iter().filter_map(|pod| deadline(look, pod)).collect();
+        let going = deadlines(look);
+        self.deadlines = look.pods.iter().filter_map(|pod| deadline(&going, pod)).collect();
         self.guarded = look.pods.iter().filter(|pod| is_guarded(pod)).map(|pod| key(pod)).collect();
     }
 }
@@ -55,7 +56,8 @@ impl Check for Pods {
 impl Pods {
     /// Whether the deadline of a pod's node leaves it no more than its own grace period.
     fn is_over(&self, look: &Look<'_>, pod: &str) -> bool {
-        let now = look.pods.iter().find(|known| key(known) == pod).and_then(|pod| deadline(look, pod));
+        let now =
+            look.pods.iter().find(|known| key(known) == pod).and_then(|pod| deadline(&deadlines(look), pod));
         let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
         until.is_some_and(|until| until <= look.now)
     }
@@ -124,17 +126,22 @@ fn key(pod: &Value) -> String {
     format!("{}/{}", text(pod, "/metadata/namespace"), name(pod))
 }
 
-/// From when on a pod may be deleted: its node goes, and what is left until the deadline is the pod's own grace period.
-fn deadline(look: &Look<'_>, pod: &Value) -> Option<(String, Timestamp)> {
-    let node = text(pod, "/spec/nodeName");
-    let claim =
-        look.claims.iter().find(|claim| !node.is_empty() && text(claim, "/status/nodeName") == node)?;
-    let begun: Timestamp = text(claim, "/metadata/deletionTimestamp").parse().ok()?;
-    let seconds = text(claim, "/spec/terminationGracePeriod");
-    let whole: SignedDuration = seconds.parse().ok()?;
+/// When nodes that go have to be gone, by name.
+fn deadlines<'a>(look: &'a Look<'_>) -> BTreeMap<&'a str, Timestamp> {
+    let going = look.claims.iter().filter(|claim| is_deleting(claim));
+    let of = |claim: &'a Value| {
+        let begun: Timestamp = text(claim, "/metadata/deletionTimestamp").parse().ok()?;
+        let whole: SignedDuration = text(claim, "/spec/terminationGracePeriod").parse().ok()?;
+        Some((text(claim, "/status/nodeName"), begun.checked_add(whole).ok()?))
+    };
+    going.filter_map(|claim| of(claim)).filter(|(node, _)| !node.is_empty()).collect()
+}
+
+/// From when on a pod may be deleted: what is left until the deadline of its node is the pod's own grace period.
+fn deadline(going: &BTreeMap<&str, Timestamp>, pod: &Value) -> Option<(String, Timestamp)> {
+    let end = going.get(text(pod, "/spec/nodeName"))?;
     let grace = field(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    let until = begun.checked_add(whole).ok()?.checked_sub(SignedDuration::from_secs(grace)).ok()?;
-    Some((key(pod), until))
+    Some((key(pod), end.checked_sub(SignedDuration::from_secs(grace)).ok()?))
 }
 
 fn is_guarded(pod: &Value) -> bool {

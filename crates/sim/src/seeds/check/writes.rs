@@ -20,7 +20,7 @@ impl Check for Writes {
             if let Entry::Refused(request, code) = entry {
                 let (verb, resource, name) = (&request.verb, &request.resource, &request.name);
                 let what = format!("{verb} {resource} {name} is refused as wrong ({code})");
-                found.add("S15", what, [&request.body]);
+                found.add("S15", what, [&*request.body]);
             }
         }
         for request in look.asked() {
@@ -32,17 +32,17 @@ impl Check for Writes {
                 told |= text.contains(SECRET);
             });
             if weight > CHANGE_MAX {
-                found.add("S16", format!("{of} is {weight} bytes long"), [&request.body]);
+                found.add("S16", format!("{of} is {weight} bytes long"), [&*request.body]);
             }
             if told {
-                found.add("S18", format!("{of} tells a secret"), [&request.body]);
+                found.add("S18", format!("{of} tells a secret"), [&*request.body]);
             }
             for message in messages(&request.resource, &request.body) {
                 if message.is_empty() || message.len() > MESSAGE_MAX {
                     found.add(
                         "S18",
                         format!("{of} has a message of {} bytes", message.len()),
-                        [&request.body],
+                        [&*request.body],
                     );
                 }
             }
