@@ -17,7 +17,11 @@ use fleetwright_core::model::{DisruptionReason, Str};
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{Commands, durable, execute, figures, live, orphans, report, rules, standing};
+use super::{
+    Commands, durable,
+    execute::{self, NotStarted},
+    figures, live, orphans, report, rules, standing,
+};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, later},
@@ -176,9 +180,11 @@ impl Disruption {
         }
         let mut started = false;
         for command in commands {
-            if let Some(command) = self.confirm(ctx, command, method.is_validated()).await? {
-                execute::start(ctx, &self.commands, command).await?;
-                started = true;
+            let Some(command) = self.confirm(ctx, command, method.is_validated()).await? else { continue };
+            match execute::start(ctx, &self.commands, command.clone()).await {
+                Ok(()) => started = true,
+                Err(NotStarted::Limit(exceeded)) => self.reject(ctx, &command, &exceeded.to_string()),
+                Err(NotStarted::Failed(error)) => return Err(error),
             }
         }
         Ok(started)
@@ -211,15 +217,16 @@ impl Disruption {
         match ctx.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),
             Err(rejected) => {
-                ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
-                tracing::debug!(reason = rejected.as_str(), command = %command, "abandoning disruption attempt");
-                self.tell_rejected(ctx, &command, rejected.as_str());
+                self.reject(ctx, &command, rejected.as_str());
                 Ok(None)
             }
         }
     }
 
-    fn tell_rejected(&self, ctx: &Ctx, command: &Command, why: &str) {
+    /// Says that a command does not hold any more, and why.
+    fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
+        ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
+        tracing::debug!(reason = why, command = %command, "abandoning disruption attempt");
         for candidate in &command.candidates {
             let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim(name).cloned());
             if let Some(claim) = claim {
