@@ -1,12 +1,16 @@
 //! Whole passes of disruption, all methods, on clusters in which there is nothing to do, little, and much.
 
-use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{Bench, METHODS, Proposal, Rules, propose_after},
-    model::{Snapshot, labels::SPOT, nodeclaim::ConditionType},
+    disruption::{Bench, METHODS, Proposal, Recall, Rules, propose_after},
+    model::{
+        Requirement, Snapshot,
+        labels::{CAPACITY_TYPE, HOSTNAME, ON_DEMAND, SPOT},
+        nodeclaim::ConditionType,
+    },
     scheduling::Solver,
-    testing::now,
+    testing::{affinity_to, now, pod},
 };
 
 use super::{cluster::cluster_of, measure, report::Row};
@@ -29,23 +33,52 @@ struct Case {
     empty: Option<usize>,
     /// Whether half of the machines came after the solver was built, as in any cluster after a while.
     churned: bool,
+    /// What pods ask for in place of `load`, on demand: none fits anywhere else.
+    lonely: &'static [i64],
 }
 
-const CASES: [Case; 5] = [
-    Case { name: "nothing to gain", load: 3_900, drifted: None, empty: None, churned: false },
-    Case { name: "1 in 100 empty", load: 3_900, drifted: None, empty: Some(100), churned: false },
-    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), empty: None, churned: false },
-    Case { name: "all half full", load: 2_000, drifted: None, empty: None, churned: false },
-    Case { name: "all half full, half of them new", load: 2_000, drifted: None, empty: None, churned: true },
+/// A case of ordinary pods.
+const PLAIN: Case = Case { name: "", load: 0, drifted: None, empty: None, churned: false, lonely: &[] };
+
+const CASES: [Case; 7] = [
+    Case { name: "nothing to gain", load: 3_900, ..PLAIN },
+    Case { name: "1 in 100 empty", load: 3_900, empty: Some(100), ..PLAIN },
+    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), ..PLAIN },
+    Case { name: "all half full", load: 2_000, ..PLAIN },
+    Case { name: "all half full, half of them new", load: 2_000, churned: true, ..PLAIN },
+    // Smaller machines hold one of them each, and cost as much together.
+    Case { name: "all look as if several were cheaper", lonely: &[1_150, 1_100, 1_050], ..PLAIN },
+    Case { name: "for all of them two are cheaper", lonely: &[1_700, 800], ..PLAIN },
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at.is_multiple_of(step));
+    if !case.lonely.is_empty() {
+        return lonely(case.lonely, nodes);
+    }
     cluster_of(nodes, |at, built| {
         let load = if every(at, case.empty) { 0 } else { case.load };
         let built = if every(at, case.drifted) { built.condition(ConditionType::Drifted) } else { built };
         (built.capacity_type(SPOT), 10, load)
     })
+}
+
+/// Machines on demand whose pods keep apart from those of the same size.
+fn lonely(sizes: &[i64], nodes: usize) -> Snapshot {
+    let mut snapshot = cluster_of(nodes, |at, built| {
+        let host = format!("node-{at:05}");
+        let pods = sizes.iter().map(|cpu| {
+            let app = format!("lonely-{cpu}");
+            let built = pod(&format!("p-{at:05}-{cpu}")).app(&app).cpu(*cpu).memory(64);
+            built.anti_affinity(affinity_to(HOSTNAME, &app)).with(|pod| pod.created = now()).bound(&host)
+        });
+        (pods.fold(built.capacity_type(ON_DEMAND), |built, pod| built.pod(pod)), 0, 0)
+    });
+    for pool in &mut snapshot.pools {
+        let on_demand = Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND]);
+        Arc::make_mut(pool).template.requirements.add(on_demand);
+    }
+    snapshot
 }
 
 fn solver(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
@@ -72,7 +105,7 @@ fn passes() -> Measured {
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {
                 let ((proposal, used), cost) =
-                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, BTreeSet::new()));
+                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, Recall::default()));
                 bench = used;
                 if best.as_ref().is_none_or(|(time, _)| cost.time < *time) {
                     best = Some((cost.time, proposal));
@@ -102,7 +135,10 @@ fn row(
         ),
         target,
         met: Some(time <= limit),
-        input: "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+        input: match case.lonely {
+            [] => "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+            pods => format!("machines of 4 CPUs on demand with {} pods each, as before", pods.len()),
+        },
         ..Row::default()
     }
 }
