@@ -6,11 +6,11 @@ use fleetwright_core::{
     disruption::{Bench, METHODS, Proposal, Recall, Rules, propose_after},
     model::{
         Requirement, Snapshot,
-        labels::{CAPACITY_TYPE, HOSTNAME, ON_DEMAND, SPOT},
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT},
         nodeclaim::ConditionType,
     },
     scheduling::Solver,
-    testing::{affinity_to, now, pod},
+    testing::{NodeBuilder, now, pod},
 };
 
 use super::{cluster::cluster_of, measure, report::Row};
@@ -33,12 +33,32 @@ struct Case {
     empty: Option<usize>,
     /// Whether half of the machines came after the solver was built, as in any cluster after a while.
     churned: bool,
-    /// What pods ask for in place of `load`, on demand: none fits anywhere else.
-    lonely: &'static [i64],
+    /// Machines of 16 CPUs on demand in the place of all that.
+    roomy: Option<Roomy>,
+}
+
+/// Machines that have room for CPUs and none for memory, so that no pod fits anywhere else.
+#[derive(Clone, Copy)]
+struct Roomy {
+    /// Their pods: CPU in thousandths, memory in GiB.
+    pods: [(i64, i64); 2],
+    /// What the pool may have.
+    types: [&'static str; 3],
 }
 
 /// A case of ordinary pods.
-const PLAIN: Case = Case { name: "", load: 0, drifted: None, empty: None, churned: false, lonely: &[] };
+const PLAIN: Case = Case { name: "", load: 0, drifted: None, empty: None, churned: false, roomy: None };
+
+/// Machines that hold one of the pods cost more than half.
+const IN_VAIN: Roomy = Roomy {
+    pods: [(4_500, 15), (4_500, 15)],
+    types: ["c-16x-amd64-linux", "s-8x-amd64-linux", "c-1x-amd64-linux"],
+};
+/// One for each of them costs less.
+const CHEAPER: Roomy = Roomy {
+    pods: [(7_500, 15), (1_500, 14)],
+    types: ["c-16x-amd64-linux", "c-8x-amd64-linux", "m-2x-amd64-linux"],
+};
 
 const CASES: [Case; 7] = [
     Case { name: "nothing to gain", load: 3_900, ..PLAIN },
@@ -46,15 +66,14 @@ const CASES: [Case; 7] = [
     Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), ..PLAIN },
     Case { name: "all half full", load: 2_000, ..PLAIN },
     Case { name: "all half full, half of them new", load: 2_000, churned: true, ..PLAIN },
-    // Smaller machines hold one of them each, and cost as much together.
-    Case { name: "all look as if several were cheaper", lonely: &[1_150, 1_100, 1_050], ..PLAIN },
-    Case { name: "for all of them two are cheaper", lonely: &[1_700, 800], ..PLAIN },
+    Case { name: "all look as if several were cheaper", roomy: Some(IN_VAIN), ..PLAIN },
+    Case { name: "for all of them two are cheaper", roomy: Some(CHEAPER), ..PLAIN },
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at.is_multiple_of(step));
-    if !case.lonely.is_empty() {
-        return lonely(case.lonely, nodes);
+    if let Some(roomy) = case.roomy {
+        return half_empty(roomy, nodes);
     }
     cluster_of(nodes, |at, built| {
         let load = if every(at, case.empty) { 0 } else { case.load };
@@ -63,20 +82,21 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     })
 }
 
-/// Machines on demand whose pods keep apart from those of the same size.
-fn lonely(sizes: &[i64], nodes: usize) -> Snapshot {
+fn half_empty(Roomy { pods, types }: Roomy, nodes: usize) -> Snapshot {
     let mut snapshot = cluster_of(nodes, |at, built| {
         let host = format!("node-{at:05}");
-        let pods = sizes.iter().map(|cpu| {
-            let app = format!("lonely-{cpu}");
-            let built = pod(&format!("p-{at:05}-{cpu}")).app(&app).cpu(*cpu).memory(64);
-            built.anti_affinity(affinity_to(HOSTNAME, &app)).with(|pod| pod.created = now()).bound(&host)
+        let placed = pods.iter().enumerate().map(|(index, (cpu, gib))| {
+            let built =
+                pod(&format!("p-{at:05}-{index}")).app(&format!("app-{index}")).cpu(*cpu).memory(gib * 1024);
+            built.with(|pod| pod.created = now()).bound(&host)
         });
-        (pods.fold(built.capacity_type(ON_DEMAND), |built, pod| built.pod(pod)), 0, 0)
+        let built = built.size("c-16x-amd64-linux", 16, 32).capacity_type(ON_DEMAND);
+        (placed.fold(built, NodeBuilder::pod), 0, 0)
     });
     for pool in &mut snapshot.pools {
-        let on_demand = Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND]);
-        Arc::make_mut(pool).template.requirements.add(on_demand);
+        let requirements = &mut Arc::make_mut(pool).template.requirements;
+        requirements.add(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND]));
+        requirements.add(Requirement::is_in(INSTANCE_TYPE, types));
     }
     snapshot
 }
@@ -135,9 +155,9 @@ fn row(
         ),
         target,
         met: Some(time <= limit),
-        input: match case.lonely {
-            [] => "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
-            pods => format!("machines of 4 CPUs on demand with {} pods each, as before", pods.len()),
+        input: match case.roomy {
+            None => "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+            Some(_) => "machines of 16 CPUs on demand with 2 pods each, else as before".to_owned(),
         },
         ..Row::default()
     }
