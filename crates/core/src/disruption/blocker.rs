@@ -238,6 +238,17 @@ pub enum Unconsolidatable {
     },
     /// minValues cannot be met among the cheaper types.
     MinValues(Str),
+    /// What would come in its stead has no room under a limit of its pool. Amounts are in the units of the model.
+    LimitExceeded {
+        /// The pool.
+        pool: Str,
+        /// The resource.
+        resource: Str,
+        /// What would be in use.
+        usage: i64,
+        /// What may be.
+        limit: i64,
+    },
     /// Spot for spot is switched off.
     SpotToSpotDisabled,
     /// Too few cheaper spot types to choose from.
@@ -282,6 +293,7 @@ impl Unconsolidatable {
             Self::NeedsSeveral(_) => "NeedsSeveral",
             Self::NotCheaper { .. } => "NotCheaper",
             Self::MinValues(_) => "MinValues",
+            Self::LimitExceeded { .. } => "LimitExceeded",
             Self::SpotToSpotDisabled => "SpotToSpotDisabled",
             Self::SpotToSpotFlexibility(_) => "SpotToSpotFlexibility",
             Self::Unbalanced(_) => "Unbalanced",
@@ -326,6 +338,10 @@ impl fmt::Display for Unconsolidatable {
                     "Filtering by price: minValues requirement is not met for label(s) (label(s)=[{key}])"
                 )
             }
+            Self::LimitExceeded { pool, resource, usage, limit } => write!(
+                f,
+                "Can't replace, NodePool {pool:?} would exceed its limit of {resource} ({usage} of {limit})"
+            ),
             Self::SpotToSpotDisabled => {
                 f.write_str("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
             }

@@ -1,7 +1,8 @@
 //! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
 
 use super::{
-    Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history, several,
+    Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history,
+    several::{self, suspects::Look},
     simulation::simulate,
 };
 use crate::{
@@ -66,12 +67,23 @@ pub(super) fn compute(
     candidates: &[&Candidate],
 ) -> Result<Command, Unconsolidatable> {
     let mut openings = openings(context, candidates)?;
+    let look = Look::at(&openings);
     let replacements = match (openings.pop(), openings.len()) {
         (None, _) => Vec::new(),
-        (Some(opening), 0) => vec![cheaper(context, candidates, opening)?],
+        (Some(opening), 0) => match cheaper(context, candidates, opening) {
+            Ok(opening) => vec![opening],
+            Err(why) => {
+                if matches!(why, Unconsolidatable::NotCheaper { .. }) {
+                    several::suspect(context, candidates, &look);
+                }
+                return Err(why);
+            }
+        },
         (Some(last), others) => {
             openings.push(last);
-            several::note(context, candidates, openings);
+            if !several::note(context, candidates, openings) {
+                several::suspect(context, candidates, &look);
+            }
             return Err(Unconsolidatable::NeedsSeveral(others + 1));
         }
     };

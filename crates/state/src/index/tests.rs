@@ -3,7 +3,7 @@
 mod convergence;
 
 use fleetwright_core::{
-    model::{InstanceType, Requirement, labels},
+    model::{InstanceType, Requirement, Resources, labels},
     testing::instance_type,
 };
 use k8s_openapi::api::core::v1::Pod as KubePod;
@@ -390,6 +390,33 @@ fn a_machine_that_a_command_takes_counts_until_its_replacement_stands() {
     assert_eq!(count(&index), 3, "one replacement makes room for itself");
     index.end_command("one");
     assert_eq!(count(&index), 4);
+}
+
+#[test]
+fn room_that_is_kept_for_a_claim_counts_until_it_is_written_and_replaces_as_the_claim_does() {
+    let mut index = index();
+    index.apply(claim("a", 1, "", ""));
+    let names = |names: &[&str]| names.iter().map(|name| ClaimName::from(*name)).collect::<Vec<_>>();
+    let count = |index: &Index| index.usage_at_most("default").1;
+    let of = |cpu: i64| Resources::of(cpu, 0);
+    index.reserve("d", "default", of(4000));
+    index.reserve("x", "other", of(4000));
+    assert_eq!((count(&index), index.members("default")), (2, 2));
+    let gone = names(&["a"]).into_iter().collect();
+    assert_eq!(
+        index.usage_without("default", &gone),
+        (of(4000), 1),
+        "a command counts without what it takes"
+    );
+    index.begin_command("one", CommandIntent { candidates: names(&["a"]), replacements: names(&["d"]) });
+    assert_eq!((count(&index), index.members("default")), (1, 2), "one goes for one that has its room");
+    index.apply(claim("d", 1, "", ""));
+    assert_eq!((count(&index), index.members("default")), (1, 2), "it stands, and counts once");
+    index.end_command("one");
+    index.reserve("e", "default", of(4000));
+    assert_eq!(count(&index), 3);
+    index.written("e");
+    assert_eq!(count(&index), 2, "it was not written after all");
 }
 
 #[test]
