@@ -46,6 +46,8 @@ pub enum Blocker {
     NoPool(Str),
     /// A pod says do-not-disrupt, until then or without end.
     DoNotDisruptPod(NamespacedName, Option<Timestamp>),
+    /// A pod cannot be read: nobody can say where else it would run.
+    UnreadablePod(NamespacedName, Str),
     /// A budget allows no eviction of a pod.
     Pdb(NamespacedName),
     /// The eviction API refuses pods under several budgets.
@@ -115,6 +117,7 @@ impl Blocker {
         match self {
             Self::Nominated { name: Some(pod), .. }
             | Self::DoNotDisruptPod(pod, _)
+            | Self::UnreadablePod(pod, _)
             | Self::ConsolidateAfter { pod: Some(pod), .. } => Some(format!("pod/{pod}")),
             Self::Nominated { pod, .. } => Some(format!("pod uid {pod}")),
             Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
@@ -149,6 +152,7 @@ impl Blocker {
             Self::MissingLabel(_) => "MissingLabel",
             Self::NoPool(_) => "NoPool",
             Self::DoNotDisruptPod(..) => "DoNotDisruptPod",
+            Self::UnreadablePod(..) => "UnreadablePod",
             Self::Pdb(_) | Self::SeveralPdbs(_) => "PodDisruptionBudget",
             Self::ConsolidateAfter { .. } => "ConsolidateAfter",
             Self::NotConsolidatable => "NotConsolidatable",
@@ -176,6 +180,7 @@ impl fmt::Display for Blocker {
             Self::DoNotDisruptPod(pod, _) => {
                 write!(f, "pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={pod})")
             }
+            Self::UnreadablePod(pod, why) => write!(f, "pod cannot be read (Pod={pod}): {why}"),
             Self::Pdb(pdb) => write!(f, "pdb prevents pod evictions (PodDisruptionBudget=[{pdb}])"),
             Self::SeveralPdbs(pdbs) => {
                 let names: Vec<String> = pdbs.iter().map(ToString::to_string).collect();

@@ -305,7 +305,9 @@ impl Loader {
         let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
             return;
         };
-        self.note(source, format_args!("{kind} {key} is invalid and left out: {why}"));
+        let held = kind == Kind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
+        let fate = if held { "keeps its node" } else { "left out" };
+        self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
     }
 
     fn pod(&mut self, mut value: Value, source: &Source) {
