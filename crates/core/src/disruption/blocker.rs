@@ -91,6 +91,8 @@ pub enum Blocker {
         /// When the first of them leaves the window.
         until: Option<Timestamp>,
     },
+    /// Its pool keeps a number of machines: they go when they drift, by the method for that alone.
+    StaticPool(Str),
     /// Consolidation looked at it and left it.
     Unconsolidatable(Unconsolidatable),
 }
@@ -122,11 +124,16 @@ impl Blocker {
             Self::Nominated { pod, .. } => Some(format!("pod uid {pod}")),
             Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
             Self::SeveralPdbs(pdbs) => pdbs.first().map(|pdb| format!("poddisruptionbudget/{pdb}")),
-            Self::NoPool(pool) | Self::Budget { pool, .. } | Self::Brake { pool, .. } => {
-                Some(format!("nodepool/{pool}"))
-            }
-            Self::Unconsolidatable(
-                Unconsolidatable::Disabled(pool) | Unconsolidatable::PolicyWhenEmpty(pool),
+            Self::NoPool(pool)
+            | Self::StaticPool(pool)
+            | Self::Budget { pool, .. }
+            | Self::Brake { pool, .. }
+            | Self::Unconsolidatable(
+                Unconsolidatable::Disabled(pool)
+                | Unconsolidatable::PolicyWhenEmpty(pool)
+                | Unconsolidatable::Surplus { pool, .. }
+                | Unconsolidatable::NodeLimit(pool)
+                | Unconsolidatable::NothingOffered(pool),
             ) => Some(format!("nodepool/{pool}")),
             _ => None,
         }
@@ -158,6 +165,7 @@ impl Blocker {
             Self::NotConsolidatable => "NotConsolidatable",
             Self::Budget { .. } => "Budget",
             Self::Brake { .. } => "DriftBrake",
+            Self::StaticPool(_) => "StaticPool",
             Self::Unconsolidatable(why) => why.kind(),
         }
     }
@@ -191,7 +199,7 @@ impl fmt::Display for Blocker {
                 )
             }
             Self::ConsolidateAfter { after, left, pod, .. } => {
-                write!(f, "consolidateAfter of {after:?} is not over, {}s left", left.as_secs())?;
+                write!(f, "consolidateAfter of {}s is not over, {}s left", after.as_secs(), left.as_secs())?;
                 match pod {
                     Some(pod) => write!(f, " since pod {pod} came"),
                     None => Ok(()),
@@ -210,6 +218,12 @@ impl fmt::Display for Blocker {
                 f,
                 "nodepool {pool} lets {cap} node(s) be replaced within its window, and {replaced} were"
             ),
+            Self::StaticPool(pool) => {
+                write!(
+                    f,
+                    "NodePool {pool:?} keeps a number of nodes (spec.replicas): only static-drift replaces them"
+                )
+            }
             Self::Unconsolidatable(why) => why.fmt(f),
         }
     }
@@ -265,6 +279,19 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// Its static pool has more machines than it wants: the surplus goes first.
+    Surplus {
+        /// The pool.
+        pool: Str,
+        /// How many there are.
+        nodes: i64,
+        /// How many there should be.
+        replicas: i64,
+    },
+    /// `limits.nodes` of its static pool leaves no room for the one that would come in its stead.
+    NodeLimit(Str),
+    /// Nothing that its static pool allows can be had.
+    NothingOffered(Str),
     /// It came back after a consolidation, and would go without a machine in its stead.
     WouldReturn {
         /// When it came.
@@ -293,6 +320,9 @@ impl Unconsolidatable {
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
+            Self::Surplus { .. } => "Surplus",
+            Self::NodeLimit(_) => "NodeLimit",
+            Self::NothingOffered(_) => "NothingOffered",
         }
     }
 }
@@ -355,6 +385,19 @@ impl fmt::Display for Unconsolidatable {
             ),
             Self::WouldUndo { offering, since } => {
                 write!(f, "it came in the stead of {offering} at {since}, and would become that again")
+            }
+            Self::Surplus { pool, nodes, replicas } => write!(
+                f,
+                "NodePool {pool:?} has {nodes} node(s) for {replicas} replica(s): the surplus goes before drifted ones are \
+                 replaced"
+            ),
+            Self::NodeLimit(pool) => write!(
+                f,
+                "node limits have been exhausted for nodepool {pool:?}: what replaces a drifted node needs room below \
+                 spec.limits.nodes"
+            ),
+            Self::NothingOffered(pool) => {
+                write!(f, "NodePool {pool:?} allows no instance type that is available")
             }
             Self::WouldReturn { since } => write!(
                 f,
