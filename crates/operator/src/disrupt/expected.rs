@@ -1,9 +1,11 @@
-//! What provisioning would have noted by now, which no dump shows: on which machines pods are expected that wait, and where
-//! buffers have room. Machines that are about to be used are not disrupted.
+//! What the controller knows and no dump shows at a glance: commands that are under way, on which machines pods are expected
+//! that wait, and where buffers have room. Machines that are going already, or are about to be used, are not disrupted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleetwright_controllers::{provisioning::eligible, runtime::later, settings::Settings};
+use fleetwright_controllers::{
+    disruption::under_way, provisioning::eligible, runtime::later, settings::Settings,
+};
 use fleetwright_core::{
     model::{ClaimName, Pod, Str},
     scheduling::{Compatible, Effort, Packer as _, Purpose, Request, Solver},
@@ -11,8 +13,16 @@ use fleetwright_core::{
 use fleetwright_state::{Index, intents::RENEWALS};
 use jiff::Timestamp;
 
-/// Places all that waits as a pass of provisioning would, and notes what it comes to on the machines that are there.
+/// Takes note of all that at `now`.
 pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
+    for (id, command) in under_way(&index.snapshot(now), now) {
+        index.begin_command(id, command);
+    }
+    expect(index, settings, now);
+}
+
+/// Places all that waits as a pass of provisioning would, and notes what it comes to on the machines that are there.
+fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     let snapshot = index.snapshot(now);
     let pods = eligible::pods(&snapshot, now);
     if pods.is_empty() {
