@@ -131,9 +131,7 @@ impl Blocker {
             | Self::Unconsolidatable(
                 Unconsolidatable::Disabled(pool)
                 | Unconsolidatable::PolicyWhenEmpty(pool)
-                | Unconsolidatable::Surplus { pool, .. }
-                | Unconsolidatable::NodeLimit(pool)
-                | Unconsolidatable::NothingOffered(pool),
+                | Unconsolidatable::Static(pool, _),
             ) => Some(format!("nodepool/{pool}")),
             _ => None,
         }
@@ -290,24 +288,44 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
-    /// Its static pool has more machines than it wants: the surplus goes first.
-    Surplus {
-        /// The pool.
-        pool: Str,
-        /// How many there are.
-        nodes: i64,
-        /// How many there should be.
-        replicas: i64,
-    },
-    /// `limits.nodes` of its static pool leaves no room for the one that would come in its stead.
-    NodeLimit(Str),
-    /// Nothing that its static pool allows can be had.
-    NothingOffered(Str),
+    /// Nothing can come in its stead, for this reason of its static pool.
+    Static(Str, Standstill),
     /// It came back after a consolidation, and would go without a machine in its stead.
     WouldReturn {
         /// When it came.
         since: Timestamp,
     },
+}
+
+/// Why a static pool replaces no drifted machine now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standstill {
+    /// It has more machines than it wants: the surplus goes first, so that nothing is made that is not kept.
+    Surplus {
+        /// How many there are.
+        nodes: i64,
+        /// How many there should be.
+        replicas: i64,
+    },
+    /// `limits.nodes` leaves no room for one more.
+    NodeLimit,
+    /// Nothing that it allows can be had.
+    NothingOffered,
+}
+
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Surplus { nodes, replicas } => write!(
+                f,
+                "has {nodes} node(s) for {replicas} replica(s): those that are too many, or are being replaced, go first"
+            ),
+            Self::NodeLimit => f.write_str(
+                "has exhausted its node limit: what replaces a drifted node needs room below spec.limits.nodes",
+            ),
+            Self::NothingOffered => f.write_str("allows no instance type that is available"),
+        }
+    }
 }
 
 impl Unconsolidatable {
@@ -332,9 +350,9 @@ impl Unconsolidatable {
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
-            Self::Surplus { .. } => "Surplus",
-            Self::NodeLimit(_) => "NodeLimit",
-            Self::NothingOffered(_) => "NothingOffered",
+            Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
+            Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
+            Self::Static(_, Standstill::NothingOffered) => "NothingOffered",
         }
     }
 }
@@ -402,19 +420,7 @@ impl fmt::Display for Unconsolidatable {
             Self::WouldUndo { offering, since } => {
                 write!(f, "it came in the stead of {offering} at {since}, and would become that again")
             }
-            Self::Surplus { pool, nodes, replicas } => write!(
-                f,
-                "NodePool {pool:?} has {nodes} node(s) for {replicas} replica(s): the surplus goes before drifted ones are \
-                 replaced"
-            ),
-            Self::NodeLimit(pool) => write!(
-                f,
-                "node limits have been exhausted for nodepool {pool:?}: what replaces a drifted node needs room below \
-                 spec.limits.nodes"
-            ),
-            Self::NothingOffered(pool) => {
-                write!(f, "NodePool {pool:?} allows no instance type that is available")
-            }
+            Self::Static(pool, why) => write!(f, "NodePool {pool:?} {why}"),
             Self::WouldReturn { since } => write!(
                 f,
                 "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"

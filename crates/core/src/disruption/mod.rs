@@ -35,7 +35,7 @@ mod validation;
 
 pub use balanced::Judged;
 pub use bench::Bench;
-pub use blocker::{Blocked, Blocker, Unconsolidatable};
+pub use blocker::{Blocked, Blocker, Standstill, Unconsolidatable};
 pub use brake::{Brake, brake};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
 pub use candidate::{Candidate, candidate, candidates, known};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict,
+    Budgets, Candidate, Command, Context, Method, Standstill, Unconsolidatable, Verdict,
     static_pool::{Census, opening},
 };
 use crate::model::{DisruptionReason, NodePool, PoolName};
@@ -46,24 +46,19 @@ impl Method for StaticDrift {
             let pool = &candidate.pool;
             let name = || pool.name.as_str().into();
             let room = room.entry(pool.name.clone()).or_insert_with(|| room_for_one_more(context, pool));
-            let left = match room {
-                Ok(left) if *left > 0 => left,
-                Ok(_) => {
-                    verdict.unconsolidatable.push((candidate.clone(), Unconsolidatable::NodeLimit(name())));
-                    continue;
-                }
-                Err(why) => {
-                    verdict.unconsolidatable.push((candidate.clone(), why.clone()));
-                    continue;
-                }
+            let stuck = |why| Unconsolidatable::Static(name(), why);
+            let replacement = match &*room {
+                Ok(0) => Err(stuck(Standstill::NodeLimit)),
+                Ok(_) => opening(context.snapshot, pool).ok_or_else(|| stuck(Standstill::NothingOffered)),
+                Err(why) => Err(why.clone()),
             };
-            let Some(replacement) = opening(context.snapshot, pool) else {
-                verdict.unconsolidatable.push((candidate.clone(), Unconsolidatable::NothingOffered(name())));
-                continue;
-            };
-            if budgets.take(&pool.name) {
-                *left -= 1;
-                verdict.commands.push(Command::of(self, vec![candidate.clone()], vec![replacement]));
+            match (replacement, room) {
+                (Err(why), _) => verdict.unconsolidatable.push((candidate.clone(), why)),
+                (Ok(replacement), Ok(left)) if budgets.take(&pool.name) => {
+                    *left -= 1;
+                    verdict.commands.push(Command::of(self, vec![candidate.clone()], vec![replacement]));
+                }
+                _ => {}
             }
         }
         verdict
@@ -78,7 +73,8 @@ fn room_for_one_more(context: &Context<'_>, pool: &NodePool) -> Result<i64, Unco
     let census = Census::of(context.snapshot, &pool.name);
     let (nodes, replicas) = (census.active + census.replaced, pool.replicas.unwrap_or(0));
     if nodes > replicas {
-        return Err(Unconsolidatable::Surplus { pool: pool.name.as_str().into(), nodes, replicas });
+        let surplus = Standstill::Surplus { nodes, replicas };
+        return Err(Unconsolidatable::Static(pool.name.as_str().into(), surplus));
     }
     Ok(census.room(pool))
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_api::{self as api, KwokNodeClass};
+use fleetwright_api::{self as api, KwokNodeClass, condition, labels::condition::NODE_CLASS_READY};
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
 use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, lower::requests, validate};
@@ -451,21 +451,27 @@ impl Loader {
         if let Err(problems) = validate::pool(pool, &schema) {
             return Err(("NodePoolValidationFailed", problems.to_string()));
         }
-        match self.loaded.index.node_class(&class) {
-            None => {
+        // A dump without the class may have what the pool heard of it.
+        let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let heard = condition::find(conditions, NODE_CLASS_READY).filter(|heard| heard.is_false());
+        match (self.loaded.index.node_class(&class), heard) {
+            (None, Some(heard)) => {
+                Err(("NodeClassNotReady", format!("{class} is not ready: {}", heard.message)))
+            }
+            (None, None) => {
                 self.note(
                     source,
                     format_args!("NodePool {name}: {class} is not in the input and counts as ready"),
                 );
                 Ok(())
             }
-            Some(state) if state.deleting.is_some() => {
+            (Some(state), _) if state.deleting.is_some() => {
                 Err(("NodeClassTerminating", format!("{class} is being deleted")))
             }
-            Some(state) if state.ready == Some(false) => {
+            (Some(state), _) if state.ready == Some(false) => {
                 Err(("NodeClassNotReady", format!("{class} is not ready: {}", state.why.1)))
             }
-            Some(_) => Ok(()),
+            (Some(_), _) => Ok(()),
         }
     }
 }
