@@ -9,7 +9,7 @@ use rstest::rstest;
 
 use super::world::{World, fresh};
 use super::*;
-use crate::calls::ReservationInfo;
+use crate::calls::{ReservationInfo, TagSet};
 
 async fn settle(world: &mut World) -> Round {
     let mut last = world.round("nodeclass").await;
@@ -289,4 +289,28 @@ async fn the_version_is_the_one_that_the_settings_choose(
     }
     provider.know_cluster().await;
     assert_eq!(provider.kubernetes_version().as_deref(), Some(expected));
+}
+
+/// EC2 answers with more than was asked for, and with the same instance twice: each is there once, and strangers are nobody's.
+#[tokio::test]
+async fn what_was_not_asked_for_is_nobodys() {
+    let aws = Aws::new(settings()).await;
+    let first = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let twin = aws.cloud.instance_now(instance_id(&first.provider_id).unwrap()).unwrap();
+    let stranger = InstanceInfo { id: "i-0".to_owned(), tags: TagSet::new(), ..twin.clone() };
+    aws.cloud.intrude(vec![stranger, twin]);
+    // A process that remembers nothing asks EC2 what its batches came to.
+    aws.restart().await;
+    let provider = aws.provider();
+    let again = provider.launch(&batch(1)).await.remove(0).unwrap();
+    assert_eq!(again.provider_id, first.provider_id, "found again, once");
+    let other =
+        LaunchRequest { claim: Arc::new(claim("b", "b")), batch: "b".into(), attempt: 1, decided_by: None };
+    let second = provider.launch(&[other]).await.remove(0).unwrap();
+    assert!(second.provider_id != first.provider_id && instance_id(&second.provider_id) != Some("i-0"));
+    assert_eq!(aws.cloud.count("CreateFleet"), 2);
+    let listed: Vec<ProviderId> =
+        provider.list().await.unwrap().into_iter().map(|instance| instance.provider_id).collect();
+    assert_eq!(listed, [first.provider_id.clone(), second.provider_id]);
+    assert_eq!(provider.get(&first.provider_id).await.unwrap().provider_id, first.provider_id);
 }
