@@ -5,6 +5,7 @@ mod devices;
 mod overlays;
 mod put;
 mod snapshot;
+mod usage;
 mod workloads;
 
 use std::{
@@ -15,8 +16,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::model::{
     Catalog, ClaimName, Devices, LabelSchema, Labels, NamespacedName, NodeClassRef, Pod, PodDisruptionBudget,
-    PodUid, PoolName, Resources, Snapshot, StorageClasses, Str, VolumeClaim, Workloads,
-    nodeclaim::ConditionType,
+    PodUid, PoolName, Snapshot, StorageClasses, Str, VolumeClaim, Workloads, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -29,7 +29,6 @@ use self::{buffers::Buffers, overlays::Overlays};
 use crate::{
     answers::Answers,
     change::Change,
-    expected,
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
     ledger::{self, Ledger},
@@ -386,6 +385,14 @@ impl Index {
         self.machines.claims.get(name)?.model.as_ref()
     }
 
+    /// `claim` lowered as if it had been read; `None` as with [`Self::claim_model`].
+    #[must_use]
+    pub fn read_claim(&self, claim: &api::NodeClaim) -> Option<fleetwright_core::model::NodeClaim> {
+        let class = &claim.spec.node_class_ref;
+        let ours = self.is_managed(&class.group, &class.kind);
+        ours.then(|| crate::lower::claim::claim(claim, &self.schema).ok()).flatten()
+    }
+
     /// All NodeClaims as read, by name.
     pub fn claims(&self) -> impl Iterator<Item = &Arc<api::NodeClaim>> {
         self.machines.claims.values().map(|entry| &entry.raw)
@@ -415,7 +422,15 @@ impl Index {
 
     /// All Nodes with a NodeClaim's provider id, lowered, by name. More than one is a contradiction.
     pub fn nodes_of_claim(&self, claim: &str) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
-        self.claim_model(claim).into_iter().flat_map(|claim| self.machines.nodes_of(claim))
+        self.claim_model(claim).into_iter().flat_map(|claim| self.nodes_with(claim))
+    }
+
+    /// Nodes with the provider id of `claim`, by name.
+    pub fn nodes_with(
+        &self,
+        claim: &fleetwright_core::model::NodeClaim,
+    ) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
+        self.machines.nodes_of(claim)
     }
 
     /// The Node of a NodeClaim, by provider id.
@@ -501,43 +516,6 @@ impl Index {
     #[must_use]
     pub fn node_class(&self, class: &NodeClassRef) -> Option<&ClassState> {
         self.node_classes.get(class)
-    }
-
-    /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
-    /// launched yet counts as the largest that it may become. What a command takes counts until its replacement stands, or
-    /// until it is deleted: a command may be taken back, and its machines stay then.
-    #[must_use]
-    pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
-        let mut sum = (Resources::new(), 0);
-        let replaced = self.replaced(pool);
-        for entry in self.machines.claims.values() {
-            let Some(claim) = entry.model.as_deref() else { continue };
-            let of_pool = claim.pool.as_deref() == Some(pool);
-            let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
-            if !of_pool || going || replaced.contains(&claim.name) {
-                continue;
-            }
-            let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
-            sum.0.add_assign(&expected::at_most(claim, catalog));
-            sum.1 += 1;
-        }
-        sum
-    }
-
-    /// The machines of a pool that commands take and that machines of the same pool replace already: of each command as many
-    /// as its replacements that stand, the first by name.
-    fn replaced(&self, pool: &str) -> BTreeSet<&ClaimName> {
-        let stands = |name: &&ClaimName| {
-            let claim = self.machines.claims.get(*name).and_then(|entry| entry.model.as_deref());
-            claim.is_some_and(|claim| claim.pool.as_deref() == Some(pool))
-        };
-        let mut replaced = BTreeSet::new();
-        for command in self.intents.commands().values() {
-            let count = command.replacements.iter().filter(stands).count();
-            let taken: BTreeSet<&ClaimName> = command.candidates.iter().filter(stands).collect();
-            replaced.extend(taken.into_iter().take(count));
-        }
-        replaced
     }
 
     /// The NodeClaims that were created for a pod and are still there, on their way or initialised, by name. Ones that a

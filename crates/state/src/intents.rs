@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleetwright_core::model::{ClaimName, Nomination, PodUid, Str};
+use fleetwright_core::model::{ClaimName, Nomination, PodUid, Resources, Str};
 use jiff::Timestamp;
 
 /// A disruption command that is being carried out.
@@ -45,6 +45,17 @@ pub struct Intents {
     commands: BTreeMap<Str, CommandIntent>,
     /// Pods whose NodeClaim is being written, by the name that it is written under.
     writing: BTreeMap<Str, Vec<PodUid>>,
+    /// Room under limits that is kept for NodeClaims until they are written, by the same name.
+    reserved: BTreeMap<Str, Reserved>,
+}
+
+/// Room under the limits of a pool that is kept for one NodeClaim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// The pool.
+    pub(crate) pool: Str,
+    /// The most of each resource that the machine may have.
+    pub(crate) most: Resources,
 }
 
 impl Intents {
@@ -140,6 +151,18 @@ impl Intents {
     /// What was being written under this name stands, or does not.
     pub(crate) fn written(&mut self, claim: &str) {
         self.writing.remove(claim);
+        self.reserved.remove(claim);
+    }
+
+    /// Keeps room under the limits of a pool for a NodeClaim that will be written, until [`Self::written`].
+    pub(crate) fn reserve(&mut self, claim: Str, room: Reserved) {
+        self.reserved.insert(claim, room);
+    }
+
+    /// The room that is kept under the limits of a pool, by the names of the NodeClaims.
+    pub(crate) fn reserved<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = (&'a Str, &'a Resources)> {
+        let of_pool = self.reserved.iter().filter(move |(_, room)| &*room.pool == pool);
+        of_pool.map(|(claim, room)| (claim, &room.most))
     }
 
     /// Whether a NodeClaim is being written for this pod.

@@ -1,7 +1,6 @@
 //! The loop that looks for machines that should go.
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,13 +10,18 @@ use std::{
 
 use async_trait::async_trait;
 use fleetwright_core::disruption::{
-    Bench, Command, METHODS, Method, Proposal, method, propose_after, standings, still_allowed, validate_on,
+    Bench, Command, METHODS, Method, Proposal, Recall, method, propose_after, standings, still_allowed,
+    validate_on,
 };
-use fleetwright_core::model::{DisruptionReason, Str};
+use fleetwright_core::model::DisruptionReason;
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{Commands, durable, execute, figures, live, orphans, report, rules, standing};
+use super::{
+    Commands, durable,
+    execute::{self, NotStarted},
+    figures, live, orphans, report, rules, standing,
+};
 use crate::{
     events::{Event, regarding},
     runtime::{Controller, Ctx, ReconcileError, Requeue, later},
@@ -48,8 +52,8 @@ pub(super) struct Disruption {
 /// What one pass leaves for the next.
 #[derive(Debug, Default)]
 struct Memory {
-    /// NodeClaims that were not reached.
-    unreached: BTreeSet<Str>,
+    /// What was not reached, and what was tried in vain.
+    recall: Recall,
     /// The epoch of a cluster in which consolidation finds nothing, though no budget holds it back, and when that was seen.
     quiet: Option<(u64, Timestamp)>,
 }
@@ -62,7 +66,7 @@ impl Memory {
 
     /// Takes note of a pass in which every method was asked.
     fn note(&mut self, epoch: u64, now: Timestamp, proposal: &Proposal) {
-        self.unreached = proposal.unreached.iter().cloned().collect();
+        self.recall = proposal.recall();
         let nothing = proposal.commands.is_empty() && proposal.unreached.is_empty() && !proposal.constrained;
         self.quiet = nothing.then_some((epoch, now));
     }
@@ -98,12 +102,12 @@ impl Controller for Disruption {
         let began = ctx.now();
         // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
-        let (methods, first, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
+        let (methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
         let epoch = snapshot.epoch;
         let solvers = Arc::clone(&ctx.solvers);
         let decide = move || {
             let bench = Bench::ready(&snapshot, &rules.scheduling, solvers.on(&snapshot, &rules.scheduling));
-            let (proposal, bench) = propose_after(bench, &rules, now, &methods, first);
+            let (proposal, bench) = propose_after(bench, &rules, now, &methods, recall);
             solvers.keep(bench.into_solver());
             let all = tells.then(|| standings(&snapshot, &rules, now, &methods, &proposal));
             (proposal, all.unwrap_or_default())
@@ -130,14 +134,14 @@ impl Controller for Disruption {
 }
 
 impl Disruption {
-    /// What to ask: the methods, the NodeClaims to begin with, and whether consolidation rests.
+    /// What to ask: the methods, what the last pass left, and whether consolidation rests.
     fn agenda(
         &self,
         ctx: &Ctx,
         epoch: u64,
         now: Timestamp,
         tells: bool,
-    ) -> (Vec<&'static dyn Method>, BTreeSet<Str>, bool) {
+    ) -> (Vec<&'static dyn Method>, Recall, bool) {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut methods = methods(&ctx.settings);
         // What is told of machines needs all reasons.
@@ -145,7 +149,7 @@ impl Disruption {
         if rests {
             methods.retain(|method| method.reason() != DisruptionReason::Underutilized);
         }
-        (methods, memory.unreached.clone(), rests)
+        (methods, memory.recall.clone(), rests)
     }
 
     /// Whether it is time to say on every machine what blocks it; takes note. Not at start: what is not known yet would
@@ -176,9 +180,11 @@ impl Disruption {
         }
         let mut started = false;
         for command in commands {
-            if let Some(command) = self.confirm(ctx, command, method.is_validated()).await? {
-                execute::start(ctx, &self.commands, command).await?;
-                started = true;
+            let Some(command) = self.confirm(ctx, command, method.is_validated()).await? else { continue };
+            match execute::start(ctx, &self.commands, command.clone()).await {
+                Ok(()) => started = true,
+                Err(NotStarted::Limit(exceeded)) => self.reject(ctx, &command, &exceeded.to_string()),
+                Err(NotStarted::Failed(error)) => return Err(error),
             }
         }
         Ok(started)
@@ -211,15 +217,16 @@ impl Disruption {
         match ctx.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),
             Err(rejected) => {
-                ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
-                tracing::debug!(reason = rejected.as_str(), command = %command, "abandoning disruption attempt");
-                self.tell_rejected(ctx, &command, rejected.as_str());
+                self.reject(ctx, &command, rejected.as_str());
                 Ok(None)
             }
         }
     }
 
-    fn tell_rejected(&self, ctx: &Ctx, command: &Command, why: &str) {
+    /// Says that a command does not hold any more, and why.
+    fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
+        ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
+        tracing::debug!(reason = why, command = %command, "abandoning disruption attempt");
         for candidate in &command.candidates {
             let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim(name).cloned());
             if let Some(claim) = claim {

@@ -12,16 +12,28 @@ use k8s_openapi::api::core::v1::Taint;
 
 use super::{Commands, Running, durable, figures, orphans, queue, report};
 use crate::{
-    patch, provisioning,
+    patch,
+    provisioning::{self, LimitExceeded},
     runtime::{Ctx, ReconcileError},
 };
+
+/// Why a command was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotStarted {
+    /// What replaces its machines has no room any more: nothing was touched. The next pass decides on what there is now.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// A call failed. Everything is rolled back, as far as the API server allows; what is left of a mark is taken off by the
+    /// next pass.
+    #[error(transparent)]
+    Failed(#[from] ReconcileError),
+}
 
 /// Starts `command`: from here on it is seen through, or rolled back, by the queue.
 ///
 /// # Errors
-/// Where it could not be started; everything is rolled back then, as far as the API server allows. What is left of a
-/// mark is taken off by the next pass.
-pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), ReconcileError> {
+/// Where it could not be started.
+pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), NotStarted> {
     let id: Str = ctx.names.suffix(10).into();
     let mut claims = Vec::with_capacity(command.replacements.len());
     for (at, opening) in command.replacements.iter().enumerate() {
@@ -34,11 +46,11 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
         claims.push(claim);
     }
     let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
-    let running = Running {
-        replacements: claims.iter().map(named).collect(),
-        command: Arc::new(command),
-        started: ctx.now(),
-    };
+    let replacements: Vec<ClaimName> = claims.iter().map(named).collect();
+    let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
+    let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
+    provisioning::reserve(&mut ctx.index(), coming, leaving)?;
+    let running = Running { replacements, command: Arc::new(command), started: ctx.now() };
     announce(ctx, commands, &id, running.clone());
     tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
     match mark_and_create(ctx, &id, &running, claims).await {
@@ -49,8 +61,10 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
             Ok(())
         }
         Err(error) => {
+            // What was not written needs no room any more.
+            running.replacements.iter().for_each(|name| ctx.index().written(name));
             roll_back(ctx, commands, &id).await;
-            Err(error)
+            Err(error.into())
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Commands through the death of the process that began them, against the in-memory API server.
 
+mod limits;
+
 use serde_json::{Value, json};
 
 use crate::testing::World;

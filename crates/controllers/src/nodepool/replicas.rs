@@ -120,6 +120,15 @@ impl Controller for StaticProvisioning {
             let batch = ctx.names.suffix(10);
             for _ in 0..wanted.min(AT_ONCE) {
                 let Some(claim) = provisioning::replacement(ctx, &opening, &batch) else { break };
+                let name = claim.metadata.name.clone().unwrap_or_default();
+                let coming = [(name.as_str(), &opening)];
+                // What replaces drifted machines may have taken the last room since the machines were counted.
+                let reserved =
+                    provisioning::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
+                if let Err(exceeded) = reserved {
+                    tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
+                    return Ok(Requeue::After(LIMITED));
+                }
                 provisioning::write_replacement(ctx, claim, &opening, "provisioned").await?;
             }
             if wanted > AT_ONCE {

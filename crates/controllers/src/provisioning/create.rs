@@ -18,6 +18,7 @@ use fleetwright_state::raise::{self, Identity};
 use futures::{StreamExt, stream};
 use kube::api::PostParams;
 
+use super::limits;
 use crate::{
     metrics::scheduling as families,
     runtime::{Ctx, RateLimit, ReconcileError},
@@ -126,22 +127,12 @@ fn prepare(
     let Some(pool) = index.pool(&name).filter(|pool| pool.metadata.deletion_timestamp.is_none()) else {
         return Err(refuse(format!("nodepool {name:?} is gone")));
     };
-    let mut largest = Resources::new();
-    for instance_type in opening.instance_types.iter() {
-        largest = largest.component_max(&instance_type.capacity);
-    }
+    let largest = limits::most(opening);
     let used = taken.pools.entry(name.clone()).or_insert_with(|| index.usage_at_most(&name));
     // The newest limits count, not those of the snapshot.
-    if let Some(model) = index.pool_model(&name) {
-        let with_it = used.0.plus(&largest);
-        if let Some((resource, usage, limit)) = model.limits.first_exceeded(&with_it, used.1 + 1) {
-            return Err(refuse(format!(
-                "nodepool {name:?} would exceed its limit of {resource}: {usage} of {limit}; raise spec.limits.{resource}"
-            )));
-        }
-    }
-    used.0.add_assign(&largest);
-    used.1 += 1;
+    let with_it = (used.0.plus(&largest), used.1 + 1);
+    limits::hold(&index, &name, &with_it).map_err(|exceeded| refuse(exceeded.to_string()))?;
+    *used = with_it;
     taken.pods.extend(pods.iter().map(|pod| pod.uid.clone()));
     let identity =
         Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };
@@ -152,6 +143,7 @@ fn prepare(
         let annotations = claim.metadata.annotations.get_or_insert_default();
         annotations.insert(RETURNED.to_owned(), now.as_second().to_string());
     }
+    index.reserve(written_as.as_str(), name, largest);
     index.writing(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());
     Ok((claim, pods))
 }
@@ -256,7 +248,7 @@ pub(crate) fn replacement(ctx: &Ctx, opening: &Opening, batch: &str) -> Option<a
     Some(raise::claim(opening, pool, &opening.pods, identity))
 }
 
-/// Writes a replacement, and returns the name that it got. It answers those of the opening's pods that have no answer
+/// Writes a replacement that has its room ([`super::reserve`]), and returns the name that it got. It answers those of the opening's pods that have no answer
 /// yet: a pod that was pending when the command was decided may have got one since.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! Questions to large clusters: a pod that waits, machines that could go, and what it all weighs.
 
-use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{self, Bench, method, propose_after},
+    disruption::{self, Bench, Recall, method, propose_after},
     model::{
         Pod, Snapshot,
         labels::{HOSTNAME, SPOT, ZONE},
@@ -209,7 +209,7 @@ fn passes() -> Measured {
         let mut best: Option<(Duration, u32, usize)> = None;
         for _ in 0..3 {
             let ((proposal, used), cost) =
-                measure::cost(|| propose_after(bench, &rules, now(), &[single], BTreeSet::new()));
+                measure::cost(|| propose_after(bench, &rules, now(), &[single], Recall::default()));
             bench = used;
             if best.is_none_or(|(time, ..)| cost.time < time) {
                 best = Some((cost.time, proposal.what_ifs, proposal.commands.len()));

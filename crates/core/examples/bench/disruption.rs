@@ -1,12 +1,16 @@
 //! Whole passes of disruption, all methods, on clusters in which there is nothing to do, little, and much.
 
-use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{Bench, METHODS, Proposal, Rules, propose_after},
-    model::{Snapshot, labels::SPOT, nodeclaim::ConditionType},
+    disruption::{Bench, METHODS, Proposal, Recall, Rules, propose_after},
+    model::{
+        Requirement, Snapshot,
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT},
+        nodeclaim::ConditionType,
+    },
     scheduling::Solver,
-    testing::now,
+    testing::{NodeBuilder, now, pod},
 };
 
 use super::{cluster::cluster_of, measure, report::Row};
@@ -29,23 +33,72 @@ struct Case {
     empty: Option<usize>,
     /// Whether half of the machines came after the solver was built, as in any cluster after a while.
     churned: bool,
+    /// Machines of 16 CPUs on demand in the place of all that.
+    roomy: Option<Roomy>,
 }
 
-const CASES: [Case; 5] = [
-    Case { name: "nothing to gain", load: 3_900, drifted: None, empty: None, churned: false },
-    Case { name: "1 in 100 empty", load: 3_900, drifted: None, empty: Some(100), churned: false },
-    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), empty: None, churned: false },
-    Case { name: "all half full", load: 2_000, drifted: None, empty: None, churned: false },
-    Case { name: "all half full, half of them new", load: 2_000, drifted: None, empty: None, churned: true },
+/// Machines that have room for CPUs and none for memory, so that no pod fits anywhere else.
+#[derive(Clone, Copy)]
+struct Roomy {
+    /// Their pods: CPU in thousandths, memory in GiB.
+    pods: [(i64, i64); 2],
+    /// What the pool may have.
+    types: [&'static str; 3],
+}
+
+/// A case of ordinary pods.
+const PLAIN: Case = Case { name: "", load: 0, drifted: None, empty: None, churned: false, roomy: None };
+
+/// Machines that hold one of the pods cost more than half.
+const IN_VAIN: Roomy = Roomy {
+    pods: [(4_500, 15), (4_500, 15)],
+    types: ["c-16x-amd64-linux", "s-8x-amd64-linux", "c-1x-amd64-linux"],
+};
+/// One for each of them costs less.
+const CHEAPER: Roomy = Roomy {
+    pods: [(7_500, 15), (1_500, 14)],
+    types: ["c-16x-amd64-linux", "c-8x-amd64-linux", "m-2x-amd64-linux"],
+};
+
+const CASES: [Case; 7] = [
+    Case { name: "nothing to gain", load: 3_900, ..PLAIN },
+    Case { name: "1 in 100 empty", load: 3_900, empty: Some(100), ..PLAIN },
+    Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), ..PLAIN },
+    Case { name: "all half full", load: 2_000, ..PLAIN },
+    Case { name: "all half full, half of them new", load: 2_000, churned: true, ..PLAIN },
+    Case { name: "all look as if several were cheaper", roomy: Some(IN_VAIN), ..PLAIN },
+    Case { name: "for all of them two are cheaper", roomy: Some(CHEAPER), ..PLAIN },
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     let every = |at: usize, step: Option<usize>| step.is_some_and(|step| at.is_multiple_of(step));
+    if let Some(roomy) = case.roomy {
+        return half_empty(roomy, nodes);
+    }
     cluster_of(nodes, |at, built| {
         let load = if every(at, case.empty) { 0 } else { case.load };
         let built = if every(at, case.drifted) { built.condition(ConditionType::Drifted) } else { built };
         (built.capacity_type(SPOT), 10, load)
     })
+}
+
+fn half_empty(Roomy { pods, types }: Roomy, nodes: usize) -> Snapshot {
+    let mut snapshot = cluster_of(nodes, |at, built| {
+        let host = format!("node-{at:05}");
+        let placed = pods.iter().enumerate().map(|(index, (cpu, gib))| {
+            let built =
+                pod(&format!("p-{at:05}-{index}")).app(&format!("app-{index}")).cpu(*cpu).memory(gib * 1024);
+            built.with(|pod| pod.created = now()).bound(&host)
+        });
+        let built = built.size("c-16x-amd64-linux", 16, 32).capacity_type(ON_DEMAND);
+        (placed.fold(built, NodeBuilder::pod), 0, 0)
+    });
+    for pool in &mut snapshot.pools {
+        let requirements = &mut Arc::make_mut(pool).template.requirements;
+        requirements.add(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND]));
+        requirements.add(Requirement::is_in(INSTANCE_TYPE, types));
+    }
+    snapshot
 }
 
 fn solver(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
@@ -72,7 +125,7 @@ fn passes() -> Measured {
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {
                 let ((proposal, used), cost) =
-                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, BTreeSet::new()));
+                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, Recall::default()));
                 bench = used;
                 if best.as_ref().is_none_or(|(time, _)| cost.time < *time) {
                     best = Some((cost.time, proposal));
@@ -102,7 +155,10 @@ fn row(
         ),
         target,
         met: Some(time <= limit),
-        input: "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+        input: match case.roomy {
+            None => "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+            Some(_) => "machines of 16 CPUs on demand with 2 pods each, else as before".to_owned(),
+        },
         ..Row::default()
     }
 }

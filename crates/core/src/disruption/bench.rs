@@ -2,16 +2,16 @@
 //! that methods leave for one another and for reports.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     collections::BTreeSet,
     rc::Rc,
     sync::Arc,
 };
 
-use super::{Judged, Rules};
+use super::{Judged, Recall, Rules, several::suspects::Suspects};
 use crate::{
     model::{Pod, Snapshot, Str},
-    scheduling::{self, Solver},
+    scheduling::{self, Repack, Solver},
 };
 
 /// A solver that is prepared by the first simulation, and serves all: each one leaves it as it was.
@@ -39,6 +39,8 @@ struct Notes {
     judged: RefCell<Vec<Judged>>,
     /// Sets of machines, as indices, that could become several cheaper ones, with what that saves in nano-dollars.
     splits: RefCell<Vec<(i64, Vec<usize>)>>,
+    /// Sets of machines that may be worth packing by price.
+    suspects: RefCell<Suspects>,
 }
 
 impl Default for Notes {
@@ -49,6 +51,7 @@ impl Default for Notes {
             first: BTreeSet::new(),
             judged: RefCell::default(),
             splits: RefCell::default(),
+            suspects: RefCell::default(),
         }
     }
 }
@@ -67,9 +70,11 @@ impl<'a> Bench<'a> {
         Self { snapshot, rules, solver, notes: Rc::default() }
     }
 
-    /// Begins a pass: at most `what_ifs` simulations, the NodeClaims in `first` before all others.
-    pub fn begin(&mut self, what_ifs: u32, first: BTreeSet<Str>) {
-        self.notes = Rc::new(Notes { left: Cell::new(what_ifs), first, ..Notes::default() });
+    /// Begins a pass: at most `what_ifs` simulations, after one that left `recall`.
+    pub fn begin(&mut self, what_ifs: u32, recall: Recall) {
+        let Recall { first, refused } = recall;
+        let suspects = RefCell::new(Suspects::new(refused));
+        self.notes = Rc::new(Notes { left: Cell::new(what_ifs), first, suspects, ..Notes::default() });
     }
 
     /// The same solver on another snapshot. Give it back with [`Self::resume`].
@@ -127,6 +132,18 @@ impl<'a> Bench<'a> {
         self.prepared().borrow_mut().what_if(moved, without)
     }
 
+    /// [`Self::what_if`] with its openings packed by price, as one more of the simulations.
+    pub(super) fn repack(
+        &self,
+        moved: &[Arc<Pod>],
+        without: &[usize],
+        terms: &Repack<'_>,
+    ) -> Option<scheduling::Plan> {
+        self.notes.left.set(self.notes.left.get().saturating_sub(1));
+        self.notes.made.set(self.notes.made.get().saturating_add(1));
+        self.prepared().borrow_mut().repack(moved, without, terms)
+    }
+
     /// Whether the pass has made all the simulations that it may.
     #[must_use]
     pub fn is_spent(&self) -> bool {
@@ -167,6 +184,11 @@ impl<'a> Bench<'a> {
         let mut splits = self.notes.splits.borrow().clone();
         splits.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.cmp(second)));
         splits.into_iter().map(|(_, machines)| machines).collect()
+    }
+
+    /// Sets of machines that may be worth packing by price.
+    pub(super) fn suspects(&self) -> RefMut<'_, Suspects> {
+        self.notes.suspects.borrow_mut()
     }
 
     fn prepared(&self) -> &RefCell<Solver> {

@@ -1,7 +1,10 @@
 //! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
 
+use std::sync::Arc;
+
 use super::{
-    Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history, several,
+    Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history,
+    several::{self, suspects::Look},
     simulation::simulate,
 };
 use crate::{
@@ -66,12 +69,23 @@ pub(super) fn compute(
     candidates: &[&Candidate],
 ) -> Result<Command, Unconsolidatable> {
     let mut openings = openings(context, candidates)?;
+    let look = Look::at(&openings);
     let replacements = match (openings.pop(), openings.len()) {
         (None, _) => Vec::new(),
-        (Some(opening), 0) => vec![cheaper(context, candidates, opening)?],
+        (Some(opening), 0) => match cheaper(context, candidates, opening) {
+            Ok(opening) => vec![opening],
+            Err(why) => {
+                if matches!(why, Unconsolidatable::NotCheaper { .. }) {
+                    several::suspect(context, candidates, &look);
+                }
+                return Err(why);
+            }
+        },
         (Some(last), others) => {
             openings.push(last);
-            several::note(context, candidates, openings);
+            if !several::note(context, candidates, openings) {
+                several::suspect(context, candidates, &look);
+            }
             return Err(Unconsolidatable::NeedsSeveral(others + 1));
         }
     };
@@ -119,7 +133,10 @@ fn cheaper(
     if may_be_spot(&opening) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, opening, now);
     }
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
+    // What launching may end at counts, which can be more than what it is expected to.
+    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &opening.requirements);
+    let cheapest = opening.instance_types.iter().filter_map(worst).min();
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
     let mut opening =
         narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;

@@ -44,18 +44,19 @@ pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError, zone};
 pub use history::{replaced, returned};
 pub use pass::{propose, propose_after, propose_with};
+pub use several::Refused;
 pub use simulation::{Simulation, simulate};
 pub use standing::{Standing, Survey, standing, standings, survey};
 pub use static_pool::{Census, Scaling, opening as static_opening, scale};
 pub use validation::{Rejected, still_allowed, validate, validate_on};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use crate::{
     model::{DisruptionReason, PoolName, Snapshot, Str},
-    scheduling,
+    scheduling::{self, Opening},
 };
 
 /// What of the settings disruption reads.
@@ -123,6 +124,11 @@ pub trait Method: Sync {
 
     /// Puts the cases of a pass into the order in which they are looked at, once for all commands of the pass.
     fn arrange(&self, _cases: &mut [&Candidate]) {}
+
+    /// Whether `planned`, which was to come in the stead of `candidates`, would still do.
+    fn still_holds(&self, context: &Context<'_>, candidates: &[&Candidate], planned: &[Opening]) -> bool {
+        validation::covers(context, candidates, planned)
+    }
 
     /// The commands to carry out now, for candidates that are cases for the method, as arranged, within `budgets`.
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict;
@@ -201,6 +207,15 @@ impl Budgets {
     }
 }
 
+/// What one pass leaves for the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recall {
+    /// NodeClaims that it did not reach: they come first.
+    pub first: BTreeSet<Str>,
+    /// What it packed by price in vain.
+    pub refused: Refused,
+}
+
 /// What a pass came to.
 #[derive(Debug, Default)]
 #[must_use = "a proposal that nobody carries out or reports is lost"]
@@ -223,8 +238,18 @@ pub struct Proposal {
     pub constrained: bool,
     /// NodeClaims that the pass did not reach: they come first in the next one.
     pub unreached: Vec<Str>,
+    /// What was packed by price in vain: it is left alone while it stays as it is.
+    pub refused: Refused,
     /// How moves were weighed by the policy `Balanced`.
     pub judged: Vec<Judged>,
     /// What the brakes on drift say, of pools that have one.
     pub brakes: Vec<Brake>,
+}
+
+impl Proposal {
+    /// What the next pass should know of this one.
+    #[must_use]
+    pub fn recall(&self) -> Recall {
+        Recall { first: self.unreached.iter().cloned().collect(), refused: self.refused.clone() }
+    }
 }

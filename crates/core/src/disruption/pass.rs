@@ -3,20 +3,16 @@
 //! Commands of one pass are carried out one after another, so each is found on the snapshot that the earlier ones leave
 //! behind: none counts on room that another one uses. The solver follows from one to the next.
 
-use std::{
-    cell::OnceCell,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashSet;
 use jiff::Timestamp;
 
 use super::{
-    Allowance, Bench, Blocked, Budgets, Candidate, Command, Context, METHODS, Method, Proposal, Rules,
-    Unconsolidatable, Verdict, brake, brake::cap_by_brakes, budget, candidates, overlay,
+    Allowance, Bench, Blocked, Budgets, Candidate, Command, Context, METHODS, Method, Proposal, Recall,
+    Rules, Unconsolidatable, Verdict, brake, brake::cap_by_brakes, budget, candidates, overlay,
 };
-use crate::model::{DisruptionReason, Pod, PoolName, Snapshot, Str};
+use crate::model::{DisruptionReason, Pod, PoolName, Snapshot};
 
 /// Commands of one pass at most; what is left is for the next one, which follows at once.
 const MAX_COMMANDS: usize = 64;
@@ -28,19 +24,19 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
-    propose_after(Bench::new(snapshot, &rules.scheduling), rules, now, methods, BTreeSet::new()).0
+    propose_after(Bench::new(snapshot, &rules.scheduling), rules, now, methods, Recall::default()).0
 }
 
-/// [`propose_with`] on a bench that is there already, which is given back as it was. `first` has the NodeClaims that the
-/// last pass did not reach ([`Proposal::unreached`]).
+/// [`propose_with`] on a bench that is there already, which is given back as it was. `recall` is what the last pass left
+/// ([`Proposal::recall`]).
 pub fn propose_after<'a>(
     mut bench: Bench<'a>,
     rules: &Rules,
     now: Timestamp,
     methods: &[&dyn Method],
-    first: BTreeSet<Str>,
+    recall: Recall,
 ) -> (Proposal, Bench<'a>) {
-    bench.begin(rules.what_ifs, first);
+    bench.begin(rules.what_ifs, recall);
     let proposal = propose_on(&bench, rules, now, methods);
     (proposal, bench)
 }
@@ -74,6 +70,7 @@ fn propose_on(bench: &Bench<'_>, rules: &Rules, now: Timestamp, methods: &[&dyn 
     let brakes = snapshot.pools.iter().filter_map(|pool| brake(snapshot, pool, now));
     pass.proposal.brakes = brakes.collect();
     pass.proposal.judged = bench.take_judged();
+    pass.proposal.refused = bench.suspects().refused(now);
     pass.proposal.what_ifs = bench.what_ifs();
     pass.proposal
 }

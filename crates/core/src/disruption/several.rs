@@ -3,22 +3,35 @@
 //! Karpenter stops where more than one machine would have to be created. Here such sets are noted while single-node and
 //! multi-node consolidation look at them, so that this method, which comes last, looks only at what can pay. More pods
 //! move than where machines merely go, so it has to save a tenth at least.
+//!
+//! What-ifs lay pods as Karpenter does, onto as few machines as there are types for. Sets that what they find does not make
+//! cheaper, but that prices promise something for, are packed by price ([`suspects`]).
 
+mod rates;
+pub(super) mod suspects;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::suspects::Look;
+pub use self::suspects::Refused;
 use super::{
     Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict,
     consolidation::{self, force_spot, keep_flexible, may_be_spot, narrow, prefer_spot, worst_launch_price},
+    simulation, validation,
 };
 use crate::{
-    model::{DisruptionReason, Price},
-    scheduling::Opening,
+    model::{DisruptionReason, Limits, PoolName, Price, Resources, Str},
+    scheduling::{MACHINE, Opening, Repack},
 };
 
 /// At most so many machines come in the stead of a set.
 const MAX_REPLACEMENTS: usize = 50;
 /// One part in so many must be saved.
 const LEAST_SAVING: i128 = 10;
+/// Rounds of improvement of a packing by price.
+const ROUNDS: u32 = 64;
 
-/// Takes the set that saves most.
+/// Takes the set that saves most of those that are known to; else the first that promises to and does.
 pub(super) struct Several;
 
 impl Method for Several {
@@ -71,7 +84,14 @@ impl Method for Several {
                 }),
             }
         }
+        self.try_suspects(context, candidates, budgets, &mut verdict);
         verdict
+    }
+
+    fn still_holds(&self, context: &Context<'_>, candidates: &[&Candidate], planned: &[Opening]) -> bool {
+        validation::covers(context, candidates, planned)
+            || by_price(context, candidates)
+                .is_ok_and(|openings| validation::still_covers(planned, &openings))
     }
 }
 
@@ -81,15 +101,126 @@ impl Several {
         let replacements = cheaper(context, candidates, openings)?;
         consolidation::weigh(context, self, candidates, replacements)
     }
+
+    /// Packs sets by price, what promises most first, until one becomes a command or the pass has made all its trials.
+    fn try_suspects(
+        &self,
+        context: &Context<'_>,
+        candidates: &[&Candidate],
+        budgets: &mut Budgets,
+        verdict: &mut Verdict,
+    ) {
+        let by_index: BTreeMap<usize, &Candidate> =
+            candidates.iter().map(|candidate| (candidate.index, *candidate)).collect();
+        let next = |budgets: &Budgets| context.solver.suspects().next(context.now, budgets, candidates);
+        while let Some(machines) = next(budgets) {
+            let find = |index: &usize| by_index.get(index).copied();
+            let Some(set) = machines.iter().map(find).collect::<Option<Vec<_>>>() else { continue };
+            let mut after = budgets.clone();
+            if !set.iter().all(|candidate| after.take(&candidate.pool.name)) {
+                budgets.constrained = true;
+                continue;
+            }
+            if context.solver.is_spent() || !context.solver.suspects().try_one() {
+                let left: BTreeSet<usize> = context.solver.suspects().give_up(machines);
+                let left = left.iter().filter_map(find).cloned();
+                verdict.unreached.extend(left);
+                return;
+            }
+            match self.compute_by_price(context, &set) {
+                Ok(command) => {
+                    *budgets = after;
+                    verdict.commands.push(command);
+                    return;
+                }
+                Err(reason) => {
+                    context.solver.suspects().refuse(&machines, context.now);
+                    // That nothing is cheaper was told before.
+                    let told = !matches!(
+                        reason,
+                        Unconsolidatable::NeedsSeveral(_) | Unconsolidatable::NotCheaper { .. }
+                    );
+                    if let ([one], true) = (set.as_slice(), told) {
+                        verdict.unconsolidatable.push(((*one).clone(), reason));
+                    }
+                }
+            }
+        }
+    }
+
+    fn compute_by_price(
+        &self,
+        context: &Context<'_>,
+        candidates: &[&Candidate],
+    ) -> Result<Command, Unconsolidatable> {
+        let openings = by_price(context, candidates)?;
+        let replacements = cheaper(context, candidates, openings)?;
+        within_limits(context, candidates, &replacements)?;
+        consolidation::weigh(context, self, candidates, replacements)
+    }
 }
 
-/// Notes a set that could become several cheaper machines.
-pub(super) fn note(context: &Context<'_>, candidates: &[&Candidate], openings: Vec<Opening>) {
+/// What would have to be created for the pods of `candidates` where they are packed by price. A machine of a type that goes
+/// could simply have stayed.
+fn by_price(context: &Context<'_>, candidates: &[&Candidate]) -> Result<Vec<Opening>, Unconsolidatable> {
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
-    let Ok(openings) = cheaper(context, candidates, openings) else { return };
+    let own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
+    let own: BTreeSet<Str> = own.map(|own| own.name.clone()).collect();
+    let shunned: Vec<Str> = own.into_iter().collect();
+    let terms = Repack { paid: now, machines: candidates.len(), shunned: &shunned, rounds: ROUNDS };
+    let simulation = simulation::repack(context, candidates, &terms);
+    let simulation = simulation.ok_or(Unconsolidatable::NotCheaper { now, cheapest: None })?;
+    match simulation.problem {
+        Some(problem) => Err(problem),
+        None => Ok(simulation.plan.openings),
+    }
+}
+
+/// Whether pools have room for `replacements` once `candidates` are gone, each as large as it may become.
+///
+/// # Errors
+/// The first limit that has none; pools are looked at by name.
+fn within_limits(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    replacements: &[Opening],
+) -> Result<(), Unconsolidatable> {
+    let mut coming: BTreeMap<&PoolName, (&Limits, Resources, i64)> = BTreeMap::new();
+    for opening in replacements.iter().filter(|opening| !opening.pool.limits.is_empty()) {
+        let capacities = opening.instance_types.iter().map(|known| &known.capacity);
+        let most = capacities.fold(Resources::new(), |most, capacity| most.component_max(capacity));
+        let fresh = || (&opening.pool.limits, Resources::new(), 0);
+        let (_, sum, nodes) = coming.entry(&opening.pool.name).or_insert_with(fresh);
+        sum.add_assign(&most);
+        *nodes += 1;
+    }
+    for (pool, (limits, most, nodes)) in coming {
+        let (mut used, mut count) = context.snapshot.usage(pool);
+        for candidate in candidates.iter().filter(|candidate| candidate.pool.name == *pool) {
+            used.sub_assign(&candidate.node.charge());
+            count -= 1;
+        }
+        if let Some((resource, usage, limit)) = limits.first_exceeded(&used.plus(&most), count + nodes) {
+            let pool = pool.as_str().into();
+            return Err(Unconsolidatable::LimitExceeded { pool, resource, usage, limit });
+        }
+    }
+    Ok(())
+}
+
+/// Notes machines for which nothing cheaper was found although they might become several cheaper ones.
+pub(super) fn suspect(context: &Context<'_>, candidates: &[&Candidate], look: &Look) {
+    context.solver.suspects().note(context, candidates, look);
+}
+
+/// Notes a set that could become several cheaper machines, as a what-if lays its pods; `false` where it could not.
+pub(super) fn note(context: &Context<'_>, candidates: &[&Candidate], openings: Vec<Opening>) -> bool {
+    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let Ok(openings) = cheaper(context, candidates, openings) else { return false };
     let then: Price = openings.iter().map(|opening| opening.chosen.price).sum();
     let machines = candidates.iter().map(|candidate| candidate.index).collect();
     context.solver.note_split(now.saturating_sub(then).nanos(), machines);
+    true
 }
 
 /// The openings, each narrowed to what is cheaper than its share of what the machines cost now.
@@ -105,6 +236,9 @@ fn cheaper(
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
     let planned: Price = openings.iter().map(|opening| opening.chosen.price).sum();
     let (paid, wanted) = (i128::from(now.nanos()), i128::from(planned.nanos()));
+    // Machines more than before weigh something beside their price.
+    let more = i128::try_from(count.saturating_sub(candidates.len())).unwrap_or(i128::MAX);
+    let wanted = wanted.saturating_add(more.saturating_mul(i128::from(MACHINE)));
     if count > MAX_REPLACEMENTS || LEAST_SAVING * wanted > (LEAST_SAVING - 1) * paid {
         return Err(Unconsolidatable::NeedsSeveral(count));
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{Context, blocker::Unconsolidatable, candidate::Candidate};
 use crate::{
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Placement, Plan},
+    scheduling::{Placement, Plan, Repack},
 };
 
 /// What would happen.
@@ -26,9 +26,25 @@ pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation 
     let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
     let moved: Vec<Arc<Pod>> =
         candidates.iter().flat_map(|candidate| candidate.pods.iter()).cloned().collect();
-    let plan = context.solver.what_if(&moved, &without);
+    judged(context, context.solver.what_if(&moved, &without), &moved)
+}
+
+/// [`simulate`], with what is opened packed by price; `None` where that cannot be had on these terms.
+pub(super) fn repack(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    terms: &Repack<'_>,
+) -> Option<Simulation> {
+    let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
+    let moved: Vec<Arc<Pod>> =
+        candidates.iter().flat_map(|candidate| candidate.pods.iter()).cloned().collect();
+    let plan = context.solver.repack(&moved, &without, terms)?;
+    Some(judged(context, plan, &moved))
+}
+
+fn judged(context: &Context<'_>, plan: Plan, moved: &[Arc<Pod>]) -> Simulation {
     let problem =
-        unscheduled(context.snapshot, &plan).or_else(|| uninitialized(context.snapshot, &plan, &moved));
+        unscheduled(context.snapshot, &plan).or_else(|| uninitialized(context.snapshot, &plan, moved));
     Simulation { plan, problem }
 }
 

@@ -1,5 +1,6 @@
 //! Disruption on small clusters, each told in a line: which machines go, and what comes in their stead.
 
+mod by_price;
 mod moves;
 mod order;
 mod standing;

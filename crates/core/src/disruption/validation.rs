@@ -66,8 +66,7 @@ pub fn validate_on(
         return Err(Rejected::Budget);
     }
     let references: Vec<&Candidate> = fresh.iter().collect();
-    let simulation = simulate(&context, &references);
-    if simulation.problem.is_some() || !still_covers(&command.replacements, &simulation.plan.openings) {
+    if !method.still_holds(&context, &references, &command.replacements) {
         return Err(Rejected::Scheduling);
     }
     Ok(Command { candidates: fresh, ..command.clone() })
@@ -122,9 +121,15 @@ fn again(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<
     method.is_case(context, &fresh).ok()?.then_some(fresh)
 }
 
+/// Whether what is to be created for the pods of `candidates` is what a what-if asks for.
+pub(super) fn covers(context: &Context<'_>, candidates: &[&Candidate], planned: &[Opening]) -> bool {
+    let simulation = simulate(context, candidates);
+    simulation.problem.is_none() && still_covers(planned, &simulation.plan.openings)
+}
+
 /// Whether what is to be created would still do: as many machines, and every type that may be launched is one that the
 /// newer simulation would accept.
-fn still_covers(planned: &[Opening], needed: &[Opening]) -> bool {
+pub(super) fn still_covers(planned: &[Opening], needed: &[Opening]) -> bool {
     planned.len() == needed.len()
         && planned.iter().zip(needed).all(|(planned, needed)| {
             let accepted =

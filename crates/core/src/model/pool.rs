@@ -94,6 +94,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_none() && self.resources.is_empty()
+    }
+
     /// The first limit that `usage` and `nodes` in sum exceed, with usage and limit.
     #[must_use]
     pub fn first_exceeded(&self, usage: &Resources, nodes: i64) -> Option<(Str, i64, i64)> {

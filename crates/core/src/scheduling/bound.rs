@@ -15,7 +15,7 @@ const MAX_SHRINKS: usize = 4;
 
 /// Machines as columns: what each costs, and what it has of every row.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     rows: usize,
     prices: Vec<i64>,
     /// Column after column.
@@ -24,19 +24,19 @@ pub(super) struct Columns {
 
 impl Columns {
     /// No columns yet, of so many rows.
-    pub(super) fn new(rows: usize) -> Self {
+    pub(crate) fn new(rows: usize) -> Self {
         Self { rows, prices: Vec::new(), amounts: Vec::new() }
     }
 
     /// Adds a machine; what is not said is zero, and what is negative too.
-    pub(super) fn push(&mut self, price: Price, amounts: impl IntoIterator<Item = i64>) {
+    pub(crate) fn push(&mut self, price: Price, amounts: impl IntoIterator<Item = i64>) {
         let given = amounts.into_iter().map(|amount| amount.max(0));
         self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
         self.prices.push(price.nanos());
     }
 
     /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.prices.is_empty()
     }
 
@@ -52,7 +52,7 @@ impl Columns {
 }
 
 /// No set of machines that has `demand` can cost less.
-pub(super) fn lower_bound(demand: &[i64], columns: &Columns) -> Price {
+pub(crate) fn lower_bound(demand: &[i64], columns: &Columns) -> Price {
     let rows: Vec<usize> = (0..demand.len()).filter(|row| demand[*row] > 0).collect();
     if rows.is_empty() || columns.is_empty() {
         return Price::ZERO;

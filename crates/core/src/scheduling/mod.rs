@@ -12,12 +12,14 @@ mod solver;
 #[cfg(any(test, feature = "testing"))]
 pub mod validator;
 
+pub(crate) use bound::{Columns, lower_bound};
 pub use dra::why::{ClaimProblem, DeviceShortage, Tally};
 pub use obstacle::{Machines, Obstacle};
+pub(crate) use packer::MACHINE;
 pub use packer::{Compatible, LeastCost, Packer};
 pub use plan::{Chosen, Cost, Opening, Placement, Plan, PlannedClaim, PlannedDevice};
 pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};
-pub use solver::Solver;
+pub use solver::{Repack, Solver};
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ pub struct LeastCost;
 /// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
 /// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
 /// is hard to place. A plan's price does not contain it.
-pub(super) const MACHINE: i64 = 3_000_000;
+pub(crate) const MACHINE: i64 = 3_000_000;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [

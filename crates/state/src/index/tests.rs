@@ -3,7 +3,7 @@
 mod convergence;
 
 use fleetwright_core::{
-    model::{InstanceType, Requirement, labels},
+    model::{InstanceType, Requirement, Resources, labels},
     testing::instance_type,
 };
 use k8s_openapi::api::core::v1::Pod as KubePod;
@@ -273,6 +273,31 @@ fn one_object_that_means_nothing_does_not_hide_the_others() {
     assert!(index.invalid().is_empty());
 }
 
+/// What runs is there, whatever it means; what means nothing is only kept out of plans.
+#[test]
+fn a_running_pod_that_means_nothing_stays_on_its_node() {
+    let mut index = index();
+    index.apply(claim("a", 1, "fake://a", "a"));
+    index.apply(node("a", 2));
+    let terms = json!([
+        {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]},
+        {"matchExpressions": [{"key": "generation", "operator": "Gt", "values": ["third"]}]},
+    ]);
+    let mut odd = pod("odd", 3, "a");
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    odd.spec.as_mut().unwrap().affinity = Some(object(json!({"nodeAffinity": required})));
+    index.apply(odd.clone());
+    let snapshot = index.snapshot(at(0));
+    let [held] = &*snapshot.nodes[0].pods else { panic!("{:?}", snapshot.nodes[0].pods) };
+    assert!(held.unreadable.as_deref().is_some_and(|why| why.contains("generation")), "{held:?}");
+    assert!(held.requests().cpu() > 0 && held.spec.required_node_terms.is_empty());
+    odd.spec.as_mut().unwrap().node_name = None;
+    odd.metadata.resource_version = Some("4".to_owned());
+    index.apply(odd);
+    let snapshot = index.snapshot(at(0));
+    assert!(snapshot.nodes[0].pods.is_empty() && snapshot.pending.is_empty());
+}
+
 #[test]
 fn classes_of_others_are_not_ours() {
     let mut index = index();
@@ -390,6 +415,33 @@ fn a_machine_that_a_command_takes_counts_until_its_replacement_stands() {
     assert_eq!(count(&index), 3, "one replacement makes room for itself");
     index.end_command("one");
     assert_eq!(count(&index), 4);
+}
+
+#[test]
+fn room_that_is_kept_for_a_claim_counts_until_it_is_written_and_replaces_as_the_claim_does() {
+    let mut index = index();
+    index.apply(claim("a", 1, "", ""));
+    let names = |names: &[&str]| names.iter().map(|name| ClaimName::from(*name)).collect::<Vec<_>>();
+    let count = |index: &Index| index.usage_at_most("default").1;
+    let of = |cpu: i64| Resources::of(cpu, 0);
+    index.reserve("d", "default", of(4000));
+    index.reserve("x", "other", of(4000));
+    assert_eq!((count(&index), index.members("default")), (2, 2));
+    let gone = names(&["a"]).into_iter().collect();
+    assert_eq!(
+        index.usage_without("default", &gone),
+        (of(4000), 1),
+        "a command counts without what it takes"
+    );
+    index.begin_command("one", CommandIntent { candidates: names(&["a"]), replacements: names(&["d"]) });
+    assert_eq!((count(&index), index.members("default")), (1, 2), "one goes for one that has its room");
+    index.apply(claim("d", 1, "", ""));
+    assert_eq!((count(&index), index.members("default")), (1, 2), "it stands, and counts once");
+    index.end_command("one");
+    index.reserve("e", "default", of(4000));
+    assert_eq!(count(&index), 3);
+    index.written("e");
+    assert_eq!(count(&index), 2, "it was not written after all");
 }
 
 #[test]

@@ -97,15 +97,16 @@ fn what_a_pass_does_not_reach_comes_first_in_the_next() {
         .build();
     let single = method("single-node-consolidation").unwrap();
     let rules = Rules { what_ifs: 2, ..Rules::default() };
-    let pass = |first: std::collections::BTreeSet<Str>| {
+    let pass = |first: BTreeSet<Str>| {
         let bench = Bench::new(&snapshot, &rules.scheduling);
-        let (proposal, _) = propose_after(bench, &rules, now(), &[single], first);
+        let (proposal, _) =
+            propose_after(bench, &rules, now(), &[single], Recall { first, ..Recall::default() });
         let mut looked: Vec<String> =
             proposal.unconsolidatable.iter().map(|(candidate, _)| candidate.name().to_owned()).collect();
         looked.sort();
         (looked.concat(), proposal.unreached)
     };
-    let (looked, unreached) = pass(std::collections::BTreeSet::new());
+    let (looked, unreached) = pass(BTreeSet::new());
     assert_eq!((looked.as_str(), unreached.len()), ("ab", 2));
     let (looked, unreached) = pass(unreached.into_iter().collect());
     assert_eq!(looked, "cd");
@@ -136,14 +137,9 @@ fn a_pass_gives_the_solver_back_as_it_was() {
         .node(node("c").build())
         .build();
     let rules = Rules::default();
-    let (first, bench) = propose_after(
-        Bench::new(&snapshot, &rules.scheduling),
-        &rules,
-        now(),
-        &METHODS,
-        std::collections::BTreeSet::new(),
-    );
-    let (second, _) = propose_after(bench, &rules, now(), &METHODS, std::collections::BTreeSet::new());
+    let (first, bench) =
+        propose_after(Bench::new(&snapshot, &rules.scheduling), &rules, now(), &METHODS, Recall::default());
+    let (second, _) = propose_after(bench, &rules, now(), &METHODS, Recall::default());
     assert_eq!(told(&first), "drift: a, b -> medium/spot");
     assert_eq!(told(&second), told(&first));
 }
@@ -158,11 +154,18 @@ fn drifted_machines_that_cannot_move_do_not_starve_the_others() {
         ["a", "b", "c"].into_iter().fold(Scene::with_default_pool(), |scene, name| scene.node(stuck(name)));
     let snapshot = scene.node(free).build();
     let rules = Rules { what_ifs: 2, ..Rules::default() };
-    let pass = |first: std::collections::BTreeSet<Str>| {
+    let pass = |first: BTreeSet<Str>| {
         let bench = Bench::new(&snapshot, &rules.scheduling);
-        propose_after(bench, &rules, now(), &[method("drift").unwrap()], first).0
+        propose_after(
+            bench,
+            &rules,
+            now(),
+            &[method("drift").unwrap()],
+            Recall { first, ..Recall::default() },
+        )
+        .0
     };
-    let proposal = pass(std::collections::BTreeSet::new());
+    let proposal = pass(BTreeSet::new());
     assert_eq!((told(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));
     assert_eq!(told(&pass(proposal.unreached.into_iter().collect())), "drift: z -> medium/spot");
 }

@@ -42,6 +42,14 @@ pub(super) struct Ground {
     last: Option<Tried>,
 }
 
+/// A what-if that has a place for every pod.
+pub(super) struct Whole<'a> {
+    pub(super) pass: &'a mut Pass,
+    /// The pods of the ground and behind them its own.
+    pub(super) pods: &'a [Arc<Pod>],
+    pub(super) classes: &'a [usize],
+}
+
 /// A what-if that was not taken back yet.
 #[derive(Debug)]
 struct Tried {
@@ -129,7 +137,7 @@ impl Solver {
     }
 
     /// Pods that need a place whatever is decided.
-    fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> Standing {
         let mut pods = self.snapshot.pending.clone();
         let waiting = pods.len();
         pods.extend(self.leaving());
@@ -212,7 +220,7 @@ impl Solver {
 }
 
 /// Pods that need a place whatever is decided: first those that wait.
-struct Standing {
+pub(super) struct Standing {
     pods: Vec<Arc<Pod>>,
     waiting: usize,
 }
@@ -224,7 +232,7 @@ impl std::ops::Deref for Standing {
     }
 }
 
-fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize]) -> Request<'a> {
+pub(super) fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize]) -> Request<'a> {
     Request { pods, without, purpose: Purpose::Simulation, effort: Effort::First }
 }
 
@@ -238,6 +246,18 @@ impl Tried {
 }
 
 impl Ground {
+    /// Whether what needs a place whatever is decided opens machines.
+    pub(super) fn opens(&self) -> bool {
+        !self.pass.claims.is_empty()
+    }
+
+    /// The last what-if, where it has a place for all of its pods but those that merely wait.
+    pub(super) fn last_whole(&mut self) -> Option<Whole<'_>> {
+        let tried = self.last.as_mut()?;
+        let whole = tried.unplaced.iter().all(|(at, _)| *at < self.waiting);
+        whole.then_some(Whole { pass: &mut tried.pass, pods: &self.pods, classes: &self.classes })
+    }
+
     /// One what-if, which stays until it is taken back or in.
     fn ask(&mut self, solver: &mut Solver, moved: &[Arc<Pod>], classes: &[usize], without: &[usize]) -> Plan {
         self.pods.extend(moved.iter().cloned());

@@ -10,7 +10,7 @@
 //! - `asked`, `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `devices`: pods with resource claims.
-//! - `rearrange`: openings packed anew once topology has had its say.
+//! - `rearrange`: openings packed anew once topology has had its say; `repack`: those of a what-if, to cost less than what goes.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
@@ -39,6 +39,7 @@ mod patterns;
 mod pools;
 mod ranks;
 mod rearrange;
+mod repack;
 mod topology;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use indexmap::IndexSet;
 
+pub use self::repack::Repack;
 use self::{
     amounts::ResourceIndex,
     asked::Asked,

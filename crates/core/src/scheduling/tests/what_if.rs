@@ -7,6 +7,11 @@ use super::{
     random::{random_node, random_scene, text},
     *,
 };
+use crate::{
+    model::{Price, Str},
+    scheduling::validator::violations,
+};
+
 fn scene(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut snapshot = random_scene(seed);
@@ -154,6 +159,47 @@ fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Packing by price where anything is cheap enough: all that can be packed anew is.
+fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
+    let snapshot = scene(seed);
+    let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
+    let mut solver = Solver::new(&snapshot, &rules);
+    let paid = Price::from_nanos(100_000_000_000);
+    for without in sets(&snapshot, &mut numbers) {
+        let pods = moved(&snapshot, &without);
+        let shunned: Vec<Str> =
+            ["medium", "large"].into_iter().take(numbers.below(3)).map(Str::from).collect();
+        let terms = Repack { paid, machines: without.len(), shunned: &shunned, rounds: 20 };
+        let laid = solver.what_if(&pods, &without);
+        let Some(plan) = solver.repack(&pods, &without, &terms) else { continue };
+        let ground = solver.ground_plan();
+        let after = ground.map_or_else(|| snapshot.clone(), |ground| resolved(&snapshot, &ground).0);
+        let opened = plan.openings.iter().flat_map(|opening| &opening.pods);
+        let placed = plan.existing.iter().flat_map(|placement| &placement.pods);
+        let placed: Vec<Arc<Pod>> = opened.chain(placed).cloned().collect();
+        let request =
+            Request { pods: &placed, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
+        // Limits are looked at by whoever asks.
+        let mut wrong = violations(&after, &request, &rules, &plan);
+        wrong.retain(|what| !what.starts_with("pool "));
+        prop_assert_eq!(wrong, Vec::<String>::new());
+        prop_assert!(plan.unplaced.is_empty() && !plan.openings.is_empty() && plan.cost.hourly < paid);
+        for pod in &pods {
+            prop_assert!(placed.iter().any(|placed| placed.uid == pod.uid), "{} has no place", pod.id);
+        }
+        let named = plan.openings.iter().flat_map(|opening| opening.instance_types.iter());
+        prop_assert!(named.into_iter().all(|named| !shunned.contains(&named.name)));
+        let again = solver.repack(&pods, &without, &terms).unwrap_or_default();
+        prop_assert_eq!(text(&snapshot, &again), text(&snapshot, &plan));
+        prop_assert_eq!(
+            text(&snapshot, &solver.what_if(&pods, &without)),
+            text(&snapshot, &laid),
+            "it left a trace"
+        );
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -163,9 +209,35 @@ proptest! {
     }
 
     #[test]
+    fn what_is_packed_by_price_is_sound(seed in any::<u64>()) {
+        packs_soundly(seed)?;
+    }
+
+    #[test]
     fn pods_of_one_size_fare_as_in_one_request(seed in any::<u64>()) {
         agrees_with_one_request(seed)?;
     }
+}
+
+/// What one machine of 16 CPUs holds costs less on one of 8 and one of 2, and that is found where the price is to be beaten.
+#[test]
+fn pods_are_packed_by_price_below_what_was_paid() {
+    let large = node("a").zone("a").size("xlarge", 16, 32);
+    let filled = [("p", 7_000), ("q", 1_500)].into_iter();
+    let large = filled.fold(large, |node, (name, cpu)| node.pod(pod(name).cpu(cpu).bound("a"))).build();
+    let on_demand = pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]);
+    let snapshot = Scene::new().pool(on_demand).node(large).build();
+    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let mut packed = |paid: i64, shunned: &[Str]| {
+        let terms = Repack { paid: Price::from_nanos(paid * 1_000_000), machines: 1, shunned, rounds: 20 };
+        let plan = solver.repack(&moved(&snapshot, &[0]), &[0], &terms)?;
+        Some(plan.openings.iter().map(|opening| opening.chosen.instance_type.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(packed(960, &["xlarge".into()]).unwrap(), ["large", "small"]);
+    // 480 + 120, and another machine weighs three more.
+    assert_eq!(packed(603, &[]), None);
+    assert_eq!(packed(604, &[]).unwrap(), ["large", "small"]);
+    assert_eq!(packed(960, &["large".into(), "xlarge".into()]), None);
 }
 
 /// A pod that waits has the place that a larger one would take, and what settled is counted.

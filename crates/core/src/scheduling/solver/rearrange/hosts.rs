@@ -104,6 +104,13 @@ impl Problem {
         Some(host)
     }
 
+    /// Some pods that are on no machine yet, at what they may cost, less the weight of one machine.
+    pub(super) fn heap(&self, of: impl Iterator<Item = usize>, price: i64) -> Host {
+        let mut heap = Host { price, origin: Some(0), ..self.empty() };
+        of.for_each(|kind| heap.add(kind, &self.kinds[kind]));
+        heap
+    }
+
     /// The cheapest way to open a machine for a pod.
     pub(super) fn opening(&self, kind: usize) -> Option<Offer> {
         let this = &self.kinds[kind];

@@ -9,6 +9,8 @@
 //! - `search`: the cheapest machines that can be found; free of Kubernetes, like `hosts`.
 //! - `commit`: what was found, as openings of the pass.
 //!
+//! What a disruption would open is taken apart as a whole, to see whether it can be had for less than what goes.
+//!
 //! Left alone are openings of pools with limits, those that hold reservations, ports or volumes, and those with a pod whose
 //! place others depend on: affinity by hostname, spreads that count some nodes only.
 
@@ -28,7 +30,7 @@ use super::{
     Solver,
     amounts::Amounts,
     bits::Bits,
-    intern::{Key, Req, Set, Side},
+    intern::{ANY, Key, Req, Set, Side},
     pass::Pass,
     patterns::{Builder, Deferral, State, Wish, dims},
     topology::GroupKind,
@@ -64,6 +66,16 @@ pub(super) struct Rearrangement {
     claims: Vec<usize>,
 }
 
+/// What may be packed anew, and on what.
+#[derive(Clone, Copy, Debug)]
+struct Scope {
+    /// What the machines that are opened obey beside what their pods ask for.
+    within: Req,
+    /// Where there is one, all openings are taken apart, a single one too, and those of pools with limits, which whoever
+    /// asks looks at again: their pods lie on one heap that costs so much, in nano-dollars per hour.
+    heap: Option<i64>,
+}
+
 /// How the search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduling) enum Start {
@@ -71,6 +83,8 @@ pub(in crate::scheduling) enum Start {
     Openings,
     /// With all pods off their machines, where that is cheaper.
     Afresh,
+    /// The same, in several orders: for what a disruption would open.
+    Heap,
 }
 
 impl Pass {
@@ -82,12 +96,40 @@ impl Pass {
         start: Start,
         effort: Effort<'_>,
     ) -> bool {
-        let Some(rearrangement) = self.rearrangement(solver, classes) else { return false };
-        let Rearrangement { problem, states, hosts, pods, claims } = rearrangement;
+        let scope = Scope { within: ANY, heap: None };
+        self.rearrangement(solver, classes, scope)
+            .is_some_and(|of| self.search(solver, classes, of, start, effort))
+    }
+
+    /// Packs all pods of the openings anew, on machines that obey `within`; returns whether that costs less than `paid`, the
+    /// weight of machines included. Nothing changes where some of them cannot be packed anew. Limits are not counted down.
+    pub(super) fn rearrange_below(
+        &mut self,
+        solver: &mut Solver,
+        classes: &[usize],
+        (within, paid): (Req, i64),
+        effort: Effort<'_>,
+    ) -> bool {
+        let scope = Scope { within, heap: Some(paid) };
+        let found = self.rearrangement(solver, classes, scope);
+        found.is_some_and(|of| self.search(solver, classes, of, Start::Heap, effort))
+    }
+
+    fn search(
+        &mut self,
+        solver: &Solver,
+        classes: &[usize],
+        of: Rearrangement,
+        start: Start,
+        effort: Effort<'_>,
+    ) -> bool {
+        let Rearrangement { problem, states, hosts, pods, claims } = of;
         let before: i64 = hosts.iter().map(|host| host.price).sum();
         let mut search = Search::new(&problem, hosts);
-        if start == Start::Afresh {
-            search.afresh();
+        match start {
+            Start::Openings => {}
+            Start::Afresh => search.afresh(),
+            Start::Heap => search.afresh_in_turns(),
         }
         let most = BARREN_PER_MACHINE.saturating_mul(search.hosts().len());
         let (mut round, mut barren) = (0_u32, 0);
@@ -115,19 +157,22 @@ impl Pass {
         true
     }
 
-    /// The openings that may be packed anew, as a problem; `None` where there are fewer than two.
-    fn rearrangement(&self, solver: &mut Solver, classes: &[usize]) -> Option<Rearrangement> {
+    /// The openings that may be packed anew, as a problem; `None` where there are fewer than two, or where a heap would not
+    /// have all of them.
+    fn rearrangement(&self, solver: &mut Solver, classes: &[usize], scope: Scope) -> Option<Rearrangement> {
         if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
             return None;
         }
-        let mut census = Census::new(solver, classes);
+        let mut census = Census::new(solver, classes, scope);
         let mut members: Vec<(usize, SmallVec<[usize; 8]>)> = Vec::new();
         for at in 0..self.claims.len().min(MAX_OPENINGS) {
             if let Some(kinds) = self.kinds_of(solver, &mut census, classes, at) {
                 members.push((at, kinds));
             }
         }
-        if members.len() < 2 {
+        let enough =
+            if scope.heap.is_some() { members.len() == self.claims.len() } else { members.len() > 1 };
+        if !enough {
             return None;
         }
         let mut builder = Builder::new(self, dims(census.kinds.iter().map(|kind| &kind.requests)));
@@ -148,15 +193,27 @@ impl Pass {
         let problem = Problem::new(kinds, homes, patterns);
         let mut pods: Vec<Vec<usize>> = vec![Vec::new(); problem.kinds.len()];
         let (mut hosts, mut claims) = (Vec::new(), Vec::new());
+        if let Some(price) = scope.heap {
+            let all = members.iter().flat_map(|(_, kinds)| kinds.iter().copied());
+            hosts.push(problem.heap(all, price));
+        }
         for (at, kinds) in members {
-            let Some(host) = problem.host(&kinds, hosts.len()) else { continue };
+            if scope.heap.is_none() {
+                let Some(host) = problem.host(&kinds, hosts.len()) else { continue };
+                hosts.push(host);
+            }
             for (kind, pod) in kinds.into_iter().zip(&self.claims[at].pods) {
                 pods[kind].push(*pod);
             }
-            hosts.push(host);
             claims.push(at);
         }
-        (hosts.len() > 1).then_some(Rearrangement { problem, states, hosts, pods, claims })
+        (claims.len() > 1 || scope.heap.is_some()).then_some(Rearrangement {
+            problem,
+            states,
+            hosts,
+            pods,
+            claims,
+        })
     }
 
     /// The kind of each pod of an opening; `None` where the opening is left alone.
@@ -168,7 +225,8 @@ impl Pass {
         at: usize,
     ) -> Option<SmallVec<[usize; 8]>> {
         let claim = &self.claims[at];
-        if solver.pools[claim.pool].is_limited() || !claim.ports.is_empty() || claim.relaxed {
+        let limited = census.scope.heap.is_none() && solver.pools[claim.pool].is_limited();
+        if limited || !claim.ports.is_empty() || claim.relaxed {
             return None;
         }
         let kind = |pod: &usize| {
@@ -190,6 +248,7 @@ struct KindKey {
 /// Pods by what they are to the search.
 #[derive(Debug)]
 struct Census {
+    scope: Scope,
     /// Groups that the request is about.
     relevant: Bits,
     /// By class and level.
@@ -201,11 +260,12 @@ struct Census {
 }
 
 impl Census {
-    fn new(solver: &Solver, classes: &[usize]) -> Self {
+    fn new(solver: &Solver, classes: &[usize], scope: Scope) -> Self {
         let mut distinct = classes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         Self {
+            scope,
             relevant: Deferral::new(solver, &distinct).into_groups(),
             ties: HashMap::new(),
             known: HashMap::new(),
@@ -218,7 +278,8 @@ impl Census {
     fn kind(&mut self, solver: &mut Solver, of: (usize, usize), pool: usize, req: Req) -> Option<usize> {
         let relevant = &self.relevant;
         let ties = self.ties.entry(of).or_insert_with(|| solver.ties(relevant, of.0, of.1)).as_ref()?;
-        let mut pins: SmallVec<[(Key, Set); 2]> = SmallVec::new();
+        let mut pins: SmallVec<[(Key, Set); 2]> =
+            solver.universe.sets(self.scope.within).iter().cloned().collect();
         for key in &ties.keys {
             let domain = solver.universe.get(req, *key).and_then(Set::single)?;
             pins.push((*key, Set::of([domain])));
@@ -227,7 +288,7 @@ impl Census {
         if let Some(known) = self.known.get(&(of.0, of.1, pool, pins)) {
             return *known;
         }
-        let wish = solver.wish_within(of, pool, pins);
+        let wish = solver.wish_within(of, pool, pins, self.scope.heap.is_some());
         let kind = wish.map(|wish| {
             let wish = self.wishes.insert_full(wish).0;
             let requests = solver.classes[of.0].requests.clone();
@@ -279,13 +340,20 @@ impl Solver {
         Some(ties)
     }
 
-    /// What a pod may wait for that keeps its domains: the pools of the weight of its own, without limits.
-    fn wish_within(&mut self, (class, level): (usize, usize), pool: usize, pins: Req) -> Option<Wish> {
+    /// What a pod may wait for that keeps its domains: the pools of the weight of its own, without limits but for those of
+    /// its own where it `keeps` that one.
+    fn wish_within(
+        &mut self,
+        (class, level): (usize, usize),
+        pool: usize,
+        pins: Req,
+        keeps: bool,
+    ) -> Option<Wish> {
         let weight = self.pools[pool].model.weight;
         let mut homes: Vec<(usize, Req)> = Vec::new();
         for at in 0..self.pools.len() {
             if self.pools[at].model.weight != weight
-                || self.pools[at].is_limited()
+                || (self.pools[at].is_limited() && !(keeps && at == pool))
                 || homes.len() == MAX_HOMES
             {
                 continue;

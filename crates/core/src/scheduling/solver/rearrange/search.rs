@@ -17,6 +17,12 @@ const LOOKED_AT_LATER: usize = 12;
 const RUIN: std::ops::Range<usize> = 2..7;
 /// More pods than this are not moved in one round.
 const MAX_MOVED: usize = 160;
+/// Pods that are laid again and again in other orders, all turns together, and how many turns there are.
+const TURN_PODS: usize = 400;
+const ORDERS: usize = 3;
+const MAX_TURNS: usize = 12;
+/// How far apart pods are that change places in the order.
+const REACH: usize = 4;
 /// One place in so many is passed over.
 const BLINK: usize = 24;
 
@@ -70,17 +76,63 @@ impl<'p> Search<'p> {
 
     /// Takes all pods off and puts them where they cost least, one by one; keeps what was there if that was cheaper.
     pub(super) fn afresh(&mut self) {
-        let before = std::mem::take(&mut self.hosts);
-        let price: i64 = before.iter().map(cost).sum();
         let mut pods: Vec<usize> = Vec::new();
-        for host in &before {
+        for host in &self.hosts {
             unpack(host, &mut pods);
         }
         self.arrange(&mut pods, true);
+        self.lay(&pods);
+    }
+
+    /// [`Self::afresh`] in several orders: where one pod joins after the other, the first ones decide what those after them
+    /// cost, and with few machines there is little to improve afterwards.
+    pub(super) fn afresh_in_turns(&mut self) {
+        let mut pods: Vec<usize> = Vec::new();
+        for host in &self.hosts {
+            unpack(host, &mut pods);
+        }
+        self.arrange(&mut pods, true);
+        let turns = (TURN_PODS / pods.len().max(1)).clamp(ORDERS, MAX_TURNS);
+        for turn in 0..turns {
+            let mut pods = pods.clone();
+            self.reorder(&mut pods, turn);
+            self.lay(&pods);
+        }
+    }
+
+    /// Another order than by worth, from which pods come: by what they ask of the first two dimensions, or by chance.
+    fn reorder(&mut self, pods: &mut [usize], turn: usize) {
+        let kinds = &self.problem.kinds;
+        let ratio = |a: usize, b: usize| {
+            let of = |kind: usize, dim: usize| {
+                i128::from(kinds[kind].requests.get(dim).copied().unwrap_or(0).max(0)) + 1
+            };
+            (of(a, 0) * of(b, 1)).cmp(&(of(b, 0) * of(a, 1)))
+        };
+        match turn {
+            0 => {}
+            1 => pods.sort_by(|a, b| ratio(*a, *b)),
+            2 => pods.sort_by(|a, b| ratio(*b, *a)),
+            _ => {
+                // Neighbours change places.
+                for _ in 0..pods.len() {
+                    let at = self.dice.below(pods.len());
+                    let other = (at + 1 + self.dice.below(REACH)).min(pods.len() - 1);
+                    pods.swap(at, other);
+                }
+            }
+        }
+    }
+
+    /// Puts pods where they cost least, in this order, in place of the machines that there are; keeps those if they are
+    /// cheaper.
+    fn lay(&mut self, pods: &[usize]) {
+        let before = std::mem::take(&mut self.hosts);
+        let price: i64 = before.iter().map(cost).sum();
         let mut after = 0_i64;
         for kind in pods {
-            match self.cheapest(kind, 0, &[], LOOKED_AT, false) {
-                Some((place, offer)) => after += self.put(place, kind, offer),
+            match self.cheapest(*kind, 0, &[], LOOKED_AT, false) {
+                Some((place, offer)) => after += self.put(place, *kind, offer),
                 None => after = i64::MAX / 2,
             }
             if after >= price {
