@@ -16,6 +16,8 @@ pub struct Settings {
     pub ca_bundle: String,
     /// The region.
     pub region: Str,
+    /// Whether EKS is asked for the control plane's version, and not the API server: EKS tells a new one when its update is over.
+    pub eks_control_plane: bool,
     /// Share of the memory that virtualisation takes, in millionths.
     pub memory_overhead_ppm: i64,
     /// Interfaces that are not for pods.
@@ -52,6 +54,7 @@ impl Settings {
             cluster_endpoint: String::new(),
             ca_bundle: String::new(),
             region: region.into(),
+            eks_control_plane: false,
             memory_overhead_ppm: Self::MEMORY_OVERHEAD_PPM,
             reserved_enis: 0,
             node_class_cel: false,

@@ -30,6 +30,8 @@ const MILLION: f64 = 1e6;
 const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
 /// How often the API server is asked for its version.
 const VERSION_EVERY: Duration = Duration::from_secs(300);
+/// Minor versions of Kubernetes 1 that there are images for, and that Karpenter's provider takes.
+const KNOWN_MINORS: std::ops::RangeInclusive<u32> = 26..=36;
 /// DNS services of a cluster, the usual one first.
 const DNS_SERVICES: [&str; 2] = ["kube-dns", "coredns"];
 
@@ -57,7 +59,15 @@ async fn read_version(client: &Client, provider: &AwsProvider) {
     match client.apiserver_version().await {
         // Some distributions write a plus sign behind the minor version.
         Ok(told) => {
-            provider.set_kubernetes_version(&format!("{}.{}", told.major, told.minor.trim_end_matches('+')))
+            let minor = told.minor.trim_end_matches('+');
+            if told.major != "1" || !minor.parse::<u32>().is_ok_and(|minor| KNOWN_MINORS.contains(&minor)) {
+                let (first, last) = KNOWN_MINORS.into_inner();
+                tracing::error!(
+                    "Kubernetes {}.{minor} is not one of those that this release knows: 1.{first} to 1.{last}",
+                    told.major
+                );
+            }
+            provider.set_kubernetes_version(&format!("{}.{minor}", told.major));
         }
         Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
     }
@@ -126,6 +136,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
     Ok(Settings {
         cluster_endpoint: endpoint.to_owned(),
         ca_bundle: values.text("CLUSTER_CA_BUNDLE").to_owned(),
+        eks_control_plane: values.bool("EKS_CONTROL_PLANE"),
         memory_overhead_ppm: millionths(values.text("VM_MEMORY_OVERHEAD_PERCENT")),
         reserved_enis: reserved,
         node_class_cel: gate(values.text("AWS_FEATURE_GATES"), "NodeClassCEL"),

@@ -77,6 +77,16 @@ async fn throttled_calls_come_back_in_parts_and_end(#[case] refusals: usize, #[c
     assert!(cloud.count("DescribeInstances") <= 1 + 2 + 4 + 8);
 }
 
+/// Whoever asked for one instance hears of that one.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_asked_for_is_not_told() {
+    let (cloud, batched, ids) = region(2);
+    let intruder = InstanceInfo { id: "i-0".to_owned(), ..InstanceInfo::default() };
+    cloud.intrude(vec![intruder]);
+    let found = batched.instances(&ids[..1], &[]).await.unwrap();
+    assert_eq!(found.iter().map(|info| &info.id).collect::<Vec<_>>(), [&ids[0]]);
+}
+
 /// Every call is counted by what came of it, and each batch by its size; what was told once is not told again.
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted() {

@@ -247,7 +247,7 @@ pub fn catalog(machines: &Machines, view: &View<'_>, learnt: &Learnt, market: &M
         let sold_in = machines.sold_in.get(name).unwrap_or(&nowhere);
         match shape(info, sold_in, view, learnt) {
             Ok(mut shaped) => {
-                let sold = offerings::offerings(info, &shaped.instance_type, view, market);
+                let sold = offerings::offerings(info, &shaped, view, market);
                 if sold.priced.is_empty() && sold.unpriced.is_empty() {
                     continue;
                 }

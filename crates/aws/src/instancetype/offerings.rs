@@ -3,12 +3,12 @@
 use fleetwright_aws_api::ec2nodeclass::CapacityReservation;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::{
-    InstanceType, Offering, Price, Requirement, Requirements,
+    Offering, Price, Requirement, Requirements,
     labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
 };
 
-use super::View;
 use super::compatible::compatible;
+use super::{Shaped, View};
 use crate::calls::MachineInfo;
 use crate::prices::Prices;
 use crate::unavailable::{Asked, Unavailable};
@@ -35,15 +35,13 @@ pub(super) struct Sold {
     pub(super) unpriced: Vec<Offering>,
 }
 
-/// All ways to buy the type in the zones that it and the class share; what has no price is not for sale.
+/// All ways to buy the type in the zones that it and the class share; what has no price is not for sale. What none of the class's
+/// images runs on is of no use to it: it would displace dearer types in plans and launches, and never come.
 #[must_use]
-pub(super) fn offerings(
-    info: &MachineInfo,
-    shaped: &InstanceType,
-    view: &View<'_>,
-    market: &Market<'_>,
-) -> Sold {
-    let can = compatible(info, view.spec, view.group);
+pub(super) fn offerings(info: &MachineInfo, shaped: &Shaped, view: &View<'_>, market: &Market<'_>) -> Sold {
+    let served = shaped.image.is_some() || view.status.amis.is_empty();
+    let can = served && compatible(info, view.spec, view.group);
+    let shaped = &shaped.instance_type;
     let mut all = Sold::default();
     let zones = shaped.requirements.get(ZONE).map(|zones| zones.values().clone()).unwrap_or_default();
     for zone in &zones {

@@ -417,3 +417,21 @@ fn what_a_class_asks_for(#[case] field: &str, #[case] value: Value, #[case] expe
     let found = World::new(&[(field, value)]).only();
     assert!(found.offerings.iter().all(|offering| offering.available == expected));
 }
+
+/// A class with images for one architecture has no use for machines of another, however cheap.
+#[test]
+fn what_no_image_runs_on_is_not_to_be_had() {
+    let mut world = World::new(&[]);
+    let available = |world: &World| world.only().offerings.iter().filter(|own| own.available).count();
+    assert_eq!(available(&world), 4);
+    let amis = std::mem::take(&mut world.status.amis);
+    assert_eq!(available(&world), 4, "which images there are is not known yet");
+    world.status.amis = amis;
+    for ami in &mut world.status.amis {
+        ami.requirements = serde_json::from_value(json!([
+            {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
+        ]))
+        .unwrap();
+    }
+    assert_eq!((available(&world), world.only().offerings.len()), (0, 4), "told of, and not for sale");
+}

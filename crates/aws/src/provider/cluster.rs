@@ -24,7 +24,7 @@ impl AwsProvider {
         self.state().cluster_dns = address;
     }
 
-    /// Takes the version of the control plane as the API server tells it: for clusters that EKS does not know.
+    /// Takes the version of the control plane as the API server tells it.
     pub fn set_kubernetes_version(&self, version: &str) {
         self.state().kubernetes = Some(version.to_owned());
     }
@@ -75,11 +75,17 @@ impl AwsProvider {
         }
     }
 
-    /// The version of the control plane, such as `1.35`: as EKS tells it, else as the API server does.
+    /// The version of the control plane, such as `1.35`: by the settings as EKS or as the API server tells it; where one of them
+    /// tells none, the other does.
     pub(super) fn kubernetes_version(&self) -> Option<String> {
         let state = self.state();
         let of_eks = state.cluster.as_ref().map(|cluster| cluster.version.clone());
-        of_eks.filter(|version| !version.is_empty()).or_else(|| state.kubernetes.clone())
+        let of_eks = of_eks.filter(|version| !version.is_empty());
+        let of_server = state.kubernetes.clone();
+        match self.settings.eks_control_plane {
+            true => of_eks.or(of_server),
+            false => of_server.or(of_eks),
+        }
     }
 
     /// Whether the cluster that EKS knows by our name is the API server's.

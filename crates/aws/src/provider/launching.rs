@@ -108,17 +108,23 @@ impl AwsProvider {
     ) -> Result<(), CloudError> {
         let open = || batch.iter().zip(answers.iter()).any(|(_, answer)| answer.is_none());
         let Some(first) = batch.first().filter(|_| open()) else { return Ok(()) };
-        let tag = |key: &str, value: &str| Filter::new(format!("tag:{key}"), [value]);
-        let filters = [
-            tag(labels::TAG_CLUSTER_UID, uid),
-            tag(labels::TAG_BATCH, &first.batch),
-            tag(labels::TAG_ATTEMPT, &first.attempt.to_string()),
+        let attempt = first.attempt.to_string();
+        let wanted = [
+            (labels::TAG_CLUSTER_UID, uid),
+            (labels::TAG_BATCH, &*first.batch),
+            (labels::TAG_ATTEMPT, &*attempt),
         ];
+        let filters = wanted.map(|(key, value)| Filter::new(format!("tag:{key}"), [value]));
         let found = self.api.instances(&[], &filters).await;
         let mut found = placed(found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?)?;
-        found.retain(|info| !is_ending(info));
+        // An answer with more than was asked for must not deal another's instance.
+        let is_wanted = |info: &InstanceInfo| {
+            wanted.iter().all(|(key, value)| info.tags.get(*key).is_some_and(|own| own == value))
+        };
+        found.retain(|info| !is_ending(info) && is_wanted(info));
         let mut found: Vec<InstanceInfo> = found.into_iter().map(|info| self.managed(info)).collect();
         found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.dedup_by(|a, b| a.id == b.id);
         let mut by_name: Vec<usize> = (0..batch.len()).filter(|at| answers[*at].is_none()).collect();
         by_name.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
         let (told, untold): (Vec<InstanceInfo>, Vec<InstanceInfo>) =

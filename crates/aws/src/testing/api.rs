@@ -379,7 +379,8 @@ impl AwsApi for FakeAws {
                 && (ids.is_empty() || ids.contains(&info.id))
                 && passes(filters, &info.tags, |_| None)
         });
-        Ok(found.map(|machine| machine.info.clone()).collect())
+        let found = found.map(|machine| machine.info.clone());
+        Ok(found.chain(inner.intruders.iter().cloned()).collect())
     }
 
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {

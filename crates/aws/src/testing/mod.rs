@@ -202,6 +202,8 @@ pub(crate) struct Inner {
     pub(crate) placement_groups: Vec<PlacementGroup>,
     pub(crate) reservations: Vec<ReservationInfo>,
     statuses: Vec<InstanceStatus>,
+    /// What every answer about instances has besides what was asked for.
+    intruders: Vec<InstanceInfo>,
     shifts: Vec<ZonalShift>,
     on_demand: Vec<(String, Price)>,
     spot: Vec<((String, String), Price)>,
@@ -310,6 +312,11 @@ impl FakeAws {
     /// Takes the role for spot capacity from the account, and forbids to create it.
     pub fn forbid_spot(&self) {
         self.lock().no_spot = true;
+    }
+
+    /// Lets every answer about instances have these as well, whatever is asked for.
+    pub fn intrude(&self, instances: Vec<InstanceInfo>) {
+        self.lock().intruders = instances;
     }
 
     /// Takes back an instance after so long, whatever becomes of it until then, as EC2 does with spot capacity.

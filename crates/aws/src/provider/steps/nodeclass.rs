@@ -15,14 +15,14 @@ use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::C
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::AwsProvider;
+use super::super::{AwsProvider, Known};
 use crate::calls::Filter;
 use crate::digest::digest;
 use crate::images;
 use crate::instancetype::{self, View};
 use crate::nodeclass::cadence::{Cadence, Part};
 use crate::nodeclass::profile::{self, Who};
-use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations};
+use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations, some};
 use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
 use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
@@ -253,8 +253,11 @@ impl NodeClasses {
         }
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let key = tried_by(class);
-        // What the spec says of itself is told first.
-        let both = |found: Finding| if of_spec.outcome == Outcome::True { found } else { of_spec.clone() };
+        // What the spec says of itself is told first, what single types come to last.
+        let both = |found: Finding| {
+            let said = [of_spec.clone(), found].into_iter().find(|finding| finding.outcome != Outcome::True);
+            said.unwrap_or_else(|| self.of_types(class))
+        };
         let lately = memory.tried.get(&uid);
         let lately = lately.filter(|(known, at, _)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if let Some((.., found)) = lately {
@@ -271,6 +274,17 @@ impl NodeClasses {
             _ => MISSING_AGAIN,
         };
         (finding, again)
+    }
+
+    /// Whether every instance type comes to something: one that is left out of the catalogue, or that two images are meant for
+    /// alike, is no fault of the class and keeps nobody from launching others.
+    fn of_types(&self, class: &Ec2NodeClass) -> Finding {
+        const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
+        let catalog = self.provider.make_catalog(&self.provider.state(), &Known::new(class.clone(), 0));
+        match catalog.problems.is_empty() {
+            true => Finding::good(CONDITION),
+            false => Finding::limited(CONDITION, "InstanceTypesUnclear", some(&catalog.problems)),
+        }
     }
 
     /// Kubelet expressions on every known type: one that fails anywhere fails here, before a node is launched by it.

@@ -3,10 +3,13 @@
 
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_core::cloud::Round;
-use fleetwright_core::model::labels::CAPACITY_TYPE;
+use fleetwright_core::model::Requirement;
+use fleetwright_core::model::labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED};
+use rstest::rstest;
 
 use super::world::{World, fresh};
 use super::*;
+use crate::calls::{ReservationInfo, TagSet};
 
 async fn settle(world: &mut World) -> Round {
     let mut last = world.round("nodeclass").await;
@@ -224,4 +227,90 @@ async fn a_clock_that_is_set_back_stops_no_clearing() {
         world.round("instanceprofile.garbagecollection").await;
     }
     assert!(!world.aws.cloud.profiles_now().contains_key("stale"));
+}
+
+/// What is taken back out of a reservation is not launched into it at once, until EC2 tells of room again.
+#[tokio::test]
+async fn an_interrupted_reservation_counts_as_full() {
+    let mut class = fresh("default");
+    class.spec.capacity_reservation_selector_terms =
+        serde_json::from_value(json!([{"id": "cr-0123456789abcdef0"}])).unwrap();
+    let settings = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
+    let mut world = World::new(settings, class).await;
+    let reservation = ReservationInfo {
+        id: "cr-0123456789abcdef0".to_owned(),
+        zone: "us-west-2a".to_owned(),
+        instance_type: "m5.large".to_owned(),
+        match_criteria: "targeted".to_owned(),
+        available: 3,
+        ..ReservationInfo::default()
+    };
+    world.aws.cloud.set_reservations(vec![reservation]);
+    settle(&mut world).await;
+    let reserved = |name: &str| {
+        let mut claim = claim(name, name);
+        claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED, ON_DEMAND]));
+        LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1, decided_by: None }
+    };
+    let provider = world.aws.provider();
+    let first = provider.launch(&[reserved("a")]).await.remove(0).unwrap();
+    assert_eq!(&*first.labels[CAPACITY_TYPE], RESERVED);
+    let announced = json!({"instance-id": instance_id(&first.provider_id).unwrap()});
+    let kind = "EC2 Capacity Reservation Instance Interruption Warning";
+    world.aws.cloud.push_message(&notice(kind, announced));
+    let round = world.round("interruption").await;
+    let expected =
+        Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
+    assert_eq!(round.interruptions, [expected]);
+    let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
+    assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "EC2 has just said that there is none");
+    world.pass(61).await;
+    settle(&mut world).await;
+    let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
+    assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 tells of room again");
+}
+
+/// While a control plane is updated, EKS and the API server tell two versions: the setting says whose counts, and the other one is
+/// asked where that one tells nothing.
+#[rstest]
+#[case::of_the_server(false, Some("1.36"), "1.36")]
+#[case::of_eks(true, Some("1.36"), "1.35")]
+#[case::of_eks_alone(false, None, "1.35")]
+#[tokio::test]
+async fn the_version_is_the_one_that_the_settings_choose(
+    #[case] eks_control_plane: bool,
+    #[case] of_server: Option<&str>,
+    #[case] expected: &str,
+) {
+    let aws = Aws::new(Settings { eks_control_plane, ..settings() }).await;
+    let provider = aws.provider.lock().unwrap().clone();
+    if let Some(version) = of_server {
+        provider.set_kubernetes_version(version);
+    }
+    provider.know_cluster().await;
+    assert_eq!(provider.kubernetes_version().as_deref(), Some(expected));
+}
+
+/// EC2 answers with more than was asked for, and with the same instance twice: each is there once, and strangers are nobody's.
+#[tokio::test]
+async fn what_was_not_asked_for_is_nobodys() {
+    let aws = Aws::new(settings()).await;
+    let first = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let twin = aws.cloud.instance_now(instance_id(&first.provider_id).unwrap()).unwrap();
+    let stranger = InstanceInfo { id: "i-0".to_owned(), tags: TagSet::new(), ..twin.clone() };
+    aws.cloud.intrude(vec![stranger, twin]);
+    // A process that remembers nothing asks EC2 what its batches came to.
+    aws.restart().await;
+    let provider = aws.provider();
+    let again = provider.launch(&batch(1)).await.remove(0).unwrap();
+    assert_eq!(again.provider_id, first.provider_id, "found again, once");
+    let other =
+        LaunchRequest { claim: Arc::new(claim("b", "b")), batch: "b".into(), attempt: 1, decided_by: None };
+    let second = provider.launch(&[other]).await.remove(0).unwrap();
+    assert!(second.provider_id != first.provider_id && instance_id(&second.provider_id) != Some("i-0"));
+    assert_eq!(aws.cloud.count("CreateFleet"), 2);
+    let listed: Vec<ProviderId> =
+        provider.list().await.unwrap().into_iter().map(|instance| instance.provider_id).collect();
+    assert_eq!(listed, [first.provider_id.clone(), second.provider_id]);
+    assert_eq!(provider.get(&first.provider_id).await.unwrap().provider_id, first.provider_id);
 }

@@ -1,7 +1,7 @@
 //! The status of classes: what a user sees while AWS answers, refuses, or does neither.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
-use fleetwright_aws_api::labels;
+use fleetwright_aws_api::{HasConditions as _, labels};
 use fleetwright_core::cloud::Round;
 use fleetwright_core::model::{Condition as ClaimCondition, ConditionStatus, nodeclaim::ConditionType};
 use rstest::rstest;
@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::world::{World, fresh};
 use super::*;
-use crate::calls::{Image, LaunchTemplate, PlacementGroup, ProfileInfo, ReservationInfo, TagSet};
+use crate::calls::{
+    Image, LaunchTemplate, NeuronDevice, PlacementGroup, ProfileInfo, ReservationInfo, TagSet,
+};
 
 const STEP: &str = "nodeclass";
 
@@ -421,4 +423,49 @@ async fn user_data_near_the_limit_are_told_of(#[case] dry_runs: bool) {
     });
     settle(&mut world).await;
     assert_eq!(world.condition("default", "ValidationSucceeded"), "False UserDataSizeLimitExceeded");
+}
+
+/// A type that cannot be described, and one that two images are meant for alike, are named; all others are launched.
+#[tokio::test]
+async fn types_that_come_to_nothing_clear_are_named() {
+    let mut class = fresh("default");
+    class.spec.ami_selector_terms = serde_json::from_value(json!([
+        {"id": "ami-amd64"}, {"id": "ami-nvidia"}, {"id": "ami-neuron"},
+    ]))
+    .unwrap();
+    class.spec.ami_family = Some("AL2023".to_owned());
+    let mut world = World::new(settings(), class).await;
+    world.aws.cloud.with(|inner| {
+        let mut neuron = inner.images.iter().find(|image| image.id == "ami-nvidia").unwrap().clone();
+        neuron.id = "ami-neuron".to_owned();
+        neuron.name = neuron.name.replace("nvidia", "neuron");
+        inner.images.push(neuron);
+    });
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
+    world.aws.cloud.with(|inner| {
+        for machine in &mut inner.machines {
+            match machine.name.as_str() {
+                "c5.large" => machine.vcpus = 0,
+                "p3.2xlarge" => {
+                    let device = NeuronDevice { name: "Inferentia".to_owned(), count: 1, cores: 2 };
+                    machine.neuron = Some(vec![device]);
+                }
+                _ => {}
+            }
+        }
+    });
+    let provider = world.aws.provider.lock().unwrap().clone();
+    provider.refresh_machines().await.unwrap();
+    world.pass(601).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "ValidationSucceeded"), "True InstanceTypesUnclear");
+    let class = world.class("default");
+    let told = class.conditions().iter().find(|known| known.type_ == "ValidationSucceeded").unwrap();
+    for word in ["c5.large", "ami-neuron and ami-nvidia are equally specific"] {
+        assert!(told.message.contains(word), "{}", told.message);
+    }
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let launched = provider.launch(&batch(1)).await.remove(0);
+    assert!(launched.is_ok(), "{launched:?}");
 }
