@@ -14,7 +14,7 @@ use fleetwright_sim::{
 };
 
 /// Folders of `tests/scenarios/` whose files are played.
-const FOLDERS: [&str; 3] = ["", "life", "seeds"];
+const FOLDERS: [&str; 4] = ["", "aws", "life", "seeds"];
 
 /// Plays one scenario; what is wrong, if anything.
 fn check(path: &Path, update: bool) -> Result<(), String> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
 use fleetwright_aws::calls::{
-    AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
+    AwsApi, AwsError, ClusterInfo, Figure, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
     ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
@@ -67,6 +67,10 @@ fn profile(found: &aws_sdk_iam::types::InstanceProfile) -> ProfileInfo {
 
 #[async_trait]
 impl AwsApi for SdkClient {
+    fn figures(&self) -> Vec<Figure> {
+        self.requests.take()
+    }
+
     async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
         let wanted = filters(&[
             Filter::new("supported-virtualization-type", ["hvm"]),

@@ -7,6 +7,8 @@ use aws_config::{
 };
 use fleetwright_aws::SharedClock;
 
+use crate::requests::Requests;
+
 /// Why there is no client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
@@ -41,6 +43,7 @@ pub struct SdkClient {
     /// The price list has endpoints in a few regions only.
     pub(crate) prices: Option<aws_sdk_pricing::Client>,
     pub(crate) queues: crate::queues::Queues,
+    pub(crate) requests: Requests,
     region: String,
 }
 
@@ -74,20 +77,33 @@ impl SdkClient {
     /// Where it names no region.
     pub fn of(config: &SdkConfig, isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         let region = config.region().ok_or(ConnectError::NoRegion)?.to_string();
+        let requests = Requests::new(clock.clone());
+        // Each service has a builder of its own; they only look alike.
+        macro_rules! builder {
+            ($service:ident) => {
+                $service::config::Builder::from(config).interceptor(requests.clone())
+            };
+        }
+        macro_rules! client {
+            ($service:ident) => {
+                $service::Client::from_conf(builder!($service).build())
+            };
+        }
         let prices = fleetwright_aws::prices::pricing_region(&region, isolated_vpc).map(|region| {
-            let config = aws_sdk_pricing::config::Builder::from(config).region(Region::new(region)).build();
+            let config = builder!(aws_sdk_pricing).region(Region::new(region)).build();
             aws_sdk_pricing::Client::from_conf(config)
         });
         Ok(Self {
             clock,
-            ec2: aws_sdk_ec2::Client::new(config),
-            ssm: aws_sdk_ssm::Client::new(config),
-            sqs: aws_sdk_sqs::Client::new(config),
-            iam: aws_sdk_iam::Client::new(config),
-            eks: aws_sdk_eks::Client::new(config),
-            shifts: aws_sdk_arczonalshift::Client::new(config),
+            ec2: client!(aws_sdk_ec2),
+            ssm: client!(aws_sdk_ssm),
+            sqs: client!(aws_sdk_sqs),
+            iam: client!(aws_sdk_iam),
+            eks: client!(aws_sdk_eks),
+            shifts: client!(aws_sdk_arczonalshift),
             prices,
             queues: crate::queues::Queues::default(),
+            requests,
             region,
         })
     }

@@ -14,6 +14,7 @@ mod network;
 mod policies;
 mod prices;
 mod queues;
+mod requests;
 mod template;
 
 pub use connect::{ConnectError, Endpoint, SdkClient};

@@ -25,6 +25,16 @@ const SECONDS: &[f64] = &[
     50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 
+/// Seconds of a request, from 10 ms to 22 s, each half as much again as the one before: those of the library that counts for Karpenter.
+const REQUEST_SECONDS: &[f64] = &[
+    0.01, 0.015, 0.0225, 0.03375, 0.050625, 0.075938, 0.113906, 0.170859, 0.256289, 0.384434, 0.57665,
+    0.864976, 1.297463, 1.946195, 2.919293, 4.378939, 6.568408, 9.852613, 14.778919, 22.168378,
+];
+const RETRIES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+
+/// Labels of what is counted of requests: the service as its SDK names it, the operation, the status of the answer.
+const REQUEST: &[&str] = &["service", "action", "code"];
+
 /// Errors of fleets.
 pub static LAUNCH_FAILURES: FigureFamily = family(
     "karpenter_cloudprovider_instance_launch_failures_total",
@@ -117,6 +127,42 @@ pub static CALLS: FigureFamily = family(
     "Number of calls to AWS, by action and by what the answer's code means",
 );
 
+/// Requests, with all that was repeated.
+pub static REQUESTS: FigureFamily = family(
+    "aws_sdk_go_request_total",
+    REQUEST,
+    FigureShape::Counter,
+    "Number of requests to AWS, each page of a list by itself, by the HTTP status of the last answer; 0 is none",
+);
+/// How often requests were repeated.
+pub static REQUEST_RETRIES: FigureFamily = family(
+    "aws_sdk_go_request_retry_count",
+    REQUEST,
+    FigureShape::Histogram(RETRIES),
+    "How often the SDK repeated a request to AWS",
+);
+/// How long requests took.
+pub static REQUEST_TIME: FigureFamily = family(
+    "aws_sdk_go_request_duration_seconds",
+    REQUEST,
+    FigureShape::Histogram(REQUEST_SECONDS),
+    "How long requests to AWS took, with all that was repeated and the waits between",
+);
+/// Requests, each repetition by itself.
+pub static ATTEMPTS: FigureFamily = family(
+    "aws_sdk_go_request_attempt_total",
+    REQUEST,
+    FigureShape::Counter,
+    "Number of attempts at requests to AWS, by the HTTP status of each answer; 0 is none",
+);
+/// How long one attempt took.
+pub static ATTEMPT_TIME: FigureFamily = family(
+    "aws_sdk_go_request_attempt_duration_seconds",
+    REQUEST,
+    FigureShape::Histogram(REQUEST_SECONDS),
+    "How long single attempts at requests to AWS took",
+);
+
 /// Every family, by name.
 #[must_use]
 pub fn all() -> Vec<&'static FigureFamily> {
@@ -134,6 +180,11 @@ pub fn all() -> Vec<&'static FigureFamily> {
         &FEATURES_OFF,
         &IDENTITY,
         &CALLS,
+        &REQUESTS,
+        &REQUEST_RETRIES,
+        &REQUEST_TIME,
+        &ATTEMPTS,
+        &ATTEMPT_TIME,
     ];
     all.sort_by_key(|family| family.name);
     all

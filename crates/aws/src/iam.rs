@@ -1,5 +1,11 @@
 //! Which rights at AWS each call needs, by which statement of `deploy/iam` they are given, and what is lost without them.
 
+mod glob;
+mod policy;
+mod request;
+
+pub use request::Place;
+
 use crate::calls::AwsError;
 
 /// What stands still where a right is missing.
@@ -187,168 +193,79 @@ pub fn refusal(action: &str, error: &AwsError) -> String {
     }
 }
 
-/// The rights that are needed with some features switched on, each action and statement once, in order.
-#[must_use]
-pub fn needed(on: impl Fn(Feature) -> bool) -> Vec<Right> {
-    let mut all: Vec<Right> = RIGHTS.iter().filter(|right| on(right.feature)).copied().collect();
-    all.sort_by_key(|right| (right.action, right.statement, right.feature));
-    all.dedup_by_key(|right| (right.action, right.statement));
-    all
+/// A right that policies do not give, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The right, with the statement that would give it.
+    pub right: Right,
+    /// What the policies say instead.
+    pub why: String,
 }
 
-/// What `fleetwright iam check` tells: rights that no statement of the given policies gives. Conditions and resources are not
-/// evaluated; a right that is given only for other resources is found by the dry runs of node classes.
+/// What policies say of everything that is needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Rights that are missing, by action and statement, each with its first reason.
+    pub missing: Vec<Lack>,
+    /// What only a real call would tell, in words, the first [`DOUBTS_MAX`].
+    pub unclear: Vec<String>,
+}
+
+/// Most doubts that are told.
+pub const DOUBTS_MAX: usize = 50;
+
+/// What no policy document tells, whatever is in it.
+pub const NOT_EVALUATED: &str =
+    "permission boundaries, policies of the organisation, of sessions and of resources, and the account";
+
+/// What identity policies say of the rights that are needed: denials, actions, resources, and conditions on what is known of the
+/// calls before they are made.
 ///
 /// # Errors
 /// Where a policy is not JSON.
-pub fn missing(policies: &[&str], on: impl Fn(Feature) -> bool) -> Result<Vec<Right>, serde_json::Error> {
+pub fn check(
+    policies: &[&str],
+    place: &Place,
+    on: impl Fn(Feature) -> bool,
+) -> Result<Checked, serde_json::Error> {
     let mut given = Vec::new();
     for policy in policies {
-        let document: serde_json::Value = serde_json::from_str(policy)?;
-        given.extend(statements(&document));
+        given.extend(policy::statements(&serde_json::from_str(policy)?));
     }
-    let allows = |action: &str| given.iter().any(|pattern| matches(pattern, action));
-    Ok(needed(on).into_iter().filter(|right| !allows(right.action)).collect())
-}
-
-/// The actions that a policy's statements allow, as patterns.
-fn statements(document: &serde_json::Value) -> Vec<String> {
-    let one_or_many = |value: &serde_json::Value| match value {
-        serde_json::Value::Array(all) => all.clone(),
-        serde_json::Value::Null => Vec::new(),
-        one => vec![one.clone()],
-    };
-    let allowing = one_or_many(&document["Statement"]).into_iter().filter(|s| s["Effect"] == "Allow");
-    let actions = allowing.flat_map(|statement| one_or_many(&statement["Action"]));
-    actions.filter_map(|action| action.as_str().map(str::to_owned)).collect()
-}
-
-/// IAM's wildcard: `*` stands for anything. Actions do not mind case.
-fn matches(pattern: &str, action: &str) -> bool {
-    let (pattern, action) = (pattern.to_ascii_lowercase(), action.to_ascii_lowercase());
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| action.strip_prefix(first)) else { return false };
-    let mut last = None;
-    for part in parts {
-        last = Some(part);
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
+    let mut checked = Checked::default();
+    for right in RIGHTS.iter().filter(|right| on(right.feature)) {
+        for asked in request::asked(right, place) {
+            let statement = asked.statement.unwrap_or(right.statement);
+            let answer = policy::answer(&given, &asked, place, statement);
+            let told = |why: &String| format!("{} on {}: {why}", right.action, asked.resource);
+            let mut unclear: Vec<String> = answer.doubts.iter().map(told).collect();
+            match &answer.allowed {
+                policy::Holds::Yes => {}
+                policy::Holds::Perhaps(why) => unclear.push(told(why)),
+                policy::Holds::No(why) => {
+                    checked.lacks(Right { statement, ..*right }, why);
+                }
+            }
+            let room = DOUBTS_MAX.saturating_sub(checked.unclear.len());
+            let new: Vec<String> =
+                unclear.into_iter().filter(|doubt| !checked.unclear.contains(doubt)).take(room).collect();
+            checked.unclear.extend(new);
         }
     }
-    last.map_or(rest.is_empty(), |last| last.is_empty() || action.ends_with(last))
+    checked.missing.sort_by_key(|lack| (lack.right.action, lack.right.statement));
+    Ok(checked)
+}
+
+impl Checked {
+    fn lacks(&mut self, right: Right, why: &str) {
+        let same = |lack: &Lack| (lack.right.action, lack.right.statement) == (right.action, right.statement);
+        match self.missing.iter_mut().find(|lack| same(lack)) {
+            // What more depends on it is told.
+            Some(known) => known.right.feature = known.right.feature.min(right.feature),
+            None => self.missing.push(Lack { right, why: why.to_owned() }),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    //! Every call is allowed by the policies that come with the program.
-    use std::collections::BTreeSet;
-
-    use rstest::rstest;
-    use serde_json::Value;
-
-    use super::*;
-
-    const CALLS: &str = include_str!("calls/mod.rs");
-    const SCOPED: &str = include_str!("../../../deploy/iam/controller-policy.json");
-    const STRICT: &str = include_str!("../../../deploy/iam/controller-policy-strict.json");
-
-    fn calls() -> BTreeSet<&'static str> {
-        let methods = CALLS.split("async fn ").skip(1);
-        methods.filter_map(|text| text.split('(').next()).collect()
-    }
-
-    #[test]
-    fn every_call_has_its_rights() {
-        let in_table: BTreeSet<&str> = RIGHTS.iter().map(|right| right.call).collect();
-        assert_eq!(in_table, calls());
-    }
-
-    #[rstest]
-    #[case::scoped(SCOPED)]
-    #[case::strict(STRICT)]
-    fn every_right_is_given_by_its_statement(#[case] policy: &str) {
-        let document: Value = serde_json::from_str(policy).unwrap();
-        let mut used = BTreeSet::new();
-        for right in RIGHTS {
-            let all = document["Statement"].as_array().unwrap();
-            let statement = all.iter().find(|statement| statement["Sid"] == right.statement);
-            let statement = statement.unwrap_or_else(|| panic!("no statement {}", right.statement));
-            let single = serde_json::json!({"Statement": statement});
-            let given = statements(&single);
-            assert!(given.iter().any(|given| given == right.action), "{right:?}");
-            used.insert(right.action);
-        }
-        // Nothing is asked for that nothing uses.
-        let given: BTreeSet<String> = statements(&document).into_iter().collect();
-        let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
-        assert_eq!(given, used);
-        assert_eq!(missing(&[policy], |_| true).unwrap(), []);
-    }
-
-    /// Whatever changes anything is bound to the cluster; in the strict policy by its UID, where EC2 can tell it.
-    #[rstest]
-    #[case::scoped(SCOPED, "eks:eks-cluster-name")]
-    #[case::strict(STRICT, "fleetwright.dev/cluster-uid")]
-    fn what_is_made_and_ended_is_bound_to_the_cluster(#[case] policy: &str, #[case] by: &str) {
-        let document: Value = serde_json::from_str(policy).unwrap();
-        for sid in [
-            "AllowScopedEC2InstanceActionsWithTags",
-            "AllowScopedResourceCreationTagging",
-            "AllowScopedDeletion",
-            "AllowScopedResourceTagging",
-        ] {
-            let all = document["Statement"].as_array().unwrap();
-            let statement = all.iter().find(|statement| statement["Sid"] == sid).unwrap();
-            let condition = statement["Condition"].to_string();
-            let bound = condition.contains(by) || condition.contains("kubernetes.io/cluster/");
-            assert!(bound && (by != "fleetwright.dev/cluster-uid" || condition.contains(by)), "{sid}");
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let policy = r#"{"Statement": [
-            {"Effect": "Allow", "Action": ["ec2:Describe*", "EC2:createfleet", "ec2:RunInstances", "ec2:*Tags"], "Resource": "*"},
-            {"Effect": "Deny", "Action": "*", "Resource": "*"},
-            {"Effect": "Allow", "Action": "ssm:*", "Resource": "*"}]}"#;
-        let core = missing(&[policy], |feature| feature == Feature::Core).unwrap();
-        let actions: Vec<&str> = core.iter().map(|right| right.action).collect();
-        let expected = [
-            "ec2:CreateLaunchTemplate",
-            "ec2:DeleteLaunchTemplate",
-            "ec2:TerminateInstances",
-            "eks:DescribeCluster",
-            "iam:PassRole",
-        ];
-        assert_eq!(actions, expected);
-        assert!(missing(&["{"], |_| true).is_err());
-        assert!(missing(&["null"], |_| true).is_ok_and(|all| !all.is_empty()));
-        assert!(denial("sqs:ReceiveMessage").ends_with("AllowInterruptionQueueActions of deploy/iam"));
-    }
-
-    #[test]
-    fn credentials_are_no_matter_of_policies() {
-        let told = |code: &str| refusal("ec2:DescribeImages", &AwsError::new(code, "no"));
-        assert!(told("UnauthorizedOperation").contains("AllowRegionalReadActions"));
-        for code in ["RequestExpired", "ExpiredTokenException", "AuthFailure", "InvalidClientTokenId"] {
-            let text = told(code);
-            assert!(
-                text.contains("credentials") && text.contains(code) && !text.contains("statement"),
-                "{text}"
-            );
-        }
-    }
-
-    #[rstest]
-    #[case("ec2:Describe*", "ec2:DescribeImages", true)]
-    #[case("*", "ec2:DescribeImages", true)]
-    #[case("ec2:*Images", "ec2:DescribeImages", true)]
-    #[case("ec2:*Image", "ec2:DescribeImages", false)]
-    #[case("ec2:DescribeImages", "ec2:DescribeImage", false)]
-    #[case("ec2:DescribeImage", "ec2:DescribeImages", false)]
-    #[case("iam:*", "ec2:DescribeImages", false)]
-    fn wildcards(#[case] pattern: &str, #[case] action: &str, #[case] expected: bool) {
-        assert_eq!(matches(pattern, action), expected);
-    }
-}
+mod tests;

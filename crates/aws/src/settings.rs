@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleetwright_core::model::Str;
+use fleetwright_core::scheduling::MinValuesPolicy;
 
 /// Settings of the provider, fixed for the life of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Settings {
     pub ami_refresh: Duration,
     /// How often subnets are looked up.
     pub subnet_refresh: Duration,
+    /// What happens where a launch, which tries sixty types at most, leaves less variety than a claim asks for.
+    pub min_values: MinValuesPolicy,
     /// Whether zones that traffic is shifted away from are avoided.
     pub zonal_shift: bool,
 }
@@ -58,6 +61,7 @@ impl Settings {
             dry_runs: true,
             ami_refresh: Duration::from_secs(60),
             subnet_refresh: Duration::from_secs(60),
+            min_values: MinValuesPolicy::Strict,
             zonal_shift: false,
         }
     }

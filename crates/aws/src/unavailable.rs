@@ -29,6 +29,13 @@ pub enum Scarce {
     CapacityType(String),
     /// A subnet without free addresses.
     Subnet(String),
+    /// A spread placement group that has as many instances in a zone as it may, whatever their type.
+    Group {
+        /// The placement group's id.
+        id: String,
+        /// The zone.
+        zone: String,
+    },
 }
 
 /// What an offering is asked about.
@@ -93,7 +100,8 @@ impl Unavailable {
         let in_group = asked.group.is_some_and(|(id, partition)| {
             let whole = offering(Some((id.to_owned(), None)));
             let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));
-            has(whole) || part.is_some_and(has)
+            let full = Scarce::Group { id: id.to_owned(), zone: asked.zone.to_owned() };
+            has(whole) || part.is_some_and(has) || has(full)
         });
         let dry_subnets = !asked.subnets.is_empty()
             && asked.subnets.iter().all(|subnet| has(Scarce::Subnet((*subnet).to_owned())));
@@ -144,6 +152,11 @@ mod tests {
         assert!(partition.covers(&asked("a", &[], Some(("pg", Some("1"))))));
         assert!(!partition.covers(&asked("a", &[], Some(("pg", Some("2"))))));
         assert!(of(Scarce::CapacityType("spot".to_owned())).covers(&asked("b", &[], None)));
+        let full = of(Scarce::Group { id: "pg".to_owned(), zone: "a".to_owned() });
+        assert!(full.covers(&asked("a", &[], Some(("pg", None)))));
+        assert!(full.covers(&Asked { instance_type: "c5.large", ..asked("a", &[], Some(("pg", None))) }));
+        assert!(!full.covers(&asked("b", &[], Some(("pg", None)))) && !full.covers(&asked("a", &[], None)));
+        assert!(!full.covers(&asked("a", &[], Some(("other", None)))));
         let subnet = of(Scarce::Subnet("subnet-1".to_owned()));
         assert!(subnet.covers(&asked("b", &["subnet-1"], None)));
         assert!(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::faults::Fault;
@@ -18,7 +19,7 @@ use crate::world::{Target, World};
 /// An answer before it becomes HTTP.
 pub(crate) enum Reply {
     /// JSON with a status code.
-    Json(u16, Vec<u8>),
+    Json(u16, Bytes),
     /// JSON of a special media type.
     Typed(&'static str, Vec<u8>),
     /// Plain text.
@@ -30,7 +31,7 @@ pub(crate) enum Reply {
 impl Reply {
     /// A value with a status code.
     pub(crate) fn value(code: u16, value: &Value) -> Self {
-        Self::Json(code, view_of::bytes(value))
+        Self::Json(code, view_of::bytes(value).into())
     }
 }
 
@@ -54,9 +55,12 @@ pub(crate) fn serve(server: &Server, request: &ResourceRequest, fault: &Fault) -
     drop(world);
     let resource = &target.resource;
     Ok(match outcome? {
-        Outcome::Object(code, value) => Reply::value(code, &request.view.one(server, resource, &value)),
+        Outcome::Object(code, value) => {
+            let shown = request.view.one(server, resource, &value);
+            Reply::Json(code, server.body(code, &shown))
+        }
         Outcome::Raw(code, value) => Reply::value(code, &value),
-        Outcome::Page(page) => Reply::Json(200, request.view.page(server, resource, &page)),
+        Outcome::Page(page) => Reply::Json(200, request.view.page(server, resource, &page).into()),
         Outcome::Watch(watch) => Reply::Watch(watch),
     })
 }

@@ -99,6 +99,12 @@ impl Server {
         bytes
     }
 
+    /// The JSON of an object in an answer: made once with the line that watches are about to be sent.
+    pub(crate) fn body(&self, code: u16, object: &Arc<Value>) -> Bytes {
+        let kind = if code == 201 { "ADDED" } else { "MODIFIED" };
+        crate::watch::object_of(kind, &self.line(kind, object))
+    }
+
     pub(crate) fn config(&self) -> &Config {
         &self.inner.config
     }

@@ -260,11 +260,23 @@ fn left(change: &Change) -> Option<Arc<Value>> {
     Some(Arc::new(object))
 }
 
+/// What stands before and after the object of a line.
+fn around(kind: &str) -> (String, &'static str) {
+    (format!("{{\"type\":\"{kind}\",\"object\":"), "}\n")
+}
+
 /// A line of a watch.
 pub(crate) fn line(kind: &str, object: &Value) -> Bytes {
-    let mut bytes = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+    let (before, after) = around(kind);
+    let mut bytes = before.into_bytes();
     // A value of maps with text keys always serialises.
     serde_json::to_writer(&mut bytes, object).unwrap_or_default();
-    bytes.extend_from_slice(b"}\n");
+    bytes.extend_from_slice(after.as_bytes());
     bytes.into()
+}
+
+/// The object of a [`line`] of that kind.
+pub(crate) fn object_of(kind: &str, line: &Bytes) -> Bytes {
+    let (before, after) = around(kind);
+    line.slice(before.len()..line.len() - after.len())
 }

@@ -102,6 +102,37 @@ async fn schemas_prune_default_and_refuse() -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_is_pruned_and_changes_nothing_else() -> Outcome {
+    let (server, client) = start();
+    server.apply(definition())?;
+    server.apply(fleet(json!({ "color": "red" })))?;
+    let fleets = fleets(&client);
+    let patch = |body: Value| {
+        let fleets = fleets.clone();
+        async move { fleets.patch_status("f", &PatchParams::default(), &Patch::Merge(body)).await }
+    };
+    let before = fleets.get("f").await?;
+    let status = json!({ "phase": "New", "unknown": 1 });
+    let ready = patch(
+        json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "color": "blue" }, "status": status }),
+    )
+    .await?;
+    assert_eq!(ready.data["status"], json!({ "phase": "New" }));
+    assert_eq!(ready.data["spec"], json!({ "color": "red", "replicas": 1 }));
+    assert_eq!((ready.labels().len(), ready.metadata.generation), (0, Some(1)));
+    assert_ne!(ready.resource_version(), before.resource_version());
+    let again = patch(json!({ "status": { "phase": "New" } })).await?;
+    assert_eq!(again.resource_version(), ready.resource_version(), "nothing changed");
+    let Err(kube::Error::Api(refused)) = patch(json!({ "status": { "phase": 1 } })).await else {
+        return Err("a phase is a text".into());
+    };
+    assert_eq!(refused.code, 422);
+    let none = patch(json!({ "status": null })).await?;
+    assert_eq!(none.data.get("status"), None);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn appliers_share_lists_and_refuse_each_other() -> Outcome {
     let (server, client) = start();
     server.apply(definition())?;

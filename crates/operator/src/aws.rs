@@ -137,6 +137,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
         ami_refresh: values.duration("AMI_REFRESH_INTERVAL"),
         subnet_refresh: values.duration("SUBNET_REFRESH_INTERVAL"),
         zonal_shift: values.bool("ENABLE_ZONAL_SHIFT"),
+        min_values: values.min_values_policy(),
         ..Settings::new(name, region)
     })
 }

@@ -180,6 +180,9 @@ pub(crate) struct IamCheckOptions {
     /// The controller's role, whose policies IAM is asked for.
     #[arg(long, value_name = "NAME", conflicts_with = "files")]
     pub(crate) role: Option<String>,
+    /// The region that the controller works in; with a role by default that of the environment, else it is not compared.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) region: Option<String>,
     /// How the result is printed.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
@@ -353,7 +356,10 @@ const WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
     (&["disrupt"], &DECISIVE),
     (&["explain", "node"], &DECISIVE),
     (&["audit"], &["CLUSTER_NAME", "CLUSTER_CA_BUNDLE", "ISOLATED_VPC"]),
-    (&["iam", "check"], &["FEATURE_GATES", "ISOLATED_VPC", "INTERRUPTION_QUEUE", "ENABLE_ZONAL_SHIFT"]),
+    (
+        &["iam", "check"],
+        &["CLUSTER_NAME", "FEATURE_GATES", "ISOLATED_VPC", "INTERRUPTION_QUEUE", "ENABLE_ZONAL_SHIFT"],
+    ),
     (&["prices", "export"], &[]),
 ];
 

@@ -98,6 +98,47 @@ pub struct AwsShort {
     /// How much of the memory that it is sold with a machine has with an image, in per cent.
     #[serde(default)]
     pub memory: BTreeMap<String, i64>,
+    /// Whether there is an interruption queue.
+    #[serde(default)]
+    pub queue: bool,
+    /// Whether zones that traffic is shifted away from are avoided.
+    #[serde(default)]
+    pub zonal_shift: bool,
+    /// Capacity reservations of the account; the node class selects them all.
+    #[serde(default)]
+    pub reservations: Vec<ReservationShort>,
+    /// The placement group that the node class launches into.
+    pub placement_group: Option<PlacementGroupShort>,
+}
+
+/// A capacity reservation in short.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReservationShort {
+    /// Its id.
+    pub id: String,
+    /// Its instance type.
+    #[serde(rename = "type")]
+    pub instance_type: String,
+    /// Its zone, in full.
+    pub zone: String,
+    /// How many instances it holds.
+    pub count: u32,
+    /// When it ends, counted from the start: then it is a capacity block.
+    pub block_for: Option<String>,
+}
+
+/// A placement group in short.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlacementGroupShort {
+    /// Its name.
+    pub name: String,
+    /// `cluster`, `partition` or `spread`.
+    pub strategy: String,
+    /// How many partitions it has.
+    #[serde(default)]
+    pub partitions: u32,
 }
 
 fn yes() -> bool {
@@ -268,10 +309,39 @@ pub enum Step {
     /// Deletes so many NodeClaims, the first by name, with their Nodes and by force: nothing in the cluster tells of their
     /// instances any more.
     Abandon(usize),
+    /// On AWS: what happens in the region.
+    Region(RegionStep),
     /// Does these steps in the second cluster.
     Neighbour(Vec<Self>),
     /// Compares.
     Expect(Box<Expect>),
+}
+
+/// What happens in a region of AWS.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RegionStep {
+    /// What the queue says of so many of the cluster's instances, the first by id that it can be said of.
+    #[serde(default)]
+    pub announce: BTreeMap<Announcement, usize>,
+    /// The zones by their last letter that traffic is shifted away from now, each for so long; those before are over.
+    pub shift: Option<BTreeMap<String, String>>,
+}
+
+/// What EventBridge says of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Announcement {
+    /// Spot capacity is taken back, two minutes later.
+    Spot,
+    /// Spot capacity may be taken back; it is not.
+    Rebalance,
+    /// A reservation's capacity is taken back, two minutes later.
+    Reservation,
+    /// The host is retired, some day.
+    Retirement,
+    /// Somebody has stopped it.
+    Stopped,
 }
 
 /// Nodes that fall ill.

@@ -385,6 +385,14 @@ impl Index {
         self.machines.claims.get(name)?.model.as_ref()
     }
 
+    /// `claim` lowered as if it had been read; `None` as with [`Self::claim_model`].
+    #[must_use]
+    pub fn read_claim(&self, claim: &api::NodeClaim) -> Option<fleetwright_core::model::NodeClaim> {
+        let class = &claim.spec.node_class_ref;
+        let ours = self.is_managed(&class.group, &class.kind);
+        ours.then(|| crate::lower::claim::claim(claim, &self.schema).ok()).flatten()
+    }
+
     /// All NodeClaims as read, by name.
     pub fn claims(&self) -> impl Iterator<Item = &Arc<api::NodeClaim>> {
         self.machines.claims.values().map(|entry| &entry.raw)
@@ -414,7 +422,15 @@ impl Index {
 
     /// All Nodes with a NodeClaim's provider id, lowered, by name. More than one is a contradiction.
     pub fn nodes_of_claim(&self, claim: &str) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
-        self.claim_model(claim).into_iter().flat_map(|claim| self.machines.nodes_of(claim))
+        self.claim_model(claim).into_iter().flat_map(|claim| self.nodes_with(claim))
+    }
+
+    /// Nodes with the provider id of `claim`, by name.
+    pub fn nodes_with(
+        &self,
+        claim: &fleetwright_core::model::NodeClaim,
+    ) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
+        self.machines.nodes_of(claim)
     }
 
     /// The Node of a NodeClaim, by provider id.

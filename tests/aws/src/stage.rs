@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -121,7 +122,7 @@ impl Server {
     }
 
     /// Starts the controller and waits until it is ready to act; it ends with the returned value.
-    pub(crate) async fn operator(&self, cx: &Cx<'_>) -> anyhow::Result<Process> {
+    pub(crate) async fn operator(&self, cx: &Cx<'_>) -> anyhow::Result<Operator> {
         let [metrics, health] = free_ports()?;
         let mut env = self.environment(cx);
         env.push(("METRICS_PORT", metrics.to_string().into()));
@@ -135,13 +136,14 @@ impl Server {
         };
         let mut process = recipe.start()?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let url = format!("http://127.0.0.1:{health}/readyz");
+        let [url, metrics] = [(health, "readyz"), (metrics, "metrics")]
+            .map(|(port, path)| format!("http://127.0.0.1:{port}/{path}"));
         let deadline = Instant::now() + READY_LIMIT;
         loop {
             process.check_running()?;
             let answer = client.get(&url).send().await;
             if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
-                return Ok(process);
+                return Ok(Operator { process, client, metrics });
             }
             if Instant::now() > deadline {
                 bail!("the operator is not ready after {READY_LIMIT:?}: {answer:?}");
@@ -170,6 +172,28 @@ impl Server {
         let output = output.with_context(|| format!("{args:?} is not over after {COMMAND_LIMIT:?}"))??;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Printed { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) })
+    }
+}
+
+/// The controller as a process; it ends with this value.
+pub(crate) struct Operator {
+    process: Process,
+    client: reqwest::Client,
+    /// The address of its metrics.
+    metrics: String,
+}
+
+impl Operator {
+    /// Sum of the series whose line begins with `series`, as a scrape has it.
+    pub(crate) async fn metric(&self, series: &str) -> anyhow::Result<f64> {
+        let text = self.client.get(&self.metrics).send().await?.error_for_status()?.text().await?;
+        let of = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+        Ok(text.lines().filter(|line| line.starts_with(series)).filter_map(of).sum())
+    }
+
+    /// Tells it to end, and waits for that.
+    pub(crate) async fn stop(self) -> anyhow::Result<ExitStatus> {
+        self.process.stop().await
     }
 }
 

@@ -20,9 +20,7 @@ pub use machine::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, So
 pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
 pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo, ZonalShift};
 
-pub use fleetwright_core::model::Price;
-
-use fleetwright_core::cloud::Figure;
+pub use fleetwright_core::{cloud::Figure, model::Price};
 
 /// What is asked of AWS.
 #[async_trait]

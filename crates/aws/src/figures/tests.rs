@@ -46,6 +46,11 @@ fn dashboards_find_what_they_ask_for() {
         ("karpenter_interruption_message_queue_duration_seconds", ""),
         ("karpenter_interruption_instance_status_unhealthy_total", "category"),
         ("karpenter_ec2nodeclasses_userdata_bytes", "nodeclass"),
+        ("aws_sdk_go_request_total", "service action code"),
+        ("aws_sdk_go_request_retry_count", "service action code"),
+        ("aws_sdk_go_request_duration_seconds", "service action code"),
+        ("aws_sdk_go_request_attempt_total", "service action code"),
+        ("aws_sdk_go_request_attempt_duration_seconds", "service action code"),
     ] {
         let family = all().into_iter().find(|family| family.name == name);
         assert_eq!(family.map(|family| family.labels.join(" ")).as_deref(), Some(labels), "{name}");

@@ -23,12 +23,12 @@ pub enum Effect {
 #[must_use]
 pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> Vec<Effect> {
     const SPREAD: &str = "limit of instances in this spread placement group";
-    let offering = |group: Option<&str>| {
+    let offering = || {
         Effect::Unavailable(Scarce::Offering {
             instance_type: error.instance_type.clone(),
             zone: error.zone.clone(),
             capacity_type: capacity_type.to_owned(),
-            group: group.map(|id| (id.to_owned(), None)),
+            group: None,
         })
     };
     if capacity_type == "reserved" && classify(&error.code) == Class::Unfulfillable {
@@ -41,10 +41,15 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> 
         "InsufficientFreeAddressesInSubnet" => vec![
             Effect::NoAddresses(error.subnet.clone()),
             Effect::Unavailable(Scarce::Subnet(error.subnet.clone())),
-            offering(None),
+            offering(),
         ],
-        _ if error.message.contains(SPREAD) => vec![offering(group)],
-        code if classify(code) == Class::Unfulfillable => vec![offering(None)],
+        _ if error.message.contains(SPREAD) => match group {
+            Some(id) => {
+                vec![Effect::Unavailable(Scarce::Group { id: id.to_owned(), zone: error.zone.clone() })]
+            }
+            None => vec![offering()],
+        },
+        code if classify(code) == Class::Unfulfillable => vec![offering()],
         _ => Vec::new(),
     }
 }
@@ -168,7 +173,10 @@ mod tests {
             ..error("InsufficientInstanceCapacity")
         };
         let taught = effects(&spread, "on-demand", Some("pg-1"));
-        assert!(matches!(taught.as_slice(), [Effect::Unavailable(Scarce::Offering { group: Some(_), .. })]));
+        let full = Scarce::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
+        assert_eq!(taught, [Effect::Unavailable(full)], "no type has room there, and that is all it says");
+        let outside = effects(&spread, "on-demand", None);
+        assert!(matches!(outside.as_slice(), [Effect::Unavailable(Scarce::Offering { .. })]));
     }
 
     #[rstest]

@@ -8,6 +8,7 @@ use fleetwright_core::model::{
     Catalog, InstanceType, NodeClaim, Offering, Price,
     labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
 };
+use fleetwright_core::scheduling::MinValuesPolicy;
 
 /// Most instance types of one launch, the cheapest.
 const TYPES_MAX: usize = 60;
@@ -40,9 +41,9 @@ pub struct Filtered {
     pub capacity_type: &'static str,
 }
 
-/// Filters the catalogue for a claim; `None` where nothing remains.
+/// Filters the catalogue for a claim; `None` where nothing remains, or less variety than the policy demands.
 #[must_use]
-pub fn candidates(claim: &NodeClaim, catalog: &Catalog) -> Option<Filtered> {
+pub fn candidates(claim: &NodeClaim, catalog: &Catalog, policy: MinValuesPolicy) -> Option<Filtered> {
     let picky = claim.requirements.has_min_values();
     let mut all = compatible(claim, catalog);
     if claim.requirements.allows(CAPACITY_TYPE, RESERVED) {
@@ -64,7 +65,8 @@ pub fn candidates(claim: &NodeClaim, catalog: &Catalog) -> Option<Filtered> {
         candidate.keep(|offering| is(offering, capacity_type));
     }
     all.retain(|candidate| !candidate.offerings.is_empty());
-    (!all.is_empty() && enough_values(claim, &all)).then_some(Filtered { candidates: all, capacity_type })
+    let varied = policy == MinValuesPolicy::BestEffort || enough_values(claim, &all);
+    (!all.is_empty() && varied).then_some(Filtered { candidates: all, capacity_type })
 }
 
 fn is(offering: &Offering, capacity_type: &str) -> bool {

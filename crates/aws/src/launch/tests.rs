@@ -9,6 +9,7 @@ use fleetwright_core::model::{
     Resources,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
 };
+use fleetwright_core::scheduling::MinValuesPolicy;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ fn catalog(lines: &[&str]) -> Catalog {
 }
 
 fn chosen(lines: &[&str], claim: &NodeClaim) -> Option<String> {
-    let found = candidates(claim, &catalog(lines))?;
+    let found = candidates(claim, &catalog(lines), MinValuesPolicy::Strict)?;
     let one = |candidate: &Candidate| {
         let prices: Vec<String> =
             candidate.offerings.iter().map(|offering| offering.price.to_string()).collect();
@@ -118,8 +119,16 @@ fn what_the_claim_says() {
 fn sixty_types_at_most() {
     let lines: Vec<String> = (0..80).map(|n| format!("t{n:02}.l on-demand {}", 100 - n)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let found = candidates(&claim(Requirements::new()), &catalog(&lines)).unwrap();
+    let found = candidates(&claim(Requirements::new()), &catalog(&lines), MinValuesPolicy::Strict).unwrap();
     assert_eq!((found.candidates.len(), &*found.candidates[0].instance_type.name), (60, "t79.l"));
+    let varied = |least: u32| -> NodeClaim {
+        claim([Requirement::exists(INSTANCE_TYPE).with_min_values(Some(least))].into_iter().collect())
+    };
+    let found = |least: u32, policy: MinValuesPolicy| candidates(&varied(least), &catalog(&lines), policy);
+    assert!(found(60, MinValuesPolicy::Strict).is_some());
+    assert_eq!(found(61, MinValuesPolicy::Strict), None, "what is tried has too little variety");
+    let best = found(61, MinValuesPolicy::BestEffort).unwrap();
+    assert_eq!(best.candidates.len(), 60, "as much as can be tried");
 }
 
 fn template(spec: Value, efas: i64, reservation: Option<(&str, bool)>, ipv6: bool) -> TemplateData {

@@ -12,9 +12,10 @@ use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resou
 use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
 use crate::instancetype::{ClassCatalog, View};
-use crate::launch::{Candidate, Filtered, PlanInput, plan, requests};
+use crate::launch::{Candidate, Filtered, Plan, PlanInput, plan, requests};
 use crate::nodeclass::{Finding, Outcome};
 use crate::tags::{Owner, owned};
+use crate::userdata::{SIZE_MAX, SIZE_WARNING};
 
 const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
 
@@ -102,9 +103,6 @@ impl AwsProvider {
                 None => Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
             };
         }
-        if !self.settings.dry_runs {
-            return good;
-        }
         let known = Known::new(class.clone(), 0);
         let name = class.metadata.name.clone().unwrap_or_default();
         let catalog = self.make_catalog(&self.state(), &known);
@@ -126,6 +124,10 @@ impl AwsProvider {
             plan(&PlanInput { claim: &claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
         };
         let Some(plan) = plan else { return good };
+        let good = self.near_limit(&known, &claim, &plan).unwrap_or(good);
+        if !self.settings.dry_runs {
+            return good;
+        }
         let owner = Owner { settings: &self.settings, cluster_uid: uid, class: &name, pool: "" };
         let tags = owned(&owner, &class.spec);
         let templates = match self.templates(&known, &claim, &plan, &tags).await {
@@ -138,6 +140,16 @@ impl AwsProvider {
             }
         }
         good
+    }
+
+    /// What is told of user data that EC2 takes, and would not take much more of: a pool's labels and taints are in it, too.
+    fn near_limit(&self, known: &Known, claim: &NodeClaim, plan: &Plan) -> Option<Finding> {
+        let sizes = plan.groups.iter().filter_map(|group| self.user_data(known, claim, group, plan).ok());
+        let size = sizes.map(|data| data.text.len()).max().filter(|size| *size >= SIZE_WARNING)?;
+        let message = format!(
+            "user data is {size} bytes, without labels and taints of pools, and {SIZE_MAX} is the most: shorten spec.userData"
+        );
+        Some(Finding::limited(CONDITION, "UserDataNearLimit", message))
     }
 
     /// Tries a fleet, then one instance in each subnet until one would be launched; the first subnet's refusal counts.

@@ -22,7 +22,7 @@ use crate::launch::{
     launch_error, overlaid, plan, requests, template_data, template_name,
 };
 use crate::tags::{Owner, owned, restricted};
-use crate::userdata::{self, Bootstrap};
+use crate::userdata::{self, Bootstrap, UserData};
 
 /// How many instances are told their claim's name at once.
 const TAGGED_AT_ONCE: usize = 16;
@@ -217,7 +217,7 @@ impl AwsProvider {
             LaunchError::InsufficientCapacity(message.into())
         };
         let choice = overlaid(&catalog.catalog, request.decided_by.as_deref());
-        let filtered = candidates(claim, &choice).ok_or_else(dry)?;
+        let filtered = candidates(claim, &choice, self.settings.min_values).ok_or_else(dry)?;
         let status = known.class.status.clone().unwrap_or_default();
         let view = View {
             settings: &self.settings,
@@ -268,7 +268,7 @@ impl AwsProvider {
     ) -> Result<BTreeMap<Group, String>, LaunchError> {
         let mut names = BTreeMap::new();
         for group in &plan.groups {
-            let user_data = self.user_data(known, claim, group, plan)?;
+            let user_data = self.user_data(known, claim, group, plan)?.base64();
             let status = known.class.status.clone().unwrap_or_default();
             let input = TemplateInput {
                 spec: &known.class.spec,
@@ -306,13 +306,13 @@ impl AwsProvider {
         self.state().cluster_dns.as_deref().is_some_and(|address| address.contains(':'))
     }
 
-    fn user_data(
+    pub(super) fn user_data(
         &self,
         known: &Known,
         claim: &NodeClaim,
         group: &Group,
         plan: &Plan,
-    ) -> Result<String, LaunchError> {
+    ) -> Result<UserData, LaunchError> {
         let spec = &known.class.spec;
         let family = spec.family();
         let amis = known.class.status.as_ref().map(|status| status.amis.clone()).unwrap_or_default();
@@ -337,7 +337,7 @@ impl AwsProvider {
             Ok(data) => {
                 let size = u32::try_from(data.text.len()).unwrap_or(u32::MAX);
                 self.ledger.note(&figures::USER_DATA, &[&claim.class.name], f64::from(size));
-                Ok(data.base64())
+                Ok(data)
             }
             Err(userdata::UserDataError::TooLarge { .. }) => Err(LaunchError::Failed {
                 reason: "UserDataSizeLimitExceeded".into(),

@@ -13,6 +13,9 @@ use crate::calls::{
     ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, TemplateReservation, ZonalShift,
 };
 
+/// Most instances of a spread placement group in one zone.
+const SPREAD_MAX: usize = 7;
+
 /// Whether tags and named attributes pass all filters.
 fn passes(filters: &[Filter], tags: &TagSet, attribute: impl Fn(&str) -> Option<String>) -> bool {
     filters.iter().all(|filter| {
@@ -43,6 +46,44 @@ impl Inner {
     fn is_dry(&self, zone: &str) -> bool {
         self.dry.contains("") || self.dry.contains(zone)
     }
+
+    /// How many instances of a way there is room for; where there is none, in which code and words EC2 says so.
+    fn room(&self, way: &crate::calls::Override) -> Result<usize, (&'static str, &'static str)> {
+        const NONE: &str = "there is none";
+        if !self.templates.contains_key(&way.template) {
+            return Err(("InvalidLaunchTemplateName.NotFoundException", NONE));
+        }
+        if self.is_dry(&way.zone) {
+            return Err(("InsufficientInstanceCapacity", NONE));
+        }
+        let mut room = usize::MAX;
+        let data = self.template_data.get(&way.template);
+        if let Some(TemplateReservation::Only(id)) = data.and_then(|data| data.reservation.as_ref()) {
+            let own = |known: &&ReservationInfo| {
+                known.id == *id && known.instance_type == way.instance_type && known.zone == way.zone
+            };
+            let left = self.reservations.iter().find(own).map_or(0, |known| known.available);
+            room = usize::try_from(left).unwrap_or(usize::MAX);
+            if room == 0 {
+                return Err(("ReservationCapacityExceeded", NONE));
+            }
+        }
+        let group = data.and_then(|data| data.placement.as_ref()).map(|(id, _)| id);
+        let spread = |known: &&PlacementGroup| Some(&known.id) == group && known.strategy == "spread";
+        if let Some(spread) = self.placement_groups.iter().find(spread) {
+            let of_group = self.instances.values().filter(|machine| {
+                let placed = machine.info.placement.as_ref().is_some_and(|(id, _)| *id == spread.id);
+                placed && machine.info.zone == way.zone && machine.info.state != "terminated"
+            });
+            let left = SPREAD_MAX.saturating_sub(of_group.count());
+            if left == 0 {
+                let message = "You have reached the limit of instances in this spread placement group";
+                return Err(("InsufficientInstanceCapacity", message));
+            }
+            room = room.min(left);
+        }
+        Ok(room)
+    }
 }
 
 /// The answer, unless it gets lost.
@@ -61,13 +102,18 @@ impl FakeAws {
     /// Starts and ends what has had its time.
     pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
-        for machine in inner.instances.values_mut() {
+        let Inner { instances, reservations, .. } = inner;
+        for machine in instances.values_mut().filter(|machine| machine.info.state != "terminated") {
             let starts = machine.info.launched.is_some_and(|launched| now >= launched + STARTING);
             if machine.info.state == "pending" && starts {
                 machine.info.state = "running".to_owned();
             }
             if machine.ended.is_some_and(|ended| now >= ended + ENDING) {
                 machine.info.state = "terminated".to_owned();
+                let own = |known: &&mut ReservationInfo| machine.info.reservation.as_ref() == Some(&known.id);
+                if let Some(reservation) = reservations.iter_mut().find(own) {
+                    reservation.available += 1;
+                }
             }
         }
     }
@@ -134,34 +180,44 @@ impl FakeAws {
             return Ok(FleetAnswer { errors: ways.iter().map(refused).collect(), ..answer });
         }
         for way in &ways {
-            if !inner.templates.contains_key(&way.template) {
-                answer.errors.push(error("InvalidLaunchTemplateName.NotFoundException", way));
-            } else if inner.is_dry(&way.zone) {
-                answer.errors.push(error("InsufficientInstanceCapacity", way));
+            let room = inner.room(way);
+            if let Err((code, message)) = room {
+                answer.errors.push(FleetError { message: message.to_owned(), ..error(code, way) });
             }
-        }
-        let open = |way: &&&crate::calls::Override| {
-            inner.templates.contains_key(&way.template) && !inner.is_dry(&way.zone)
-        };
-        let Some(way) = ways.iter().find(open).copied() else { return Ok(answer) };
-        let zone_id =
-            inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
-        for _ in 0..request.count {
-            inner.born += 1;
-            let info = self.born(inner, request, way, zone_id.clone().unwrap_or_default());
-            answer.instances.push(FleetInstance {
-                id: info.id.clone(),
-                instance_type: info.instance_type.clone(),
-                zone: info.zone.clone(),
-                subnet: info.subnet.clone(),
-                image: info.image.clone(),
-            });
-            let user_data = inner.template_data.get(&way.template).map(|data| data.user_data.clone());
-            let user_data = user_data.unwrap_or_default();
-            inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data });
+            let open = request.count.saturating_sub(answer.instances.len());
+            for _ in 0..room.unwrap_or(0).min(open) {
+                let instance = self.put(inner, request, way);
+                answer.instances.push(instance);
+            }
         }
         inner.tokens.insert(request.token.clone(), answer.clone());
         Ok(answer)
+    }
+}
+
+impl FakeAws {
+    /// Lets an instance of a way be born.
+    fn put(&self, inner: &mut Inner, request: &FleetRequest, way: &crate::calls::Override) -> FleetInstance {
+        let zone_id =
+            inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
+        inner.born += 1;
+        let info = self.born(inner, request, way, zone_id.unwrap_or_default());
+        if let Some(reservation) =
+            inner.reservations.iter_mut().find(|known| info.reservation.as_ref() == Some(&known.id))
+        {
+            reservation.available = reservation.available.saturating_sub(1);
+        }
+        let born = FleetInstance {
+            id: info.id.clone(),
+            instance_type: info.instance_type.clone(),
+            zone: info.zone.clone(),
+            subnet: info.subnet.clone(),
+            image: info.image.clone(),
+        };
+        let user_data = inner.template_data.get(&way.template).map(|data| data.user_data.clone());
+        let user_data = user_data.unwrap_or_default();
+        inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data });
+        born
     }
 }
 
@@ -342,7 +398,7 @@ impl AwsApi for FakeAws {
         for id in ids {
             if let Some(machine) = inner.instances.get_mut(id) {
                 machine.info.state = "shutting-down".to_owned();
-                machine.ended.get_or_insert(now);
+                machine.ended = Some(machine.ended.map_or(now, |ended| ended.min(now)));
             }
         }
         answer(lose, ())

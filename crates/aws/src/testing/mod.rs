@@ -312,6 +312,24 @@ impl FakeAws {
         self.lock().no_spot = true;
     }
 
+    /// Takes back an instance after so long, whatever becomes of it until then, as EC2 does with spot capacity.
+    pub fn reclaim(&self, id: &str, after: SignedDuration) {
+        let at = self.clock.now() + after - ENDING;
+        if let Some(machine) = self.lock().instances.get_mut(id) {
+            machine.ended = Some(machine.ended.map_or(at, |ended| ended.min(at)));
+        }
+    }
+
+    /// Lets the region have these capacity reservations.
+    pub fn set_reservations(&self, reservations: Vec<ReservationInfo>) {
+        self.lock().reservations = reservations;
+    }
+
+    /// Lets the region have these placement groups.
+    pub fn set_placement_groups(&self, groups: Vec<PlacementGroup>) {
+        self.lock().placement_groups = groups;
+    }
+
     /// Takes all capacity from a zone, from all of them where it is empty.
     pub fn exhaust(&self, zone: &str) {
         self.lock().dry.insert(zone.to_owned());
@@ -370,6 +388,12 @@ impl FakeAws {
     #[must_use]
     pub fn sold_now(&self) -> Vec<SoldIn> {
         self.lock().sold_in.clone()
+    }
+
+    /// The subnets.
+    #[must_use]
+    pub fn subnets_now(&self) -> Vec<SubnetInfo> {
+        self.lock().subnets.clone()
     }
 
     /// Lets EKS know this cluster, or none.

@@ -50,6 +50,7 @@ fn machine(
             ena: true,
             ..Network::default()
         },
+        placement_strategies: ["cluster", "partition", "spread"].map(str::to_owned).to_vec(),
         gpus: if name.starts_with("p3") { vec![gpu] } else { Vec::new() },
         ..MachineInfo::default()
     }

@@ -22,6 +22,9 @@ use crate::instancetype::ResolvedKubelet;
 /// Most bytes of user data that EC2 takes, before base64.
 pub const SIZE_MAX: usize = 16_384;
 
+/// From how many bytes on people are warned: nine tenths.
+pub const SIZE_WARNING: usize = SIZE_MAX / 10 * 9;
+
 /// Why there is no user data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {

@@ -120,14 +120,29 @@ pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
         };
-        let names = running.command.candidates.iter().filter_map(|c| c.node.claim_name().cloned());
-        let intent =
-            CommandIntent { candidates: names.collect(), replacements: running.replacements.clone() };
         tracing::info!(command = %running.command, command_id = %id, "taking over a disruption command");
-        ctx.index().begin_command(id.clone(), intent);
+        ctx.index().begin_command(id.clone(), intent(&running));
         commands.insert(id.clone(), running);
         ctx.enqueue(queue::NAME, Key::cluster(id));
     }
+}
+
+/// The commands that stand on the machines of a snapshot and go on, by id: what the next process would take over, and what
+/// whoever looks from outside can know of the process at hand.
+#[must_use]
+pub fn under_way(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
+    let recorded = recorded(snapshot).into_iter();
+    let going_on = recorded.filter_map(|(id, (record, machines))| {
+        let running = taken_over(snapshot, &record, &machines, &id, now)?;
+        Some((id, intent(&running)))
+    });
+    going_on.collect()
+}
+
+fn intent(running: &Running) -> CommandIntent {
+    let names =
+        running.command.candidates.iter().filter_map(|candidate| candidate.node.claim_name().cloned());
+    CommandIntent { candidates: names.collect(), replacements: running.replacements.clone() }
 }
 
 /// The commands that machines name, with the indices of those machines.

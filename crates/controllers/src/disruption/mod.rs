@@ -19,6 +19,7 @@ mod standing;
 mod tests;
 
 pub use decide::methods;
+pub use durable::under_way;
 pub use returns::Returns;
 
 use std::{

@@ -150,6 +150,7 @@ fn blocked(
         Err(
             blocker @ (Blocker::DoNotDisruptPod(..)
             | Blocker::DoNotDisruptNode
+            | Blocker::UnreadablePod(..)
             | Blocker::Pdb(_)
             | Blocker::SeveralPdbs(_)),
         ) => Some(format!("{}: {blocker}", old.name())),

@@ -45,7 +45,9 @@ fn rendered(standing: &Standing, now: Timestamp) -> Option<(String, String)> {
     let one = |blocker: &&Blocker| {
         let mut text = match blocker {
             // Without the time left, which changes with every look.
-            Blocker::ConsolidateAfter { after, .. } => format!("consolidateAfter of {after:?} is not over"),
+            Blocker::ConsolidateAfter { after, .. } => {
+                format!("consolidateAfter of {}s is not over", after.as_secs())
+            }
             other => other.to_string(),
         };
         if let Some(owner) = blocker.owner() {

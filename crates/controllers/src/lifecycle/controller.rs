@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     model::NodeClaim,
     nodeclaim::{
-        InstanceState, Next, Removal, Stage, Step,
+        InstanceState, Next, Removal, Stage, Step, View,
         finalization::{Finalization, Trace},
         initialization::Initialization,
         launch::Launch,
@@ -15,6 +15,7 @@ use fleetwright_core::{
     },
 };
 use fleetwright_state::{Change, Index, Key, Kind};
+use jiff::Timestamp;
 
 use super::{
     families, first_busy,
@@ -73,9 +74,14 @@ impl Controller for Lifecycle {
             self.braked(ctx, &machine, liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
-        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        let done = Hand::new(ctx, &self.0, &machine).looking_ahead(joining).carry_out(next).await?;
         Ok(requeue(done.again))
     }
+}
+
+/// What a launched machine waits for until it is initialised.
+fn joining(view: &View<'_>, now: Timestamp) -> Next {
+    first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {

@@ -9,7 +9,7 @@ use fleetwright_api::{self as api, HasConditions, labels as names};
 use fleetwright_core::{
     cloud::{CloudError, Instance, Termination},
     model::{ConditionStatus, ProviderId, Resources, labels},
-    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Removal, Step, launch},
+    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Removal, Step, View, launch},
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
@@ -39,6 +39,9 @@ pub(crate) struct Done {
     pub(crate) instance: Option<InstanceState>,
 }
 
+/// What stages say of a machine.
+pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
+
 /// One pass over one machine.
 pub(crate) struct Hand<'a> {
     ctx: &'a Ctx,
@@ -49,6 +52,7 @@ pub(crate) struct Hand<'a> {
     answer: Option<Instance>,
     pending: Vec<Pending>,
     released: bool,
+    ahead: Option<Stages>,
 }
 
 /// A change of the status that is not written yet.
@@ -62,7 +66,13 @@ enum Pending {
 impl<'a> Hand<'a> {
     pub(crate) fn new(ctx: &'a Ctx, memory: &'a Memory, machine: &'a Machine) -> Self {
         let claim = (*machine.raw).clone();
-        Self { ctx, memory, machine, claim, answer: None, pending: Vec::new(), released: false }
+        Self { ctx, memory, machine, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
+    }
+
+    /// The same, asking `stages` before it writes a status what follows from it. Where that is of the status alone, one
+    /// write tells both.
+    pub(crate) fn looking_ahead(self, stages: Stages) -> Self {
+        Self { ahead: Some(stages), ..self }
     }
 
     /// Does all steps in order, and writes the status.
@@ -85,6 +95,9 @@ impl<'a> Hand<'a> {
             if matches!(done.instance, Some(InstanceState::NotOwned(_))) {
                 break;
             }
+        }
+        if result.is_ok() {
+            self.look_ahead();
         }
         // What was found out before a failure is as true after it.
         let written = self.flush().await;
@@ -351,16 +364,36 @@ impl<'a> Hand<'a> {
         self.ctx.enqueue(crate::nodepool::REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
 
+    fn look_ahead(&mut self) {
+        let Some(stages) = self.ahead.filter(|_| !self.pending.is_empty() && !self.released) else { return };
+        let now = self.ctx.now();
+        let Some(machine) = Machine::foreseen(self.ctx, self.wanted(now)) else { return };
+        let steps = stages(&machine.view(self.ctx.cloud.info()), now).steps;
+        if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
+            let changes = steps.into_iter().filter_map(|step| match step {
+                Step::Condition(change) => Some(Pending::Set(change)),
+                _ => None,
+            });
+            self.pending.extend(changes);
+        }
+    }
+
+    /// The claim as it is about to be.
+    fn wanted(&self, now: Timestamp) -> api::NodeClaim {
+        let mut wanted = self.claim.clone();
+        for change in &self.pending {
+            apply(&mut wanted, change, now);
+        }
+        wanted
+    }
+
     /// Writes what the pass changed of the status.
     async fn flush(&mut self) -> Result<(), ReconcileError> {
         if self.pending.is_empty() || self.released {
             return Ok(());
         }
-        let now = self.ctx.now();
-        let mut wanted = self.claim.clone();
-        for change in std::mem::take(&mut self.pending) {
-            apply(&mut wanted, change, now);
-        }
+        let wanted = self.wanted(self.ctx.now());
+        self.pending.clear();
         if wanted.status == self.claim.status {
             return Ok(());
         }
@@ -379,7 +412,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-fn apply(claim: &mut api::NodeClaim, change: Pending, now: Timestamp) {
+fn apply(claim: &mut api::NodeClaim, change: &Pending, now: Timestamp) {
     match change {
         Pending::Set(change) => {
             let mut set = claim.condition_set(now);
@@ -394,7 +427,7 @@ fn apply(claim: &mut api::NodeClaim, change: Pending, now: Timestamp) {
             // Only independent conditions are ever cleared.
             let _ = claim.condition_set(now).clear(condition);
         }
-        Pending::NodeName(name) => claim.status.get_or_insert_default().node_name = name,
+        Pending::NodeName(name) => claim.status.get_or_insert_default().node_name.clone_from(name),
         Pending::Adopt(instance) => {
             let status = claim.status.get_or_insert_default();
             status.provider_id = instance.provider_id.to_string();

@@ -34,12 +34,23 @@ impl Machine {
     pub(crate) fn look(ctx: &Ctx, name: &str) -> Option<Self> {
         let index = ctx.index();
         let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
-        let nodes: Vec<Arc<Node>> = index.nodes_of_claim(name).cloned().collect();
+        Some(Self::of(ctx, &index, raw, claim))
+    }
+
+    /// The machine of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
+    pub(crate) fn foreseen(ctx: &Ctx, claim: api::NodeClaim) -> Option<Self> {
+        let index = ctx.index();
+        let model = Arc::new(index.read_claim(&claim)?);
+        Some(Self::of(ctx, &index, Arc::new(claim), model))
+    }
+
+    fn of(ctx: &Ctx, index: &Index, raw: Arc<api::NodeClaim>, claim: Arc<NodeClaim>) -> Self {
+        let nodes: Vec<Arc<Node>> = index.nodes_with(&claim).cloned().collect();
         let pool = claim.pool.as_ref().and_then(|pool| index.pool_model(pool)).cloned();
         let pods = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
         let drivers = || nodes.first().map(|node| index.published_drivers(&node.name)).unwrap_or_default();
         let published_drivers = (!ctx.settings.ignore_dra_requests).then(drivers);
-        Some(Self { raw, claim, nodes, pool, pods, published_drivers })
+        Self { raw, claim, nodes, pool, pods, published_drivers }
     }
 
     /// The same with one node and its pods only.

@@ -51,6 +51,21 @@ async fn a_claim_lives_and_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_write_tells_what_happened_and_what_is_waited_for() {
+    let world = World::new().run();
+    world.claim("a", json!({}));
+    world.until("launched", || world.condition("a", "Launched") == "True").await;
+    assert_eq!(world.condition("a", "Registered"), "Unknown/NodeNotFound");
+    world.join("node-a", "a");
+    world.until("registered", || world.condition("a", "Registered") == "True").await;
+    assert_eq!(world.condition("a", "Initialized"), "Unknown/StartupTaintsExist");
+    world.sleep(1).await;
+    let writes = world.writes.lock().expect("unpoisoned").clone();
+    let of_status = writes.iter().filter(|write| *write == "patch nodeclaims/a status").count();
+    assert_eq!(of_status, 2, "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
     let world = World::new().run();
     world.grown("a", "node-a", json!({})).await;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    model::Pod,
+    model::{NamespacedName, Pod},
     scheduling::{Eliminated, Unplaced},
 };
 use fleetwright_state::Kind;
@@ -72,11 +72,13 @@ pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usiz
     (ignored, unschedulable)
 }
 
-/// Pods that mean nothing: they are in no snapshot, and say why here. Returns how many there are.
+/// Pods that mean nothing and wait: they are in no snapshot, and say why here. Returns how many there are. One that runs
+/// needs no place, and keeps its machine with a reason.
 pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
         let index = ctx.index();
-        let pods = index.invalid().iter().filter(|((kind, _), _)| *kind == Kind::Pod);
+        let waits = |key: &fleetwright_state::Key| index.pod(&NamespacedName::from(key)).is_none();
+        let pods = index.invalid().iter().filter(|((kind, key), _)| *kind == Kind::Pod && waits(key));
         let reference = |key: &fleetwright_state::Key| k8s_openapi::api::core::v1::ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),

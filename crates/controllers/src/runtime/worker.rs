@@ -13,7 +13,7 @@ use super::{
     queue::{Queue, later},
     shutdown::Shutdown,
 };
-use crate::metrics::runtime as families;
+use crate::metrics::{Family, runtime as families};
 
 /// How long running reconciles may take to end after shutdown was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub(super) struct Worker {
 }
 
 /// Gauges of a controller: keys at work, keys that are due, seconds of all work under way and of the longest.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 struct Shown {
     active: usize,
     depth: usize,
@@ -116,13 +116,16 @@ impl Worker {
             unfinished: worked.clone().sum(),
             longest: worked.fold(0.0, f64::max),
         };
-        if self.shown.replace(shown) == Some(shown) {
-            return;
-        }
-        metrics.set(&families::ACTIVE, &[name], figure(shown.active));
-        metrics.set(&families::QUEUE_DEPTH, &[name, name], figure(shown.depth));
-        metrics.set(&families::QUEUE_UNFINISHED, &[name, name], shown.unfinished);
-        metrics.set(&families::QUEUE_LONGEST, &[name, name], shown.longest);
+        let before = self.shown.replace(shown);
+        let set = |family: &Family, labels: &[&str], of: fn(&Shown) -> f64| {
+            if before.as_ref().map(of) != Some(of(&shown)) {
+                metrics.set(family, labels, of(&shown));
+            }
+        };
+        set(&families::ACTIVE, &[name], |shown| figure(shown.active));
+        set(&families::QUEUE_DEPTH, &[name, name], |shown| figure(shown.depth));
+        set(&families::QUEUE_UNFINISHED, &[name, name], |shown| shown.unfinished);
+        set(&families::QUEUE_LONGEST, &[name, name], |shown| shown.longest);
     }
 
     /// How long until a key ripens; `None` where only an event can bring work.

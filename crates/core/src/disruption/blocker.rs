@@ -46,6 +46,8 @@ pub enum Blocker {
     NoPool(Str),
     /// A pod says do-not-disrupt, until then or without end.
     DoNotDisruptPod(NamespacedName, Option<Timestamp>),
+    /// A pod cannot be read: nobody can say where else it would run.
+    UnreadablePod(NamespacedName, Str),
     /// A budget allows no eviction of a pod.
     Pdb(NamespacedName),
     /// The eviction API refuses pods under several budgets.
@@ -89,6 +91,8 @@ pub enum Blocker {
         /// When the first of them leaves the window.
         until: Option<Timestamp>,
     },
+    /// Its pool keeps a number of machines: they go when they drift, by the method for that alone.
+    StaticPool(Str),
     /// Consolidation looked at it and left it.
     Unconsolidatable(Unconsolidatable),
 }
@@ -115,15 +119,21 @@ impl Blocker {
         match self {
             Self::Nominated { name: Some(pod), .. }
             | Self::DoNotDisruptPod(pod, _)
+            | Self::UnreadablePod(pod, _)
             | Self::ConsolidateAfter { pod: Some(pod), .. } => Some(format!("pod/{pod}")),
             Self::Nominated { pod, .. } => Some(format!("pod uid {pod}")),
             Self::Pdb(pdb) => Some(format!("poddisruptionbudget/{pdb}")),
             Self::SeveralPdbs(pdbs) => pdbs.first().map(|pdb| format!("poddisruptionbudget/{pdb}")),
-            Self::NoPool(pool) | Self::Budget { pool, .. } | Self::Brake { pool, .. } => {
-                Some(format!("nodepool/{pool}"))
-            }
-            Self::Unconsolidatable(
-                Unconsolidatable::Disabled(pool) | Unconsolidatable::PolicyWhenEmpty(pool),
+            Self::NoPool(pool)
+            | Self::StaticPool(pool)
+            | Self::Budget { pool, .. }
+            | Self::Brake { pool, .. }
+            | Self::Unconsolidatable(
+                Unconsolidatable::Disabled(pool)
+                | Unconsolidatable::PolicyWhenEmpty(pool)
+                | Unconsolidatable::Surplus { pool, .. }
+                | Unconsolidatable::NodeLimit(pool)
+                | Unconsolidatable::NothingOffered(pool),
             ) => Some(format!("nodepool/{pool}")),
             _ => None,
         }
@@ -149,11 +159,13 @@ impl Blocker {
             Self::MissingLabel(_) => "MissingLabel",
             Self::NoPool(_) => "NoPool",
             Self::DoNotDisruptPod(..) => "DoNotDisruptPod",
+            Self::UnreadablePod(..) => "UnreadablePod",
             Self::Pdb(_) | Self::SeveralPdbs(_) => "PodDisruptionBudget",
             Self::ConsolidateAfter { .. } => "ConsolidateAfter",
             Self::NotConsolidatable => "NotConsolidatable",
             Self::Budget { .. } => "Budget",
             Self::Brake { .. } => "DriftBrake",
+            Self::StaticPool(_) => "StaticPool",
             Self::Unconsolidatable(why) => why.kind(),
         }
     }
@@ -176,6 +188,7 @@ impl fmt::Display for Blocker {
             Self::DoNotDisruptPod(pod, _) => {
                 write!(f, "pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={pod})")
             }
+            Self::UnreadablePod(pod, why) => write!(f, "pod cannot be read (Pod={pod}): {why}"),
             Self::Pdb(pdb) => write!(f, "pdb prevents pod evictions (PodDisruptionBudget=[{pdb}])"),
             Self::SeveralPdbs(pdbs) => {
                 let names: Vec<String> = pdbs.iter().map(ToString::to_string).collect();
@@ -186,7 +199,7 @@ impl fmt::Display for Blocker {
                 )
             }
             Self::ConsolidateAfter { after, left, pod, .. } => {
-                write!(f, "consolidateAfter of {after:?} is not over, {}s left", left.as_secs())?;
+                write!(f, "consolidateAfter of {}s is not over, {}s left", after.as_secs(), left.as_secs())?;
                 match pod {
                     Some(pod) => write!(f, " since pod {pod} came"),
                     None => Ok(()),
@@ -205,6 +218,12 @@ impl fmt::Display for Blocker {
                 f,
                 "nodepool {pool} lets {cap} node(s) be replaced within its window, and {replaced} were"
             ),
+            Self::StaticPool(pool) => {
+                write!(
+                    f,
+                    "NodePool {pool:?} keeps a number of nodes (spec.replicas): only static-drift replaces them"
+                )
+            }
             Self::Unconsolidatable(why) => why.fmt(f),
         }
     }
@@ -271,6 +290,19 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// Its static pool has more machines than it wants: the surplus goes first.
+    Surplus {
+        /// The pool.
+        pool: Str,
+        /// How many there are.
+        nodes: i64,
+        /// How many there should be.
+        replicas: i64,
+    },
+    /// `limits.nodes` of its static pool leaves no room for the one that would come in its stead.
+    NodeLimit(Str),
+    /// Nothing that its static pool allows can be had.
+    NothingOffered(Str),
     /// It came back after a consolidation, and would go without a machine in its stead.
     WouldReturn {
         /// When it came.
@@ -300,6 +332,9 @@ impl Unconsolidatable {
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
+            Self::Surplus { .. } => "Surplus",
+            Self::NodeLimit(_) => "NodeLimit",
+            Self::NothingOffered(_) => "NothingOffered",
         }
     }
 }
@@ -366,6 +401,19 @@ impl fmt::Display for Unconsolidatable {
             ),
             Self::WouldUndo { offering, since } => {
                 write!(f, "it came in the stead of {offering} at {since}, and would become that again")
+            }
+            Self::Surplus { pool, nodes, replicas } => write!(
+                f,
+                "NodePool {pool:?} has {nodes} node(s) for {replicas} replica(s): the surplus goes before drifted ones are \
+                 replaced"
+            ),
+            Self::NodeLimit(pool) => write!(
+                f,
+                "node limits have been exhausted for nodepool {pool:?}: what replaces a drifted node needs room below \
+                 spec.limits.nodes"
+            ),
+            Self::NothingOffered(pool) => {
+                write!(f, "NodePool {pool:?} allows no instance type that is available")
             }
             Self::WouldReturn { since } => write!(
                 f,

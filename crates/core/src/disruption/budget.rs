@@ -6,7 +6,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use super::{
     Budgets,
-    cron::{self, Schedule, ScheduleError},
+    cron::{self, Schedule, ScheduleError, Window},
 };
 use crate::model::{
     Budget, DisruptionReason, NodePool, PoolName, Snapshot, StateNode, Str, labels, pool::BudgetNodes,
@@ -85,18 +85,17 @@ fn least(
         match window {
             // Of equal ones the one that lasts.
             Window::Always if applies && nodes <= least.0 => least = (nodes, None),
-            Window::Until(end) if applies && nodes < least.0 => least = (nodes, Some(end)),
+            Window::Until(end)
+                if applies
+                    && (nodes < least.0
+                        || (nodes == least.0 && least.1.is_some_and(|known| known < end))) =>
+            {
+                least = (nodes, Some(end))
+            }
             _ => {}
         }
     }
     Ok(least)
-}
-
-/// Whether a budget is active.
-enum Window {
-    Always,
-    Until(Timestamp),
-    Closed,
 }
 
 fn window(budget: &Budget, now: Timestamp) -> Result<Window, BudgetError> {
@@ -107,8 +106,7 @@ fn window(budget: &Budget, now: Timestamp) -> Result<Window, BudgetError> {
                 Some(name) => cron::zone(name).ok_or_else(|| BudgetError::TimeZone(name.clone()))?,
                 None => TimeZone::UTC,
             };
-            let end = Schedule::parse(schedule)?.closes(&zone, now, duration);
-            Ok(end.map_or(Window::Closed, Window::Until))
+            Ok(Schedule::parse(schedule)?.window(&zone, now, duration))
         }
         _ => Err(BudgetError::HalfAWindow),
     }

@@ -239,6 +239,12 @@ fn of_pods<'a>(
             tell(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
         }
     }
+    // Of no use where the pod needs no other place.
+    for pod in node.pods.iter().filter(|pod| pod.is_reschedulable()) {
+        if let Some(why) = &pod.unreadable {
+            tell(Blocker::UnreadablePod(pod.id.clone(), why.clone()))?;
+        }
+    }
     let taint = [disrupted_taint()];
     // A budget only matters where a drain would evict: pods of DaemonSets are, in the end.
     let evicted = |pod: &Pod| !pod.is_static() && first_untolerated(&taint, &pod.spec.tolerations).is_some();

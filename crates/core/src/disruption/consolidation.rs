@@ -1,5 +1,7 @@
 //! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
 
+use std::sync::Arc;
+
 use super::{
     Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history,
     several::{self, suspects::Look},
@@ -131,7 +133,10 @@ fn cheaper(
     if may_be_spot(&opening) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, opening, now);
     }
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
+    // What launching may end at counts, which can be more than what it is expected to.
+    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &opening.requirements);
+    let cheapest = opening.instance_types.iter().filter_map(worst).min();
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
     let mut opening =
         narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;

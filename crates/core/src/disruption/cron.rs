@@ -40,6 +40,20 @@ const DESCRIPTORS: [(&str, &str); 7] = [
 /// Largest value of each field, for `N/S`, which means `N-max/S`.
 const FIELD_MAX: [u32; 5] = [59, 23, 31, 12, 6];
 
+/// So many windows that follow each other without a gap have no end that anybody waits for.
+const MAX_ADJACENT: usize = 16;
+
+/// Whether a budget applies at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Not now.
+    Closed,
+    /// Until then.
+    Until(Timestamp),
+    /// With no end in sight.
+    Always,
+}
+
 impl Schedule {
     /// Reads a schedule.
     ///
@@ -85,15 +99,24 @@ impl Schedule {
     /// Whether a window of `duration` that the schedule opened is open at `now`: it opened within the last `duration`.
     #[must_use]
     pub fn is_active(&self, now: Timestamp, duration: Duration) -> bool {
-        self.closes(&TimeZone::UTC, now, duration).is_some()
+        self.window(&TimeZone::UTC, now, duration) != Window::Closed
     }
 
-    /// When the window of `duration` that the schedule opened first, by the clocks of `zone`, closes; `None` where none is
-    /// open at `now`. A moment that the change to summer time leaves out is the first one after it.
+    /// Whether a window of `duration` that the schedule opened, by the clocks of `zone`, is open at `now`, and when it closes:
+    /// not where the next one opens before, or at that moment. A moment that the change to summer time leaves out is the
+    /// first one after it.
     #[must_use]
-    pub fn closes(&self, zone: &TimeZone, now: Timestamp, duration: Duration) -> Option<Timestamp> {
-        let opened = self.next_after_in(zone, now.checked_sub(duration).ok()?)?;
-        (opened <= now).then(|| opened.checked_add(duration).unwrap_or(Timestamp::MAX))
+    pub fn window(&self, zone: &TimeZone, now: Timestamp, duration: Duration) -> Window {
+        let start = now.checked_sub(duration).ok().and_then(|start| self.next_after_in(zone, start));
+        let Some(mut opened) = start.filter(|opened| *opened <= now) else { return Window::Closed };
+        for _ in 0..MAX_ADJACENT {
+            let end = opened.checked_add(duration).unwrap_or(Timestamp::MAX);
+            match self.next_after_in(zone, opened).filter(|next| *next <= end) {
+                Some(next) => opened = next,
+                None => return Window::Until(end),
+            }
+        }
+        Window::Always
     }
 
     /// The first moment after `after`; `None` where there is none within a few years (30 February).
@@ -197,6 +220,23 @@ mod tests {
     fn window(#[case] now: Timestamp, #[case] expected: bool) {
         let schedule = Schedule::parse("0 9 * * mon-fri").unwrap();
         assert_eq!(schedule.is_active(now, Duration::from_secs(8 * 3600)), expected);
+    }
+
+    /// A window ends where no other one follows at once.
+    #[rstest]
+    #[case::alone("0 22 * * *", 8, "2026-01-05T23:00:00Z", Some("2026-01-06T06:00:00Z"))]
+    #[case::one_after_another("0 9,17 * * *", 8, "2026-01-05T10:00:00Z", Some("2026-01-06T01:00:00Z"))]
+    #[case::overlapping("0 9,12 * * *", 5, "2026-01-05T10:00:00Z", Some("2026-01-05T17:00:00Z"))]
+    #[case::all_day("@daily", 24, "2026-01-05T10:00:00Z", None)]
+    fn windows_that_touch(
+        #[case] text: &str,
+        #[case] hours: u64,
+        #[case] now: Timestamp,
+        #[case] closes: Option<&str>,
+    ) {
+        let window =
+            Schedule::parse(text).unwrap().window(&TimeZone::UTC, now, Duration::from_secs(hours * 3600));
+        assert_eq!(window, closes.map_or(Window::Always, |end| Window::Until(end.parse().unwrap())));
     }
 
     #[rstest]

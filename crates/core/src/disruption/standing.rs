@@ -86,7 +86,7 @@ pub fn standings(
 }
 
 /// How the machine whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs
-/// one simulation.
+/// two simulations.
 #[must_use]
 pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) -> Option<Standing> {
     let called = |node: &Arc<StateNode>| {
@@ -107,6 +107,16 @@ pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) 
         };
         if let Err(why) = looked {
             proposal.unconsolidatable.push((candidate, why));
+        }
+    }
+    // What drift would come to, which says nothing to one that it would take.
+    for method in METHODS.iter().filter(|method| method.is_eventual()) {
+        if let Ok(candidate) = candidate(snapshot, index, now, true)
+            && method.is_case(&context, &candidate) == Ok(true)
+        {
+            let mut budgets = budget::left_of(&proposal.allowances, method.reason());
+            let verdict = method.propose(&context, &[&candidate], &mut budgets);
+            proposal.unconsolidatable.extend(verdict.unconsolidatable);
         }
     }
     Some(Known::of(&context, &proposal).standing(&context, &Guards::of(snapshot), index, &METHODS))
@@ -191,6 +201,10 @@ impl<'a> Known<'a> {
             all.extend(told.into_iter().map(Blocker::Unconsolidatable));
             all.extend(self.over_budget(&node, &cases));
             all.extend(self.over_brake(context, &node, &cases));
+            let pool = node.label(labels::NODEPOOL).and_then(|pool| context.snapshot.pool(pool));
+            if let Some(pool) = pool.filter(|pool| pool.is_static() && cases.is_empty() && all.is_empty()) {
+                all.push(Blocker::StaticPool(pool.name.as_str().into()));
+            }
         }
         Standing { candidate: !cases.is_empty(), node, price, blockers: all }
     }
@@ -209,14 +223,16 @@ impl<'a> Known<'a> {
         let pool = context.snapshot.pool(node.label(labels::NODEPOOL)?)?;
         let claim = node.claim.as_ref().filter(|_| !pool.is_static() && !node.is_deleting())?;
         let after = pool.consolidate_after?;
-        let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
-        let until = since.checked_add(after).unwrap_or(Timestamp::MAX);
-        let left = Duration::try_from(until.duration_since(context.now)).unwrap_or_default();
-        if !left.is_zero() {
+        let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized));
+        let until = since.map(|since| since.checked_add(after).unwrap_or(Timestamp::MAX));
+        let left = until.map(|until| until.duration_since(context.now));
+        let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+        if let Some(until) = until.filter(|_| !left.is_zero()) {
             let pod = claim.last_pod_event.and_then(|at| arrived(node, at));
             return Some(Blocker::ConsolidateAfter { after, until, left, pod });
         }
-        (!claim.is(ConditionType::Consolidatable)).then_some(Blocker::NotConsolidatable)
+        let settled = claim.is(ConditionType::Consolidatable) || !node.is_initialized();
+        (!settled).then_some(Blocker::NotConsolidatable)
     }
 
     /// The brake that leaves no room for a machine that has drifted.

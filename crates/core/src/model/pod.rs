@@ -60,6 +60,8 @@ pub struct Pod {
     pub generated_claims: Vec<GeneratedClaim>,
     /// Whether it stands for capacity that a CapacityBuffer asks for, not for a pod of the cluster.
     pub is_virtual: bool,
+    /// Why its constraints cannot be read, where they cannot: only of pods that are on a machine, without constraints then.
+    pub unreadable: Option<Str>,
 }
 
 /// The part of a pod that pods of one template share.

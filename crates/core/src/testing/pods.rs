@@ -47,6 +47,7 @@ pub fn pod(name: &str) -> PodBuilder {
         deletion_cost: 0,
         generated_claims: Vec::new(),
         is_virtual: false,
+        unreadable: None,
     };
     PodBuilder { pod, spec, labels: Labels::new() }
 }

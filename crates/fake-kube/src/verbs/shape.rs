@@ -1,6 +1,6 @@
 //! Brings an incoming object into its stored shape: identity, version, types, pruning and defaults.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::registry::{Resource, ResourceInfo};
 use crate::status::ApiError;
@@ -100,6 +100,34 @@ pub(crate) fn decode(resource: &Resource, mut value: Value, strict: bool) -> Res
         }
     }
     admission::default(resource, &mut value);
+    Ok(value)
+}
+
+/// Decodes what a write of the status changes: the status, and where they differ from those of `old` the metadata. All else
+/// of `value` is `old`'s, which was decoded before.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn decode_status(
+    resource: &Resource,
+    mut value: Value,
+    old: &Value,
+    strict: bool,
+) -> Result<Value, ApiError> {
+    let mut changed = json!({ "apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": {} });
+    let fields = ["metadata", "status"].into_iter().filter(|field| value[*field] != old[*field]);
+    let fields: Vec<&str> = fields.collect();
+    for field in &fields {
+        if let Some(given) = object::remove(&mut value, &[field]) {
+            object::put(&mut changed, &[field], given);
+        }
+    }
+    let mut changed = decode(resource, changed, strict)?;
+    for field in &fields {
+        if let Some(decoded) = object::remove(&mut changed, &[field]) {
+            object::put(&mut value, &[field], decoded);
+        }
+    }
     Ok(value)
 }
 

@@ -95,7 +95,10 @@ impl World {
         if !managed::is_reset(&new) {
             object::copy(old, &mut new, &["metadata", "managedFields"]);
         }
-        let mut new = shape::decode(&resource, new, write.strict)?;
+        let mut new = match write.part {
+            Part::Status => shape::decode_status(&resource, new, old, write.strict)?,
+            Part::Main | Part::Whole => shape::decode(&resource, new, write.strict)?,
+        };
         object::copy(old, &mut new, &["apiVersion"]);
         admission::admit_update(self, &resource, old, &mut new, write.part)?;
         bump_generation(&resource, old, &mut new);

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use fleetwright_aws::iam::{Feature, Right, missing};
+use fleetwright_aws::iam::{Checked, Feature, Lack, NOT_EVALUATED, Place, check};
 use serde::Serialize;
 
 use super::{block_on, connect};
@@ -17,8 +17,13 @@ use crate::{
 
 /// What is printed.
 #[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
 struct Report {
     missing: Vec<Missing>,
+    /// What only a real call would tell.
+    unclear: Vec<String>,
+    /// What is in no policy.
+    not_evaluated: &'static str,
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -26,6 +31,8 @@ struct Missing {
     action: &'static str,
     /// The statement of `deploy/iam` that gives it.
     statement: &'static str,
+    /// What the policies say instead.
+    why: String,
     /// What stands still without it.
     feature: &'static str,
     /// Whether the rest works without it.
@@ -37,14 +44,20 @@ struct Missing {
 /// # Errors
 /// Where a policy cannot be read, or where one is missing without which no node is launched or ended.
 pub(crate) fn run(options: &IamCheckOptions, values: &Values) -> anyhow::Result<()> {
+    let mut region = options.region.clone();
     let policies = match &options.role {
-        Some(role) => block_on(async { Ok(connect(values).await?.role_policies(role).await?) })?,
+        Some(role) => block_on(async {
+            let sdk = connect(values).await?;
+            region.get_or_insert_with(|| sdk.region().to_owned());
+            Ok(sdk.role_policies(role).await?)
+        })?,
         None => options.files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<String>>>()?,
     };
     ensure!(!policies.is_empty(), "there is no policy to check: give files with -f, or --role");
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let found = missing(&policies, |feature| is_on(feature, values)).context("a policy is not JSON")?;
-    let report = report(&found);
+    let place = place(values, region);
+    let found = check(&policies, &place, |feature| is_on(feature, values)).context("a policy is not JSON")?;
+    let report = report(found);
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
@@ -65,6 +78,12 @@ fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
+/// Where the controller works, as far as the settings say.
+fn place(values: &Values, region: Option<String>) -> Place {
+    let told = |name: &str| Some(values.text(name).to_owned()).filter(|text| !text.is_empty());
+    Place { cluster: told("CLUSTER_NAME"), region, queue: told("INTERRUPTION_QUEUE") }
+}
+
 /// Whether the settings switch a feature on.
 fn is_on(feature: Feature, values: &Values) -> bool {
     match feature {
@@ -76,26 +95,39 @@ fn is_on(feature: Feature, values: &Values) -> bool {
     }
 }
 
-fn report(found: &[Right]) -> Report {
-    let missing = |right: &Right| Missing {
+fn report(found: Checked) -> Report {
+    let missing = |Lack { right, why }| Missing {
         action: right.action,
         statement: right.statement,
+        why,
         feature: right.feature.as_str(),
         optional: right.feature.is_optional(),
     };
-    Report { missing: found.iter().map(missing).collect() }
+    Report {
+        missing: found.missing.into_iter().map(missing).collect(),
+        unclear: found.unclear,
+        not_evaluated: NOT_EVALUATED,
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.missing.is_empty() {
-            return writeln!(f, "nothing is missing");
+            writeln!(f, "nothing is missing")?;
+        } else {
+            let mut grid = grid(&["ACTION", "STATEMENT OF deploy/iam", "WITHOUT IT THERE IS NO", "WHY"]);
+            for missing in &self.missing {
+                grid.add_row([missing.action, missing.statement, missing.feature, &missing.why]);
+            }
+            writeln!(f, "{}", grid.trim_fmt())?;
         }
-        let mut grid = grid(&["ACTION", "STATEMENT OF deploy/iam", "WITHOUT IT THERE IS NO"]);
-        for missing in &self.missing {
-            grid.add_row([missing.action, missing.statement, missing.feature]);
+        if !self.unclear.is_empty() {
+            writeln!(f, "only a real call would tell:")?;
         }
-        writeln!(f, "{}", grid.trim_fmt())
+        for doubt in &self.unclear {
+            writeln!(f, "- {doubt}")?;
+        }
+        writeln!(f, "not evaluated: {}", self.not_evaluated)
     }
 }
 
@@ -113,14 +145,36 @@ mod tests {
     }
 
     fn found(policy: &str, pairs: &[(&str, &str)]) -> Report {
-        report(&missing(&[policy], |feature| is_on(feature, &values(pairs))).unwrap())
+        let values = values(pairs);
+        let place = place(&values, Some("eu-west-1".to_owned()));
+        report(check(&[policy], &place, |feature| is_on(feature, &values)).unwrap())
     }
 
     #[test]
     fn our_own_policy_lacks_nothing() {
         let everything = [("INTERRUPTION_QUEUE", "q"), ("ENABLE_ZONAL_SHIFT", "true")];
         let report = found(POLICY, &everything);
-        assert_eq!(report.to_string(), "nothing is missing\n");
+        let text = report.to_string();
+        let expected = "nothing is missing\nnot evaluated: permission boundaries, policies of the organisation, \
+                        of sessions and of resources, and the account\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_policy_of_another_cluster_is_told_apart() {
+        let policy = POLICY.replace("${CLUSTER_NAME}", "test");
+        let report = found(&policy, &[("CLUSTER_NAME", "prod")]);
+        let ending =
+            report.missing.iter().find(|missing| missing.action == "ec2:TerminateInstances").unwrap();
+        assert!(ending.why.contains("kubernetes.io/cluster/test does not hold"), "{}", ending.why);
+        assert_eq!(found(&policy, &[("CLUSTER_NAME", "test")]).missing, []);
+    }
+
+    #[test]
+    fn what_only_a_call_would_tell_is_told() {
+        let policy = POLICY.replace("${NODE_ROLE_NAME}", "nodes");
+        let text = found(&policy, &[]).to_string();
+        assert!(text.contains("only a real call would tell:\n- iam:PassRole on "), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `fleetwright disrupt` and `fleetwright explain node`: what disruption would do now, and what keeps each machine, by the
 //! controller's own code, without doing any of it.
 
+mod expected;
 mod report;
 mod table;
 #[cfg(test)]
@@ -51,8 +52,10 @@ pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Resu
     let (offer, notes) = plan::offer(values)?;
     let mut loaded = load::load(read(&options.files)?, &offer)?;
     evaluate::conditions(&mut loaded.index, at);
+    let settings = settings::controllers(values);
+    expected::note(&mut loaded.index, &settings, at);
     let snapshot = loaded.index.snapshot(at);
-    let rules = controller::rules(&settings::controllers(values));
+    let rules = controller::rules(&settings);
     let standing = disruption::standing(&snapshot, &rules, at, &options.name)
         .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
     show_notes(&notes)?;
@@ -87,6 +90,7 @@ fn survey(
     loaded.notes = notes;
     let read = SystemClock.now();
     evaluate::conditions(&mut loaded.index, at);
+    expected::note(&mut loaded.index, &settings, at);
     let snapshot = loaded.index.snapshot(at);
     let ready = SystemClock.now();
     let survey = disruption::survey(&snapshot, &controller::rules(&settings), at, &methods);

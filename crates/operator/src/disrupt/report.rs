@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     disruption::{Allowance, Blocker, Command, Standing, Survey},
-    model::labels::NODEPOOL,
+    model::{Price, labels::NODEPOOL},
     scheduling::Opening,
 };
 use schemars::JsonSchema;
@@ -53,7 +53,7 @@ pub(super) struct CommandRow {
     pub(super) replacements: Vec<Replacement>,
     /// Pods that move, as `namespace/name`.
     pub(super) pods: Vec<String>,
-    /// What is saved per hour.
+    /// What is saved per hour; below zero where it costs more.
     pub(super) savings_hourly: String,
     /// What it costs the pods that move: Karpenter's disruption cost.
     pub(super) disruption_cost: f64,
@@ -165,9 +165,17 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.iter().map(replacement).collect(),
         pods: moved.map(|pod| pod.id.to_string()).collect(),
-        savings_hourly: command.savings().to_string(),
+        savings_hourly: savings(command),
         disruption_cost: command.disruption_cost().pods(),
     }
+}
+
+/// What is saved per hour, with a sign where it is the other way round. What machines of unknown price save is not known:
+/// they count as nothing, and no more is said of what comes in their stead.
+fn savings(command: &Command) -> String {
+    let (now, then) = (command.price_now(), command.price_then());
+    let known = command.candidates.iter().all(|candidate| candidate.price > Price::ZERO);
+    if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }
 }
 
 /// How one machine stands.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use super::{Document, Item, Source};
@@ -79,14 +79,28 @@ fn collect(path: &Path, above: &mut BTreeSet<PathBuf>, files: &mut Vec<PathBuf>)
 pub(crate) fn parse(path: &Path, text: &str, items: &mut Vec<Item>) -> anyhow::Result<()> {
     let path: Arc<Path> = path.into();
     for document in documents(text) {
-        let value: Value = match value(&document) {
-            Ok(value) => value,
-            Err((line, message)) => bail!("{}:{line}: {message}", path.display()),
-        };
-        let document = Arc::new(document);
-        flatten(value, &Source::File { path: path.clone(), document, item: None }, items);
+        match value(&document) {
+            Ok(value) => place(value, &path, document, items),
+            Err((line, message)) => {
+                let parts = parts(&document);
+                if parts.len() < 2 {
+                    bail!("{}:{line}: {message}", path.display());
+                }
+                for part in parts {
+                    match value(&part) {
+                        Ok(value) => place(value, &path, part, items),
+                        Err((line, message)) => bail!("{}:{line}: {message}", path.display()),
+                    }
+                }
+            }
+        }
     }
     Ok(())
+}
+
+fn place(value: Value, path: &Arc<Path>, document: Document, items: &mut Vec<Item>) {
+    let (path, document) = (path.clone(), Arc::new(document));
+    flatten(value, &Source::File { path, document, item: None }, items);
 }
 
 /// The object itself, or the members of a list.
@@ -114,9 +128,14 @@ pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
                 }
                 let mut source = source.clone();
                 if let Source::File { item, .. } = &mut source {
-                    *item = Some(at);
+                    item.get_or_insert(at);
                 }
-                items.push(Item { value, source });
+                // Lists may hold lists; the parsers bound how deep.
+                if value.is_object() {
+                    flatten(value, &source, items);
+                } else {
+                    items.push(Item { value, source });
+                }
             }
         }
         value => items.push(Item { value, source: source.clone() }),
@@ -125,9 +144,41 @@ pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
 
 /// The documents of a text: JSON as a whole, YAML cut at its separators.
 fn documents(text: &str) -> Vec<Document> {
-    if matches!(text.trim_start().as_bytes().first(), Some(b'{' | b'[')) {
+    if is_json(text) {
         return vec![Document { text: text.to_owned(), line: 1 }];
     }
+    cut(text)
+}
+
+fn is_json(text: &str) -> bool {
+    matches!(text.trim_start().as_bytes().first(), Some(b'{' | b'['))
+}
+
+/// What a text that begins like JSON and is not one value may be: several values in a row, as `kubectl get -o json` prints
+/// one after the other, or documents. The last part is what cannot be read.
+fn parts(document: &Document) -> Vec<Document> {
+    if !is_json(&document.text) {
+        return Vec::new();
+    }
+    let mut parts = Vec::new();
+    for piece in cut(&document.text) {
+        let mut rest = piece.text.as_str();
+        let mut line = document.line + piece.line - 1;
+        while !rest.trim().is_empty() {
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+            let read = is_json(rest) && values.next().is_some_and(|value| value.is_ok());
+            let end = if read { values.byte_offset() } else { rest.len() };
+            let (text, after) = rest.split_at(end);
+            parts.push(Document { text: text.to_owned(), line });
+            line += u64::try_from(text.matches('\n').count()).unwrap_or(0);
+            rest = after;
+        }
+    }
+    parts
+}
+
+/// A text cut at the separators of YAML.
+fn cut(text: &str) -> Vec<Document> {
     let mut documents = Vec::new();
     let mut current = Document { text: String::new(), line: 1 };
     for (number, line) in (1_u64..).zip(text.lines()) {
@@ -155,7 +206,7 @@ fn is_blank(text: &str) -> bool {
 /// The content of a document, else the line and what is wrong there.
 fn value(document: &Document) -> Result<Value, (u64, String)> {
     // Dumps of clusters are large, and JSON is quick to read.
-    if matches!(document.text.trim_start().as_bytes().first(), Some(b'{' | b'[')) {
+    if is_json(&document.text) {
         match serde_json::from_str(&document.text) {
             Ok(value) => return Ok(value),
             // Flow YAML begins like JSON does; several values in a row are neither.
@@ -172,7 +223,9 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+    let line = text.lines().next().unwrap_or_default();
+    // The parser speaks of its own settings there.
+    line.split(", set DuplicateKeyPolicy").next().unwrap_or_default().to_owned()
 }
 
 /// YAML without a limit on its size: what is read here is the user's own. What aliases make of it has one.

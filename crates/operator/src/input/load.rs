@@ -51,8 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) notes: Vec<String>,
     /// Pods without a node that mean nothing, and why.
     pub(crate) broken_pods: BTreeMap<NamespacedName, String>,
-    /// Pods without a node that a scheduling gate holds back, and the gates.
-    pub(crate) gated_pods: BTreeMap<NamespacedName, Vec<String>>,
+    /// Pods without a node that nothing is launched for, with a word that says why, and a sentence.
+    pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
     /// UID of the cluster, where the input has it.
     pub(crate) cluster_uid: String,
 }
@@ -77,7 +77,7 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         index: Index::new(offer.schema.clone(), classes.clone()),
         notes: Vec::new(),
         broken_pods: BTreeMap::new(),
-        gated_pods: BTreeMap::new(),
+        held_pods: BTreeMap::new(),
         cluster_uid: String::new(),
     };
     let mut loader = Loader {
@@ -92,6 +92,9 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
     };
+    if items.is_empty() {
+        loader.loaded.notes.push("the input has no objects".to_owned());
+    }
     for item in items {
         loader.item(item);
     }
@@ -292,7 +295,10 @@ impl Loader {
                 } else {
                     ""
                 };
-                let message = format!("{}: {}{quotes}", error.path(), error.inner());
+                // Generated types look at the version when they have seen the whole.
+                let path = Some(error.path().to_string()).filter(|path| path != ".");
+                let path = path.unwrap_or_else(|| "apiVersion".to_owned());
+                let message = format!("{path}: {}{quotes}", error.inner());
                 self.note(source, format_args!("{kind} {name} is malformed and left out: {message}"));
                 None
             }
@@ -305,7 +311,9 @@ impl Loader {
         let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
             return;
         };
-        self.note(source, format_args!("{kind} {key} is invalid and left out: {why}"));
+        let held = kind == Kind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
+        let fate = if held { "only counts where it runs" } else { "left out" };
+        self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
     }
 
     fn pod(&mut self, mut value: Value, source: &Source) {
@@ -313,9 +321,10 @@ impl Loader {
         let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
         let waits =
             of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
+        let nominated = of("/status/nominatedNodeName");
         // Of two with one name the last counts, whatever was wrong with the first.
         self.loaded.broken_pods.remove(&id);
-        self.loaded.gated_pods.remove(&id);
+        self.loaded.held_pods.remove(&id);
         if let Source::File { .. } = source {
             prepare::pending(&mut value);
             self.namespaces.insert(id.namespace.to_string());
@@ -340,7 +349,11 @@ impl Loader {
         if let Some(why) = self.loaded.notes.get(before).filter(|_| self.loaded.notes.len() > before) {
             self.loaded.broken_pods.insert(id, why.clone());
         } else if !gates.is_empty() {
-            self.loaded.gated_pods.insert(id, gates);
+            let text = format!("waits for scheduling gates: {}", gates.join(", "));
+            self.loaded.held_pods.insert(id, ("SchedulingGated", text));
+        } else if !nominated.is_empty() {
+            let text = format!("waits for room that kube-scheduler makes on node {nominated}");
+            self.loaded.held_pods.insert(id, ("Nominated", text));
         }
     }
 
@@ -378,15 +391,18 @@ impl Loader {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let ready = self.readiness(&pool, &source);
             let aside = match &ready {
-                Err((_, message)) => Some(message.as_str()),
-                Ok(()) if pool.metadata.deletion_timestamp.is_some() => Some("it is being deleted"),
-                Ok(()) if pool.spec.replicas.is_some() => {
-                    Some("it keeps a fixed number of nodes (spec.replicas)")
+                Err((_, message)) => Some(format!("takes no part: {message}")),
+                Ok(()) if pool.metadata.deletion_timestamp.is_some() => {
+                    Some("takes no part: it is being deleted".to_owned())
                 }
+                Ok(()) if pool.spec.replicas.is_some() => Some(
+                    "takes no part in scheduling: it keeps a fixed number of nodes (spec.replicas)"
+                        .to_owned(),
+                ),
                 Ok(()) => None,
             };
             if let Some(why) = aside {
-                self.note(&source, format_args!("NodePool {name} takes no part: {why}"));
+                self.note(&source, format_args!("NodePool {name} {why}"));
             }
             prepare::set_ready(&mut pool, ready);
             prepare::stamp(&mut pool);

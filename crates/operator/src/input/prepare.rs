@@ -13,7 +13,14 @@ use fleetwright_fake_kube::schema::Structural;
 use serde_json::{Value, json};
 
 /// The schemas of the custom resources, by kind.
-pub(super) struct Schemas(BTreeMap<String, Structural>);
+pub(super) struct Schemas(BTreeMap<String, Served>);
+
+/// What is served of a kind.
+struct Served {
+    /// Group and version, as objects name them.
+    version: String,
+    schema: Structural,
+}
 
 impl Schemas {
     /// Those of Karpenter's own kinds. Label rules differ by cloud and are checked later, as the controller does.
@@ -23,16 +30,23 @@ impl Schemas {
     pub(super) fn load() -> anyhow::Result<Self> {
         let mut schemas = BTreeMap::new();
         for crd in crds(Provider::Fake) {
-            let schema = crd.spec.versions.iter().find_map(|version| version.schema.as_ref());
-            let Some(schema) = schema.and_then(|schema| schema.open_api_v3_schema.as_ref()) else { continue };
-            schemas.insert(crd.spec.names.kind, Structural::parse(&serde_json::to_value(schema)?)?);
+            let Some(version) = crd.spec.versions.first() else { continue };
+            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let Some(schema) = schema else { continue };
+            let schema = Structural::parse(&serde_json::to_value(schema)?)?;
+            let version = format!("{}/{}", crd.spec.group, version.name);
+            schemas.insert(crd.spec.names.kind, Served { version, schema });
         }
         Ok(Self(schemas))
     }
 
     /// Fills in defaults as the API server does; what it would refuse the object for otherwise.
     pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<String> {
-        let Some(schema) = self.0.get(kind) else { return Vec::new() };
+        let Some(Served { version, schema }) = self.0.get(kind) else { return Vec::new() };
+        let written = value["apiVersion"].as_str().unwrap_or_default();
+        if written != version {
+            return vec![format!("apiVersion: {written} is not served: convert it to {version}")];
+        }
         schema.default(value);
         schema.validate(value, None).iter().map(ToString::to_string).collect()
     }
@@ -56,7 +70,8 @@ pub(super) fn identify(value: &mut Value, namespaced: bool) {
     }
 }
 
-/// A pod of a file that has no node waits for one: the file does not know what a scheduler has said.
+/// A pod of a file that has no node waits for one: a manifest does not know what a scheduler has said. A dump that knows
+/// where kube-scheduler makes room for the pod is believed.
 pub(super) fn pending(value: &mut Value) {
     if !text(value, "/spec/nodeName").is_empty()
         || matches!(text(value, "/status/phase"), "Succeeded" | "Failed")
@@ -74,7 +89,6 @@ pub(super) fn pending(value: &mut Value) {
         *status = json!({});
     }
     let Some(status) = status.as_object_mut() else { return };
-    status.remove("nominatedNodeName");
     let said = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "lastProbeTime": null, "lastTransitionTime": null,

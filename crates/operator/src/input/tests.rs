@@ -33,6 +33,15 @@ const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
 #[case::windows(&format!("# one\r\n---\r\n{}\r\n", POD), "in.yaml:3 Pod")]
 #[case::dashes_in_text("kind: Pod\nx: |\n  ---\n  y\n", "in.yaml:1 Pod")]
 #[case::json_array("[{\"kind\": \"Pod\"}, {\"kind\": \"Node\"}]", "in.yaml:1 Pod, in.yaml:1 Node")]
+#[case::json_values(
+    "{\"kind\": \"Pod\"}\n{\n\"kind\": \"Node\"} {\"kind\": \"Job\"}\n",
+    "in.yaml:1 Pod, in.yaml:2 Node, in.yaml:3 Job"
+)]
+#[case::json_documents("{\"kind\": \"Pod\"}\n---\n{kind: Node}\n", "in.yaml:1 Pod, in.yaml:3 Node")]
+#[case::list_of_lists(
+    "kind: List\nitems:\n- kind: Node\n- kind: List\n  items:\n  - kind: Pod\n  - kind: Job\n",
+    "in.yaml:3 Node, in.yaml:4 Pod, in.yaml:4 Job"
+)]
 fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
     let items = read(text).unwrap();
     let shown: Vec<String> = items
@@ -50,7 +59,7 @@ fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
 #[case::deep_yaml(&format!("a: {}", "[".repeat(10_000)), "in.yaml:1: not YAML")]
 #[case::same_key_twice("kind: Pod\nkind: Pod\n", "in.yaml:2: not YAML")]
 #[case::aliases_of_aliases(&bomb(), "in.yaml:")]
-#[case::two_values("{\"kind\": \"Pod\"}\n{\"kind\": \"Pod\"}", "in.yaml:2: not JSON")]
+#[case::after_a_value("{\"kind\": \"Pod\"}\n{\"kind\": ]}", "in.yaml:2: not JSON")]
 fn what_cannot_be_read_is_named_with_its_line(#[case] text: &str, #[case] expected: &str) {
     let error = read(text).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");

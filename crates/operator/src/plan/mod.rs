@@ -128,8 +128,6 @@ fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: Sol
 /// Pods of the input that nobody plans for, and why: they have a verdict too.
 fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
     let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
-    let gated = loaded.gated_pods.iter().map(|(id, gates)| {
-        (id.to_string(), "SchedulingGated", format!("waits for scheduling gates: {}", gates.join(", ")))
-    });
-    broken.chain(gated)
+    let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
+    broken.chain(held)
 }

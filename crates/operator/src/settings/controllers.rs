@@ -7,10 +7,19 @@ use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 
 use super::Values;
 
+impl Values {
+    /// What happens where minValues cannot be met: `MIN_VALUES_POLICY`.
+    pub(crate) fn min_values_policy(&self) -> MinValuesPolicy {
+        match self.text("MIN_VALUES_POLICY") {
+            "BestEffort" => MinValuesPolicy::BestEffort,
+            _ => MinValuesPolicy::Strict,
+        }
+    }
+}
+
 /// What the controllers read of the settings.
 pub(crate) fn controllers(values: &Values) -> Settings {
     let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
-    let best_effort = values.text("MIN_VALUES_POLICY") == "BestEffort";
     Settings {
         cpu_requests: u32::try_from(values.integer("CPU_REQUESTS"))
             .ok()
@@ -21,7 +30,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             .filter(|time| !time.is_zero()),
         batch_idle: values.duration("BATCH_IDLE_DURATION"),
         preference_policy: if ignore { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
-        min_values_policy: if best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
+        min_values_policy: values.min_values_policy(),
         ignore_dra_requests: values.bool("IGNORE_DRA_REQUESTS"),
         default_spread: values.default_spread(),
         disable_observability: values.bool("DISABLE_CLUSTER_STATE_OBSERVABILITY"),

@@ -11,14 +11,22 @@ pub(super) fn class(aws: Option<&AwsShort>) -> Value {
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": { "name": "default" },
         });
     };
+    let mut spec = json!({
+        "role": "node",
+        "amiSelectorTerms": [{ "alias": aws.alias }],
+        "subnetSelectorTerms": [{ "tags": { "team": "a" } }],
+        "securityGroupSelectorTerms": [{ "name": "nodes" }],
+    });
+    if !aws.reservations.is_empty() {
+        let terms = aws.reservations.iter().map(|reservation| json!({ "id": reservation.id }));
+        spec["capacityReservationSelectorTerms"] = terms.collect();
+    }
+    if let Some(group) = &aws.placement_group {
+        spec["placementGroupSelector"] = json!({ "name": group.name });
+    }
     json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": "default" },
-        "spec": {
-            "role": "node",
-            "amiSelectorTerms": [{ "alias": aws.alias }],
-            "subnetSelectorTerms": [{ "tags": { "team": "a" } }],
-            "securityGroupSelectorTerms": [{ "name": "nodes" }],
-        },
+        "spec": spec,
     })
 }
 

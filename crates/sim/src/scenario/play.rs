@@ -8,7 +8,9 @@ use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CatalogueName, CloudMood, Expect, PodsShort, PoolShort, Scenario, Step, expand, region, told};
+use super::{
+    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand, region, told,
+};
 use crate::{
     clock::TokioClock,
     overview::Overview,
@@ -84,10 +86,8 @@ fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
         config.catalogue = catalogue::kwok();
     }
     if let Some(aws) = &scenario.aws {
-        let region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
-        for (image, percent) in &aws.memory {
-            region.aws.set_memory(image, *percent);
-        }
+        let mut region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
+        region::furnish(&mut region, aws, start);
         config.catalogue = region.catalogue();
         config.region = Some(region);
     }
@@ -242,6 +242,7 @@ impl Stage {
             Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
             Step::Restart(text) => self.restart(text).await?,
             Step::Abandon(count) => self.abandon(*count)?,
+            Step::Region(step) => self.in_region(step),
             Step::Neighbour(steps) if self.worlds.len() > 1 => {
                 self.at = 1;
                 for step in steps {
@@ -253,6 +254,19 @@ impl Stage {
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
+    }
+
+    /// Lets something happen in the region of AWS.
+    fn in_region(&mut self, step: &RegionStep) {
+        let now = self.world().clock().now();
+        let told = match self.world().region() {
+            Some(region) => region::happen(region, step, now),
+            None => Err("region: there is none".to_owned()),
+        };
+        match told {
+            Ok(lines) => lines.iter().for_each(|line| self.say_when(line)),
+            Err(why) => self.fail(&why),
+        }
     }
 
     /// Kills the operator, and lets time pass until another one has started.
@@ -438,7 +452,7 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
     failures
 }
 
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }
 

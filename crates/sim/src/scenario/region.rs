@@ -1,9 +1,118 @@
-//! What a scenario expects of a region of AWS and of who may act in it.
+//! A scenario's region of AWS: what it has, what happens in it, what is expected of it and of who may act in it.
 
-use serde_json::Value;
+use fleetwright_aws::calls::{InstanceInfo, PlacementGroup, ReservationInfo, ZonalShift};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
-use super::Expect;
-use crate::world::World;
+use super::{Announcement, AwsShort, Expect, RegionStep, play::duration};
+use crate::world::{Region, World};
+
+/// How long after its announcement capacity is taken back.
+const NOTICE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Lets a region have what the scenario says, and its cluster what it is set to.
+pub(super) fn furnish(region: &mut Region, aws: &AwsShort, start: Timestamp) {
+    for (image, percent) in &aws.memory {
+        region.aws.set_memory(image, *percent);
+    }
+    region.settings.interruption_queue = aws.queue.then(|| "queue".to_owned());
+    region.settings.zonal_shift = aws.zonal_shift;
+    let reservations = aws.reservations.iter().map(|short| {
+        let ends = short.block_for.as_deref().and_then(duration).and_then(|of| start.checked_add(of).ok());
+        ReservationInfo {
+            id: short.id.clone(),
+            zone: short.zone.clone(),
+            instance_type: short.instance_type.clone(),
+            owner: "123456789012".to_owned(),
+            match_criteria: "targeted".to_owned(),
+            kind: if ends.is_some() { "capacity-block" } else { "default" }.to_owned(),
+            interruptible: false,
+            ends,
+            available: short.count,
+        }
+    });
+    region.aws.set_reservations(reservations.collect());
+    let groups = aws.placement_group.iter().map(|short| PlacementGroup {
+        id: format!("pg-{}", short.name),
+        name: short.name.clone(),
+        strategy: short.strategy.clone(),
+        partitions: short.partitions,
+    });
+    region.aws.set_placement_groups(groups.collect());
+}
+
+/// Lets something happen in a region: what to tell of it, or what is wrong with the step.
+pub(super) fn happen(region: &Region, step: &RegionStep, now: Timestamp) -> Result<Vec<String>, String> {
+    let mut told = Vec::new();
+    for (announcement, count) in &step.announce {
+        let concerned = |info: &&InstanceInfo| match announcement {
+            Announcement::Spot | Announcement::Rebalance => info.spot,
+            Announcement::Reservation => info.reservation.is_some(),
+            Announcement::Retirement | Announcement::Stopped => true,
+        };
+        let guests = region.guests();
+        for info in guests.iter().map(|guest| &guest.instance).filter(concerned).take(*count) {
+            region.aws.push_message(&message(*announcement, &info.id, now));
+            if matches!(announcement, Announcement::Spot | Announcement::Reservation) {
+                region.aws.reclaim(&info.id, NOTICE);
+            }
+            told.push(format!("announce {announcement:?} of {} in {}", info.instance_type, info.zone));
+        }
+    }
+    if let Some(shift) = &step.shift {
+        let mut shifts = Vec::new();
+        for (letter, text) in shift {
+            let lasts =
+                duration(text).ok_or_else(|| format!("shift: {text:?} is not a duration such as 90s"))?;
+            // The region's zones have ids of their own.
+            let subnets = region.aws.subnets_now();
+            let of_zone = subnets.iter().find(|subnet| subnet.zone.ends_with(letter.as_str()));
+            let zone_id = of_zone.ok_or_else(|| format!("shift: there is no zone {letter}"))?.zone_id.clone();
+            told.push(format!("traffic is shifted away from zone {letter} for {text}"));
+            let expires = now.checked_add(lasts).ok();
+            shifts.push(ZonalShift { zone_id, status: "APPLIED".to_owned(), expires });
+        }
+        if shifts.is_empty() {
+            told.push("no traffic is shifted any more".to_owned());
+        }
+        region.aws.set_shifts(shifts);
+    }
+    Ok(told)
+}
+
+/// A message as EventBridge writes it.
+fn message(announcement: Announcement, id: &str, now: Timestamp) -> String {
+    let (source, detail_type, detail) = match announcement {
+        Announcement::Spot => (
+            "aws.ec2",
+            "EC2 Spot Instance Interruption Warning",
+            json!({"instance-id": id, "instance-action": "terminate"}),
+        ),
+        Announcement::Rebalance => {
+            ("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({"instance-id": id}))
+        }
+        Announcement::Reservation => (
+            "aws.ec2",
+            "EC2 Capacity Reservation Instance Interruption Warning",
+            json!({"instance-id": id, "instance-action": "terminate"}),
+        ),
+        Announcement::Retirement => (
+            "aws.health",
+            "AWS Health Event",
+            json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": id}]}),
+        ),
+        Announcement::Stopped => (
+            "aws.ec2",
+            "EC2 Instance State-change Notification",
+            json!({"instance-id": id, "state": "stopping"}),
+        ),
+    };
+    json!({
+        "version": "0", "id": id, "account": "123456789012", "region": "us-west-2", "resources": [],
+        "time": now.to_string(), "source": source, "detail-type": detail_type, "detail": detail,
+    })
+    .to_string()
+}
 
 /// What is expected and is not so.
 pub(super) fn missing(world: &World, expect: &Expect) -> Vec<String> {

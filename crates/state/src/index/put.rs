@@ -74,8 +74,13 @@ impl Index {
     }
 
     pub(crate) fn put_pod(&mut self, key: &Key, pod: Option<Arc<Pod>>) -> Put {
-        let lowered = pod.map(|pod| lower::pod::pod(&pod, &self.schema, &mut self.interner));
-        let pod = self.accept(Kind::Pod, key, lowered).map(Arc::new);
+        let lowered = pod.as_deref().map(|raw| lower::pod::pod(raw, &self.schema, &mut self.interner));
+        // What means nothing has no place in plans, but holds the machine that it is on.
+        let held = match (&pod, &lowered) {
+            (Some(raw), Some(Err(why))) => lower::pod::unreadable(raw, why, &mut self.interner),
+            _ => None,
+        };
+        let pod = self.accept(Kind::Pod, key, lowered).or(held).map(Arc::new);
         let before = self.pods.put(&NamespacedName::from(key), pod.clone());
         for node in [&before, &pod].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
             self.machines.touch_node(node);

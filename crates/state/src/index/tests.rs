@@ -273,6 +273,31 @@ fn one_object_that_means_nothing_does_not_hide_the_others() {
     assert!(index.invalid().is_empty());
 }
 
+/// What runs is there, whatever it means; what means nothing is only kept out of plans.
+#[test]
+fn a_running_pod_that_means_nothing_stays_on_its_node() {
+    let mut index = index();
+    index.apply(claim("a", 1, "fake://a", "a"));
+    index.apply(node("a", 2));
+    let terms = json!([
+        {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]},
+        {"matchExpressions": [{"key": "generation", "operator": "Gt", "values": ["third"]}]},
+    ]);
+    let mut odd = pod("odd", 3, "a");
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    odd.spec.as_mut().unwrap().affinity = Some(object(json!({"nodeAffinity": required})));
+    index.apply(odd.clone());
+    let snapshot = index.snapshot(at(0));
+    let [held] = &*snapshot.nodes[0].pods else { panic!("{:?}", snapshot.nodes[0].pods) };
+    assert!(held.unreadable.as_deref().is_some_and(|why| why.contains("generation")), "{held:?}");
+    assert!(held.requests().cpu() > 0 && held.spec.required_node_terms.is_empty());
+    odd.spec.as_mut().unwrap().node_name = None;
+    odd.metadata.resource_version = Some("4".to_owned());
+    index.apply(odd);
+    let snapshot = index.snapshot(at(0));
+    assert!(snapshot.nodes[0].pods.is_empty() && snapshot.pending.is_empty());
+}
+
 #[test]
 fn classes_of_others_are_not_ours() {
     let mut index = index();

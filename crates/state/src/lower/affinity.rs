@@ -11,28 +11,44 @@ use super::{Invalid, text};
 /// Node terms: the required ones, of which one must hold, and the preferred ones by weight.
 pub type NodeTerms = (Vec<Vec<Requirement>>, Vec<(i32, Vec<Requirement>)>);
 
-/// The terms of a node affinity; preferred ones heaviest first, of equal weight as written.
+/// The terms of a node affinity; preferred ones heaviest first, of equal weight as written. Terms without a condition are
+/// left out, as kube-scheduler does: a required one matches no node, a preferred one prefers none.
 ///
 /// # Errors
-/// Where a requirement is not well formed.
+/// Where a requirement is not well formed, or no required term has a condition.
 pub fn node_terms(affinity: Option<&k8s::NodeAffinity>, schema: &LabelSchema) -> Result<NodeTerms, Invalid> {
     let Some(affinity) = affinity else { return Ok((Vec::new(), Vec::new())) };
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
     let field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
-    let required = required
-        .into_iter()
-        .flat_map(|required| &required.node_selector_terms)
-        .map(|term| node_term(term, schema, field))
-        .collect::<Result<_, _>>()?;
+    let required = required.map(|required| required_terms(required, schema, field)).transpose()?;
     let field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
     let mut preferred = affinity
         .preferred_during_scheduling_ignored_during_execution
         .iter()
         .flatten()
+        .filter(|term| has_condition(&term.preference))
         .map(|term| Ok((term.weight, node_term(&term.preference, schema, field)?)))
         .collect::<Result<Vec<_>, Invalid>>()?;
     preferred.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    Ok((required, preferred))
+    Ok((required.unwrap_or_default(), preferred))
+}
+
+/// The terms of a selector of which one must hold, without those that have no condition and match nothing.
+///
+/// # Errors
+/// Where a requirement is not well formed, or no term has a condition.
+pub fn required_terms(
+    selector: &k8s::NodeSelector,
+    schema: &LabelSchema,
+    field: &'static str,
+) -> Result<Vec<Vec<Requirement>>, Invalid> {
+    let terms = selector.node_selector_terms.iter().filter(|term| has_condition(term));
+    let terms: Vec<_> = terms.map(|term| node_term(term, schema, field)).collect::<Result<_, _>>()?;
+    if terms.is_empty() { Err(Invalid::NoTerm { field }) } else { Ok(terms) }
+}
+
+fn has_condition(term: &k8s::NodeSelectorTerm) -> bool {
+    term.match_expressions.iter().flatten().chain(term.match_fields.iter().flatten()).next().is_some()
 }
 
 /// A conjunction of requirements; keys are normalised.

@@ -66,6 +66,12 @@ pub enum Invalid {
         /// The operator.
         operator: String,
     },
+    /// A selector of nodes of which no term says anything.
+    #[error("{field}: no term has a condition, so that no node matches: give one, or leave the affinity out")]
+    NoTerm {
+        /// The field.
+        field: &'static str,
+    },
     /// A price or a change of one that is not well formed.
     #[error("spec.{0}")]
     Price(#[from] PriceChangeError),

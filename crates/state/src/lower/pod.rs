@@ -9,7 +9,8 @@ use std::{
 
 use fleetwright_api::duration;
 use fleetwright_core::model::{
-    ClaimSource, LabelSchema, Labels, NamespacedName, Pod, PodClaim, PodPhase, Str, TaintEffect, Toleration,
+    ClaimSource, LabelSchema, Labels, NamespacedName, Pod, PodClaim, PodPhase, ResourceName, Resources, Str,
+    TaintEffect, Toleration,
     pod::{DoNotDisrupt, HostPort, Owner, PodSpec},
     resource_claim::GeneratedClaim,
     taint::TolerationOperator,
@@ -87,6 +88,24 @@ impl Interner {
 /// Where a quantity or a constraint is not well formed.
 pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Result<Pod, Invalid> {
     let spec = pod.spec.as_ref().ok_or(Invalid::Missing("spec"))?;
+    let lowered = interner.spec(pod_spec(spec, pod.status.as_ref(), schema)?);
+    Ok(with_spec(pod, spec, lowered, interner))
+}
+
+/// A pod that means nothing and is on a machine all the same: what can be read of it, without constraints. Else its machine
+/// would look as if nobody used it. `None` for pods that have none.
+pub fn unreadable(pod: &k8s::Pod, why: &Invalid, interner: &mut Interner) -> Option<Pod> {
+    let spec = pod.spec.as_ref().filter(|spec| filled(spec.node_name.as_ref()).is_some())?;
+    let requests = requests::of_spec(spec, pod.status.as_ref()).unwrap_or_else(|_| {
+        let mut least = Resources::new();
+        least.set(&ResourceName::Pods, 1);
+        least
+    });
+    let lowered = interner.spec(PodSpec { requests, ..unconstrained(spec) });
+    Some(Pod { unreadable: Some(text(&why.to_string())), ..with_spec(pod, spec, lowered, interner) })
+}
+
+fn with_spec(pod: &k8s::Pod, spec: &k8s::PodSpec, lowered: Arc<PodSpec>, interner: &mut Interner) -> Pod {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let of = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
@@ -97,11 +116,11 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
         let holds = of(type_).filter(|condition| condition.status == "True");
         holds.and_then(|condition| time(condition.last_transition_time.as_ref()))
     };
-    Ok(Pod {
+    Pod {
         uid: pod.metadata.uid.clone().unwrap_or_default().into(),
         id: id(&pod.metadata),
         labels: interner.labels(labels(pod.metadata.labels.as_ref())),
-        spec: interner.spec(pod_spec(spec, status, schema)?),
+        spec: lowered,
         created: time(pod.metadata.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
         deleting: time(pod.metadata.deletion_timestamp.as_ref()),
         started: status.and_then(|status| time(status.start_time.as_ref())),
@@ -122,7 +141,8 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
             .unwrap_or(0),
         generated_claims: generated_claims(status),
         is_virtual: false,
-    })
+        unreadable: None,
+    }
 }
 
 /// The pod that a template makes, as a DaemonSet's controller would.
@@ -165,6 +185,7 @@ pub fn of_template(
         deletion_cost: 0,
         generated_claims: Vec::new(),
         is_virtual: false,
+        unreadable: None,
     })
 }
 
@@ -220,15 +241,11 @@ fn pod_spec(
     let (required_node_terms, preferred_node_terms) =
         affinity::node_terms(rules.and_then(|rules| rules.node_affinity.as_ref()), schema)?;
     let selector = spec.node_selector.iter().flatten();
-    let grace =
-        spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
     Ok(PodSpec {
         requests: requests::of_spec(spec, status)?,
-        limits: requests::limits_of_spec(spec),
         node_selector: selector.map(|(key, value)| (text(schema.normalize(key)), text(value))).collect(),
         required_node_terms,
         preferred_node_terms,
-        tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
         topology_spread: spec
             .topology_spread_constraints
             .iter()
@@ -250,6 +267,17 @@ fn pod_spec(
             anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
                 .unwrap_or_default(),
         )?,
+        ..unconstrained(spec)
+    })
+}
+
+/// What can be read of any spec: all but requests and what limits the choice of machines.
+fn unconstrained(spec: &k8s::PodSpec) -> PodSpec {
+    let grace =
+        spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
+    PodSpec {
+        limits: requests::limits_of_spec(spec),
+        tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
         host_ports: host_ports(spec),
         volumes: volumes(spec),
         resource_claims: spec.resource_claims.iter().flatten().filter_map(claim).collect(),
@@ -258,7 +286,8 @@ fn pod_spec(
         termination_grace_period: Duration::from_secs(grace),
         scheduler: filled(spec.scheduler_name.as_ref()),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
-    })
+        ..PodSpec::default()
+    }
 }
 
 /// A resource claim. One that names neither a claim nor a template cannot be created.

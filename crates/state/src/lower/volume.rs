@@ -92,10 +92,10 @@ fn bound(
     let Some(spec) = &volume.spec else { return Ok(()) };
     let local = spec.local.is_some() || spec.host_path.is_some();
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    for term in required.into_iter().flat_map(|required| &required.node_selector_terms) {
-        let field = "spec.nodeAffinity.required";
-        let mut term = affinity::node_term(term, schema, field)
-            .map_err(|error| format!("persistentvolume {name} of claim {id}: {error}"))?;
+    let field = "spec.nodeAffinity.required";
+    let terms = required.map(|required| affinity::required_terms(required, schema, field)).transpose();
+    let terms = terms.map_err(|error| format!("persistentvolume {name} of claim {id}: {error}"))?;
+    for mut term in terms.unwrap_or_default() {
         // The host of a local volume may be gone, and no new one can have its name: its zone is all that counts.
         term.retain(|requirement| !(local && &**requirement.key() == HOSTNAME));
         lowered.topology.push(term);

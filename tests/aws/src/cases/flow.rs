@@ -146,6 +146,19 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
     let fleets = cx.proxy.mutations(0).iter().filter(|action| *action == "CreateFleet").count();
     cx.equal("fleets, without the dry run", &fleets, &1)?;
+    // Figures are handed out every ten seconds.
+    eventually("the metrics tell of each request, its answer and its time", LIMIT, async || {
+        let labels = r#"{action="CreateFleet",code="200",service="EC2"}"#;
+        for family in ["request_total", "request_attempt_total", "request_duration_seconds_count"] {
+            let told = operator.metric(&format!("aws_sdk_go_{family}{labels}")).await?;
+            ensure!(told == 1.0, "{family}: {told}");
+        }
+        let dry = operator.metric(r#"aws_sdk_go_request_total{action="CreateFleet",code="412""#).await?;
+        ensure!(dry >= 1.0, "dry runs: {dry}");
+        Ok(())
+    })
+    .await?;
+    cx.check("requests to AWS are in the metrics, as Karpenter's dashboards ask for them", true)?;
     gone(cx, &server, &name).await?;
     let status = operator.stop().await?;
     cx.check(format!("the operator ends when it is told to: {status}"), status.success())

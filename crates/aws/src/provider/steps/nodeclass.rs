@@ -52,8 +52,8 @@ struct Memory {
     cadence: Cadence,
     /// Status by UID and generation, as it should stand.
     desired: BTreeMap<String, (i64, Ec2NodeClassStatus)>,
-    /// Dry runs that came out well, by UID: what was tried, and when.
-    tried: BTreeMap<String, (String, Timestamp)>,
+    /// Dry runs that came out well, by UID: what was tried, when, and what was found.
+    tried: BTreeMap<String, (String, Timestamp, Finding)>,
     told: BTreeMap<String, Timestamp>,
 }
 
@@ -253,18 +253,18 @@ impl NodeClasses {
         }
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let key = tried_by(class);
-        let lately = memory
-            .tried
-            .get(&uid)
-            .is_some_and(|(known, at)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
-        if lately {
-            return (of_spec, every);
+        // What the spec says of itself is told first.
+        let both = |found: Finding| if of_spec.outcome == Outcome::True { found } else { of_spec.clone() };
+        let lately = memory.tried.get(&uid);
+        let lately = lately.filter(|(known, at, _)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
+        if let Some((.., found)) = lately {
+            return (both(found.clone()), every);
         }
         let finding = self.provider.dry_run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
-            Outcome::True => {
-                memory.tried.insert(uid, (key, outlook.now));
-                return (of_spec, every);
+            Outcome::True | Outcome::Limited { .. } => {
+                memory.tried.insert(uid, (key, outlook.now, finding.clone()));
+                return (both(finding), every);
             }
             Outcome::Unanswered { after, .. } => *after,
             // A policy that was just changed, or a profile that was just made, should not wait for long.

@@ -51,6 +51,25 @@ async fn a_price_that_an_overlay_sets_decides() {
     };
 }
 
+/// The catalogue that decided is as old as the decision: only what overlays set in it counts.
+#[tokio::test]
+async fn a_price_that_nobody_set_is_the_market_s() {
+    let aws = Aws::new(settings()).await;
+    let stale = corrected(&aws, |machine| {
+        for offering in &mut machine.offerings {
+            let (price, overlaid) = match &*machine.name {
+                // Cheaper than all others when it was decided, and not any more.
+                "m5.xlarge" => (1, false),
+                // What makes the catalogue a corrected one.
+                "c5.large" => (2, true),
+                _ => continue,
+            };
+            (offering.price, offering.overlaid) = (Price::from_nanos(price), overlaid);
+        }
+    });
+    assert_eq!(launched(&aws, request(claim("a", "a"), stale.await)).await.unwrap(), "m5.large");
+}
+
 /// A type that nobody knows the price of is listed apart, and launched once an overlay has named one.
 #[tokio::test]
 async fn what_an_overlay_prices_is_launched() {

@@ -395,3 +395,30 @@ async fn an_expression_that_fails_on_one_type_fails_here() {
     settle(&mut world).await;
     assert_eq!(world.condition("default", "Ready"), "True Ready");
 }
+
+/// People hear of user data that are nearly too large before a pool's labels make them too large.
+#[rstest]
+#[case::with_dry_runs(true)]
+#[case::without(false)]
+#[tokio::test]
+async fn user_data_near_the_limit_are_told_of(#[case] dry_runs: bool) {
+    let mut class = fresh("default");
+    class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(1000)));
+    let mut world = World::new(Settings { dry_runs, ..settings() }, class).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
+    world.edit("default", |class| {
+        class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(14_000)));
+    });
+    for _ in 0..2 {
+        settle(&mut world).await;
+        assert_eq!(world.condition("default", "ValidationSucceeded"), "True UserDataNearLimit");
+        assert_eq!(world.condition("default", "Ready"), "True Ready");
+        world.pass(60).await;
+    }
+    world.edit("default", |class| {
+        class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(16_000)));
+    });
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "ValidationSucceeded"), "False UserDataSizeLimitExceeded");
+}

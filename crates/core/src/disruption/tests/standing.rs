@@ -167,6 +167,26 @@ fn methods_are_found_by_name() {
 }
 
 #[test]
+fn a_budget_ends_when_the_last_window_that_says_so_closes() {
+    let zero = |schedule: &str, hours: u64| Budget {
+        schedule: Some(schedule.into()),
+        duration: Some(Duration::from_secs(hours * 3600)),
+        ..budget(BudgetNodes::Count(0))
+    };
+    let noon: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
+    let until = |budgets: Vec<Budget>| {
+        let scene = Scene::default().pool(pool("default").with(|pool| pool.budgets = budgets));
+        let snapshot = scene.node(idle("a").build()).build();
+        let pool = snapshot.pool("default").unwrap();
+        allowance(&snapshot, pool, DisruptionReason::Empty, noon).until.map(|until| until.to_string())
+    };
+    let longer = Some("2026-01-05T15:00:00Z".to_owned());
+    assert_eq!(until(vec![zero("0 9 * * *", 4), zero("0 10 * * *", 5)]), longer);
+    assert_eq!(until(vec![zero("0 10 * * *", 5), zero("0 9 * * *", 4)]), longer);
+    assert_eq!(until(vec![zero("0 10 * * *", 5), zero("@daily", 24)]), None);
+}
+
+#[test]
 fn a_machine_does_not_become_again_what_it_replaced() {
     let secs = jiff::SignedDuration::from_secs;
     let lone = |replaced: &'static str, ago: i64| {

@@ -153,3 +153,21 @@ fn templates_are_pods_as_the_api_server_would_create_them() {
     assert_eq!((pod.requests().cpu(), pod.requests().memory()), (3000, 1 << 30));
     assert_eq!(pod.spec.host_ports.iter().map(|port| port.port).collect::<Vec<_>>(), [80]);
 }
+
+/// As kube-scheduler sees them: a required term without a condition matches nothing, a preferred one prefers nothing.
+#[test]
+fn terms_without_a_condition_are_left_out() {
+    let with = |affinity: Value| {
+        let spec = json!({"containers": [{"name": "a"}], "affinity": {"nodeAffinity": affinity}});
+        lowered(json!({"metadata": {"name": "p", "namespace": "default"}, "spec": spec}))
+    };
+    let zone = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]});
+    let required = |terms: Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    let found = with(required(json!([{}, zone, {"matchExpressions": []}]))).unwrap();
+    assert_eq!(found.spec.required_node_terms.len(), 1);
+    let error = with(required(json!([{}]))).unwrap_err().to_string();
+    assert!(error.contains("no term has a condition"), "{error}");
+    let preferred = json!([{"weight": 5, "preference": {}}, {"weight": 1, "preference": zone}]);
+    let found = with(json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred})).unwrap();
+    assert_eq!(found.spec.preferred_node_terms.len(), 1);
+}

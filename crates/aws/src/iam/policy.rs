@@ -1,0 +1,303 @@
+//! Policies as far as they can be evaluated without a call: denials, actions, resources, and conditions on what is known of a call.
+
+use serde_json::Value;
+
+use super::glob::{covers, overlap};
+use super::request::{Asked, Known, Place};
+
+/// What `deploy/iam` leaves for its users to fill in: it stands for what is right.
+const BLANKS: [&str; 6] =
+    ["AWS_PARTITION", "AWS_REGION", "AWS_ACCOUNT_ID", "CLUSTER_NAME", "CLUSTER_UID", "NODE_ROLE_NAME"];
+
+/// Whether something holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// It does.
+    Yes,
+    /// Only a real call would tell, because of this.
+    Perhaps(String),
+    /// It does not, because of this.
+    No(String),
+}
+
+/// Of two that both must hold, the one that counts.
+fn both(a: Holds, b: impl FnOnce() -> Holds) -> Holds {
+    match a {
+        Holds::No(_) => a,
+        Holds::Yes => b(),
+        Holds::Perhaps(_) => match b() {
+            no @ Holds::No(_) => no,
+            Holds::Yes | Holds::Perhaps(_) => a,
+        },
+    }
+}
+
+/// Of two of which one is enough, the one that counts; of equals the first.
+fn either(a: Holds, b: Holds) -> Holds {
+    match (&a, &b) {
+        (Holds::Yes, _)
+        | (Holds::Perhaps(_), Holds::Perhaps(_) | Holds::No(_))
+        | (Holds::No(_), Holds::No(_)) => a,
+        _ => b,
+    }
+}
+
+/// What policies say of something that is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Whether it is allowed.
+    pub(super) allowed: Holds,
+    /// Why it may be denied all the same.
+    pub(super) doubts: Vec<String>,
+}
+
+/// The statements of a document.
+pub(super) fn statements(document: &Value) -> Vec<Value> {
+    many(&document["Statement"])
+}
+
+fn many(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(all) => all.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    }
+}
+
+/// Texts of a field that has one or many; numbers and truth values as IAM reads them.
+pub(super) fn texts(value: &Value) -> Vec<String> {
+    let text = |value: Value| match value {
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
+    };
+    many(value).into_iter().filter_map(text).collect()
+}
+
+fn name(statement: &Value) -> String {
+    match statement["Sid"].as_str().filter(|sid| !sid.is_empty()) {
+        Some(sid) => format!("the statement {sid}"),
+        None => "a statement without Sid".to_owned(),
+    }
+}
+
+/// What all statements together say: a denial counts more than any permission. Where nothing allows it, the statement that is
+/// `meant` to tells why.
+pub(super) fn answer(statements: &[Value], asked: &Asked, place: &Place, meant: &str) -> Answer {
+    let mut allowed = Holds::No("no statement allows it".to_owned());
+    let mut doubts = Vec::new();
+    let mut matched = false;
+    for statement in statements.iter().filter(|statement| of_action(statement, asked.action)) {
+        let applies = both(of_resource(statement, asked), || conditions(statement, asked, place));
+        let name = name(statement);
+        match (statement["Effect"].as_str(), applies) {
+            (Some("Deny"), Holds::Yes) => {
+                return Answer { allowed: Holds::No(format!("{name} denies it")), doubts: Vec::new() };
+            }
+            (Some("Deny"), Holds::Perhaps(why)) => doubts.push(format!("{name} denies it, {why}")),
+            (Some("Allow"), applies) => {
+                let told = match applies {
+                    Holds::Yes => Holds::Yes,
+                    Holds::Perhaps(why) => Holds::Perhaps(format!("{name} allows it, {why}")),
+                    Holds::No(why) => Holds::No(format!("{name} allows it, {why}")),
+                };
+                // A statement that speaks of the action tells more than that there is none.
+                let tells = !matched || (statement["Sid"] == meant && matches!(allowed, Holds::No(_)));
+                allowed = if tells { told } else { either(allowed, told) };
+                matched = true;
+            }
+            _ => {}
+        }
+    }
+    Answer { allowed, doubts }
+}
+
+fn of_action(statement: &Value, action: &str) -> bool {
+    let action = action.to_ascii_lowercase();
+    let any = |field: &str| {
+        texts(&statement[field]).iter().any(|pattern| covers(&pattern.to_ascii_lowercase(), &action))
+    };
+    any("Action") || (!statement["NotAction"].is_null() && !any("NotAction"))
+}
+
+fn of_resource(statement: &Value, asked: &Asked) -> Holds {
+    let of = |pattern: &String| resource(&blank(pattern).0, &asked.resource);
+    let others = || Holds::No(format!("not for {}", asked.resource));
+    if !statement["NotResource"].is_null() {
+        let listed = texts(&statement["NotResource"]).iter().map(of).fold(others(), either);
+        return match listed {
+            Holds::Yes => others(),
+            Holds::No(_) => Holds::Yes,
+            perhaps @ Holds::Perhaps(_) => perhaps,
+        };
+    }
+    texts(&statement["Resource"]).iter().map(of).fold(others(), either)
+}
+
+/// Whether a pattern is for a resource. Partition, region and account that are not known are what the pattern says.
+fn resource(pattern: &str, resource: &str) -> Holds {
+    let others = || Holds::No(format!("not for {resource}"));
+    let told: Vec<&str> = resource.splitn(6, ':').collect();
+    let own: Vec<&str> = pattern.splitn(6, ':').collect();
+    let (mut pattern_rest, mut resource_rest) = (pattern, resource);
+    if let ([told @ .., told_rest], [own @ .., own_rest]) = (told.as_slice(), own.as_slice())
+        && told.len() == 5
+        && own.len() == 5
+    {
+        let fits = |(told, own): (&&str, &&str)| match *told {
+            "*" => !own.is_empty(),
+            told => covers(own, told),
+        };
+        if !told.iter().zip(own).all(fits) {
+            return others();
+        }
+        (pattern_rest, resource_rest) = (own_rest, told_rest);
+    }
+    if covers(pattern_rest, resource_rest) {
+        Holds::Yes
+    } else if resource != "*" && overlap(pattern_rest, resource_rest) {
+        Holds::Perhaps(format!("for {pattern} only"))
+    } else {
+        others()
+    }
+}
+
+/// A text with `*` in the place of its variables, and whether any is one that only a real call would fill in.
+fn blank(text: &str) -> (String, bool) {
+    let mut out = String::new();
+    let (mut rest, mut open) = (text, false);
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((variable, behind)) = after.split_once('}') else { break };
+        out.push_str(before);
+        out.push('*');
+        open |= !BLANKS.contains(&variable);
+        rest = behind;
+    }
+    out.push_str(rest);
+    (out, open)
+}
+
+/// All conditions of a statement: every key of every operator must hold.
+fn conditions(statement: &Value, asked: &Asked, place: &Place) -> Holds {
+    let operators = statement["Condition"].as_object().into_iter().flatten();
+    let keys = operators.flat_map(|(operator, keys)| {
+        keys.as_object().into_iter().flatten().map(move |(key, values)| (operator, key, values))
+    });
+    keys.fold(Holds::Yes, |known, (operator, key, values)| {
+        both(known, || {
+            let key = key.replace("${CLUSTER_NAME}", place.cluster.as_deref().unwrap_or("*"));
+            let known = asked.get(&key);
+            match Test::of(operator).and_then(|test| test.holds(&known?, &texts(values))) {
+                Some(true) => Holds::Yes,
+                Some(false) => Holds::No(format!("but {operator} of {key} does not hold")),
+                None => Holds::Perhaps(format!("depending on {operator} of {key}")),
+            }
+        })
+    })
+}
+
+/// A condition's operator.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    how: How,
+    negated: bool,
+    if_exists: bool,
+    /// Whether all values of a key count, any of them, or its only one.
+    set: Set,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    All,
+    Any,
+    Single,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Equals,
+    EqualsAnyCase,
+    Like,
+    Null,
+}
+
+impl Test {
+    /// The operator of a name; `None` for one that is not evaluated.
+    fn of(name: &str) -> Option<Self> {
+        let (set, rest) = match name.split_once(':') {
+            Some((set, rest)) if set.eq_ignore_ascii_case("ForAllValues") => (Set::All, rest),
+            Some((set, rest)) if set.eq_ignore_ascii_case("ForAnyValue") => (Set::Any, rest),
+            Some(_) => return None,
+            None => (Set::Single, name),
+        };
+        let lower = rest.to_ascii_lowercase();
+        let (base, if_exists) = match lower.strip_suffix("ifexists") {
+            Some(base) => (base, true),
+            None => (lower.as_str(), false),
+        };
+        let (how, negated) = match base {
+            "stringequals" | "bool" => (How::Equals, false),
+            "stringnotequals" => (How::Equals, true),
+            "stringequalsignorecase" => (How::EqualsAnyCase, false),
+            "stringnotequalsignorecase" => (How::EqualsAnyCase, true),
+            "stringlike" | "arnlike" | "arnequals" => (How::Like, false),
+            "stringnotlike" | "arnnotlike" | "arnnotequals" => (How::Like, true),
+            "null" => (How::Null, false),
+            _ => return None,
+        };
+        Some(Self { how, negated, if_exists, set })
+    }
+
+    /// Whether it holds for what is known of a key; `None` where only a real call would tell.
+    fn holds(self, known: &Known, wanted: &[String]) -> Option<bool> {
+        if self.how == How::Null {
+            let absent = *known == Known::Absent;
+            return Some(wanted.iter().any(|value| value.eq_ignore_ascii_case("true") == absent));
+        }
+        match known {
+            Known::Absent => Some(match self.set {
+                Set::All => true,
+                Set::Any => self.if_exists,
+                Set::Single => self.if_exists || self.negated,
+            }),
+            Known::There if wanted.iter().any(|pattern| self.fits_anything(pattern)) => Some(!self.negated),
+            Known::There => None,
+            Known::Is(values) => {
+                let one = |value: &String| self.one(value, wanted).map(|fits| fits != self.negated);
+                let all: Vec<Option<bool>> = values.iter().map(one).collect();
+                let decisive = self.set == Set::Any || (self.set == Set::Single && !self.negated);
+                match (all.contains(&Some(decisive)), all.contains(&None)) {
+                    (true, _) => Some(decisive),
+                    (false, true) => None,
+                    (false, false) => Some(!decisive),
+                }
+            }
+        }
+    }
+
+    /// Whether a pattern fits a value, whatever it is.
+    fn fits_anything(self, pattern: &str) -> bool {
+        let (blanked, open) = blank(pattern);
+        blanked == "*" && !open && (self.how == How::Like || blanked != pattern)
+    }
+
+    /// Whether a value is among those that are wanted.
+    fn one(self, value: &str, wanted: &[String]) -> Option<bool> {
+        let mut unclear = false;
+        for pattern in wanted {
+            let (blanked, open) = blank(pattern);
+            let variable = blanked != *pattern;
+            let fits = match self.how {
+                _ if variable => covers(&blanked, value),
+                How::Equals => pattern == value,
+                How::EqualsAnyCase => pattern.eq_ignore_ascii_case(value),
+                How::Like | How::Null => covers(pattern, value),
+            };
+            if fits && !open {
+                return Some(true);
+            }
+            unclear |= fits;
+        }
+        (!unclear).then_some(false)
+    }
+}

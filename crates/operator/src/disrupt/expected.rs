@@ -1,0 +1,56 @@
+//! What the controller knows and no dump shows at a glance: commands that are under way, on which machines pods are expected
+//! that wait, and where buffers have room. Machines that are going already, or are about to be used, are not disrupted.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleetwright_controllers::{
+    disruption::under_way, provisioning::eligible, runtime::later, settings::Settings,
+};
+use fleetwright_core::{
+    model::{ClaimName, Pod, Str},
+    scheduling::{Compatible, Effort, Packer as _, Purpose, Request, Solver},
+};
+use fleetwright_state::{Index, intents::RENEWALS};
+use jiff::Timestamp;
+
+/// Takes note of all that at `now`.
+pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
+    for (id, command) in under_way(&index.snapshot(now), now) {
+        index.begin_command(id, command);
+    }
+    expect(index, settings, now);
+}
+
+/// Places all that waits as a pass of provisioning would, and notes what it comes to on the machines that are there.
+fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
+    let snapshot = index.snapshot(now);
+    let pods = eligible::pods(&snapshot, now);
+    if pods.is_empty() {
+        return;
+    }
+    let request =
+        Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+    let plan = Compatible.pack(&mut Solver::new(&snapshot, &settings.rules()), &request);
+    let until = later(now, settings.nomination_window());
+    let mut chunks: BTreeMap<Str, u32> = BTreeMap::new();
+    for placement in &plan.existing {
+        let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
+        let name = machine.claim_name().map_or_else(|| machine.name(), ClaimName::as_str);
+        for pod in &placement.pods {
+            if pod.is_virtual {
+                let count = chunks.entry(name.into()).or_default();
+                *count = count.saturating_add(1);
+            } else if is_expected(pod, settings, now) {
+                index.nominate(pod.uid.clone(), name, until);
+            }
+        }
+    }
+    index.note_buffers(&BTreeMap::new(), chunks);
+}
+
+/// Whether a machine is still kept for a pod. One that has waited for longer than nominations are renewed was refused there
+/// by kube-scheduler; one of a manifest was not created yet.
+fn is_expected(pod: &Arc<Pod>, settings: &Settings, now: Timestamp) -> bool {
+    let leases = settings.nomination_window().saturating_mul(RENEWALS.saturating_add(1));
+    pod.node.is_some() || pod.created == Timestamp::UNIX_EPOCH || later(pod.created, leases) > now
+}
