@@ -86,6 +86,8 @@ pub mod condition {
     pub const MACHINES_AS_PROMISED: &str = "MachinesAsPromised";
     /// Our condition on NodePools: their nodes are initialised in time.
     pub const INITIALIZATION_HEALTHY: &str = "InitializationHealthy";
+    /// Our condition on NodePools: no drifted machine waits for their drift cap.
+    pub const DRIFT_WITHIN_CAP: &str = "DriftWithinCap";
 
     /// NodeClaim: an instance exists.
     pub const LAUNCHED: &str = "Launched";

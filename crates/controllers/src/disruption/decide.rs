@@ -18,7 +18,7 @@ use fleetwright_state::Key;
 use jiff::Timestamp;
 
 use super::{
-    Commands, durable,
+    Commands, brakes, durable,
     execute::{self, NotStarted},
     figures, live, orphans, report, rules, standing,
 };
@@ -117,6 +117,9 @@ impl Controller for Disruption {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, now, &proposal);
         }
         report::proposal(ctx, &proposal);
+        if let Err(error) = brakes::write(ctx, &proposal.brakes).await {
+            tracing::warn!(%error, "cannot say on NodePools that their drift cap is reached");
+        }
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.reason), command.consolidation_type];
             let took = ctx.now().duration_since(began).as_secs_f64();

@@ -4,6 +4,7 @@
 //! [`queue::Queue`] sees each command through: replacements first, then the machines. A command is one entry of the
 //! index's intents from the moment that it starts, so that every snapshot sees all of it.
 
+mod brakes;
 mod decide;
 mod durable;
 mod execute;

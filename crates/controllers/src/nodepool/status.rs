@@ -6,8 +6,8 @@ use fleetwright_api::{
     self as api, ConditionSet, HasConditions,
     condition::find,
     labels::condition::{
-        INITIALIZATION_HEALTHY, MACHINES_AS_PROMISED, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY,
-        VALIDATION_SUCCEEDED,
+        DRIFT_WITHIN_CAP, INITIALIZATION_HEALTHY, MACHINES_AS_PROMISED, NODE_CLASS_READY,
+        NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED,
     },
 };
 use fleetwright_core::model::NodeClassRef;
@@ -88,6 +88,7 @@ fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
         NODE_REGISTRATION_HEALTHY,
         MACHINES_AS_PROMISED,
         INITIALIZATION_HEALTHY,
+        DRIFT_WITHIN_CAP,
         READY,
     ] {
         let Some(now) = find(after.conditions(), type_) else { continue };

@@ -210,6 +210,10 @@ fn within_limits(
 
 /// Notes machines for which nothing cheaper was found although they might become several cheaper ones.
 pub(super) fn suspect(context: &Context<'_>, candidates: &[&Candidate], look: &Look) {
+    // Spot machines are not replaced by others where the settings forbid it, and what is not spot costs more.
+    if !context.rules.spot_to_spot && candidates.iter().all(|candidate| candidate.is_spot()) {
+        return;
+    }
     context.solver.suspects().note(context, candidates, look);
 }
 

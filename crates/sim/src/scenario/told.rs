@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::Expect;
 
 /// Conditions that are shown in a report wherever they are not True.
-const SHOWN: [(&str, &str, &str); 6] = [
+const SHOWN: [(&str, &str, &str); 7] = [
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "Ready"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "ClusterIdentityProven"),
     ("karpenter.sh/v1", "NodePool", "MachinesAsPromised"),
     ("karpenter.sh/v1", "NodePool", "InitializationHealthy"),
+    ("karpenter.sh/v1", "NodePool", "DriftWithinCap"),
     ("karpenter.sh/v1", "NodeClaim", "PodsFit"),
     ("karpenter.sh/v1", "NodeClaim", "InitializedInTime"),
 ];

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Sets that are packed by price in one pass at most.
-pub(super) const TRIALS: u32 = 48;
+pub(super) const TRIALS: u32 = 32;
 /// What was refused is tried again after this, whatever happened: things change with time alone.
 const MEMORY: SignedDuration = SignedDuration::from_hours(1);
 /// Refusals that are remembered at most, the latest ones.

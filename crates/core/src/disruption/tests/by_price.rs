@@ -94,10 +94,10 @@ fn what_a_pass_does_not_reach_is_told_and_reached_next() {
     assert_eq!(told(&last), "nothing");
     assert!(!last.unreached.is_empty());
     let trials = |proposal: &Proposal| proposal.what_ifs;
-    let looks = trials(&last) - 48;
+    let looks = trials(&last) - 32;
     for _ in 0..3 {
         last = after(&snapshot, last.recall());
-        assert!(trials(&last) <= looks + 48 && told(&last) == "nothing");
+        assert!(trials(&last) <= looks + 32 && told(&last) == "nothing");
     }
     assert_eq!(last.unreached, Vec::<Str>::new(), "all were tried, alone and together");
     assert_eq!(trials(&after(&snapshot, last.recall())), looks, "and none is tried again");
