@@ -228,25 +228,34 @@ impl fmt::Display for Blocker {
 }
 
 /// Why consolidation leaves a machine that could be disrupted. The text is Karpenter's, with the figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unconsolidatable {
     /// The instance type is not in the catalogue any more.
+    #[error("Instance Type {0:?} not found")]
     InstanceTypeNotFound(Str),
     /// A label that its price depends on is missing.
+    #[error("Node does not have label {0:?}")]
     MissingLabel(&'static str),
     /// `consolidateAfter: Never`.
+    #[error("NodePool {0:?} has consolidation disabled")]
     Disabled(Str),
     /// The policy takes only empty machines.
+    #[error("NodePool {0:?} has consolidation policy WhenEmpty, but node is not empty")]
     PolicyWhenEmpty(Str),
     /// It holds capacity that a CapacityBuffer asks for.
+    #[error("Node {0:?} has buffer pods")]
     HoldsBuffer(Str),
     /// Some pods would have no place: the first few, with reasons, and how many more.
+    #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
     PodsWouldNotSchedule(Vec<String>, usize),
     /// Pods would land on machines that are not ready.
+    #[error("would schedule against uninitialized {0}")]
     LandsOnUninitialized(Str),
     /// More than one machine would have to be created for these.
+    #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
+    #[error("Can't replace with a cheaper node (now ${now}/h, {})", cheapest_of(*cheapest))]
     NotCheaper {
         /// What is paid now.
         now: Price,
@@ -254,8 +263,10 @@ pub enum Unconsolidatable {
         cheapest: Option<Price>,
     },
     /// minValues cannot be met among the cheaper types.
+    #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
     MinValues(Str),
     /// What would come in its stead has no room under a limit of its pool. Amounts are in the units of the model.
+    #[error("Can't replace, NodePool {pool:?} would exceed its limit of {resource} ({usage} of {limit})")]
     LimitExceeded {
         /// The pool.
         pool: Str,
@@ -267,12 +278,24 @@ pub enum Unconsolidatable {
         limit: i64,
     },
     /// Spot for spot is switched off.
+    #[error("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")]
     SpotToSpotDisabled,
     /// Too few cheaper spot types to choose from.
+    #[error(
+        "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, got {0}"
+    )]
     SpotToSpotFlexibility(usize),
     /// The saving does not outweigh the disruption, for this pool.
+    #[error(
+        "the saving of ${}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: score {:.2}, \
+         and 0.50 is wanted)", .0.savings, .0.pool.as_str(), .0.score()
+    )]
     Unbalanced(Judged),
     /// What it would save until it ends anyway does not outweigh what the move costs.
+    #[error(
+        "replacing it would save ${savings} over the {}s that it can be expected to last, and cost ${cost} in restarts and \
+         overlap", over.as_secs()
+    )]
     NoNetBenefit {
         /// What would be saved.
         savings: Price,
@@ -282,6 +305,7 @@ pub enum Unconsolidatable {
         cost: Price,
     },
     /// It would undo a move of our own.
+    #[error("it came in the stead of {offering} at {since}, and would become that again")]
     WouldUndo {
         /// What it would become again, as `instance type/capacity type`.
         offering: Str,
@@ -289,8 +313,12 @@ pub enum Unconsolidatable {
         since: Timestamp,
     },
     /// Nothing can come in its stead, for this reason of its static pool.
+    #[error("NodePool {0:?} {1}")]
     Static(Str, Standstill),
     /// It came back after a consolidation, and would go without a machine in its stead.
+    #[error(
+        "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"
+    )]
     WouldReturn {
         /// When it came.
         since: Timestamp,
@@ -357,74 +385,15 @@ impl Unconsolidatable {
     }
 }
 
-impl fmt::Display for Unconsolidatable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InstanceTypeNotFound(name) => write!(f, "Instance Type {name:?} not found"),
-            Self::MissingLabel(key) => write!(f, "Node does not have label {key:?}"),
-            Self::Disabled(pool) => write!(f, "NodePool {pool:?} has consolidation disabled"),
-            Self::PolicyWhenEmpty(pool) => {
-                write!(f, "NodePool {pool:?} has consolidation policy WhenEmpty, but node is not empty")
-            }
-            Self::HoldsBuffer(node) => write!(f, "Node {node:?} has buffer pods"),
-            Self::PodsWouldNotSchedule(pods, more) => {
-                write!(f, "not all pods would schedule, {}", pods.join(", "))?;
-                if *more > 0 {
-                    write!(f, " and {more} more")?;
-                }
-                Ok(())
-            }
-            Self::LandsOnUninitialized(node) => write!(f, "would schedule against uninitialized {node}"),
-            Self::NeedsSeveral(count) => write!(f, "Can't remove without creating {count} candidates"),
-            Self::NotCheaper { now, cheapest: Some(cheapest) } => {
-                write!(
-                    f,
-                    "Can't replace with a cheaper node (now ${now}/h, cheapest replacement ${cheapest}/h)"
-                )
-            }
-            Self::NotCheaper { now, cheapest: None } => {
-                write!(f, "Can't replace with a cheaper node (now ${now}/h, nothing else fits)")
-            }
-            Self::MinValues(key) => {
-                write!(
-                    f,
-                    "Filtering by price: minValues requirement is not met for label(s) (label(s)=[{key}])"
-                )
-            }
-            Self::LimitExceeded { pool, resource, usage, limit } => write!(
-                f,
-                "Can't replace, NodePool {pool:?} would exceed its limit of {resource} ({usage} of {limit})"
-            ),
-            Self::SpotToSpotDisabled => {
-                f.write_str("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
-            }
-            Self::SpotToSpotFlexibility(got) => write!(
-                f,
-                "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to \
-                 consolidate, got {got}"
-            ),
-            Self::Unbalanced(judged) => write!(
-                f,
-                "the saving of ${}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: \
-                 score {:.2}, and 0.50 is wanted)",
-                judged.savings,
-                judged.pool.as_str(),
-                judged.score()
-            ),
-            Self::NoNetBenefit { savings, over, cost } => write!(
-                f,
-                "replacing it would save ${savings} over the {}s that it can be expected to last, and cost ${cost} in \
-                 restarts and overlap",
-                over.as_secs()
-            ),
-            Self::WouldUndo { offering, since } => {
-                write!(f, "it came in the stead of {offering} at {since}, and would become that again")
-            }
-            Self::Static(pool, why) => write!(f, "NodePool {pool:?} {why}"),
-            Self::WouldReturn { since } => write!(
-                f,
-                "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"
-            ),
-        }
-    }
+/// How many more there are than were named.
+fn and_more(more: usize) -> String {
+    if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+/// The cheapest of what could come instead.
+fn cheapest_of(cheapest: Option<Price>) -> String {
+    cheapest.map_or_else(
+        || "nothing else fits".to_owned(),
+        |cheapest| format!("cheapest replacement ${cheapest}/h"),
+    )
 }
