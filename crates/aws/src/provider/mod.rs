@@ -395,8 +395,21 @@ impl AwsProvider {
                 format!("no instance {id}, which proves nothing: traffic is shifted away from its zone")
                     .into(),
             )),
-            None => Err(gone()),
+            None => match instance::zone(id).filter(|zone| !zone.starts_with(&*self.settings.region)) {
+                Some(zone) => Err(self.elsewhere(id, zone)),
+                None => Err(gone()),
+            },
         }
+    }
+
+    /// An instance was looked for where it cannot be: with a wrong region all machines would look as if they were gone.
+    fn elsewhere(&self, id: &ProviderId, zone: &str) -> CloudError {
+        let region = &self.settings.region;
+        let text = format!(
+            "no instance {id} in {region}, which proves nothing: {zone} is no zone of that region; set AWS_REGION to the \
+             region of the cluster"
+        );
+        CloudError::Unavailable(text.into())
     }
 
     /// Ends an instance that is ours: by its UID, or by the NodeClaim that names it where it has none.

@@ -314,3 +314,23 @@ async fn what_was_not_asked_for_is_nobodys() {
     assert_eq!(listed, [first.provider_id.clone(), second.provider_id]);
     assert_eq!(provider.get(&first.provider_id).await.unwrap().provider_id, first.provider_id);
 }
+
+/// A process that runs with another region than the cluster's finds none of its machines: none counts as gone, none is let go.
+#[rstest]
+#[case::of_this_region("us-west-2a", false)]
+#[case::of_a_local_zone("us-west-2-lax-1a", false)]
+#[case::of_another("eu-west-1a", true)]
+#[tokio::test]
+async fn a_wrong_region_proves_no_absence(#[case] zone: &str, #[case] elsewhere: bool) {
+    let aws = Aws::new(settings()).await;
+    let id = provider_id(zone, "i-0123456789abcdef0");
+    let own = NodeClaim { provider_id: Some(id.clone()), ..claim("a", "b") };
+    let (read, ended) = (aws.provider().get(&id).await, aws.provider().terminate(&own, &id).await);
+    if elsewhere {
+        assert!(matches!(&read, Err(CloudError::Unavailable(why)) if why.contains("AWS_REGION")), "{read:?}");
+        assert!(matches!(&ended, Err(CloudError::Unavailable(_))), "{ended:?}");
+    } else {
+        assert!(matches!(&read, Err(CloudError::NotFound(_))), "{read:?}");
+        assert_eq!(ended, Ok(Termination::Gone));
+    }
+}

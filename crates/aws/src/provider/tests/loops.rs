@@ -207,7 +207,7 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     let missing = provider_id(&zone.zone, "i-0f");
     let absent = world.aws.provider().get(&missing).await;
     assert!(matches!(absent, Err(CloudError::Unavailable(_))), "{absent:?}");
-    let elsewhere = world.aws.provider().get(&provider_id("elsewhere", "i-0f")).await;
+    let elsewhere = world.aws.provider().get(&provider_id("us-west-2z", "i-0f")).await;
     assert!(matches!(elsewhere, Err(CloudError::NotFound(_))), "{elsewhere:?}");
     world.aws.cloud.set_shifts(Vec::new());
     assert_eq!(world.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
