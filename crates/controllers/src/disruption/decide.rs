@@ -93,7 +93,8 @@ impl Controller for Disruption {
         if ctx.may_act().is_err() {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
-        if !self.restored.swap(true, Ordering::Relaxed) {
+        let first = !self.restored.swap(true, Ordering::Relaxed);
+        if first {
             durable::restore(ctx, &self.commands);
         }
         let snapshot = ctx.index().snapshot(now);
@@ -102,7 +103,11 @@ impl Controller for Disruption {
         let began = ctx.now();
         // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
-        let (methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
+        let (mut methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
+        if first {
+            // Drift is not looked at twice, and what an earlier process wrote of it is looked at anew in this moment.
+            methods.retain(|method| method.reason() != DisruptionReason::Drifted);
+        }
         let epoch = snapshot.epoch;
         let solvers = Arc::clone(&ctx.solvers);
         let decide = move || {
