@@ -108,8 +108,13 @@ impl World {
 
     /// A world with other feature gates.
     pub(crate) fn gated(change: impl FnOnce(&mut FeatureGates)) -> Self {
+        Self::set(|settings| change(&mut settings.gates))
+    }
+
+    /// A world with other settings.
+    pub(crate) fn set(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
-        change(&mut settings.gates);
+        change(&mut settings);
         Self::of(None, settings)
     }
 

@@ -1,10 +1,7 @@
 //! The loop that looks for machines that should go.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -31,6 +28,10 @@ use crate::{
 /// For so long consolidation rests on a cluster in which nothing changes; some things change with time alone.
 const QUIET: Duration = Duration::from_secs(300);
 
+/// For so long after its first pass a process leaves out drift, which is not looked at twice before it is acted on: what an
+/// earlier process wrote of it has to be looked at anew, by the controller of each NodeClaim.
+const DRIFT_SETTLES: Duration = Duration::from_secs(10);
+
 /// The methods that the settings allow.
 #[must_use]
 pub fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
@@ -42,8 +43,8 @@ pub fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
 /// Looks, decides, waits, looks again, and starts what still holds.
 pub(super) struct Disruption {
     commands: Arc<Commands>,
-    /// Whether commands of an earlier process were taken over.
-    restored: AtomicBool,
+    /// When the first pass was, and with it commands of an earlier process were taken over.
+    restored: OnceLock<Timestamp>,
     /// When conditions were last brought up to date, or the first pass was.
     told: Mutex<Option<Timestamp>>,
     memory: Mutex<Memory>,
@@ -74,7 +75,7 @@ impl Memory {
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands, restored: AtomicBool::new(false), told: Mutex::default(), memory: Mutex::default() }
+        Self { commands, restored: OnceLock::new(), told: Mutex::default(), memory: Mutex::default() }
     }
 }
 
@@ -93,10 +94,10 @@ impl Controller for Disruption {
         if ctx.may_act().is_err() {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
-        let first = !self.restored.swap(true, Ordering::Relaxed);
-        if first {
+        let restored = *self.restored.get_or_init(|| {
             durable::restore(ctx, &self.commands);
-        }
+            now
+        });
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
         let rules = rules(&ctx.settings);
@@ -104,8 +105,7 @@ impl Controller for Disruption {
         // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
         let (mut methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
-        if first {
-            // Drift is not looked at twice, and what an earlier process wrote of it is looked at anew in this moment.
+        if now < later(restored, DRIFT_SETTLES) {
             methods.retain(|method| method.reason() != DisruptionReason::Drifted);
         }
         let epoch = snapshot.epoch;

@@ -2,6 +2,8 @@
 
 mod limits;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::testing::World;
@@ -110,6 +112,22 @@ async fn a_command_goes_on_after_a_restart() {
     world.restart();
     run_for(&world, 30).await;
     assert!(claim(&world, "old")["metadata"]["deletionTimestamp"].is_string(), "{:#}", claim(&world, "old"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_wrote_of_drift_is_looked_at_anew() {
+    let world = || {
+        let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
+        world.pool("default", json!({}));
+        drifted(&world, "old");
+        world
+    };
+    let early = world();
+    run_for(&early, 9).await;
+    assert!(!named(&claim(&early, "old")) && !tainted(&early, "old"));
+    let late = world();
+    run_for(&late, 12).await;
+    assert!(named(&claim(&late, "old")) && tainted(&late, "old"), "what is still true is acted on");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,10 @@ use super::{
     },
 };
 
+/// Whose taints tell of the state of a node.
+const STATE_TAINT_PREFIXES: [&str; 4] =
+    ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/", READINESS_TAINT_PREFIX];
+
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintEffect {
@@ -61,6 +65,13 @@ impl Taint {
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
+    }
+
+    /// Whether the taint is how Kubernetes and node lifecycle write down the state of one node (not ready, out of reach,
+    /// under pressure, cordoned, disrupted), whatever its effect.
+    #[must_use]
+    pub fn is_of_node_state(&self) -> bool {
+        STATE_TAINT_PREFIXES.iter().any(|prefix| self.key.starts_with(prefix))
     }
 
     /// Whether the taint goes away by itself while a node starts, so that a launch may look past it.
@@ -170,6 +181,18 @@ mod tests {
     ) {
         let toleration = Toleration { key: key.into(), operator, value: value.into(), effect };
         assert_eq!(toleration.tolerates(&Taint::new("a", "1", TaintEffect::NoSchedule)), expected);
+    }
+
+    #[rstest]
+    #[case(UNREACHABLE_TAINT, true)]
+    #[case("node.kubernetes.io/unschedulable", true)]
+    #[case("node.cloudprovider.kubernetes.io/shutdown", true)]
+    #[case("karpenter.sh/disrupted", true)]
+    #[case("readiness.k8s.io/network", true)]
+    #[case("node.kubernetes.io", false)]
+    #[case("example.com/late", false)]
+    fn of_node_state(#[case] key: &str, #[case] expected: bool) {
+        assert_eq!(Taint::new(key, "", TaintEffect::NoSchedule).is_of_node_state(), expected);
     }
 
     #[rstest]

@@ -45,6 +45,8 @@ pub enum Misfit {
         /// How much they can have.
         found: Str,
     },
+    /// The node has a taint that tells of its state, and kept it: it is not ready, or out of reach.
+    Unwell(Taint),
     /// Somebody cordoned the node.
     Cordoned,
     /// Others took the room, or the pod may not be there for another reason of its own.
@@ -61,6 +63,7 @@ impl Misfit {
             Self::VolumeElsewhere { .. } => "VolumeBoundElsewhere",
             Self::Taint(_) => "UnexpectedTaint",
             Self::TooSmall { .. } => "SmallerThanPredicted",
+            Self::Unwell(_) => "NodeUnwell",
             Self::Cordoned => "Cordoned",
             Self::RoomTaken => "RoomTaken",
             Self::NotInitialized => "InitializationTimeout",
@@ -80,6 +83,7 @@ impl fmt::Display for Misfit {
             Self::TooSmall { resource, promised, found } => {
                 write!(f, "the node has {found} of {resource} for pods, {promised} were promised")
             }
+            Self::Unwell(taint) => write!(f, "the node has taint {taint}"),
             Self::Cordoned => f.write_str("the node was cordoned"),
             Self::RoomTaken => f.write_str("there is no room left that the pods may use"),
             Self::NotInitialized => f.write_str("the node was not initialised in time"),
@@ -114,18 +118,29 @@ pub fn judge(
         return Verdict::Release(misfit);
     }
     let Some(initialized) = initialized else { return Verdict::Keep(None) };
-    let hard: Vec<Taint> =
-        machine.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule).collect();
-    if let Some(taint) = first_untolerated(&hard, &pod.spec.tolerations) {
-        return match remaining(initialized, PATIENCE, now) {
-            Some(left) => Verdict::Keep(Some(left)),
-            None => Verdict::Release(Misfit::Taint(taint.clone())),
-        };
+    let hard = machine.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+    let (passing, lasting): (Vec<Taint>, Vec<Taint>) = hard.partition(|taint| is_of_state(machine, taint));
+    let patiently = |misfit: Misfit| match remaining(initialized, PATIENCE, now) {
+        Some(left) => Verdict::Keep(Some(left)),
+        None => Verdict::Release(misfit),
+    };
+    if let Some(taint) = first_untolerated(&lasting, &pod.spec.tolerations) {
+        return patiently(Misfit::Taint(taint.clone()));
     }
     if machine.node.as_ref().is_some_and(|node| node.cordoned) {
         return Verdict::Release(Misfit::Cordoned);
     }
+    if let Some(taint) = first_untolerated(&passing, &pod.spec.tolerations) {
+        return patiently(Misfit::Unwell(taint.clone()));
+    }
     Verdict::Release(Misfit::RoomTaken)
+}
+
+/// Whether a taint says how this node is, so that it says nothing of others like it: it belongs to Kubernetes or to node
+/// lifecycle, or it was announced and came back.
+fn is_of_state(machine: &StateNode, taint: &Taint) -> bool {
+    let announced = machine.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
+    taint.is_of_node_state() || announced.iter().any(|known| known.matches(taint))
 }
 
 fn volume_elsewhere(

@@ -1,9 +1,12 @@
 //! What moves are worth: to several machines, over a time, against an own move, by the policy `Balanced`.
 
 use super::*;
-use crate::model::{
-    Price, Requirement,
-    labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+use crate::{
+    model::{
+        Catalog, Price, Requirement,
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+    },
+    testing::instance_type,
 };
 
 fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
@@ -50,6 +53,17 @@ fn a_split_must_save_a_tenth() {
     let scene = Scene::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
     let proposal = checked(scene, "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
+    // In thousandths of a dollar 900 of 1,000 may be spent, of which a machine more weighs three.
+    let priced = |half: i64| {
+        let sold = [("xlarge", 16, 32, 1_000), ("half", 8, 16, half)].map(|(name, cpus, gib, price)| {
+            instance_type(name, cpus, gib).offer("a", "on-demand", price).build()
+        });
+        let catalog = Arc::new(Catalog::new(sold.to_vec()));
+        Scene::new().catalog(catalog).pool(on_demand(|_| {})).node(crowded("a", 1500).zone("a").build())
+    };
+    check(priced(448), "n-to-m-consolidation: a -> half/on-demand -> half/on-demand");
+    let proposal = checked(priced(449), "nothing");
+    assert_eq!(reasons(&proposal), ["a: Can't remove without creating 2 candidates"]);
 }
 
 #[test]

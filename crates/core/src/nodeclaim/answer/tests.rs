@@ -69,6 +69,28 @@ fn a_taint_is_waited_for() {
 }
 
 #[test]
+fn how_a_node_is_teaches_nothing_about_others() {
+    let machine =
+        |key: &str| node("n").taint(key, TaintEffect::NoSchedule).condition(ConditionType::Initialized);
+    let lost = || machine("node.kubernetes.io/unreachable");
+    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "keep 240");
+    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnwell");
+    let cordoned = machine("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
+    assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
+    // A startup taint that comes back was announced.
+    let back = machine("agent").with_claim(|claim| {
+        claim.startup_taints = vec![Taint::new("agent", "", TaintEffect::NoSchedule)];
+    });
+    assert_eq!(says(back, &pod("p").build(), Scene::new(), 5), "NodeUnwell");
+    // Where both are there, the one that others may have is what counts.
+    let both = lost().taint("late", TaintEffect::NoSchedule);
+    assert_eq!(says(both, &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
+    let mut learnt = Learnt::default();
+    let misfit = Misfit::Unwell(Taint::new("agent", "", TaintEffect::NoSchedule));
+    assert!(!learn(&mut learnt, &node("n").build(), &misfit, now()));
+}
+
+#[test]
 fn a_volume_that_went_elsewhere_frees_its_pod_at_once() {
     let asks = pod("p").volume("data").build();
     let bound = |zone: &str| Scene::new().volume("data", VolumeState::Bound, &[zone]);
