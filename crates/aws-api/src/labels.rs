@@ -149,6 +149,8 @@ pub const TAG_REGION: &str = "topology.kubernetes.io/region";
 
 /// Annotation of ours on node classes: what real nodes taught about machines, a line for each instance type and image.
 pub const LEARNT: &str = "fleetwright.dev/learnt-capacity";
+/// Annotation of ours on the first node class: the prices that AWS told last.
+pub const PRICES: &str = "fleetwright.dev/prices";
 
 /// NVIDIA GPUs.
 pub const RESOURCE_NVIDIA_GPU: &str = "nvidia.com/gpu";

@@ -84,6 +84,13 @@ pub static MESSAGES_UNREADABLE: FigureFamily = family(
     FigureShape::Counter,
     "Number of messages of the interruption queue that are no event; they are deleted",
 );
+/// Prices that are not believed.
+pub static PRICES_DOUBTED: FigureFamily = family(
+    "fleetwright_aws_doubtful_prices_total",
+    &[],
+    FigureShape::Counter,
+    "Number of prices that were more than ten times off from what was told before; they count once they are told again",
+);
 /// Impaired instances.
 pub static UNHEALTHY: FigureFamily = family(
     "karpenter_interruption_instance_status_unhealthy_total",
@@ -174,6 +181,7 @@ pub fn all() -> Vec<&'static FigureFamily> {
         &MESSAGES_DELETED,
         &MESSAGE_AGE,
         &MESSAGES_UNREADABLE,
+        &PRICES_DOUBTED,
         &UNHEALTHY,
         &USER_DATA,
         &FOREIGN,

@@ -56,6 +56,23 @@ impl Clock for TokioClock {
 pub(crate) struct CatalogOnly {
     info: ProviderInfo,
     pub(crate) catalog: Mutex<Arc<Catalog>>,
+    prices_as_of: Option<Timestamp>,
+}
+
+impl CatalogOnly {
+    /// A cloud whose prices were told then, where they age.
+    pub(crate) fn priced(prices_as_of: Option<Timestamp>) -> Self {
+        let class =
+            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+        let info = ProviderInfo {
+            name: "test".into(),
+            node_classes: vec![class],
+            schema: Arc::default(),
+            repair_policies: Vec::new(),
+            bootstraps_startup_taints: true,
+        };
+        Self { info, catalog: Mutex::new(small_catalog()), prices_as_of }
+    }
 }
 
 #[async_trait]
@@ -86,6 +103,9 @@ impl CloudProvider for CatalogOnly {
     }
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         Ok(None)
+    }
+    fn prices_as_of(&self) -> Option<Timestamp> {
+        self.prices_as_of
     }
 }
 
@@ -118,6 +138,13 @@ impl World {
         Self::of(None, settings)
     }
 
+    /// A world over another cloud.
+    pub(crate) fn over(cloud: CatalogOnly) -> Self {
+        let mut world = Self::new();
+        world.ctx = Self::ctx(&world.server, Arc::new(TokioClock::new()), Settings::default(), cloud);
+        world
+    }
+
     fn of(faults: Option<Arc<dyn Faults>>, settings: Settings) -> Self {
         let clock = Arc::new(TokioClock::new());
         let of_server = clock.clone();
@@ -130,21 +157,11 @@ impl World {
         server
             .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
             .unwrap();
-        let ctx = Self::ctx(&server, clock, settings);
+        let ctx = Self::ctx(&server, clock, settings, CatalogOnly::priced(None));
         Self { server, ctx }
     }
 
-    fn ctx(server: &Server, clock: Arc<TokioClock>, settings: Settings) -> Ctx {
-        let class =
-            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
-        let info = ProviderInfo {
-            name: "test".into(),
-            node_classes: vec![class],
-            schema: Arc::default(),
-            repair_policies: Vec::new(),
-            bootstraps_startup_taints: true,
-        };
-        let cloud = CatalogOnly { info, catalog: Mutex::new(small_catalog()) };
+    fn ctx(server: &Server, clock: Arc<TokioClock>, settings: Settings, cloud: CatalogOnly) -> Ctx {
         Ctx::new(Parts {
             client: kube::Client::new(server.service(), "default"),
             clock,
@@ -158,7 +175,8 @@ impl World {
 
     /// The operator as it is after a restart: same cluster, same time, nothing remembered.
     pub(crate) fn restart(&mut self) {
-        let mut parts = Self::ctx(&self.server, Arc::new(TokioClock::new()), (*self.ctx.settings).clone());
+        let (clock, settings) = (Arc::new(TokioClock::new()), (*self.ctx.settings).clone());
+        let mut parts = Self::ctx(&self.server, clock, settings, CatalogOnly::priced(None));
         parts.clock = self.ctx.clock.clone();
         parts.recorder = crate::events::Recorder::new(parts.clock.clone());
         // Another process has other names.

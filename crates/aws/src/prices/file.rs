@@ -1,4 +1,4 @@
-//! Prices as a file: for networks without a way to AWS' price list, and for keeping them across restarts.
+//! Prices as a file: for networks without a way to AWS' price list.
 //!
 //! Lines of `type price` under a `[region]`, and lines of `type zone price` for the spot market; `#` begins a comment.
 

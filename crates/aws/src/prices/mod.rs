@@ -2,13 +2,20 @@
 
 mod export;
 mod file;
+mod kept;
+mod trust;
 
 use std::collections::BTreeMap;
 
 use fleetwright_core::model::Price;
+use jiff::Timestamp;
 
 pub use export::{Exported, export};
 pub use file::{FileError, parse, write};
+pub use kept::keep;
+pub use trust::{Doubt, told};
+
+use trust::{Doubts, Reference};
 
 /// Prices of one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +23,11 @@ pub struct Prices {
     on_demand: BTreeMap<String, Price>,
     /// By instance type and zone; `None` until AWS has told them once.
     spot: Option<BTreeMap<(String, String), Price>>,
+    /// When AWS told them last; `None` where they are of a table or a file, which do not age.
+    on_demand_told: Option<Timestamp>,
+    spot_told: Option<Timestamp>,
+    doubts: Doubts<String>,
+    spot_doubts: Doubts<(String, String)>,
     version: u64,
 }
 
@@ -30,7 +42,7 @@ impl Prices {
     pub fn of_region(region: &str) -> Self {
         let mut tables = file::sections(STATIC);
         let table = tables.remove(region).or_else(|| tables.remove(FALLBACK)).unwrap_or_default();
-        Self { on_demand: table, spot: None, version: 0 }
+        Self { on_demand: table, ..Self::default() }
     }
 
     /// The price on demand, the same in every zone.
@@ -81,6 +93,76 @@ impl Prices {
         }
         self.version += u64::from(changed);
         changed
+    }
+
+    /// Takes what AWS tells of prices on demand, but for what is not believed, which comes back. An answer without any price
+    /// is none.
+    #[must_use]
+    pub fn tell_on_demand(
+        &mut self,
+        told: impl IntoIterator<Item = (String, Price)>,
+        now: Timestamp,
+    ) -> Vec<Doubt> {
+        let mut doubtful = Vec::new();
+        let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
+        if !told.is_empty() {
+            self.on_demand_told = Some(now);
+        }
+        let (known, doubts) = (&self.on_demand, &mut self.doubts);
+        let believed: Vec<_> = told
+            .into_iter()
+            .filter(|(name, price)| {
+                let before = known.get(name).copied();
+                let believed = doubts.believes(name, *price, before.map(Reference::Known), now);
+                if let (false, Some(known)) = (believed, before) {
+                    doubtful.push(Doubt { place: name.clone(), told: *price, known });
+                }
+                believed
+            })
+            .collect();
+        self.update_on_demand(believed);
+        doubtful
+    }
+
+    /// The same for spot prices.
+    #[must_use]
+    pub fn tell_spot(
+        &mut self,
+        told: impl IntoIterator<Item = ((String, String), Price)>,
+        now: Timestamp,
+    ) -> Vec<Doubt> {
+        let mut doubtful = Vec::new();
+        let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
+        if !told.is_empty() {
+            self.spot_told = Some(now);
+        }
+        let (on_demand, spot, doubts) = (&self.on_demand, self.spot.as_ref(), &mut self.spot_doubts);
+        let believed: Vec<_> = told
+            .into_iter()
+            .filter(|(place, price)| {
+                let before = spot.and_then(|spot| spot.get(place)).map(|known| Reference::Known(*known));
+                let reference =
+                    before.or_else(|| on_demand.get(&place.0).map(|full| Reference::OnDemand(*full)));
+                let believed = doubts.believes(place, *price, reference, now);
+                if let (false, Some(reference)) = (believed, reference) {
+                    let (name, zone) = place;
+                    doubtful.push(Doubt {
+                        place: format!("{name} in {zone}"),
+                        told: *price,
+                        known: reference.price(),
+                    });
+                }
+                believed
+            })
+            .collect();
+        self.update_spot(believed);
+        doubtful
+    }
+
+    /// When AWS told the older ones of its prices; `None` where it never told any.
+    #[must_use]
+    pub fn as_of(&self) -> Option<Timestamp> {
+        self.on_demand_told.into_iter().chain(self.spot_told).min()
     }
 
     /// Lays the prices of a file over what is known.
@@ -156,6 +238,33 @@ mod tests {
         assert!(prices.version() > version);
         assert_eq!(prices.reserved("m5.large"), Price::from_nanos(20));
         assert_eq!(prices.reserved("m99.large"), Price::ZERO);
+    }
+
+    #[test]
+    fn what_is_far_off_waits_until_it_is_told_again() {
+        let at = |hours: i64| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(hours);
+        let mut prices = Prices::of_region("us-east-1");
+        assert_eq!(prices.as_of(), None, "tables do not age");
+        let wrong =
+            |dollars: f64| [("m5.large".to_owned(), price(dollars)), ("c5.large".to_owned(), price(0.09))];
+        let doubts = prices.tell_on_demand(wrong(0.000_096), at(0));
+        assert_eq!((doubts.len(), &*doubts[0].place, doubts[0].known), (1, "m5.large", price(0.096)));
+        assert_eq!(
+            (prices.on_demand("m5.large"), prices.on_demand("c5.large")),
+            (Some(price(0.096)), Some(price(0.09)))
+        );
+        assert!(prices.tell_on_demand(wrong(0.000_096), at(12)).is_empty(), "it is so");
+        assert_eq!(prices.on_demand("m5.large"), Some(price(0.000_096)));
+        let place = |zone: &str| ("c5.large".to_owned(), zone.to_owned());
+        let spot = [(place("a"), price(0.03)), (place("b"), price(0.000_03)), (place("c"), price(3.0))];
+        let doubts = prices.tell_spot(spot, at(13));
+        let places: Vec<&str> = doubts.iter().map(|doubt| &*doubt.place).collect();
+        assert_eq!(places, ["c5.large in b", "c5.large in c"]);
+        assert_eq!((prices.spot("c5.large", "a"), prices.spot("c5.large", "b")), (Some(price(0.03)), None));
+        assert_eq!(prices.tell_spot([(place("a"), price(0.4))], at(14)).len(), 1);
+        assert_eq!(prices.spot("c5.large", "a"), Some(price(0.03)));
+        assert_eq!(prices.as_of(), Some(at(12)), "the older of both");
+        assert!(prices.tell_on_demand([], at(20)).is_empty() && prices.as_of() == Some(at(12)), "no answer");
     }
 
     #[test]

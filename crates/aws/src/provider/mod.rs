@@ -553,6 +553,10 @@ impl CloudProvider for AwsProvider {
         Ok(found.and_then(told))
     }
 
+    fn prices_as_of(&self) -> Option<Timestamp> {
+        self.state().prices.as_of()
+    }
+
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         steps::all(self)
     }

@@ -22,6 +22,7 @@ use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class}
 mod bad_input;
 mod loops;
 mod overlays;
+mod pricing;
 mod seeds;
 mod status;
 mod world;

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::{
     Commands, brakes, durable,
     execute::{self, NotStarted},
-    figures, live, orphans, report, rules, standing,
+    figures, live, orphans, report, rules_now, standing,
 };
 use crate::{
     events::{Event, regarding},
@@ -100,7 +100,7 @@ impl Controller for Disruption {
         });
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
-        let rules = rules(&ctx.settings);
+        let rules = rules_now(ctx);
         let began = ctx.now();
         // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
@@ -210,7 +210,7 @@ impl Disruption {
             return Ok(None);
         }
         let snapshot = ctx.index().snapshot(now);
-        let rules = rules(&ctx.settings);
+        let rules = rules_now(ctx);
         let decided = command.clone();
         let solvers = Arc::clone(&ctx.solvers);
         let judge = move || {

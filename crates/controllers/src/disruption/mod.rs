@@ -34,7 +34,10 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-use crate::{runtime::Controller, settings::Settings};
+use crate::{
+    runtime::{Controller, Ctx},
+    settings::Settings,
+};
 
 /// The longest that a command may take, unless the settings grant all of them more.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
@@ -50,6 +53,11 @@ pub fn controllers() -> Vec<Arc<dyn Controller>> {
 #[must_use]
 pub fn rules(settings: &Settings) -> Rules {
     Rules { scheduling: settings.rules(), spot_to_spot: settings.gates.spot_to_spot, ..Rules::default() }
+}
+
+/// [`rules`], with what the cloud knows of the age of its prices.
+fn rules_now(ctx: &Ctx) -> Rules {
+    Rules { prices_as_of: ctx.cloud.prices_as_of(), ..rules(&ctx.settings) }
 }
 
 /// Commands under way.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::testing::World;
+use fleetwright_core::clock::Clock as _;
+
+use crate::testing::{CatalogOnly, TokioClock, World};
 
 const SINCE: &str = "2025-06-15T15:00:00Z";
 
@@ -16,6 +18,11 @@ fn condition(type_: &str) -> Value {
 
 /// A drifted machine with a pod that fills it.
 fn drifted(world: &World, name: &str) {
+    machine(world, name, "Drifted");
+}
+
+/// A machine on demand with a pod that fills it, and with a condition.
+fn machine(world: &World, name: &str, of: &str) {
     let labels = json!({
         "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
         "node.kubernetes.io/instance-type": "medium", "topology.kubernetes.io/zone": "a",
@@ -24,7 +31,7 @@ fn drifted(world: &World, name: &str) {
     });
     let size = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
     let conditions: Vec<Value> =
-        ["Launched", "Registered", "Initialized", "Drifted"].into_iter().map(condition).collect();
+        ["Launched", "Registered", "Initialized", of].into_iter().map(condition).collect();
     let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
     world
         .server
@@ -112,6 +119,18 @@ async fn a_command_goes_on_after_a_restart() {
     world.restart();
     run_for(&world, 30).await;
     assert!(claim(&world, "old")["metadata"]["deletionTimestamp"].is_string(), "{:#}", claim(&world, "old"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_prices_move_nothing() {
+    for (hours, moves) in [(1, true), (25, false)] {
+        let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);
+        let world = World::over(CatalogOnly::priced(Some(as_of)));
+        world.pool("default", json!({}));
+        machine(&world, "old", "Consolidatable");
+        run_for(&world, 60).await;
+        assert_eq!(named(&claim(&world, "old")), moves, "prices are {hours} hours old");
+    }
 }
 
 #[tokio::test(start_paused = true)]

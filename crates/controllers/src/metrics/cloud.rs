@@ -122,6 +122,10 @@ impl CloudProvider for Metered {
         self.call("IsDrifted", self.cloud.drift(claim), of_result).await
     }
 
+    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
+        self.cloud.prices_as_of()
+    }
+
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         self.cloud.steps()
     }

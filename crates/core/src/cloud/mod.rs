@@ -152,6 +152,12 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Whether a launched claim's instance differs from what its class asks for.
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
 
+    /// When the oldest of its prices were told, where they come from somebody who tells them again and again: while he does
+    /// not, consolidation rests a day later. `None` where prices do not age.
+    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
+        None
+    }
+
     /// Loops of the provider's own, for the controllers to run.
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         Vec::new()

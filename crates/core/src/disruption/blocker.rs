@@ -312,6 +312,12 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// Prices are too old to tell what is cheaper.
+    #[error("prices are as of {as_of}, too long ago to tell what is cheaper")]
+    PricesTooOld {
+        /// When they were told last.
+        as_of: Timestamp,
+    },
     /// Nothing can come in its stead, for this reason of its static pool.
     #[error("NodePool {0:?} {1}")]
     Static(Str, Standstill),
@@ -378,6 +384,7 @@ impl Unconsolidatable {
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
+            Self::PricesTooOld { .. } => "PricesTooOld",
             Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
             Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
             Self::Static(_, Standstill::NothingOffered) => "NothingOffered",

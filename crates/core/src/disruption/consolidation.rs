@@ -1,6 +1,6 @@
 //! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Candidate, Command, Context, Method, Unconsolidatable, balanced, benefit, history,
@@ -19,6 +19,9 @@ use crate::{
 /// From how many cheaper types a spot node must be able to choose before it is replaced by another spot node, so that it
 /// does not race to the one type that is reclaimed next.
 const SPOT_TO_SPOT_TYPES: usize = 15;
+
+/// For so long prices are good enough to move pods for them.
+const PRICES_LAST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whether consolidateAfter is over.
 pub(super) fn is_consolidatable(context: &Context<'_>, candidate: &Candidate) -> bool {
@@ -54,6 +57,11 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
     }
     if candidate.pool.consolidation_policy == ConsolidationPolicy::WhenEmpty {
         return Err(Unconsolidatable::PolicyWhenEmpty(pool()));
+    }
+    if let Some(as_of) = context.rules.prices_as_of
+        && as_of.checked_add(PRICES_LAST).is_ok_and(|end| end < context.now)
+    {
+        return Err(Unconsolidatable::PricesTooOld { as_of });
     }
     Ok(is_consolidatable(context, candidate))
 }

@@ -69,6 +69,8 @@ pub struct Rules {
     /// How many simulations one pass may make. One takes some microseconds on a calm cluster and some milliseconds on a
     /// hard one, so that the default bounds a pass by about a minute. What is not reached comes first in the next pass.
     pub what_ifs: u32,
+    /// When prices were told last, where they age ([`CloudProvider::prices_as_of`](crate::cloud::CloudProvider::prices_as_of)).
+    pub prices_as_of: Option<Timestamp>,
 }
 
 impl Rules {
@@ -78,7 +80,12 @@ impl Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { scheduling: scheduling::Rules::default(), spot_to_spot: false, what_ifs: Self::WHAT_IFS }
+        Self {
+            scheduling: scheduling::Rules::default(),
+            spot_to_spot: false,
+            what_ifs: Self::WHAT_IFS,
+            prices_as_of: None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod health;
 mod interruptions;
 mod learning;
 mod nodeclass;
+mod pricing;
 mod reserved;
 mod tagging;
 mod upkeep;
@@ -19,7 +20,6 @@ use futures::lock::Mutex;
 
 use super::AwsProvider;
 use crate::nodeclass::profile;
-use crate::prices::pricing_region;
 use interruptions::Interruptions;
 use nodeclass::NodeClasses;
 pub(in crate::provider) use nodeclass::object;
@@ -36,7 +36,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     let mut all: Vec<Arc<dyn ProviderStep>> = vec![
         Arc::new(NodeClasses::new(p(), profiles.clone())),
         Arc::new(Machines(p())),
-        Arc::new(Pricing(p())),
+        Arc::new(pricing::Pricing::new(p())),
         Arc::new(learning::Capacity::new(p())),
         Arc::new(tagging::Tagging(p())),
         Arc::new(tagging::Partitions(p())),
@@ -73,49 +73,5 @@ impl ProviderStep for Machines {
     async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
         self.0.refresh_machines().await?;
         Ok(Round::quiet(HALF_A_DAY))
-    }
-}
-
-/// What it costs.
-struct Pricing(AwsProvider);
-
-#[async_trait]
-impl ProviderStep for Pricing {
-    fn name(&self) -> &'static str {
-        "providers.pricing"
-    }
-
-    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let (settings, now) = (&self.0.settings, outlook.now);
-        let mut round = Round::quiet(HALF_A_DAY);
-        // One market's failure does not keep the other's prices back.
-        let spot = self.0.api.spot_prices().await;
-        let spot = self.0.permitted("ec2:DescribeSpotPriceHistory", spot, now);
-        match &spot {
-            Ok(Ok(told)) => {
-                self.0.with_prices(|prices| prices.update_spot(told.iter().cloned()));
-            }
-            Ok(Err(notices)) => round.notices.extend(notices.iter().cloned()),
-            Err(_) => {}
-        }
-        if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
-            let told = self.0.api.on_demand_prices(&settings.region).await;
-            match self.0.permitted("pricing:GetProducts", told, now) {
-                Ok(Ok(told)) => {
-                    self.0.with_prices(|prices| prices.update_on_demand(told));
-                }
-                Ok(Err(notices)) => round.notices.extend(notices),
-                // What is told of the other market's right is told again with the next try.
-                Err(error) if round.notices.is_empty() => return Err(error),
-                Err(_) => {}
-            }
-        }
-        if round.notices.is_empty() {
-            spot?.ok();
-        }
-        if !round.notices.is_empty() {
-            round.again = DENIED_AGAIN;
-        }
-        Ok(round)
     }
 }

@@ -394,7 +394,7 @@ fn tried_by(class: &Ec2NodeClass) -> String {
     let mut status = class.status.clone().unwrap_or_default();
     status.conditions.clear();
     let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
-    for own in [labels::HASH, labels::HASH_VERSION, labels::LEARNT] {
+    for own in [labels::HASH, labels::HASH_VERSION, labels::LEARNT, labels::PRICES] {
         annotations.remove(own);
     }
     digest(&format!("{status:?}/{:?}/{annotations:?}", class.spec))

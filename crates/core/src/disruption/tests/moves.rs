@@ -116,6 +116,25 @@ fn a_move_late_in_life_does_not_pay() {
 }
 
 #[test]
+fn old_prices_move_no_pods() {
+    let busy = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+    let as_of = |hours: i64| Rules {
+        prices_as_of: Some(now() - jiff::SignedDuration::from_hours(hours)),
+        ..Rules::default()
+    };
+    let scene = || Scene::with_default_pool().node(busy());
+    let _ = check_with(scene(), &as_of(24), "single-node-consolidation: a -> small/spot");
+    let proposal = check_with(scene(), &as_of(25), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "PricesTooOld");
+    let told = reasons(&proposal);
+    assert!(told[0].starts_with("a: prices are as of 2025-"), "{told:?}");
+    // What is empty goes whatever it costs, and drift is no matter of prices.
+    let _ = check_with(Scene::with_default_pool().node(idle("a").build()), &as_of(25), "emptiness: a");
+    let drifted = node("a").pod(on("a", "p", 1500)).condition(ConditionType::Drifted).build();
+    let _ = check_with(Scene::with_default_pool().node(drifted), &as_of(25), "drift: a -> small/spot");
+}
+
+#[test]
 fn dear_pods_make_a_move_dearer() {
     let machine = |priority: i32| {
         let dear = running("a", pod("p").cpu(1500).with_spec(|spec| spec.priority = priority));

@@ -1,0 +1,175 @@
+//! Prices across restarts: what AWS told last, as an annotation of a node class, for a process that starts while AWS does not
+//! answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleetwright_core::model::Price;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Prices;
+
+/// The prices of a region. All amounts are nano-dollars per hour; zero stands for none.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Kept {
+    region: String,
+    /// Seconds since 1970, of the last time that AWS told them; none where it never did.
+    on_demand_told: Option<i64>,
+    spot_told: Option<i64>,
+    zones: Vec<String>,
+    /// By instance type: the price on demand, then the spot price of each of `zones`.
+    prices: BTreeMap<String, Vec<i64>>,
+}
+
+/// What AWS has told, as text of at most `max` bytes. Spot prices are kept whole or not at all: a zone without one does not
+/// sell. `None` where AWS has told nothing, or too much.
+#[must_use]
+pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
+    let write = |with_spot: bool| {
+        let spot = prices.spot.as_ref().filter(|_| with_spot && prices.spot_told.is_some());
+        let zones: BTreeSet<&String> = spot.into_iter().flatten().map(|((_, zone), _)| zone).collect();
+        let zones: Vec<String> = zones.into_iter().cloned().collect();
+        let mut kept = Kept {
+            region: region.to_owned(),
+            on_demand_told: prices.on_demand_told.map(Timestamp::as_second),
+            spot_told: spot.and(prices.spot_told).map(Timestamp::as_second),
+            zones: zones.clone(),
+            prices: BTreeMap::new(),
+        };
+        if prices.on_demand_told.is_some() {
+            let on_demand = prices.on_demand.iter().map(|(name, price)| (name.clone(), vec![price.nanos()]));
+            kept.prices.extend(on_demand);
+        }
+        for ((name, zone), price) in spot.into_iter().flatten() {
+            let row = kept.prices.entry(name.clone()).or_default();
+            row.resize(1 + zones.len(), 0);
+            if let Some(cell) =
+                zones.iter().position(|known| known == zone).and_then(|at| row.get_mut(1 + at))
+            {
+                *cell = price.nanos();
+            }
+        }
+        serde_json::to_string(&kept).ok().filter(|text| text.len() <= max)
+    };
+    if prices.as_of().is_none() {
+        return None;
+    }
+    write(true).or_else(|| prices.on_demand_told.and_then(|_| write(false)))
+}
+
+impl Prices {
+    /// Lays what an earlier process kept over what is known, where it is of this region, newer, and not of the future.
+    /// Returns whether anything changed; text that makes no sense changes nothing.
+    pub fn restore(&mut self, text: &str, region: &str, now: Timestamp) -> bool {
+        let Ok(kept) = serde_json::from_str::<Kept>(text) else { return false };
+        if kept.region != region {
+            return false;
+        }
+        let version = self.version;
+        let newer = |told: Option<i64>, known: Option<Timestamp>| {
+            let told = told.and_then(|second| Timestamp::from_second(second).ok())?;
+            (told <= now && known.is_none_or(|known| known < told)).then_some(told)
+        };
+        if let Some(told) = newer(kept.on_demand_told, self.on_demand_told) {
+            let row =
+                |(name, row): (&String, &Vec<i64>)| Some((name.clone(), Price::from_nanos(*row.first()?)));
+            self.update_on_demand(kept.prices.iter().filter_map(row));
+            self.on_demand_told = Some(told);
+        }
+        if let Some(told) = newer(kept.spot_told, self.spot_told) {
+            let places = kept.prices.iter().flat_map(|(name, row)| {
+                let cells = kept.zones.iter().zip(row.iter().skip(1));
+                cells.map(move |(zone, nanos)| ((name.clone(), zone.clone()), Price::from_nanos(*nanos)))
+            });
+            self.update_spot(places);
+            self.spot_told = Some(told);
+        }
+        self.version != version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! There and back again.
+    use super::*;
+
+    const MAX: usize = 4096;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn place(name: &str, zone: &str) -> (String, String) {
+        (name.to_owned(), zone.to_owned())
+    }
+
+    fn told() -> Prices {
+        let mut prices = Prices::default();
+        let cents = |count: i64| Price::from_nanos(count * 10_000_000);
+        let _ = prices
+            .tell_on_demand([("m5.large".to_owned(), cents(10)), ("c5.large".to_owned(), cents(9))], at(100));
+        let spot = [
+            (place("m5.large", "a"), cents(4)),
+            (place("m5.large", "c"), cents(5)),
+            (place("c5.large", "b"), cents(3)),
+        ];
+        let _ = prices.tell_spot(spot, at(200));
+        prices
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let text = keep(&told(), "here", MAX).unwrap();
+        let mut fresh = Prices::default();
+        assert!(fresh.restore(&text, "here", at(300)));
+        let (on_demand, spot) = (told().on_demand, told().spot);
+        assert_eq!((&fresh.on_demand, &fresh.spot), (&on_demand, &spot));
+        assert_eq!(
+            (fresh.as_of(), fresh.on_demand_told, fresh.spot_told),
+            (Some(at(100)), Some(at(100)), Some(at(200)))
+        );
+        assert!(!fresh.restore(&text, "here", at(300)), "it is no news any more");
+        assert_eq!(keep(&fresh, "here", MAX), Some(text));
+    }
+
+    #[test]
+    fn what_is_newer_stays() {
+        let text = keep(&told(), "here", MAX).unwrap();
+        let mut newer = Prices::default();
+        let _ = newer.tell_on_demand([("m5.large".to_owned(), Price::from_nanos(7))], at(150));
+        assert!(newer.restore(&text, "here", at(300)), "spot prices are news");
+        assert_eq!(newer.on_demand("m5.large"), Some(Price::from_nanos(7)));
+        assert_eq!(newer.as_of(), Some(at(150)));
+    }
+
+    #[test]
+    fn nonsense_and_other_regions_change_nothing() {
+        let text = keep(&told(), "here", MAX).unwrap();
+        let mut fresh = Prices::default();
+        for (text, region, now) in [
+            (&*text, "there", 300),
+            ("", "here", 300),
+            ("{\"prices\":{\"a\":\"b\"}}", "here", 300),
+            (&*text, "here", 50),
+        ] {
+            assert!(!fresh.restore(text, region, at(now)), "{text}");
+        }
+        assert_eq!(fresh, Prices::default());
+        // What is cut short, negative or beyond the zones is passed over.
+        let odd = r#"{"region":"here","onDemandTold":1,"spotTold":1,"zones":["a"],"prices":{"x":[],"y":[-5,-6],"z":[7,8,9]}}"#;
+        assert!(fresh.restore(odd, "here", at(300)));
+        assert_eq!((fresh.on_demand.len(), fresh.spot("z", "a")), (1, Some(Price::from_nanos(8))));
+    }
+
+    #[test]
+    fn what_is_too_long_goes_without_spot_and_what_was_never_told_is_not_kept() {
+        let whole = keep(&told(), "here", MAX).unwrap();
+        let text = keep(&told(), "here", whole.len() - 1).unwrap();
+        let mut fresh = Prices::default();
+        assert!(fresh.restore(&text, "here", at(300)));
+        assert_eq!((fresh.spot("m5.large", "b"), fresh.spot_told), (fresh.on_demand("m5.large"), None));
+        assert_eq!(keep(&told(), "here", 10), None);
+        assert_eq!(keep(&Prices::of_region("us-east-1"), "us-east-1", MAX), None);
+    }
+}

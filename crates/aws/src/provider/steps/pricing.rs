@@ -1,0 +1,125 @@
+//! What machines cost: asked for twice a day, kept at a class for a process that starts while AWS does not tell.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::{CloudError, Notice, Outlook, ProviderStep, Round, Write};
+use futures::lock::Mutex;
+use jiff::Timestamp;
+
+use super::super::AwsProvider;
+use super::{DENIED_AGAIN, HALF_A_DAY, object};
+use crate::figures;
+use crate::prices::{Doubt, keep, pricing_region, told};
+
+/// Longest annotation in bytes; all annotations of an object may have 256 KiB. A region with six zones has some 70 KiB of prices.
+const TEXT_MAX: usize = 128 * 1024;
+
+/// What it costs.
+pub(super) struct Pricing {
+    provider: AwsProvider,
+    /// Classes by UID whose annotation was read.
+    restored: Mutex<BTreeSet<String>>,
+}
+
+impl Pricing {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, restored: Mutex::default() }
+    }
+
+    /// What an earlier process was told last.
+    async fn restore(&self, now: Timestamp) {
+        let mut restored = self.restored.lock().await;
+        let region = &self.provider.settings.region;
+        for known in self.provider.classes.all() {
+            let uid = known.class.metadata.uid.clone().unwrap_or_default();
+            let annotations = known.class.metadata.annotations.as_ref();
+            if let (true, Some(text)) =
+                (restored.insert(uid), annotations.and_then(|all| all.get(labels::PRICES)))
+            {
+                self.provider.with_prices(|prices| prices.restore(text, region, now));
+            }
+        }
+    }
+
+    /// The first class keeps the prices, and no other one does.
+    fn writes(&self) -> Vec<Write> {
+        let region = &self.provider.settings.region;
+        let Some(text) = self.provider.with_prices(|prices| keep(prices, region, TEXT_MAX)) else {
+            return Vec::new();
+        };
+        let classes = self.provider.classes.all();
+        let lasting = classes.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none());
+        let mut wanted = Some(text);
+        let mut writes = Vec::new();
+        for known in lasting {
+            let value = wanted.take();
+            let annotations = known.class.metadata.annotations.as_ref();
+            if annotations.and_then(|all| all.get(labels::PRICES)) == value.as_ref() {
+                continue;
+            }
+            let mut write = Write::to(object(&known.class));
+            write.annotations.insert(labels::PRICES.into(), value.map(|text| text.as_str().into()));
+            writes.push(write);
+        }
+        writes
+    }
+
+    /// Tells people of prices that are not believed.
+    fn doubt(&self, market: &'static str, doubts: &[Doubt], now: Timestamp) -> Vec<Notice> {
+        const REASON: &str = "PricesDoubtful";
+        if doubts.is_empty() {
+            return Vec::new();
+        }
+        let count = u32::try_from(doubts.len()).map_or(f64::MAX, f64::from);
+        self.provider.ledger.note(&figures::PRICES_DOUBTED, &[], count);
+        let told = self.provider.state().troubles.met(market, REASON, told(doubts), now);
+        self.provider.tell_classes(REASON, &told)
+    }
+}
+
+#[async_trait]
+impl ProviderStep for Pricing {
+    fn name(&self) -> &'static str {
+        "providers.pricing"
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let (provider, now) = (&self.provider, outlook.now);
+        let settings = &provider.settings;
+        self.restore(now).await;
+        let mut round = Round::quiet(HALF_A_DAY);
+        let (mut refused, mut failed) = (Vec::new(), None);
+        // One market's failure does not keep the other's prices back.
+        let spot = provider.api.spot_prices().await;
+        match provider.permitted("ec2:DescribeSpotPriceHistory", spot, now) {
+            Ok(Ok(told)) => {
+                let doubts = provider.with_prices(|prices| prices.tell_spot(told, now));
+                round.notices.extend(self.doubt("spot prices", &doubts, now));
+            }
+            Ok(Err(notices)) => refused.extend(notices),
+            Err(error) => failed = Some(error),
+        }
+        if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
+            let told = provider.api.on_demand_prices(&settings.region).await;
+            match provider.permitted("pricing:GetProducts", told, now) {
+                Ok(Ok(told)) => {
+                    let doubts = provider.with_prices(|prices| prices.tell_on_demand(told, now));
+                    round.notices.extend(self.doubt("on-demand prices", &doubts, now));
+                }
+                Ok(Err(notices)) => refused.extend(notices),
+                Err(error) => failed = Some(error),
+            }
+        }
+        // What is told of one market is told again with the next try of the other.
+        match (failed, refused.is_empty() && round.notices.is_empty()) {
+            (Some(error), true) => return Err(error),
+            (failed, _) if failed.is_some() || !refused.is_empty() => round.again = DENIED_AGAIN,
+            _ => {}
+        }
+        round.notices.extend(refused);
+        round.writes = self.writes();
+        Ok(round)
+    }
+}
