@@ -121,6 +121,8 @@ async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow:
 async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Option<Campaign>)> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
+    // What the API server would prune must not be relied on.
+    patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
     let cloud =
         patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
     identify(&*cloud, &cluster_uid).await?;
