@@ -20,6 +20,7 @@ use super::{
     leader::Leadership,
     names::Names,
     solvers::Solvers,
+    times::Times,
 };
 use crate::{
     disruption::Returns,
@@ -87,6 +88,7 @@ pub struct Ctx {
     hub: Arc<Hub>,
     offload: Offload,
     leadership: Leadership,
+    times: Arc<Times>,
 }
 
 impl Ctx {
@@ -110,6 +112,7 @@ impl Ctx {
         let (metrics, clock) = (Arc::new(Metrics::default()), parts.clock.clone());
         let cloud = Metered { cloud: parts.cloud, metrics: metrics.clone(), clock: clock.clone() };
         Self {
+            times: Arc::new(Times::new(metrics.clone())),
             client: requests::metered(parts.client, metrics.clone(), clock),
             recorder: Recorder::new(parts.clock.clone()),
             clock: parts.clock,
@@ -155,10 +158,17 @@ impl Ctx {
         may_act(&self.index(), self.now())
     }
 
-    /// The present moment.
+    /// The present moment. Whether the wall clock jumped is looked at by the way.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.times.now(&*self.clock)
+    }
+
+    /// For how long what goes by the wall clock (ages, schedules, windows) must still rest, because it jumped; `None`
+    /// where it need not.
+    #[must_use]
+    pub fn wall_clock_rest(&self) -> Option<Duration> {
+        self.times.rest(&*self.clock)
     }
 
     /// The present moment on a clock that nobody sets: see [`fleetwright_core::clock::Clock::steady`].
