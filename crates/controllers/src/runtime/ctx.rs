@@ -155,7 +155,7 @@ impl Ctx {
         if !self.leadership.has_caught_up() {
             return Err(Passive::TakingOver);
         }
-        may_act(&self.index(), self.now())
+        may_act(&self.index(), self.steady())
     }
 
     /// The present moment. Whether the wall clock jumped is looked at by the way.
@@ -199,7 +199,7 @@ impl Ctx {
 
     /// Takes in a whole list, as of `version`.
     pub fn reset<T: Tracked>(&self, objects: Vec<T>, version: &str) {
-        let now = self.now();
+        let now = self.steady();
         let mut index = self.index();
         let changes = index.reset(objects, version, now);
         self.tell(&index, changes);
@@ -207,7 +207,7 @@ impl Ctx {
 
     /// Notes that the watch of a kind is alive.
     pub fn progress(&self, kind: Kind) {
-        let now = self.now();
+        let now = self.steady();
         self.index().progress(kind, now);
     }
 
