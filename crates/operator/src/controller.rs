@@ -257,7 +257,7 @@ impl http::Probe for Probe {
 
     fn ready(&self) -> Result<(), String> {
         let ctx = self.ctx.get().ok_or("cluster or cloud not reached yet")?;
-        may_act(&ctx.index(), ctx.now()).map_err(|passive| passive.to_string())
+        may_act(&ctx.index(), ctx.steady()).map_err(|passive| passive.to_string())
     }
 
     fn metrics(&self) -> String {

@@ -100,6 +100,10 @@ impl Controller for Disruption {
         });
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
+        if let Some(rest) = ctx.wall_clock_rest() {
+            // Schedules of budgets, `consolidateAfter` and ages of conditions go by the wall clock.
+            return Ok(Requeue::After(rest));
+        }
         let rules = rules_now(ctx);
         let began = ctx.now();
         // After a command not every method was asked; the next quiet pass tells.
@@ -206,7 +210,7 @@ impl Disruption {
         simulate: bool,
     ) -> Result<Option<Command>, ReconcileError> {
         let now = ctx.now();
-        if ctx.may_act().is_err() {
+        if ctx.may_act().is_err() || ctx.wall_clock_rest().is_some() {
             return Ok(None);
         }
         let snapshot = ctx.index().snapshot(now);
