@@ -1,5 +1,6 @@
 //! Commands through the death of the process that began them, against the in-memory API server.
 
+mod conditions;
 mod limits;
 
 use std::time::Duration;
