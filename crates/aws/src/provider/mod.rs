@@ -7,6 +7,7 @@ mod features;
 mod instance;
 mod launching;
 mod memory;
+mod open;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,8 @@ struct State {
     shifts: Shifts,
     catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
     dealt: Dealt,
+    /// Tokens that EC2 has seen with another request, and since when this is known.
+    repeated: BTreeMap<String, Timestamp>,
     /// Instances that claims name, once claims have been seen.
     named: Option<BTreeSet<ProviderId>>,
     /// Launch templates that are known to be there, and when each was last used.

@@ -21,6 +21,7 @@ use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class}
 
 mod bad_input;
 mod loops;
+mod open;
 mod overlays;
 mod pricing;
 mod seeds;

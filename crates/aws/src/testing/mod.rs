@@ -190,7 +190,9 @@ pub(crate) struct Inner {
     memory: BTreeMap<String, i64>,
     templates: BTreeMap<String, LaunchTemplate>,
     instances: BTreeMap<String, Machine>,
-    tokens: BTreeMap<String, FleetAnswer>,
+    tokens: BTreeMap<String, (FleetRequest, FleetAnswer)>,
+    /// Instances that EC2 does not show yet, and until when.
+    hidden: BTreeMap<String, Timestamp>,
     /// Whether the account has no role for spot capacity.
     no_spot: bool,
     /// Zones without any capacity; the empty name stands for all.
@@ -295,6 +297,12 @@ impl FakeAws {
         if let Some(machine) = self.lock().instances.get_mut(id) {
             change(&mut machine.info);
         }
+    }
+
+    /// Lets EC2 show an instance only after so long.
+    pub fn hide(&self, id: &str, after: SignedDuration) {
+        let until = self.clock.now() + after;
+        self.lock().hidden.insert(id.to_owned(), until);
     }
 
     /// An instance as EC2 has it.
