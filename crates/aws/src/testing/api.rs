@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
 
-use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, STARTING};
+use super::{Call, ENDING, FakeAws, Fault, INVISIBLE, Inner, Machine, STARTING};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
     GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup,
@@ -494,7 +494,13 @@ impl AwsApi for FakeAws {
     async fn receive(&self, _: &str) -> Result<Vec<Message>, AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::Receive)?;
-        Ok(inner.messages.iter().take(10).cloned().collect())
+        let now = self.clock.now();
+        let Inner { messages, received, .. } = &mut *inner;
+        received.retain(|_, until| now < *until);
+        let shown = messages.iter().filter(|message| !received.contains_key(&message.receipt));
+        let shown: Vec<Message> = shown.take(10).cloned().collect();
+        received.extend(shown.iter().map(|message| (message.receipt.clone(), now + INVISIBLE)));
+        Ok(shown)
     }
 
     async fn delete_message(&self, _: &str, receipt: &str) -> Result<(), AwsError> {

@@ -25,6 +25,8 @@ use fleetwright_core::model::Price;
 pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
 /// How long an instance takes to begin to run.
 pub const STARTING: SignedDuration = SignedDuration::from_secs(10);
+/// For how long a message that was received is not handed out again.
+pub const INVISIBLE: SignedDuration = SignedDuration::from_secs(20);
 /// How much of the memory that it is sold with a machine has, in per cent, where nobody says otherwise: a little more than the
 /// provider's first guess.
 const MEMORY_PERCENT: i64 = 93;
@@ -213,6 +215,8 @@ pub(crate) struct Inner {
     fleets: Vec<FleetRequest>,
     profiles: BTreeMap<String, ProfileInfo>,
     messages: VecDeque<Message>,
+    /// Until when messages that were received are not handed out again, by receipt.
+    received: BTreeMap<String, Timestamp>,
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
     born: u64,
