@@ -107,10 +107,18 @@ pub static USER_DATA: FigureFamily = family(
 );
 /// Another cluster of our name.
 pub static FOREIGN: FigureFamily = family(
-    "fleetwright_aws_foreign_instances",
+    "fleetwright_aws_foreign_resources",
+    &["resource"],
+    FigureShape::Gauge,
+    "Number of instances, launch templates and unused instance profiles that carry this cluster's name and another cluster's UID; they \
+     are left alone",
+);
+/// Nobody's instances.
+pub static UNOWNED: FigureFamily = family(
+    "fleetwright_aws_unowned_instances",
     &[],
     FigureShape::Gauge,
-    "Number of instances that carry this cluster's name and another cluster's UID; they are left alone",
+    "Number of instances that carry this cluster's name and no UID, and that no NodeClaim names; nothing ends them",
 );
 /// What IAM refuses.
 pub static FEATURES_OFF: FigureFamily = family(
@@ -185,6 +193,7 @@ pub fn all() -> Vec<&'static FigureFamily> {
         &UNHEALTHY,
         &USER_DATA,
         &FOREIGN,
+        &UNOWNED,
         &FEATURES_OFF,
         &IDENTITY,
         &CALLS,

@@ -11,7 +11,6 @@ pub mod digest;
 pub mod drift;
 pub mod families;
 pub mod figures;
-pub mod garbage;
 pub mod iam;
 pub mod images;
 pub mod instancetype;

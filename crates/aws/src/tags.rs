@@ -70,6 +70,14 @@ pub fn ownership(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> Owners
     }
 }
 
+/// Whether an instance is another cluster's of our name: what is told of it is for that cluster.
+#[must_use]
+pub fn is_namesake(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> bool {
+    let has = |key: &str| tags.get(key).map(String::as_str);
+    has(labels::TAG_CLUSTER_NAME) == Some(cluster_name)
+        && has(labels::TAG_CLUSTER_UID).is_some_and(|uid| uid != cluster_uid)
+}
+
 /// The tags that are set once a node has its name, those of them that are missing.
 #[must_use]
 pub fn late(tags: &TagSet, node: &str, claim: &str, cluster_name: &Str) -> TagSet {
@@ -105,6 +113,10 @@ mod tests {
         assert_eq!(of(&[name]), Ownership::Unstamped);
         assert_eq!(of(&[(labels::TAG_CLUSTER_NAME, "test")]), Ownership::Foreign);
         assert_eq!(of(&[]), Ownership::Foreign);
+        let namesake = |entries: &[(&str, &str)]| is_namesake(&tags(entries), "prod", "uid-1");
+        assert!(namesake(&[name, (labels::TAG_CLUSTER_UID, "uid-2")]));
+        assert!(!namesake(&[name]) && !namesake(&[name, (labels::TAG_CLUSTER_UID, "uid-1")]));
+        assert!(!namesake(&[(labels::TAG_CLUSTER_NAME, "test"), (labels::TAG_CLUSTER_UID, "uid-2")]));
     }
 
     #[test]

@@ -59,6 +59,13 @@ impl AwsError {
         UNIDENTIFIED.contains(&self.code.as_str())
     }
 
+    /// Whether EC2 has seen the call's token before, with other parameters or for an instance that has ended since: this call did
+    /// nothing, an earlier one had its effect.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        REPEATED.contains(&self.code.as_str())
+    }
+
     /// How long to wait after a throttled call.
     #[must_use]
     pub fn wait(&self) -> Duration {
@@ -120,6 +127,8 @@ const UNIDENTIFIED: [&str; 13] = [
     "MissingAuthenticationTokenException",
     "OptInRequired",
 ];
+/// What is said of a token that was used for another request.
+const REPEATED: [&str; 2] = ["IdempotentParameterMismatch", "IdempotentInstanceTerminated"];
 const UNKNOWN: [&str; 7] = [
     AwsError::NO_ANSWER,
     "InternalError",
@@ -133,13 +142,14 @@ const UNKNOWN: [&str; 7] = [
 /// What a code means.
 #[must_use]
 pub fn classify(code: &str) -> Class {
-    let table: [(&[&str], Class); 6] = [
+    let table: [(&[&str], Class); 7] = [
         (&NOT_FOUND, Class::NotFound),
         (&UNFULFILLABLE, Class::Unfulfillable),
         (&THROTTLED, Class::Throttled),
         (&UNAUTHORIZED, Class::Unauthorized),
         (&UNIDENTIFIED, Class::Unauthorized),
         (&UNKNOWN, Class::Unknown),
+        (&REPEATED, Class::Unknown),
     ];
     table.iter().find(|(codes, _)| codes.contains(&code)).map_or(Class::Refused, |(_, class)| *class)
 }

@@ -228,8 +228,8 @@ async fn give_role(who: &Who<'_>, name: &str, role: &str) -> Result<Made, Troubl
 pub struct Collected {
     /// Profiles that were deleted.
     pub deleted: Vec<String>,
-    /// Profiles below our path that are not ours.
-    pub foreign: Vec<String>,
+    /// Profiles below our path that are not ours, with their tags.
+    pub foreign: Vec<ProfileInfo>,
 }
 
 /// Deletes profiles that no class and no claim has used for an hour, as far as this process saw.
@@ -261,7 +261,7 @@ pub async fn collect(
         // The list tells no tags, and it is minutes old.
         let Ok(fresh) = who.api.profile(&profile.name).await else { continue };
         if !is_ours(who, &fresh, class_uids) {
-            collected.foreign.push(fresh.name);
+            collected.foreign.push(fresh);
         } else if delete(who, &fresh).await.is_ok() {
             memory.unused_since.remove(&fresh.name);
             collected.deleted.push(fresh.name);

@@ -52,9 +52,7 @@ pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
         }
         serde_json::to_string(&kept).ok().filter(|text| text.len() <= max)
     };
-    if prices.as_of().is_none() {
-        return None;
-    }
+    prices.as_of()?;
     write(true).or_else(|| prices.on_demand_told.and_then(|_| write(false)))
 }
 

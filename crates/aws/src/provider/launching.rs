@@ -10,8 +10,8 @@ use fleetwright_core::{
 };
 use futures::StreamExt as _;
 
+use super::AwsProvider;
 use super::classes::{Known, Readiness};
-use super::{AwsProvider, cloud_error, is_ending, placed};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
@@ -30,7 +30,8 @@ const TAGGED_AT_ONCE: usize = 16;
 /// What makes claims of one batch alike.
 type Shape = (Requirements, Resources, Str, Labels, Vec<Taint>, Vec<Taint>);
 
-type Answers = Vec<Option<Result<Instance, LaunchError>>>;
+/// An answer per claim of a batch, as far as there is one.
+pub(super) type Answers = Vec<Option<Result<Instance, LaunchError>>>;
 
 fn shape(claim: &NodeClaim) -> Shape {
     let NodeClaim { requirements, requests, class, labels, taints, startup_taints, .. } = claim;
@@ -90,88 +91,13 @@ impl AwsProvider {
         answers.into_iter().map(|answer| answer.unwrap_or_else(short)).collect()
     }
 
-    /// What this process has answered before.
-    fn remembered(&self, batch: &[LaunchRequest], answers: &mut Answers) {
-        let state = self.state();
-        for (request, answer) in batch.iter().zip(answers) {
-            *answer = state.dealt.get(&request.batch, request.attempt, &request.claim.name).map(Ok);
-        }
-    }
-
-    /// What an earlier call launched whose answer was lost: instances that carry batch and attempt. Those that are told their
-    /// claim go to it; the others go to the claims that have none, both in the order of their names.
-    async fn found(
-        &self,
-        batch: &[LaunchRequest],
-        uid: &str,
-        answers: &mut Answers,
-    ) -> Result<(), CloudError> {
-        let open = || batch.iter().zip(answers.iter()).any(|(_, answer)| answer.is_none());
-        let Some(first) = batch.first().filter(|_| open()) else { return Ok(()) };
-        let attempt = first.attempt.to_string();
-        let wanted = [
-            (labels::TAG_CLUSTER_UID, uid),
-            (labels::TAG_BATCH, &*first.batch),
-            (labels::TAG_ATTEMPT, &*attempt),
-        ];
-        let filters = wanted.map(|(key, value)| Filter::new(format!("tag:{key}"), [value]));
-        let found = self.api.instances(&[], &filters).await;
-        let mut found = placed(found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?)?;
-        // An answer with more than was asked for must not deal another's instance.
-        let is_wanted = |info: &InstanceInfo| {
-            wanted.iter().all(|(key, value)| info.tags.get(*key).is_some_and(|own| own == value))
-        };
-        found.retain(|info| !is_ending(info) && is_wanted(info));
-        let mut found: Vec<InstanceInfo> = found.into_iter().map(|info| self.managed(info)).collect();
-        found.sort_by(|a, b| a.id.cmp(&b.id));
-        found.dedup_by(|a, b| a.id == b.id);
-        let mut by_name: Vec<usize> = (0..batch.len()).filter(|at| answers[*at].is_none()).collect();
-        by_name.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
-        let (told, untold): (Vec<InstanceInfo>, Vec<InstanceInfo>) =
-            found.into_iter().partition(|info| info.tags.contains_key(labels::TAG_NODECLAIM));
-        for info in told {
-            let name = info.tags.get(labels::TAG_NODECLAIM);
-            let place =
-                by_name.iter().position(|at| name.is_some_and(|name| **name == *batch[*at].claim.name));
-            if let Some(place) = place {
-                let at = by_name.remove(place);
-                answers[at] = Some(Ok(self.deal(&batch[at], self.seen(&info))));
-            }
-        }
-        for info in untold {
-            let instance = self.seen(&info);
-            let Some(taken) = self.is_taken(&instance) else {
-                let unseen = "an instance of the batch may be another claim's: claims are not seen yet";
-                return Err(CloudError::Unavailable(unseen.into()));
-            };
-            if taken {
-                continue;
-            }
-            let fits = |at: &usize| allowed(&instance, &batch[*at].claim.requirements);
-            if let Some(place) = by_name.iter().position(fits) {
-                let at = by_name.remove(place);
-                let told = self.tell(&info.id, instance, &batch[at]).await;
-                answers[at] = Some(Ok(self.deal(&batch[at], told)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether an instance was given to a claim: by this process, or by one before it, as claims say. `None` where no claim
-    /// has been seen since this process began.
-    fn is_taken(&self, instance: &Instance) -> Option<bool> {
-        let state = self.state();
-        let named = state.named.as_ref()?;
-        Some(state.dealt.is_taken(instance) || named.contains(&instance.provider_id))
-    }
-
-    fn deal(&self, request: &LaunchRequest, instance: Instance) -> Instance {
+    pub(super) fn deal(&self, request: &LaunchRequest, instance: Instance) -> Instance {
         self.state().dealt.put(&request.batch, request.attempt, &request.claim.name, instance.clone());
         instance
     }
 
     /// Writes the claim's name on an instance. Where EC2 refuses, the instance keeps its batch, and the claim is told later.
-    async fn tell(&self, id: &str, mut instance: Instance, request: &LaunchRequest) -> Instance {
+    pub(super) async fn tell(&self, id: &str, mut instance: Instance, request: &LaunchRequest) -> Instance {
         let name = request.claim.name.to_string();
         let tags = TagSet::from([(labels::TAG_NODECLAIM.to_owned(), name)]);
         match self.api.create_tags(id, &tags).await {
@@ -383,7 +309,7 @@ impl AwsProvider {
             Ok(answer) => answer,
             Err(error) => {
                 self.release(plan, count, &[]);
-                let error = call_error(&error);
+                let error = self.fleet_refused(&request.token, &error);
                 for at in places {
                     answers[*at] = Some(Err(apart(error.clone(), &batch[*at].claim.name)));
                 }
@@ -575,6 +501,6 @@ fn apart(error: LaunchError, claim: &str) -> LaunchError {
 }
 
 /// Whether an instance may be a claim's.
-fn allowed(instance: &Instance, requirements: &Requirements) -> bool {
+pub(super) fn allowed(instance: &Instance, requirements: &Requirements) -> bool {
     instance.labels.iter().all(|(key, value)| requirements.allows(key, value))
 }

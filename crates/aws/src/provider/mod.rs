@@ -7,6 +7,7 @@ mod features;
 mod instance;
 mod launching;
 mod memory;
+mod open;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ use jiff::Timestamp;
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
-use crate::audit::{Audit, Foreign};
+use crate::audit::{Audit, Foreign, Resource, Unstamped, namesake};
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::figures::{self, Ledger};
@@ -78,6 +79,8 @@ struct State {
     shifts: Shifts,
     catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
     dealt: Dealt,
+    /// Tokens that EC2 has seen with another request, and since when this is known.
+    repeated: BTreeMap<String, Timestamp>,
     /// Instances that claims name, once claims have been seen.
     named: Option<BTreeSet<ProviderId>>,
     /// Launch templates that are known to be there, and when each was last used.
@@ -91,6 +94,8 @@ struct State {
     /// What does not work at the moment.
     troubles: Troubles,
     foreign: Foreign,
+    /// Instances of the last list that carry our name and no UID.
+    unstamped: Vec<Unstamped>,
     /// Whether the configured cluster is the one behind the API server, once that was asked.
     identity: Option<Identity>,
 }
@@ -256,7 +261,7 @@ impl AwsProvider {
         change(&mut self.state().learnt)
     }
 
-    /// What the last list had of our cluster's name that is another cluster's.
+    /// What the last lists had of our cluster's name that is another cluster's.
     #[must_use]
     pub fn foreign(&self) -> Foreign {
         self.state().foreign.clone()
@@ -521,10 +526,23 @@ impl CloudProvider for AwsProvider {
         let found = self.api.instances(&[], &filters).await;
         let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
         let alive = placed(found)?.into_iter().filter(|info| info.state != "terminated");
-        let (foreign, owned): (Vec<InstanceInfo>, Vec<InstanceInfo>) = alive
-            .partition(|info| ownership(&info.tags, &self.settings.cluster_name, &uid) == Ownership::Foreign);
-        self.state().foreign = Foreign::of(&foreign, self.clock.now());
-        let mut all: Vec<Instance> = owned.into_iter().map(|info| self.seen(&self.managed(info))).collect();
+        let cluster = &self.settings.cluster_name;
+        let alive: Vec<InstanceInfo> = alive.collect();
+        let unstamped = |info: &&InstanceInfo| ownership(&info.tags, cluster, &uid) == Ownership::Unstamped;
+        let known = |info: &InstanceInfo| Unstamped {
+            id: provider_id(&info.zone, &info.id),
+            launched: info.launched,
+        };
+        {
+            let mut state = self.state();
+            let others = alive.iter().filter_map(|info| namesake(&info.id, &info.tags, cluster, &uid));
+            state.foreign.see(Resource::Instance, others);
+            state.unstamped =
+                alive.iter().filter(unstamped).filter(|info| !is_ending(info)).map(known).collect();
+        }
+        let owned =
+            alive.into_iter().filter(|info| ownership(&info.tags, cluster, &uid) != Ownership::Foreign);
+        let mut all: Vec<Instance> = owned.map(|info| self.seen(&self.managed(info))).collect();
         all.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
         all.dedup_by(|a, b| a.provider_id == b.provider_id);
         Ok(all)

@@ -21,8 +21,10 @@ use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class}
 
 mod bad_input;
 mod loops;
+mod open;
 mod overlays;
 mod pricing;
+mod queue;
 mod seeds;
 mod status;
 mod world;
@@ -375,6 +377,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
         let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
         assert_eq!(round.interruptions, [expected], "a report may be lost");
         assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
+        aws.advance(Duration::from_secs(20)).await;
     }
     let after = provider.catalog(&pool()).await.unwrap();
     assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");

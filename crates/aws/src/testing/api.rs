@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
 
-use super::{Call, ENDING, FakeAws, Fault, Inner, Machine, STARTING};
+use super::{Call, ENDING, FakeAws, Fault, INVISIBLE, Inner, Machine, STARTING};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
     GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup,
@@ -155,8 +155,10 @@ impl FakeAws {
     }
 
     fn fleet(&self, inner: &mut Inner, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        if let Some(answer) = inner.tokens.get(&request.token) {
-            return Ok(answer.clone());
+        if let Some((asked, answer)) = inner.tokens.get(&request.token) {
+            let message = "The request uses the same client token as a previous, but non-identical request.";
+            let other = || AwsError::new("IdempotentParameterMismatch", message);
+            return (asked == request).then(|| answer.clone()).ok_or_else(other);
         }
         let refused = |key: &str| AwsError::new("UnauthorizedOperation", &format!("no request tag {key}"));
         let needed = [labels::TAG_CLUSTER_NAME, labels::TAG_NODEPOOL, labels::NODE_CLASS];
@@ -190,7 +192,7 @@ impl FakeAws {
                 answer.instances.push(instance);
             }
         }
-        inner.tokens.insert(request.token.clone(), answer.clone());
+        inner.tokens.insert(request.token.clone(), (request.clone(), answer.clone()));
         Ok(answer)
     }
 }
@@ -370,12 +372,16 @@ impl AwsApi for FakeAws {
             *inner.counts.entry("full list").or_default() += 1;
         }
         self.age(&mut inner);
-        if let Some(id) = ids.iter().find(|id| !inner.instances.contains_key(*id)) {
+        let now = self.clock.now();
+        inner.hidden.retain(|_, until| now < *until);
+        let is_shown = |id: &String| inner.instances.contains_key(id) && !inner.hidden.contains_key(id);
+        if let Some(id) = ids.iter().find(|id| !is_shown(id)) {
             return Err(AwsError::new("InvalidInstanceID.NotFound", id));
         }
         let found = inner.instances.values().filter(|machine| {
             let info = &machine.info;
             info.state != "terminated"
+                && is_shown(&info.id)
                 && (ids.is_empty() || ids.contains(&info.id))
                 && passes(filters, &info.tags, |_| None)
         });
@@ -488,7 +494,13 @@ impl AwsApi for FakeAws {
     async fn receive(&self, _: &str) -> Result<Vec<Message>, AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::Receive)?;
-        Ok(inner.messages.iter().take(10).cloned().collect())
+        let now = self.clock.now();
+        let Inner { messages, received, .. } = &mut *inner;
+        received.retain(|_, until| now < *until);
+        let shown = messages.iter().filter(|message| !received.contains_key(&message.receipt));
+        let shown: Vec<Message> = shown.take(10).cloned().collect();
+        received.extend(shown.iter().map(|message| (message.receipt.clone(), now + INVISIBLE)));
+        Ok(shown)
     }
 
     async fn delete_message(&self, _: &str, receipt: &str) -> Result<(), AwsError> {

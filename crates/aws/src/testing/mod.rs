@@ -25,6 +25,8 @@ use fleetwright_core::model::Price;
 pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
 /// How long an instance takes to begin to run.
 pub const STARTING: SignedDuration = SignedDuration::from_secs(10);
+/// For how long a message that was received is not handed out again.
+pub const INVISIBLE: SignedDuration = SignedDuration::from_secs(20);
 /// How much of the memory that it is sold with a machine has, in per cent, where nobody says otherwise: a little more than the
 /// provider's first guess.
 const MEMORY_PERCENT: i64 = 93;
@@ -190,7 +192,9 @@ pub(crate) struct Inner {
     memory: BTreeMap<String, i64>,
     templates: BTreeMap<String, LaunchTemplate>,
     instances: BTreeMap<String, Machine>,
-    tokens: BTreeMap<String, FleetAnswer>,
+    tokens: BTreeMap<String, (FleetRequest, FleetAnswer)>,
+    /// Instances that EC2 does not show yet, and until when.
+    hidden: BTreeMap<String, Timestamp>,
     /// Whether the account has no role for spot capacity.
     no_spot: bool,
     /// Zones without any capacity; the empty name stands for all.
@@ -211,6 +215,8 @@ pub(crate) struct Inner {
     fleets: Vec<FleetRequest>,
     profiles: BTreeMap<String, ProfileInfo>,
     messages: VecDeque<Message>,
+    /// Until when messages that were received are not handed out again, by receipt.
+    received: BTreeMap<String, Timestamp>,
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
     born: u64,
@@ -295,6 +301,12 @@ impl FakeAws {
         if let Some(machine) = self.lock().instances.get_mut(id) {
             change(&mut machine.info);
         }
+    }
+
+    /// Lets EC2 show an instance only after so long.
+    pub fn hide(&self, id: &str, after: SignedDuration) {
+        let until = self.clock.now() + after;
+        self.lock().hidden.insert(id.to_owned(), until);
     }
 
     /// An instance as EC2 has it.

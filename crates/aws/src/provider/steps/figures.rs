@@ -40,8 +40,6 @@ impl ProviderStep for Figures {
         let provider = &self.provider;
         let mut all = provider.ledger.take();
         all.extend(provider.api.figures());
-        let foreign = u32::try_from(provider.foreign().count()).unwrap_or(u32::MAX);
-        all.push(gauge(&figures::FOREIGN, &[], Some(f64::from(foreign))));
         let proven = provider.state().identity == Some(Identity::Proven);
         all.push(gauge(&figures::IDENTITY, &[], Some(if proven { 1.0 } else { 0.0 })));
         let off: BTreeSet<&'static str> = provider.features_off().into_keys().collect();

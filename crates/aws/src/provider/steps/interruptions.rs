@@ -1,5 +1,6 @@
 //! The interruption queue: what is about to happen to instances.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,17 +8,22 @@ use fleetwright_core::cloud::{
     CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round,
 };
 use fleetwright_core::model::NodeClaim;
+use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::figures;
 use crate::interruption::{self, Kind, Offering, Unreadable};
-use crate::tags::{Ownership, ownership};
+use crate::tags::{Ownership, is_namesake, ownership};
 use crate::unavailable::Scarce;
 
-/// When the queue is asked again; receiving itself waits for messages.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// When a queue without messages is asked again; receiving itself waits for messages.
+const EMPTY: Duration = Duration::from_secs(1);
+/// How many instances are looked at at once: looks that come together are one call.
+const LOOKED_AT_ONCE: usize = 500;
+/// How many messages are deleted at once.
+const DELETED_AT_ONCE: usize = 10;
 /// When what IAM refuses is asked for again.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
@@ -32,14 +38,43 @@ pub(super) struct Interruptions {
 
 /// What becomes of a message.
 enum Fate {
-    /// It is done with, or none of ours, or none at all.
+    /// It is done with, or nobody's: the rules of EventBridge send what happens to any instance of the account.
     Delete,
-    /// It is for an instance of another cluster that shares the queue.
+    /// It is for an instance of another cluster of our name, whose queue this is too.
     Leave,
     /// It is reported, and comes again until its instances are ending.
     Report(Vec<Interruption>),
     /// People are told, once, and it is deleted.
     Tell(Vec<Notice>),
+}
+
+/// A message that was read.
+enum Read {
+    /// What becomes of it is clear.
+    Decided(Fate),
+    /// It is about instances that are to be looked at.
+    About { kind: Kind, announced: InterruptionKind, ids: Vec<String> },
+}
+
+impl Read {
+    fn ids(&self) -> &[String] {
+        match self {
+            Self::About { ids, .. } => ids,
+            Self::Decided(_) => &[],
+        }
+    }
+}
+
+/// What is known of instances by id; `None` of one that is not there.
+type Looked = BTreeMap<String, Result<Option<InstanceInfo>, CloudError>>;
+
+/// Adds what is not told yet.
+fn add(round: &mut Round, notices: Vec<Notice>) {
+    for notice in notices {
+        if !round.notices.contains(&notice) {
+            round.notices.push(notice);
+        }
+    }
 }
 
 /// What people are told of capacity that may be taken back: nothing is done about it.
@@ -74,31 +109,49 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 }
 
 impl Interruptions {
-    async fn fate(&self, message: &Message, outlook: &Outlook) -> Result<Fate, CloudError> {
+    /// What a message says, as far as no instance has to be looked at for it.
+    fn read(&self, message: &Message, outlook: &Outlook) -> Read {
         let now = outlook.now;
         let notice = match interruption::parse(&message.body) {
             Ok(notice) => notice,
-            Err(why) => return Ok(Fate::Tell(self.unreadable(&why, now))),
+            Err(why) => return Read::Decided(Fate::Tell(self.unreadable(&why, now))),
         };
         if let Ok(sent) = notice.sent.parse::<Timestamp>() {
             let age = now.duration_since(sent).as_secs_f64().max(0.0);
             self.provider.ledger.note(&figures::MESSAGE_AGE, &[], age);
         }
         if notice.kind == Kind::RebalanceRecommendation {
-            return Ok(Fate::Tell(recommendation(&notice.instances, outlook)));
+            return Read::Decided(Fate::Tell(recommendation(&notice.instances, outlook)));
         }
-        let Some(kind) = announced(notice.kind) else { return Ok(Fate::Delete) };
+        match announced(notice.kind) {
+            Some(announced) => Read::About { kind: notice.kind, announced, ids: notice.instances },
+            None => Read::Decided(Fate::Delete),
+        }
+    }
+
+    /// What becomes of a message about instances, by what they are.
+    fn fate(
+        &self,
+        (kind, announced, ids): (Kind, InterruptionKind, &[String]),
+        known: &Looked,
+        now: Timestamp,
+    ) -> Result<Fate, CloudError> {
         let uid = self.provider.uid()?;
+        let cluster = &self.provider.settings.cluster_name;
         let mut reported = Vec::new();
         let mut others = false;
-        for id in &notice.instances {
-            let Some(info) = self.find(id).await? else { continue };
-            match ownership(&info.tags, &self.provider.settings.cluster_name, &uid) {
-                Ownership::Foreign => others = true,
-                Ownership::Ours | Ownership::Unstamped if is_ending(&info) => {}
+        for id in ids {
+            let info = match known.get(id) {
+                Some(Ok(Some(info))) => info,
+                Some(Err(error)) => return Err(error.clone()),
+                Some(Ok(None)) | None => continue,
+            };
+            match ownership(&info.tags, cluster, &uid) {
+                Ownership::Foreign => others |= is_namesake(&info.tags, cluster, &uid),
+                Ownership::Ours | Ownership::Unstamped if is_ending(info) => {}
                 Ownership::Ours | Ownership::Unstamped => {
-                    self.remember(&info, notice.kind, now);
-                    reported.push(Interruption { id: provider_id(&info.zone, &info.id), kind });
+                    self.remember(info, kind, now);
+                    reported.push(Interruption { id: provider_id(&info.zone, &info.id), kind: announced });
                 }
             }
         }
@@ -107,6 +160,31 @@ impl Interruptions {
             (true, true) => Fate::Leave,
             (true, false) => Fate::Delete,
         })
+    }
+
+    /// The instances that messages are about, each asked for once and all together.
+    async fn look(&self, read: &[Read]) -> Looked {
+        let ids: BTreeSet<String> = read.iter().flat_map(Read::ids).cloned().collect();
+        let looks = futures::stream::iter(ids).map(|id| async move {
+            let found = self.find(&id).await;
+            (id, found)
+        });
+        looks.buffered(LOOKED_AT_ONCE).collect().await
+    }
+
+    /// Deletes messages. What is not deleted comes again, and the others do not wait for it.
+    async fn delete(&self, receipts: Vec<String>, now: Timestamp, round: &mut Round) {
+        let deletions = futures::stream::iter(receipts)
+            .map(|receipt| async move { self.provider.api.delete_message(&self.queue, &receipt).await });
+        let answers: Vec<_> = deletions.buffered(DELETED_AT_ONCE).collect().await;
+        for deleted in answers {
+            if deleted.is_ok() {
+                self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], 1.0);
+            }
+            if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, now) {
+                add(round, notices);
+            }
+        }
     }
 
     /// A message that is none would come again for ever: it is counted, told of and deleted.
@@ -173,36 +251,32 @@ impl ProviderStep for Interruptions {
             Ok(messages) => messages,
             Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
         };
-        let mut round = Round::quiet(AT_ONCE);
-        let mut failed = None;
-        for message in &messages {
-            match self.fate(message, outlook).await {
+        let read: Vec<Read> = messages.iter().map(|message| self.read(message, outlook)).collect();
+        let known = self.look(&read).await;
+        let mut round = Round::quiet(if messages.is_empty() { EMPTY } else { Duration::ZERO });
+        let (mut failed, mut done) = (None, Vec::new());
+        for (message, read) in messages.iter().zip(read) {
+            let fate = match read {
+                Read::About { kind, announced, ids } => {
+                    self.fate((kind, announced, &ids), &known, outlook.now)
+                }
+                Read::Decided(fate) => Ok(fate),
+            };
+            match fate {
                 // It comes again, and what is known of the others does not wait for it.
                 Err(error) => {
                     failed.get_or_insert(error);
-                    continue;
                 }
-                Ok(Fate::Leave) => continue,
-                Ok(Fate::Report(interruptions)) => {
-                    round.interruptions.extend(interruptions);
-                    continue;
-                }
+                Ok(Fate::Leave) => {}
+                Ok(Fate::Report(interruptions)) => round.interruptions.extend(interruptions),
                 Ok(Fate::Tell(notices)) => {
-                    let told = |notice: &Notice| !round.notices.contains(notice);
-                    let new: Vec<Notice> = notices.into_iter().filter(told).collect();
-                    round.notices.extend(new);
+                    add(&mut round, notices);
+                    done.push(message.receipt.clone());
                 }
-                Ok(Fate::Delete) => {}
-            }
-            let deleted = self.provider.api.delete_message(&self.queue, &message.receipt).await;
-            if deleted.is_ok() {
-                self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], 1.0);
-            }
-            // What is not deleted comes again, and the others do not wait for it.
-            if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, outlook.now) {
-                round.notices.extend(notices);
+                Ok(Fate::Delete) => done.push(message.receipt.clone()),
             }
         }
+        self.delete(done, outlook.now, &mut round).await;
         match failed {
             Some(error) if round.interruptions.is_empty() && round.notices.is_empty() => Err(error),
             _ => Ok(round),

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_aws_api::labels;
-use fleetwright_core::cloud::{CloudError, Notice, Object, Outlook, ProviderStep, Round};
+use fleetwright_core::cloud::{CloudError, Figure, Notice, Object, Outlook, ProviderStep, Round};
+use fleetwright_core::model::ProviderId;
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::{AwsProvider, cloud_error};
-use crate::calls::{Filter, LaunchTemplate};
+use super::super::{AwsProvider, cloud_error, instance_id};
+use crate::audit::{Resource, namesake, unowned};
+use crate::calls::{Filter, LaunchTemplate, ProfileInfo};
+use crate::figures;
 use crate::nodeclass::profile::{self, Who};
 use crate::tags::{Ownership, ownership};
 
@@ -56,14 +59,19 @@ impl ProviderStep for Templates {
         let provider = &self.provider;
         let uid = provider.may_mutate()?;
         let since = *self.since.lock().await.get_or_insert(outlook.now);
-        let filter = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_UID), [&*uid]);
+        let cluster = &provider.settings.cluster_name;
+        let filter = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&**cluster]);
         let all = provider.api.launch_templates(&[filter]).await;
         let all = all.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
         let mut round = Round::quiet(TEMPLATES_EVERY);
-        let ours = all.iter().filter(|template| {
-            ownership(&template.tags, &provider.settings.cluster_name, &uid) == Ownership::Ours
-        });
-        let unused = ours.filter(|template| self.is_unused(template, since, outlook.now));
+        let others =
+            all.iter().filter_map(|template| namesake(&template.name, &template.tags, cluster, &uid));
+        provider.state().foreign.see(Resource::LaunchTemplate, others);
+        let ours: Vec<&LaunchTemplate> = all
+            .iter()
+            .filter(|template| ownership(&template.tags, cluster, &uid) == Ownership::Ours)
+            .collect();
+        let unused = ours.iter().filter(|template| self.is_unused(template, since, outlook.now));
         for template in unused.take(DELETED_MAX) {
             // Forgotten first: a launch that comes now makes it anew.
             provider.state().templates.remove(&template.name);
@@ -75,7 +83,7 @@ impl ProviderStep for Templates {
                 return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
             }
         }
-        if all.len() > DELETED_MAX {
+        if ours.len() > DELETED_MAX {
             round.again = TEMPLATES_EVERY / 5;
         }
         Ok(round)
@@ -86,6 +94,23 @@ impl ProviderStep for Templates {
 pub(super) struct Profiles {
     pub(super) provider: AwsProvider,
     pub(super) profiles: Arc<Mutex<profile::Memory>>,
+}
+
+impl Profiles {
+    /// What people are told of profiles below the cluster's path that carry no UID, and that no class of ours has made.
+    fn unstamped(&self, foreign: &[ProfileInfo]) -> Vec<Notice> {
+        let unstamped = |known: &&ProfileInfo| !known.tags.contains_key(labels::TAG_CLUSTER_UID);
+        let names: Vec<&str> = foreign.iter().filter(unstamped).map(|known| known.name.as_str()).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let message = format!(
+            "{} instance profiles below the cluster's path are nobody's ({}): they are left alone",
+            names.len(),
+            names[..names.len().min(3)].join(", ")
+        );
+        self.provider.tell_classes("UnownedInstanceProfiles", &message)
+    }
 }
 
 #[async_trait]
@@ -113,23 +138,44 @@ impl ProviderStep for Profiles {
         let answer = self.provider.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
         let notices = match answer {
             Err(notices) => notices,
-            Ok(collected) if collected.foreign.is_empty() => Vec::new(),
             Ok(collected) => {
-                let some: Vec<&str> = collected.foreign.iter().take(3).map(String::as_str).collect();
-                let message = format!(
-                    "{} instance profiles below the cluster's path are not its own ({}): they are left alone",
-                    collected.foreign.len(),
-                    some.join(", ")
-                );
-                self.provider.tell_classes("ForeignInstanceProfiles", &message)
+                // Their path has our name, whatever other tags they have.
+                let others = collected.foreign.iter().filter_map(|known| {
+                    Some((known.name.clone(), known.tags.get(labels::TAG_CLUSTER_UID)?.clone()))
+                });
+                self.provider.state().foreign.see(Resource::InstanceProfile, others);
+                self.unstamped(&collected.foreign)
             }
         };
         Ok(Round { notices, ..Round::quiet(profile::COLLECT_EVERY) })
     }
 }
 
-/// Tells people of another cluster that has our name.
+/// Tells people of another cluster that has our name, and of instances that are nobody's.
 pub(super) struct Foreigners(pub(super) AwsProvider);
+
+impl Foreigners {
+    /// Instances of our name without any UID that no NodeClaim names: they are counted and told of, and never ended.
+    fn unowned(&self, outlook: &Outlook) -> (usize, Vec<Notice>) {
+        let claimed: BTreeSet<ProviderId> =
+            outlook.machines.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
+        let unstamped = self.0.state().unstamped.clone();
+        let found = unowned(&unstamped, &claimed, outlook.now);
+        if found.is_empty() {
+            return (0, Vec::new());
+        }
+        let some: Vec<&str> = found.iter().take(3).filter_map(|found| instance_id(&found.id)).collect();
+        let more = if found.len() > some.len() { ", ..." } else { "" };
+        let message = format!(
+            "{} instances carry the name {} and no UID, and no NodeClaim names them ({}{more}): nothing ends them; \
+             end them by hand where nobody needs them",
+            found.len(),
+            self.0.settings.cluster_name,
+            some.join(", ")
+        );
+        (found.len(), self.0.tell_classes("UnownedInstances", &message))
+    }
+}
 
 #[async_trait]
 impl ProviderStep for Foreigners {
@@ -138,16 +184,25 @@ impl ProviderStep for Foreigners {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let message = self.0.foreign().message(&self.0.settings.cluster_name);
-        let notices = message.map_or_else(Vec::new, |message| {
+        let foreign = self.0.foreign();
+        let (count, mut notices) = self.unowned(outlook);
+        for (reason, message) in foreign.messages(&self.0.settings.cluster_name) {
             let told = outlook.pools.iter().map(|pool| Notice {
                 object: Object::NodePool(pool.name.clone()),
                 warning: true,
-                reason: "ForeignInstances",
+                reason,
                 message: message.as_str().into(),
             });
-            told.take(5).collect()
-        });
-        Ok(Round { notices, ..Round::quiet(TEMPLATES_EVERY) })
+            notices.extend(told.take(5));
+        }
+        let gauge = |count: usize| Some(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+        let of = |resource: Resource| Figure {
+            family: &figures::FOREIGN,
+            labels: vec![resource.as_str().into()],
+            value: gauge(foreign.count(resource)),
+        };
+        let mut shown: Vec<Figure> = Resource::ALL.map(of).into();
+        shown.push(Figure { family: &figures::UNOWNED, labels: Vec::new(), value: gauge(count) });
+        Ok(Round { notices, figures: shown, ..Round::quiet(TEMPLATES_EVERY) })
     }
 }

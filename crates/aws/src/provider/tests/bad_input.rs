@@ -113,6 +113,7 @@ async fn one_message_keeps_no_other_back() {
     settle(&mut world).await;
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
     // Where nothing at all can be looked into, that is an error.
+    world.pass(20).await;
     for _ in 0..2 {
         world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
     }

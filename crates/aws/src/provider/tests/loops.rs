@@ -1,6 +1,7 @@
 //! The other loops: names, lessons, health, shifts, what is cleared away, and how few calls all of it makes.
 
 use fleetwright_aws_api::labels;
+use fleetwright_core::cloud::Object;
 use fleetwright_core::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGISTERED, RESERVED};
 use serde_json::json;
 
@@ -370,7 +371,14 @@ async fn profiles_that_nobody_uses_go_after_an_hour() {
     assert_eq!(names(&world).len(), 6);
     world.pass(1).await;
     let round = world.round(STEP).await;
-    assert_eq!(round.notices[0].reason, "ForeignInstanceProfiles");
+    assert!(
+        round.notices[0].reason == "UnownedInstanceProfiles" && round.notices[0].message.contains("unknown")
+    );
+    let round = world.round("ownership").await;
+    assert!(
+        round.notices[0].reason == "ForeignInstanceProfiles"
+            && round.notices[0].message.contains("another: theirs")
+    );
     let mut expected = vec![first.as_str(), second.as_str(), "theirs", "unknown"];
     expected.sort_unstable();
     assert_eq!(names(&world), expected, "the first one serves a claim");
@@ -431,13 +439,36 @@ async fn another_cluster_of_our_name_is_told_of() {
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
     ]);
     let named = world.aws.cloud.adopt(unstamped.clone());
-    world.aws.cloud.adopt(unstamped);
+    let unnamed = world.aws.cloud.adopt(unstamped);
     assert_eq!(world.aws.provider().list().await.unwrap().len(), 4);
     let provider = world.aws.provider.lock().unwrap().clone();
-    assert_eq!(provider.foreign().count(), 1);
+    assert_eq!(provider.foreign().count(Resource::Instance), 1);
+    let mut kept = world.claim("claim-000");
+    (kept.name, kept.provider_id) = ("kept".into(), Some(provider_id(&named.0, &named.1)));
+    world.add(kept, None);
+    let own = tags(&[(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::TAG_CLUSTER_UID, "another")]);
+    world.aws.cloud.adopt_template(LaunchTemplate { name: "theirs".to_owned(), tags: own, created: None });
+    world.round("launchtemplate.garbagecollection").await;
+    world.pass(60).await;
     let round = world.round("ownership").await;
-    assert_eq!(round.notices[0].reason, "ForeignInstances");
-    assert!(round.notices[0].message.contains(instance_id(&foreign).unwrap()));
+    let told = |reason: &str| round.notices.iter().find(|notice| notice.reason == reason).unwrap().clone();
+    assert!(told("ForeignInstances").message.contains(instance_id(&foreign).unwrap()), "{round:?}");
+    assert!(told("ForeignLaunchTemplates").message.contains("(another: theirs)"), "{round:?}");
+    let nobodys = told("UnownedInstances");
+    assert!(matches!(nobodys.object, Object::NodeClass { .. }), "{nobodys:?}");
+    assert!(nobodys.message.contains(&unnamed.1) && !nobodys.message.contains(&named.1), "{nobodys:?}");
+    let shown: Vec<(&str, String, Option<f64>)> = round
+        .figures
+        .iter()
+        .map(|figure| (figure.family.name, figure.labels.join(","), figure.value))
+        .collect();
+    let expected = [
+        ("fleetwright_aws_foreign_resources", "instance", 1.0),
+        ("fleetwright_aws_foreign_resources", "launch-template", 1.0),
+        ("fleetwright_aws_foreign_resources", "instance-profile", 0.0),
+        ("fleetwright_aws_unowned_instances", "", 1.0),
+    ];
+    assert_eq!(shown, expected.map(|(name, label, value)| (name, label.to_owned(), Some(value))));
     let claimed = ids.iter().cloned().chain([provider_id(&named.0, &named.1)]).collect();
     let audit = provider.audit(&claimed).await.unwrap();
     let instances: Vec<(&str, usize)> = audit
@@ -509,5 +540,4 @@ async fn figures_are_gathered_and_handed_out_once() {
     let second = shown(world.round("cloudprovider.metrics").await);
     assert_eq!(second["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], -1.0, "taken away");
     assert_eq!(failures(&second), 0);
-    assert!(second.contains_key("fleetwright_aws_foreign_instances "));
 }

@@ -1,0 +1,112 @@
+//! Launches whose answer was lost: nothing is launched twice, however EC2 shows what it did.
+
+use fleetwright_core::model::Requirements;
+
+use super::*;
+
+const SHOWN_LATE: SignedDuration = SignedDuration::from_secs(30);
+
+/// A region, and the ids of the instances of a fleet for so many claims whose answer was lost.
+async fn lost(count: usize) -> (Aws, Vec<String>) {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.inject(Call::CreateFleet, Fault::Lose);
+    assert!(aws.provider().launch(&batch(count)).await.iter().all(Result::is_err));
+    let born = aws.provider().list().await.unwrap();
+    let ids = born.iter().map(|instance| instance_id(&instance.provider_id).unwrap().to_owned());
+    let ids = ids.collect();
+    (aws, ids)
+}
+
+/// The class's subnets are others, as after a refresh: the same claims make another request.
+fn change_subnets(aws: &Aws) {
+    let mut changed = class("default", true);
+    for subnet in &mut changed.status.as_mut().unwrap().subnets {
+        subnet.id.push_str("-other");
+    }
+    aws.classes.set(changed);
+}
+
+fn is_unknown(answer: &Result<Instance, LaunchError>) -> bool {
+    matches!(answer, Err(LaunchError::Unknown(_)))
+}
+
+/// EC2 refuses the token for the changed request: a fleet is there, so its instances are waited for.
+#[tokio::test]
+async fn a_token_that_ec2_knows_is_no_refusal() {
+    let (aws, ids) = lost(2).await;
+    ids.iter().for_each(|id| aws.cloud.hide(id, SHOWN_LATE));
+    change_subnets(&aws);
+    for _ in 0..2 {
+        let answers = aws.provider().launch(&batch(2)).await;
+        assert!(answers.iter().all(is_unknown), "{answers:?}");
+        aws.restart().await;
+    }
+    aws.advance(Duration::from_secs(31)).await;
+    let found = aws.provider().launch(&batch(2)).await;
+    let found: Vec<String> = found
+        .into_iter()
+        .map(|answer| instance_id(&answer.unwrap().provider_id).unwrap().to_owned())
+        .collect();
+    assert_eq!(found, ids);
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (3, 2));
+}
+
+/// The fleet of the lost answer had launched nothing: after a minute without a trace of it the claim is launched anew.
+#[tokio::test]
+async fn a_known_token_without_a_trace_ends_the_attempt() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.exhaust("");
+    aws.cloud.inject(Call::CreateFleet, Fault::Lose);
+    assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    change_subnets(&aws);
+    for seconds in [0, 30, 29] {
+        aws.advance(Duration::from_secs(seconds)).await;
+        let answer = aws.provider().launch(&batch(1)).await.remove(0);
+        assert!(is_unknown(&answer), "{answer:?}");
+    }
+    aws.advance(Duration::from_secs(1)).await;
+    let answer = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(
+        matches!(&answer, Err(LaunchError::Failed { reason, .. }) if **reason == *"LaunchFailed"),
+        "{answer:?}"
+    );
+}
+
+/// Two of three are shown: the third is waited for, also by a process that knows of no call and sees one claim only.
+#[tokio::test]
+async fn what_is_shown_late_is_not_launched_again() {
+    let (aws, ids) = lost(3).await;
+    aws.cloud.hide(&ids[1], SHOWN_LATE);
+    let answers = aws.provider().launch(&batch(3)).await;
+    let open: Vec<usize> = (0..3).filter(|at| is_unknown(&answers[*at])).collect();
+    assert_eq!((open.len(), answers.iter().filter(|answer| answer.is_ok()).count()), (1, 2));
+    let last = batch(3).remove(open[0]);
+    assert!(is_unknown(&aws.provider().launch(std::slice::from_ref(&last)).await[0]));
+    aws.restart().await;
+    assert!(is_unknown(&aws.provider().launch(std::slice::from_ref(&last)).await[0]));
+    aws.advance(Duration::from_secs(31)).await;
+    let found = aws.provider().launch(std::slice::from_ref(&last)).await.remove(0).unwrap();
+    assert_eq!(instance_id(&found.provider_id), Some(&*ids[1]));
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (1, 3));
+}
+
+/// What was never born is launched once it had a minute to be shown; other claims of the batch do not wait at all.
+#[tokio::test]
+async fn what_was_not_born_is_launched_after_a_minute() {
+    let (aws, ids) = lost(3).await;
+    aws.cloud.hide(&ids[2], SignedDuration::from_hours(1));
+    let mut all = batch(4);
+    let other = NodeClaim { pool: Some("other".into()), ..(*all[3].claim).clone() };
+    let amd = [("kubernetes.io/arch".into(), "amd64".into())];
+    all[3].claim = Arc::new(NodeClaim { requirements: Requirements::from_labels(&amd.into()), ..other });
+    let answers = aws.provider().launch(&all).await;
+    assert!(
+        answers[3].is_ok() && answers.iter().filter(|answer| is_unknown(answer)).count() == 1,
+        "{answers:?}"
+    );
+    assert_eq!(aws.cloud.count("CreateFleet"), 2);
+    aws.advance(Duration::from_secs(61)).await;
+    let again = aws.provider().launch(&all).await;
+    assert!(again.iter().all(Result::is_ok), "{again:?}");
+    assert_eq!(aws.cloud.count("CreateFleet"), 3);
+}
