@@ -252,7 +252,8 @@ struct Probe {
 
 impl http::Probe for Probe {
     fn healthy(&self) -> Result<(), String> {
-        Ok(())
+        // Before cluster and cloud are reached the process gives up by itself.
+        self.ctx.get().map_or(Ok(()), |ctx| ctx.alive().map_err(|stuck| stuck.to_string()))
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -19,6 +19,7 @@ use super::{
     hub::Hub,
     leader::Leadership,
     names::Names,
+    pulse::{Pulses, Stuck},
     solvers::Solvers,
     times::Times,
 };
@@ -89,6 +90,7 @@ pub struct Ctx {
     offload: Offload,
     leadership: Leadership,
     times: Arc<Times>,
+    pulses: Arc<Pulses>,
 }
 
 impl Ctx {
@@ -128,6 +130,7 @@ impl Ctx {
             hub: Arc::default(),
             offload: parts.offload,
             leadership: Leadership::unopposed(),
+            pulses: Arc::default(),
         }
     }
 
@@ -156,6 +159,18 @@ impl Ctx {
             return Err(Passive::TakingOver);
         }
         may_act(&self.index(), self.steady())
+    }
+
+    /// Whether all loops of this process are alive, leading or not.
+    ///
+    /// # Errors
+    /// Those that are stuck.
+    pub fn alive(&self) -> Result<(), Stuck> {
+        self.pulses.check(self.steady())
+    }
+
+    pub(super) fn pulses(&self) -> &Pulses {
+        &self.pulses
     }
 
     /// The present moment. Whether the wall clock jumped is looked at by the way.

@@ -256,3 +256,75 @@ async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
     world.pass(170).await;
     assert_eq!(world.ctx.may_act(), Err(Passive::Silent(Kind::Pod)));
 }
+
+/// Never ends with what is called "hangs"; all else takes ten minutes.
+struct Slow;
+
+#[async_trait]
+impl Controller for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+    fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
+        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+    }
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        if &*key.name == "hangs" {
+            std::future::pending::<()>().await;
+        }
+        ctx.clock.sleep(Duration::from_secs(600)).await;
+        Ok(Requeue::No)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_stuck_is_unhealthy() {
+    let world = World::new();
+    let _running = world.run(vec![Arc::new(Slow), Arc::new(Probe::default())]);
+    // Nothing to do for an hour; then much that takes long, but ends.
+    world.pass(3600).await;
+    assert_eq!(world.ctx.alive(), Ok(()));
+    for name in ["a", "b", "c"] {
+        world.pending_pod(name, "1");
+    }
+    for _ in 0..30 {
+        world.pass(60).await;
+        assert_eq!(world.ctx.alive(), Ok(()));
+    }
+    world.clock.set_ahead(100_000);
+    world.pending_pod("hangs", "1");
+    world.pass(895).await;
+    assert_eq!(world.ctx.alive(), Ok(()));
+    world.pass(10).await;
+    let told = world.ctx.alive().map_err(|stuck| stuck.to_string()).unwrap_err();
+    assert!(told.starts_with("stuck: controller slow reconciles for 90"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_an_api_server_is_healthy() {
+    // It refuses, then it does not answer at all.
+    let start = tokio::time::Instant::now();
+    let world = world(move |_, _| {
+        let refuses = start.elapsed().as_secs() < 2000;
+        let answer = if refuses { Answer::Refuse(ApiError::internal("no")) } else { Answer::Normal };
+        Fault { answer, before: Duration::from_secs(if refuses { 0 } else { 10_000 }), ..Fault::default() }
+    });
+    let _running = world.run(vec![Arc::new(Probe::default())]);
+    for _ in 0..60 {
+        world.pass(60).await;
+        assert_eq!(world.ctx.alive(), Ok(()));
+        assert!(world.ctx.may_act().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_healthy() {
+    let mut world = World::new();
+    world.ctx = world.ctx.clone().led_by(Leadership::candidate());
+    let _running = world.run(vec![Arc::new(Probe::default())]);
+    world.pass(3600).await;
+    assert_eq!(world.ctx.may_act(), Err(Passive::NotLeading));
+    assert_eq!(world.ctx.alive(), Ok(()));
+    let loops = world.ctx.pulses().loops();
+    assert!([("controller", "probe"), ("watch", "Pod")].iter().all(|of| loops.contains(of)), "{loops:?}");
+}

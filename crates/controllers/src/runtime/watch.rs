@@ -68,11 +68,18 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
         () = stop.requested() => {}
         () = list_and_watch(&ctx, &api) => {}
     }
+    ctx.pulses().end(("watch", K::KIND.as_str()));
+}
+
+/// Notes that the loop turns: before each wait, every one of which has an end.
+fn turn<K: Watchable>(ctx: &Ctx) {
+    ctx.pulses().turn(("watch", K::KIND.as_str()), ctx.steady(), None);
 }
 
 async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
     let mut failures: u32 = 0;
     loop {
+        turn::<K>(ctx);
         let leads = ctx.leadership().holds();
         let mut version = match list(ctx, api).await {
             Ok((objects, version)) => {
@@ -92,6 +99,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
             }
         };
         while failures <= RESUMES {
+            turn::<K>(ctx);
             let ended = tokio::select! {
                 biased;
                 // What a predecessor wrote last may not have arrived yet.
@@ -119,6 +127,7 @@ async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String),
     let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
     let mut objects = Vec::new();
     loop {
+        turn::<K>(ctx);
         let page = ctx.within(LIST_DEADLINE, api.list(&params)).await;
         let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
             // One object that cannot be read must not hide the others.
@@ -171,6 +180,7 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
     ctx.progress(K::KIND);
     let mut stream = pin!(stream);
     loop {
+        turn::<K>(ctx);
         let event = match ctx.within(WATCH_SILENCE, stream.next()).await {
             None => return End::Resume { failed: true },
             Some(None) => {

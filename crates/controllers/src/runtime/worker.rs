@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use super::{
     controller::{CURRENT, Controller, ReconcileError, Requeue},
     ctx::Ctx,
+    pulse::BEAT,
     queue::{Queue, later},
     shutdown::Shutdown,
 };
@@ -77,16 +78,11 @@ impl Worker {
                 self.start(key);
             }
             self.show();
+            self.ctx.pulses().turn(self.pulse(), now, self.begun.values().min().copied());
             let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
             let busy = (!self.running.is_empty()).then_some(SHOW);
-            let wait = wait.into_iter().chain(busy).min();
-            let clock = self.ctx.clock.clone();
-            let pause = async move {
-                match wait {
-                    Some(wait) => clock.sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let pause =
+                self.ctx.clock.sleep(wait.into_iter().chain(busy).min().map_or(BEAT, |wait| wait.min(BEAT)));
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
@@ -95,7 +91,13 @@ impl Worker {
                 () = pause => {}
             }
         }
+        self.ctx.pulses().end(self.pulse());
         self.wind_up().await;
+    }
+
+    /// What its signs of life are noted under.
+    fn pulse(&self) -> (&'static str, &'static str) {
+        ("controller", self.controller.name())
     }
 
     /// Shows how much there is to do. It is asked to do so at every turn, so that it writes only what has changed.

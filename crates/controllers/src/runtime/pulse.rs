@@ -1,0 +1,121 @@
+//! Whether the loops of this process are alive: what `/healthz` answers, so that a restart heals what is stuck.
+//!
+//! A loop is alive while it turns, whether or not it finds work: one that waits, or a standby's, turns all the same. A worker
+//! must also bring its reconciles to an end. Those wait (for a second look, for a launch, for a list of many pages), but each
+//! call to the API server ends after [`super::CALL_DEADLINE`] and each one to a cloud after its provider's own limit: what is
+//! under way for [`STUCK`] waits for something that will not come.
+//!
+//! That nothing answers is no reason: watches and calls that fail are tried again for ever, `/readyz` tells of them, and a
+//! restart would not bring the API server back. All moments are of the steady clock, see [`super::Ctx::steady`].
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+/// A loop that did not turn for so long is silent.
+pub const SILENT: Duration = Duration::from_secs(300);
+/// A reconcile that is under way for so long is stuck: thrice what a loop may be silent, for the longest of them (a launch
+/// over many failing calls, a rollout of evictions) take minutes.
+pub const STUCK: Duration = Duration::from_secs(900);
+/// Every loop turns at least this often.
+pub(super) const BEAT: Duration = Duration::from_secs(60);
+
+/// The loops that are stuck, and how; names what a restart heals.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stuck: {0}")]
+pub struct Stuck(String);
+
+/// A loop: what it is, and of what.
+pub(super) type Loop = (&'static str, &'static str);
+
+/// The last signs of life of all loops.
+#[derive(Debug, Default)]
+pub(super) struct Pulses(Mutex<BTreeMap<Loop, Pulse>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    turned: Timestamp,
+    /// Since when the oldest of its reconciles is under way.
+    busy: Option<Timestamp>,
+}
+
+impl Pulses {
+    /// Notes that a loop turned at `now`, while the oldest of its reconciles is under way since `busy`.
+    pub(super) fn turn(&self, of: Loop, now: Timestamp, busy: Option<Timestamp>) {
+        let pulse = Pulse { turned: now, busy };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(of, pulse);
+    }
+
+    /// Notes that a loop ended as it should.
+    pub(super) fn end(&self, of: Loop) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&of);
+    }
+
+    /// Whether all loops are alive at `now`.
+    pub(super) fn check(&self, now: Timestamp) -> Result<(), Stuck> {
+        let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        let mut told = String::new();
+        for ((what, name), pulse) in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let silent = since(pulse.turned);
+            let busy = pulse.busy.map(since).unwrap_or_default();
+            let comma = if told.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            if silent > SILENT {
+                let _ = write!(told, "{comma}{what} {name} has not turned for {} s", silent.as_secs());
+            } else if busy > STUCK {
+                let _ = write!(told, "{comma}{what} {name} reconciles for {} s", busy.as_secs());
+            }
+        }
+        if told.is_empty() { Ok(()) } else { Err(Stuck(told)) }
+    }
+}
+
+#[cfg(test)]
+impl Pulses {
+    /// The loops that there are.
+    pub(super) fn loops(&self) -> Vec<Loop> {
+        self.0.lock().unwrap().keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is alive.
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn what_turns_and_ends_its_work_is_alive() {
+        let pulses = Pulses::default();
+        assert_eq!(pulses.check(at(10_000)), Ok(()), "nothing has begun");
+        pulses.turn(("controller", "disruption"), at(0), None);
+        pulses.turn(("controller", "provisioner"), at(0), Some(at(0)));
+        pulses.turn(("watch", "Pod"), at(200), None);
+        assert_eq!(pulses.check(at(300)), Ok(()));
+        let told = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
+        let silent = "controller disruption has not turned for 301 s";
+        assert_eq!(
+            told(301),
+            Err(format!("stuck: {silent}, controller provisioner has not turned for 301 s"))
+        );
+        pulses.turn(("controller", "provisioner"), at(301), Some(at(0)));
+        assert_eq!(told(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
+        pulses.end(("controller", "disruption"));
+        assert_eq!(told(301), Ok(()), "it ended");
+        for now in [900, 901] {
+            pulses.turn(("controller", "provisioner"), at(now), Some(at(0)));
+            pulses.turn(("watch", "Pod"), at(now), None);
+        }
+        assert_eq!(told(901), Err("stuck: controller provisioner reconciles for 901 s".to_owned()));
+        pulses.turn(("controller", "provisioner"), at(901), Some(at(800)));
+        assert_eq!(told(901), Ok(()));
+    }
+}
