@@ -26,6 +26,7 @@ use super::{
     machine::Machine,
     memory::{Leaving, Memory},
     node_patch,
+    refused::{self, Call},
     tell::tell,
 };
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
@@ -287,8 +288,11 @@ impl<'a> Hand<'a> {
         }
     }
 
-    async fn terminate(&self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
-        done.instance = Some(match self.ctx.cloud.terminate(&self.machine.claim, id).await {
+    async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
+        let answer = self.ctx.cloud.terminate(&self.machine.claim, id).await;
+        let refused = refused::note(self.ctx, self.memory, self.machine, Call::Terminate, &answer);
+        self.pending.extend(refused.map(Pending::Set));
+        done.instance = Some(match answer {
             Ok(Termination::Accepted) => InstanceState::Exists,
             Ok(Termination::Gone) | Err(CloudError::NotFound(_)) => InstanceState::Gone,
             Err(CloudError::NotOwned { why, .. }) => InstanceState::NotOwned(why),

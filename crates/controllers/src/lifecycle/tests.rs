@@ -1,6 +1,7 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod refused;
 mod world;
 
 use std::time::Duration;
