@@ -36,6 +36,8 @@ struct Parts {
     refused: BTreeMap<(Str, Call), Timestamp>,
     /// The last registrations, by UID of the pool.
     health: BTreeMap<Str, RegistrationHealth>,
+    /// Why the last of them failed, by UID of the pool, as far as this process has seen one fail.
+    failures: BTreeMap<Str, Str>,
     /// On giving up machines that do not join.
     joining: Option<Brake>,
     /// Pods that are to leave.
@@ -124,6 +126,16 @@ impl Memory {
         health.status()
     }
 
+    /// Notes in a word why a registration in a pool failed.
+    pub(super) fn note_failure(&self, pool: &Str, reason: Str) {
+        self.parts().failures.insert(pool.clone(), reason);
+    }
+
+    /// Why the last registration in a pool failed, where this process saw it.
+    pub(crate) fn failure_of(&self, pool: &Str) -> Option<Str> {
+        self.parts().failures.get(pool).cloned()
+    }
+
     /// How registrations of a pool go, given what its condition said before.
     pub(crate) fn registration_health(&self, pool: &Str, stored: ConditionStatus) -> ConditionStatus {
         let mut parts = self.parts();
@@ -133,7 +145,9 @@ impl Memory {
 
     /// Forgets how registrations of a pool went: it, or its class, was changed.
     pub(crate) fn reset_health(&self, pool: &Str) {
-        self.parts().health.insert(pool.clone(), RegistrationHealth::default());
+        let mut parts = self.parts();
+        parts.health.insert(pool.clone(), RegistrationHealth::default());
+        parts.failures.remove(pool);
     }
 
     /// Wants a pod to leave. Returns whether that is news (a new pod, or force where there was none).
