@@ -242,15 +242,19 @@ impl Disruption {
         }
     }
 
-    /// Says that a command does not hold any more, and why.
+    /// Says that a command does not hold any more, and why. Rejected is what consolidation decided; drift is held up.
     fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
-        ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
-        tracing::debug!(reason = why, command = %command, "abandoning disruption attempt");
+        let drifted = command.reason == DisruptionReason::Drifted;
+        if !drifted {
+            ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);
+        }
+        let reason = if drifted { "DisruptionBlocked" } else { "ConsolidationRejected" };
+        tracing::debug!(why, command = %command, "abandoning disruption attempt");
         for candidate in &command.candidates {
             let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim(name).cloned());
             if let Some(claim) = claim {
                 let text = format!("{command} does not hold any more ({why})");
-                ctx.recorder.publish(Event::normal(regarding(&*claim), "ConsolidationRejected", text));
+                ctx.recorder.publish(Event::normal(regarding(&*claim), reason, text));
             }
         }
     }

@@ -20,12 +20,16 @@ use fleetwright_core::{
 };
 use fleetwright_state::{Key, intents::CommandIntent};
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{Commands, Running, queue};
-use crate::runtime::{Ctx, ReconcileError, gone_is_ok, later};
+use crate::{
+    patch,
+    runtime::{Ctx, ReconcileError, later},
+};
+
+/// The call that names a command.
+const NAMING: &str = "name disruption command";
 
 /// A command without replacements that is older was decided on a cluster that is another one by now.
 const STALE: Duration = Duration::from_secs(60);
@@ -52,6 +56,16 @@ pub(super) fn is_named(claim: &NodeClaim) -> bool {
     claim.annotations.contains_key(DISRUPTION_COMMAND)
 }
 
+/// Whether a claim says that another command than `id` takes it: another leader's, whose marks are its own.
+pub(super) fn is_anothers(claim: &NodeClaim, id: &str) -> bool {
+    claim.annotations.get(DISRUPTION_COMMAND).is_some_and(|text| id_of(text).is_some_and(|known| known != id))
+}
+
+/// The command that a record names; `None` where it cannot be read.
+fn id_of(text: &str) -> Option<String> {
+    serde_json::from_str::<Record>(text).ok().map(|record| record.id)
+}
+
 /// Says on a replacement which command it is for, what it comes in the stead of, and where that came back after a
 /// consolidation, when.
 pub(super) fn name_command(
@@ -71,7 +85,7 @@ pub(super) fn name_command(
 /// Says on a machine which command takes it.
 ///
 /// # Errors
-/// Where the API server cannot be reached, or the claim is gone.
+/// Where the API server cannot be reached, the claim is gone, or it names another command.
 pub(super) async fn write(
     ctx: &Ctx,
     candidate: &Candidate,
@@ -87,7 +101,24 @@ pub(super) async fn write(
         machines: running.command.candidates.len(),
     };
     let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
-    annotate(ctx, name, json!(text)).await
+    let Some(claim) = ctx.index().claim(name).cloned() else {
+        return Err(ReconcileError::NotFound { what: NAMING });
+    };
+    patch::annotate(ctx, claim, DISRUPTION_COMMAND, |known| {
+        // What another leader named meanwhile is its own; what nobody can read is nobody's.
+        let others = known.filter(|known| id_of(known).is_some_and(|known| known != id));
+        Some(others.unwrap_or(&text).to_owned())
+    })
+    .await?;
+    let is_ours = |claim: &NodeClaim| {
+        claim.annotations.get(DISRUPTION_COMMAND).and_then(|text| id_of(text)).as_deref() == Some(id)
+    };
+    if ctx.index().claim_model(name).is_some_and(|claim| is_ours(claim)) {
+        return Ok(());
+    }
+    // Whoever takes the command back has to see whose the machine is.
+    ctx.observe(ctx.call(NAMING, ctx.cluster_api::<api::NodeClaim>().get(name)).await?);
+    Err(ReconcileError::Conflict { what: NAMING })
 }
 
 /// Takes the word off a machine again.
@@ -95,20 +126,14 @@ pub(super) async fn write(
 /// # Errors
 /// Where the API server cannot be reached.
 pub(super) async fn clear(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
-    let named = ctx.index().claim_model(name).is_some_and(|claim| is_named(claim));
-    if !named {
-        return Ok(());
-    }
-    gone_is_ok(annotate(ctx, name, serde_json::Value::Null).await).map(|_| ())
-}
-
-async fn annotate(ctx: &Ctx, name: &str, value: serde_json::Value) -> Result<(), ReconcileError> {
-    let api = ctx.cluster_api::<api::NodeClaim>();
-    let body = Patch::Merge(json!({"metadata": { "annotations": { DISRUPTION_COMMAND: value } }}));
-    let patched =
-        ctx.call("name disruption command", api.patch(name, &PatchParams::default(), &body)).await?;
-    ctx.observe(patched);
-    Ok(())
+    let Some(claim) = ctx.index().claim(name).cloned() else { return Ok(()) };
+    let of = |claim: &api::NodeClaim| claim.metadata.annotations.as_ref()?.get(DISRUPTION_COMMAND).cloned();
+    let Some(read) = of(&claim) else { return Ok(()) };
+    // Only what was read: what came in its stead is of another command.
+    patch::annotate(ctx, claim, DISRUPTION_COMMAND, |known| {
+        known.filter(|known| *known != read).map(str::to_owned)
+    })
+    .await
 }
 
 /// Takes over the commands that an earlier process left behind, where all that they need is there.

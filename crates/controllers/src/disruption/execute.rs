@@ -129,6 +129,10 @@ pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
         [running.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
     ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
     for candidate in &command.candidates {
+        let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim_model(name).cloned());
+        if claim.is_some_and(|claim| durable::is_anothers(&claim, id)) {
+            continue;
+        }
         if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {
             // The next pass finds the mark without a command and takes it off.
             tracing::error!(%error, Node.name = candidate.name(), "rolling back a disruption command");

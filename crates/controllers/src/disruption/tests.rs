@@ -2,6 +2,7 @@
 
 mod conditions;
 mod limits;
+mod naming;
 
 use std::time::Duration;
 

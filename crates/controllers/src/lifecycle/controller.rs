@@ -3,16 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::{
-    model::NodeClaim,
-    nodeclaim::{
-        InstanceState, Next, Removal, Stage, Step, View,
-        finalization::{Finalization, Trace},
-        initialization::Initialization,
-        launch::Launch,
-        liveness::Liveness,
-        registration::Registration,
-    },
+use fleetwright_core::nodeclaim::{
+    InstanceState, Next, Removal, Stage, Step, View,
+    finalization::{Finalization, Trace},
+    initialization::Initialization,
+    launch::Launch,
+    liveness::Liveness,
+    registration::Registration,
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -22,6 +19,7 @@ use super::{
     hand::{Hand, needs_trace},
     machine::{Machine, claim_of, waiting_for_drivers},
     memory::Memory,
+    refused::{self, Call},
     requeue,
 };
 use crate::{
@@ -105,8 +103,7 @@ impl Lifecycle {
     /// A deleted claim: its nodes, its instance, its finalizer.
     async fn end(&self, ctx: &Ctx, machine: &Machine) -> Result<Requeue, ReconcileError> {
         let view = machine.view(ctx.cloud.info());
-        let trace =
-            if needs_trace(machine) { self.trace(ctx, &machine.claim).await? } else { Trace::Unknown };
+        let trace = if needs_trace(machine) { self.trace(ctx, machine).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
         let mut hand = Hand::new(ctx, &self.0, machine);
         loop {
@@ -123,11 +120,13 @@ impl Lifecycle {
     }
 
     /// What a complete list of instances shows of a launch whose outcome was not written down.
-    async fn trace(&self, ctx: &Ctx, claim: &NodeClaim) -> Result<Trace, ReconcileError> {
+    async fn trace(&self, ctx: &Ctx, machine: &Machine) -> Result<Trace, ReconcileError> {
+        let claim = &machine.claim;
         if self.0.launches.is_refused(&claim.uid) {
             return Ok(Trace::Refused);
         }
-        let instances = ctx.cloud.list().await?;
+        let answer = ctx.cloud.list().await;
+        let instances = refused::told(ctx, &self.0, machine, Call::List, answer).await??;
         let index = ctx.index();
         let launch = (claim.batch.clone(), claim.attempt);
         let taken = |id: &str| index.claim_models().any(|other| other.provider_id.as_deref() == Some(id));

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 use fleetwright_api::{self as api, HasConditions, labels as names};
 use fleetwright_core::{
     cloud::{CloudError, Instance, Termination},
-    model::{ConditionStatus, ProviderId, Resources, labels},
+    model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
     nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Removal, Step, View, launch},
 };
 use fleetwright_state::Key;
@@ -26,6 +26,7 @@ use super::{
     machine::Machine,
     memory::{Leaving, Memory},
     node_patch,
+    refused::{self, Call},
     tell::tell,
 };
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
@@ -206,7 +207,9 @@ impl<'a> Hand<'a> {
             .map(|(key, value)| (&**key, &**value))
             .collect();
         if !missing.is_empty() || !noted.is_empty() {
-            let metadata = json!({"metadata": {"labels": missing, "annotations": noted}});
+            // Of this claim, whoever else writes to it.
+            let uid = &self.claim.metadata.uid;
+            let metadata = json!({"metadata": {"uid": uid, "labels": missing, "annotations": noted}});
             self.patch("write labels of the instance", metadata).await?;
         }
         tracing::info!(
@@ -277,7 +280,7 @@ impl<'a> Hand<'a> {
 
     fn leave(&self, key: Key, uid: fleetwright_core::model::PodUid, force: Option<Duration>) {
         let Some(node) = self.machine.nodes.first() else { return };
-        let disrupted = &fleetwright_core::model::nodeclaim::ConditionType::DisruptionReason;
+        let disrupted = &ConditionType::DisruptionReason;
         let reason =
             self.machine.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
         let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
@@ -287,8 +290,11 @@ impl<'a> Hand<'a> {
         }
     }
 
-    async fn terminate(&self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
-        done.instance = Some(match self.ctx.cloud.terminate(&self.machine.claim, id).await {
+    async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
+        let answer = self.ctx.cloud.terminate(&self.machine.claim, id).await;
+        let refused = refused::note(self.ctx, self.memory, self.machine, Call::Terminate, &answer);
+        self.pending.extend(refused.map(Pending::Set));
+        done.instance = Some(match answer {
             Ok(Termination::Accepted) => InstanceState::Exists,
             Ok(Termination::Gone) | Err(CloudError::NotFound(_)) => InstanceState::Gone,
             Err(CloudError::NotOwned { why, .. }) => InstanceState::NotOwned(why),
@@ -340,7 +346,7 @@ impl<'a> Hand<'a> {
         if let Some(deleting) = machine.claim.deleting {
             self.ctx.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
         }
-        let told = fleetwright_core::model::nodeclaim::ConditionType::InstanceTerminating;
+        let told = ConditionType::InstanceTerminating;
         if let Some(since) = machine.claim.true_since(told) {
             self.ctx.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
@@ -361,6 +367,9 @@ impl<'a> Hand<'a> {
             index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| crate::nodepool::health_of(raw));
         drop(index);
         self.memory.note_registration(&pool.uid, stored, well);
+        if !well {
+            self.memory.note_failure(&pool.uid, failure_of(&self.machine.claim));
+        }
         self.ctx.enqueue(crate::nodepool::REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
 
@@ -471,6 +480,13 @@ pub(crate) async fn release_node(ctx: &Ctx, node: &Node) -> Result<(), Reconcile
 pub(crate) fn only(uid: &str) -> DeleteParams {
     let uid = (!uid.is_empty()).then(|| uid.to_owned());
     DeleteParams::default().preconditions(Preconditions { resource_version: None, uid })
+}
+
+/// Why a claim did not become a node, in a word: what its launch says, else that the node did not register.
+fn failure_of(claim: &NodeClaim) -> Str {
+    let launched = claim.conditions.get(&ConditionType::Launched);
+    let launch = launched.filter(|known| known.status != ConditionStatus::True && !known.reason.is_empty());
+    launch.map_or_else(|| "RegistrationFailed".into(), |known| known.reason.clone())
 }
 
 /// Seconds from `since` to `now`, none where that is negative.

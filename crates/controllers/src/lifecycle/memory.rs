@@ -16,7 +16,7 @@ use fleetwright_core::{
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::launch::Launches;
+use super::{launch::Launches, refused::Call};
 
 /// Entries of one kind that are remembered at most.
 const BOUND: usize = 10_000;
@@ -32,8 +32,12 @@ pub struct Memory {
 struct Parts {
     /// Claims, by UID, of whose launch the cloud's list showed nothing, and since when.
     absent: BTreeMap<Str, Timestamp>,
+    /// Claims, by UID, for which the cloud does not do what it is asked, and since when.
+    refused: BTreeMap<(Str, Call), Timestamp>,
     /// The last registrations, by UID of the pool.
     health: BTreeMap<Str, RegistrationHealth>,
+    /// Why the last of them failed, by UID of the pool, as far as this process has seen one fail.
+    failures: BTreeMap<Str, Str>,
     /// On giving up machines that do not join.
     joining: Option<Brake>,
     /// Pods that are to leave.
@@ -70,6 +74,20 @@ impl Memory {
         *parts.absent.entry(claim.clone()).or_insert(now)
     }
 
+    /// Since when the cloud refuses a call for a claim; begins now where that is new.
+    pub(super) fn refused_since(&self, claim: &Str, call: Call, now: Timestamp) -> Timestamp {
+        let mut parts = self.parts();
+        if parts.refused.len() >= BOUND {
+            parts.refused.clear();
+        }
+        *parts.refused.entry((claim.clone(), call)).or_insert(now)
+    }
+
+    /// The cloud answered that call for a claim.
+    pub(super) fn answered(&self, claim: &Str, call: Call) {
+        self.parts().refused.remove(&(claim.clone(), call));
+    }
+
     /// Whether the machine of a claim that has not joined may be given up, among `all` machines.
     pub(crate) fn may_give_up(&self, claim: &str, all: usize, now: Timestamp) -> bool {
         let mut parts = self.parts();
@@ -80,6 +98,7 @@ impl Memory {
     pub(crate) fn forget(&self, claim: &Str) {
         let mut parts = self.parts();
         parts.absent.remove(claim);
+        parts.refused.retain(|(refused, _), _| refused != claim);
         parts.drained.remove(claim);
         drop(parts);
         self.launches.forget(claim);
@@ -107,6 +126,16 @@ impl Memory {
         health.status()
     }
 
+    /// Notes in a word why a registration in a pool failed.
+    pub(super) fn note_failure(&self, pool: &Str, reason: Str) {
+        self.parts().failures.insert(pool.clone(), reason);
+    }
+
+    /// Why the last registration in a pool failed, where this process saw it.
+    pub(crate) fn failure_of(&self, pool: &Str) -> Option<Str> {
+        self.parts().failures.get(pool).cloned()
+    }
+
     /// How registrations of a pool go, given what its condition said before.
     pub(crate) fn registration_health(&self, pool: &Str, stored: ConditionStatus) -> ConditionStatus {
         let mut parts = self.parts();
@@ -116,7 +145,9 @@ impl Memory {
 
     /// Forgets how registrations of a pool went: it, or its class, was changed.
     pub(crate) fn reset_health(&self, pool: &Str) {
-        self.parts().health.insert(pool.clone(), RegistrationHealth::default());
+        let mut parts = self.parts();
+        parts.health.insert(pool.clone(), RegistrationHealth::default());
+        parts.failures.remove(pool);
     }
 
     /// Wants a pod to leave. Returns whether that is news (a new pod, or force where there was none).

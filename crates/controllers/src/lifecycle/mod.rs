@@ -10,6 +10,7 @@ mod launch;
 pub(crate) mod machine;
 pub(crate) mod memory;
 mod node_patch;
+pub(crate) mod refused;
 mod tell;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod refused;
 mod world;
 
 use std::time::Duration;
@@ -329,6 +330,20 @@ async fn what_does_not_join_is_given_up() {
     world.until("gone", || world.get_claim("b").is_none()).await;
     let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
     assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/RegistrationFailed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_launches_fail_says_why() {
+    let world = World::new().run();
+    let refusal = LaunchError::Failed { reason: "QuotaExceeded".into(), message: "no more".into() };
+    world.cloud.sky().script.extend((0..500).map(|_| Script::Refuse(refusal.clone())));
+    for name in ["a", "b"] {
+        world.claim(name, json!({}));
+        world.until("gone", || world.get_claim(name).is_none()).await;
+    }
+    world.sleep(5).await;
+    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/QuotaExceeded");
 }
 
 #[tokio::test(start_paused = true)]

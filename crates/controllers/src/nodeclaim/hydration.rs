@@ -41,9 +41,9 @@ impl Controller for ClaimHydration {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let label = label_of(&ctx.index(), &key.name, |_, claim| claim);
-        let Some((_, class_key, class)) = label else { return Ok(Requeue::No) };
+        let Some(Lacking { claim_uid, key: class_key, class, .. }) = label else { return Ok(Requeue::No) };
         let api = ctx.cluster_api::<api::NodeClaim>();
-        let body = Patch::Merge(json!({"metadata": { "labels": { class_key: class } }}));
+        let body = Patch::Merge(json!({"metadata": { "uid": claim_uid, "labels": { class_key: class } }}));
         let params = PatchParams::default();
         let patched = ctx.call("label nodeclaim", api.patch(&key.name, &params, &body)).await;
         if let Some(claim) = gone_is_ok(patched)? {
@@ -74,9 +74,11 @@ impl Controller for NodeHydration {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let label = label_of(&ctx.index(), &key.name, node_labels);
-        let Some((Some(node), class_key, class)) = label else { return Ok(Requeue::No) };
+        let Some(Lacking { node: Some((node, uid)), key: class_key, class, .. }) = label else {
+            return Ok(Requeue::No);
+        };
         let api = ctx.cluster_api::<Node>();
-        let body = Patch::Merge(json!({"metadata": { "labels": { class_key: class } }}));
+        let body = Patch::Merge(json!({"metadata": { "uid": uid, "labels": { class_key: class } }}));
         let patched = ctx.call("label node", api.patch(&node, &PatchParams::default(), &body)).await;
         if let Some(node) = gone_is_ok(patched)? {
             ctx.observe(node);
@@ -93,12 +95,29 @@ fn node_labels<'a>(node: Option<&'a Labels>, _: Option<&'a Labels>) -> Option<&'
     node.filter(|labels| labels.contains_key(fleetwright_core::model::labels::REGISTERED))
 }
 
-/// The Node's name, and key and value of the class label, where the labels that `pick` picks lack it.
-fn label_of(index: &Index, claim: &str, pick: Pick) -> Option<(Option<String>, String, String)> {
+/// A class label that something lacks.
+struct Lacking {
+    /// UID of the claim.
+    claim_uid: String,
+    /// Name and UID of its Node.
+    node: Option<(String, String)>,
+    /// Key of the label.
+    key: String,
+    /// What it should say.
+    class: String,
+}
+
+/// The class label, where the labels that `pick` picks lack it.
+fn label_of(index: &Index, claim: &str, pick: Pick) -> Option<Lacking> {
     let model = index.claim_model(claim)?;
     let node = index.nodes_of_claim(claim).next();
     let (key, class) = (model.class.label_key(), &model.class.name);
     let labels = pick(node.map(|node| &node.labels), Some(&model.labels))?;
-    let name = node.map(|node| node.name.to_string());
-    (labels.get(&*key) != Some(class)).then(|| (name, key, class.to_string()))
+    let lacks = labels.get(&*key) != Some(class);
+    lacks.then(|| Lacking {
+        claim_uid: model.uid.to_string(),
+        node: node.map(|node| (node.name.to_string(), node.uid.to_string())),
+        key,
+        class: class.to_string(),
+    })
 }

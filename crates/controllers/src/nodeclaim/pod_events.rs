@@ -34,17 +34,20 @@ impl Controller for PodEvents {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let now = ctx.now();
-        let last = match ctx.index().claim_model(&key.name) {
-            Some(claim) if claim.deleting.is_none() => claim.last_pod_event,
+        let (last, uid) = match ctx.index().claim_model(&key.name) {
+            Some(claim) if claim.deleting.is_none() => (claim.last_pod_event, claim.uid.to_string()),
             _ => return Ok(Requeue::No),
         };
         if !pod_events::is_due(last, now) {
             return Ok(Requeue::No);
         }
         let api = ctx.cluster_api::<api::NodeClaim>();
-        // Only this field, so that there is nothing to conflict with.
+        // Only this field of this claim, so that there is nothing to conflict with.
         let stamp = now.round(jiff::Unit::Second).unwrap_or(now);
-        let body = Patch::Merge(json!({"status": { "lastPodEventTime": stamp.to_string() }}));
+        let body = Patch::Merge(json!({
+            "metadata": { "uid": uid },
+            "status": { "lastPodEventTime": stamp.to_string() },
+        }));
         let params = PatchParams::default();
         let patched = ctx.call("note pod event", api.patch_status(&key.name, &params, &body)).await;
         if let Some(claim) = gone_is_ok(patched)? {

@@ -42,6 +42,7 @@ impl Controller for Hash {
         };
         let (hash, version) = (pool.drift_hash(), names::CURRENT_NODEPOOL_HASH_VERSION);
         let claims: Vec<&NodeClaim> = claims.iter().map(|claim| &**claim).collect();
+        let uid_of = |name: &str| claims.iter().find(|claim| *claim.name == *name).map(|claim| &*claim.uid);
         let update = pool_hash::update(&model, &claims, &hash, version);
         let params = PatchParams::default();
         for (name, hash) in update.claims {
@@ -50,7 +51,8 @@ impl Controller for Hash {
                 annotations[names::NODEPOOL_HASH] = json!(&*hash);
             }
             let api = ctx.cluster_api::<api::NodeClaim>();
-            let body = Patch::Merge(json!({"metadata": { "annotations": annotations }}));
+            let body =
+                Patch::Merge(json!({"metadata": { "uid": uid_of(&name), "annotations": annotations }}));
             let patched = ctx.call("write hash of nodeclaim", api.patch(&name, &params, &body)).await;
             if let Some(claim) = gone_is_ok(patched)? {
                 ctx.observe(claim);
@@ -59,7 +61,10 @@ impl Controller for Hash {
         if update.pool {
             let api = ctx.cluster_api::<api::NodePool>();
             let annotations = json!({ names::NODEPOOL_HASH: hash, names::NODEPOOL_HASH_VERSION: version });
-            let body = Patch::Merge(json!({"metadata": { "annotations": annotations }}));
+            // What was hashed is what may carry the hash.
+            let version = &pool.metadata.resource_version;
+            let body =
+                Patch::Merge(json!({"metadata": { "resourceVersion": version, "annotations": annotations }}));
             let patched = ctx.call("write hash of nodepool", api.patch(&key.name, &params, &body)).await;
             if let Some(pool) = gone_is_ok(patched)? {
                 ctx.observe(pool);

@@ -20,6 +20,9 @@ use crate::{
 /// The controller's name.
 pub(crate) const NAME: &str = "nodepool.registrationhealth";
 
+/// The reason where it is not the launch that fails.
+const FAILED: &str = "RegistrationFailed";
+
 /// Keeps the condition NodeRegistrationHealthy.
 pub struct RegistrationHealth(pub Arc<Memory>);
 
@@ -60,6 +63,9 @@ impl Controller for RegistrationHealth {
             self.0.reset_health(&uid);
         }
         let health = self.0.registration_health(&uid, health_of(&pool));
+        // What another process saw fail stands in the condition.
+        let told = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
+        let reason = self.0.failure_of(&uid).or(told).unwrap_or_else(|| FAILED.into());
         let now = ctx.now();
         change(ctx, &pool, |status| {
             status.node_class_observed_generation = Some(class.generation);
@@ -70,7 +76,7 @@ impl Controller for RegistrationHealth {
                 ConditionStatus::Unknown => conditions.set_unknown(HEALTHY),
                 ConditionStatus::False => conditions.set_false(
                     HEALTHY,
-                    "RegistrationFailed",
+                    &reason,
                     "nodes of this pool were not launched or did not join; see the events of its NodeClaims",
                 ),
             };

@@ -16,12 +16,17 @@ use crate::{
 
 /// Makes a change: metadata first, for a status may say what stands there.
 pub(super) async fn change(ctx: &Ctx, write: &Write) -> Result<(), ReconcileError> {
-    let metadata = metadata(write);
+    let uid = uid_of(ctx, &write.object);
+    let metadata = metadata(write, uid.as_deref());
     let status = write.status.as_deref().map(serde_json::from_str::<Value>);
     let status = status.and_then(Result::ok).map(|status| {
         // The object has another version once its metadata are written.
         let version = metadata.is_none().then(|| write.version.clone()).flatten();
-        json!({"metadata": {"resourceVersion": version.as_deref()}, "status": status})
+        let mut meant = json!({"resourceVersion": version.as_deref()});
+        if let Some(uid) = &uid {
+            meant["uid"] = json!(uid);
+        }
+        json!({"metadata": meant, "status": status})
     });
     match &write.object {
         Object::NodeClaim(name) => {
@@ -49,7 +54,7 @@ pub(super) async fn change(ctx: &Ctx, write: &Write) -> Result<(), ReconcileErro
 }
 
 /// The patch of labels, annotations and finalizers; `None` where none changes.
-fn metadata(write: &Write) -> Option<Value> {
+fn metadata(write: &Write, uid: Option<&str>) -> Option<Value> {
     if write.annotations.is_empty() && write.labels.is_empty() && write.finalizers.is_none() {
         return None;
     }
@@ -61,7 +66,21 @@ fn metadata(write: &Write) -> Option<Value> {
     if let Some(version) = &write.version {
         metadata["resourceVersion"] = json!(&**version);
     }
+    if let Some(uid) = uid {
+        metadata["uid"] = json!(uid);
+    }
     Some(json!({"metadata": metadata}))
+}
+
+/// Which object is meant, and no later one of its name, where the index has it.
+fn uid_of(ctx: &Ctx, object: &Object) -> Option<String> {
+    let index = ctx.index();
+    match object {
+        Object::NodeClaim(name) => index.claim(name)?.metadata.uid.clone(),
+        Object::Node(name) => index.node(name)?.metadata.uid.clone(),
+        Object::NodePool(name) => index.pool(name)?.metadata.uid.clone(),
+        Object::NodeClass { .. } => None,
+    }
 }
 
 fn texts<'a>(

@@ -15,6 +15,7 @@ use crate::{
         Memory, families,
         hand::{Hand, release_node},
         machine::Machine,
+        refused::{self, Call},
         requeue,
     },
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
@@ -75,9 +76,16 @@ impl NodeTermination {
         let view = machine.view(ctx.cloud.info());
         let attachments = attachments(ctx, node, &machine.pods);
         let mut instance = match (&node.provider_id, node.ready) {
-            (Some(id), false) => state_of(ctx, id).await?,
+            (Some(id), false) => {
+                let answer = state_of(ctx, id).await;
+                refused::told(ctx, &self.0, machine, Call::Get, answer).await??
+            }
             _ => InstanceState::Unknown,
         };
+        if refused::looked_up(ctx, machine).await? {
+            // The claim is another one now.
+            return Ok(Requeue::Now);
+        }
         let mut hand = Hand::new(ctx, &self.0, machine);
         loop {
             let stage = termination::NodeTermination { node, attachments: &attachments, instance: &instance };
@@ -122,12 +130,12 @@ async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
 }
 
 /// What the cloud says of an instance, asked now.
-async fn state_of(ctx: &Ctx, id: &ProviderId) -> Result<InstanceState, ReconcileError> {
+async fn state_of(ctx: &Ctx, id: &ProviderId) -> Result<InstanceState, CloudError> {
     match ctx.cloud.get(id).await {
         Ok(_) => Ok(InstanceState::Exists),
         Err(CloudError::NotFound(_)) => Ok(InstanceState::Gone),
         Err(CloudError::NotOwned { why, .. }) => Ok(InstanceState::NotOwned(why)),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 

@@ -78,7 +78,10 @@ impl NodeTermination<'_> {
             let elapsed = ConditionChange::fails(condition, "TerminationGracePeriodElapsed", message);
             return Wait::Over(elapsed.step(claim));
         }
-        let message = format!("waiting for volumes to be detached: {}", self.attachments.join(", "));
+        let mut message = format!("waiting for volumes to be detached: {}", self.attachments.join(", "));
+        if let Some(deadline) = deadline {
+            message.push_str(&format!("; the instance ends at {deadline} all the same"));
+        }
         let waits = ConditionChange::unknown(condition, "AwaitingVolumeDetachment", message).step(claim);
         let tell = Step::Tell(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
         Wait::Until(Next::steps(waits.into_iter().chain([tell])).again(VOLUMES_INTERVAL))

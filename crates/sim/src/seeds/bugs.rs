@@ -40,6 +40,8 @@ pub enum Bug {
     DeletionByName,
     /// Lists are replaced as they were read some time ago (opensearch-k8s-operator#1471).
     BlindPatches,
+    /// Objects are patched by their name alone, whichever has it by then.
+    PatchesByName,
     /// A command that is taken back leaves its taint behind (karpenter#3176).
     TaintKept,
     /// Each replica believes that nobody holds the lease (talon#165).
@@ -52,7 +54,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::LaunchWithoutToken,
         Self::AttemptForgotten,
         Self::GoneTooSoon,
@@ -65,6 +67,7 @@ impl Bug {
         Self::EvictionByName,
         Self::DeletionByName,
         Self::BlindPatches,
+        Self::PatchesByName,
         Self::TaintKept,
         Self::LeaseUnseen,
         Self::PodsThoughtEnded,
@@ -83,7 +86,7 @@ impl Bug {
             Self::LimitsUnseen => &["S5"],
             Self::BudgetsPruned => &["S7"],
             Self::ProtectionUnseen | Self::EvictionByName => &["S8"],
-            Self::DeletionByName | Self::BlindPatches | Self::LeaseUnseen => &["S20"],
+            Self::DeletionByName | Self::BlindPatches | Self::PatchesByName | Self::LeaseUnseen => &["S20"],
             Self::TaintKept => &["L"],
             Self::PodsThoughtEnded => &["S9"],
             Self::HashChanges => &["S12"],

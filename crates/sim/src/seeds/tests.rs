@@ -60,6 +60,7 @@ const TRIES: u64 = 20;
 #[case(Bug::EvictionByName, 0)]
 #[case(Bug::DeletionByName, 0)]
 #[case(Bug::BlindPatches, 0)]
+#[case(Bug::PatchesByName, 0)]
 #[case(Bug::TaintKept, 40)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]

@@ -13,7 +13,7 @@ use super::*;
 use crate::disruption::{Commands, execute, rules};
 
 /// A pool of small machines, and what drift decides for a machine with two pods, each of which fills one.
-async fn decided(spec: Value) -> (World, Command) {
+pub(super) async fn decided(spec: Value) -> (World, Command) {
     decided_in(World::new(), spec).await
 }
 

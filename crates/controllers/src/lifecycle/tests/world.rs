@@ -75,6 +75,8 @@ pub(super) struct Sky {
     pub(super) script: VecDeque<Script>,
     /// Instances that belong to somebody else.
     pub(super) foreign: bool,
+    /// What it answers to whoever asks for an instance or for its end.
+    pub(super) refuses: Option<CloudError>,
     /// How often an instance was asked to end.
     pub(super) terminations: usize,
     /// How many instances were ever launched.
@@ -172,7 +174,11 @@ impl CloudProvider for TestCloud {
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        let found = self.sky().instances.get(id).cloned();
+        let sky = self.sky();
+        if let Some(error) = &sky.refuses {
+            return Err(error.clone());
+        }
+        let found = sky.instances.get(id).cloned();
         found.ok_or_else(|| CloudError::NotFound(id.as_str().into()))
     }
 
@@ -209,6 +215,9 @@ impl TestCloud {
 
     fn end(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         let mut sky = self.sky();
+        if let Some(error) = &sky.refuses {
+            return Err(error.clone());
+        }
         if sky.foreign {
             return Err(CloudError::NotOwned {
                 id: id.as_str().into(),

@@ -99,13 +99,64 @@ fn drifted_when_the_type_is_gone() {
 
 /// A machine that is deleted, with pods; `last` is the deadline in seconds.
 fn draining(pods: Vec<Arc<Pod>>, deadline: Option<i64>) -> Fixture {
+    let names: Vec<String> = pods.iter().map(|pod| pod.id.to_string()).collect();
     let builder = pods.into_iter().fold(node("a"), NodeBuilder::pod);
-    Fixture::of(builder)
+    let mut fixture = Fixture::of(builder)
         .with(|claim| {
             claim.deleting = Some(now());
             claim.termination_deadline = deadline.map(after);
         })
-        .condition(ConditionType::Drained, ConditionStatus::Unknown, "Draining")
+        .condition(ConditionType::Drained, ConditionStatus::Unknown, "Draining");
+    let end = deadline.map(|end| format!("; all are deleted by {}", after(end))).unwrap_or_default();
+    says_of(&mut fixture, &format!("n pods are waiting to be evicted: {}{end}", names.join(", ")));
+    fixture
+}
+
+/// The condition Drained says this.
+fn says_of(fixture: &mut Fixture, message: &str) {
+    let drained = fixture.claim.conditions.get_mut(&ConditionType::Drained).expect("a condition");
+    drained.message = message.into();
+}
+
+/// What the drain would write now; `None` where what stands is good enough.
+fn written(fixture: &Fixture) -> Option<String> {
+    let steps = Drain.next(&fixture.view(), now()).steps;
+    steps.into_iter().find_map(|step| match step {
+        Step::Condition(change) => Some(change.message),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_condition_says_what_is_waited_for() {
+    let held = |name: &str, until| pod(name).with(|pod| pod.do_not_disrupt = until).bound("a");
+    let mut pods: Vec<Arc<Pod>> = ["c", "d", "e", "f"].map(|name| pod(name).bound("a")).to_vec();
+    pods.push(held("b", DoNotDisrupt::Always));
+    pods.push(pod("a").daemon().bound("a"));
+    let mut fixture = draining(pods.clone(), None);
+    assert_eq!(written(&fixture), None, "it names pods that are waited for");
+    let protected = "default/b (karpenter.sh/do-not-disrupt)";
+    let text = format!(
+        "6 pods are waiting to be evicted: {protected}, default/c, default/d, default/e, default/f, and 1 more"
+    );
+    for stands in ["the node is being drained", "1 pods are waiting to be evicted: default/gone, default/bb"]
+    {
+        says_of(&mut fixture, stands);
+        assert_eq!(written(&fixture).as_deref(), Some(&*text), "{stands}");
+    }
+    says_of(&mut fixture, &text);
+    assert_eq!(written(&fixture), None);
+    // Each of those that it names goes: a pod fewer is no news, the next few are.
+    let mut left = draining(pods[4..].to_vec(), None);
+    says_of(&mut left, &text);
+    assert_eq!(written(&left), None, "b is waited for");
+    let mut last = draining(pods[5..].to_vec(), None);
+    says_of(&mut last, &text);
+    assert_eq!(written(&last).as_deref(), Some("1 pods are waiting to be evicted: default/a"));
+    // A deadline that came, or another one, is news.
+    let mut ends = draining(pods, Some(600));
+    says_of(&mut ends, &text);
+    assert_eq!(written(&ends), Some(format!("{text}; all are deleted by {}", after(600))));
 }
 
 #[test]

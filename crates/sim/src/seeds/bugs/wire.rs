@@ -50,11 +50,14 @@ impl Distort for Broken {
             (Bug::BlindPatches, "nodeclaims" | "nodes") if *method == Method::PATCH => {
                 remove(body, "/metadata", "resourceVersion");
             }
+            (Bug::PatchesByName, "nodeclaims" | "nodes" | "nodepools") if *method == Method::PATCH => {
+                remove(body, "/metadata", "uid");
+            }
             (Bug::AttemptForgotten, "nodeclaims") if *method == Method::PATCH => {
                 remove(body, "/metadata/annotations", "fleetwright.dev/attempt");
             }
             (Bug::TaintKept, "nodes") if *method == Method::PATCH && takes_taint_off(body) => {
-                *body = json!({});
+                *body = json!({"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}});
             }
             _ => {}
         }

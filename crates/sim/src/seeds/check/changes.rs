@@ -1,5 +1,5 @@
-//! S20: every change of a shared object says which one it means: deletions by UID, lists by the version that they were read
-//! at. S14: calls are bounded.
+//! S20: every change of a shared object says which one it means: deletions and patches by UID or by the version that was read,
+//! lists by that version. S14: calls are bounded.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -32,7 +32,7 @@ impl Check for Changes {
                     [&*request.body],
                 );
             }
-            if !matches!(request.resource.as_str(), "nodeclaims" | "nodes") {
+            if !matches!(request.resource.as_str(), "nodeclaims" | "nodes" | "nodepools") {
                 continue;
             }
             let of = format!("{} {} {}", request.user_agent, request.resource, request.name);
@@ -42,6 +42,9 @@ impl Check for Changes {
                 }
                 "patch" if has_list(&request.body) && is_blind(&request.body) => {
                     found.add("S20", format!("{of}: a list is replaced blindly"), [&*request.body]);
+                }
+                "patch" if is_blind(&request.body) && text(&request.body, "/metadata/uid").is_empty() => {
+                    found.add("S20", format!("{of} is patched by its name alone"), [&*request.body]);
                 }
                 _ => {}
             }
