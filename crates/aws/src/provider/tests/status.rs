@@ -294,6 +294,42 @@ async fn placement_groups_are_demanded_at_launch() {
     assert_eq!(provider.drift(&owned).await, Ok(Some(Drift("PlacementGroupDrift".into()))));
 }
 
+/// A shortage within a placement group hides nothing from a class outside of it.
+#[tokio::test]
+async fn a_shortage_in_a_group_is_the_groups() {
+    let mut grouped = fresh("default");
+    grouped.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
+    let mut world = World::new(settings(), grouped).await;
+    world.aws.classes.set(fresh("open"));
+    world.aws.cloud.set_placement_groups(vec![PlacementGroup {
+        id: "pg-1".to_owned(),
+        name: "rack".to_owned(),
+        strategy: "cluster".to_owned(),
+        partitions: 0,
+    }]);
+    world.aws.cloud.with(|inner| {
+        for machine in &mut inner.machines {
+            machine.placement_strategies = vec!["cluster".to_owned()];
+        }
+    });
+    let provider = world.aws.provider.lock().unwrap().clone();
+    provider.refresh_machines().await.unwrap();
+    settle(&mut world).await;
+    let left = async |class: &str| {
+        let class = NodeClassRef { name: class.into(), ..class_ref() };
+        let catalog = provider.catalog(&NodePool::new("pool", class, Timestamp::UNIX_EPOCH)).await.unwrap();
+        let offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+        offerings.filter(|offering| offering.available).count()
+    };
+    let before = (left("default").await, left("open").await);
+    assert!(before.0 > 0 && before.0 == before.1, "{before:?}");
+    world.aws.cloud.exhaust("");
+    let refused = provider.launch(&batch(1)).await.remove(0);
+    assert!(matches!(refused, Err(LaunchError::InsufficientCapacity(_))), "{refused:?}");
+    assert!(left("default").await < before.0);
+    assert_eq!(left("open").await, before.1);
+}
+
 #[tokio::test]
 async fn older_hashes_are_stamped_anew_and_never_drift() {
     let mut world = World::new(settings(), fresh("default")).await;
