@@ -11,6 +11,7 @@ pub mod conditions;
 pub mod crd;
 pub mod duration;
 pub mod hash;
+pub mod installed;
 pub mod kwoknodeclass;
 pub mod labels;
 pub mod nodeclaim;

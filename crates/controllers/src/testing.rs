@@ -4,7 +4,10 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -29,21 +32,36 @@ use crate::{
     settings::{FeatureGates, Settings},
 };
 
-/// Time that follows tokio's, from a fixed moment on.
+/// Time that follows tokio's, from a fixed moment on. Its wall clock can be set.
 pub(crate) struct TokioClock {
     start: Instant,
     epoch: Timestamp,
+    /// By how many seconds the wall clock is ahead.
+    ahead: AtomicI64,
 }
 
 impl TokioClock {
     /// A clock that starts now.
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), epoch: Timestamp::from_second(1_750_000_000).unwrap() }
+        Self {
+            start: Instant::now(),
+            epoch: Timestamp::from_second(1_750_000_000).unwrap(),
+            ahead: AtomicI64::new(0),
+        }
+    }
+
+    /// Sets the wall clock so many seconds ahead.
+    pub(crate) fn set_ahead(&self, seconds: i64) {
+        self.ahead.store(seconds, Ordering::Relaxed);
     }
 }
 
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
+        self.steady() + jiff::SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed))
+    }
+
+    fn steady(&self) -> Timestamp {
         self.epoch + self.start.elapsed()
     }
 
@@ -113,6 +131,8 @@ impl CloudProvider for CatalogOnly {
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) ctx: Ctx,
+    /// The clock of `ctx`.
+    pub(crate) clock: Arc<TokioClock>,
 }
 
 impl World {
@@ -141,14 +161,14 @@ impl World {
     /// A world over another cloud.
     pub(crate) fn over(cloud: CatalogOnly) -> Self {
         let mut world = Self::new();
-        world.ctx = Self::ctx(&world.server, Arc::new(TokioClock::new()), Settings::default(), cloud);
+        world.ctx = Self::ctx(&world.server, world.clock.clone(), Settings::default(), cloud);
         world
     }
 
     fn of(faults: Option<Arc<dyn Faults>>, settings: Settings) -> Self {
         let clock = Arc::new(TokioClock::new());
         let of_server = clock.clone();
-        let mut config = Config::new(Arc::new(move || of_server.now()), 7);
+        let mut config = Config::new(Arc::new(move || of_server.steady()), 7);
         config.faults = faults;
         let server = Server::new(config);
         for crd in api::crds(api::Provider::Fake) {
@@ -157,8 +177,8 @@ impl World {
         server
             .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
             .unwrap();
-        let ctx = Self::ctx(&server, clock, settings, CatalogOnly::priced(None));
-        Self { server, ctx }
+        let ctx = Self::ctx(&server, clock.clone(), settings, CatalogOnly::priced(None));
+        Self { server, ctx, clock }
     }
 
     fn ctx(server: &Server, clock: Arc<TokioClock>, settings: Settings, cloud: CatalogOnly) -> Ctx {
@@ -175,10 +195,8 @@ impl World {
 
     /// The operator as it is after a restart: same cluster, same time, nothing remembered.
     pub(crate) fn restart(&mut self) {
-        let (clock, settings) = (Arc::new(TokioClock::new()), (*self.ctx.settings).clone());
+        let (clock, settings) = (self.clock.clone(), (*self.ctx.settings).clone());
         let mut parts = Self::ctx(&self.server, clock, settings, CatalogOnly::priced(None));
-        parts.clock = self.ctx.clock.clone();
-        parts.recorder = crate::events::Recorder::new(parts.clock.clone());
         // Another process has other names.
         parts.names = Arc::new(crate::runtime::Names::new(self.ctx.names.next_u64()));
         self.ctx = parts;

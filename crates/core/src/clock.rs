@@ -4,6 +4,10 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
+mod jumps;
+
+pub use jumps::{JUMP, Jumps, REST};
+
 /// A clock that can be read and waited on.
 ///
 /// Production reads the wall clock; the simulator and the demo run a virtual one, many times faster.

@@ -123,6 +123,8 @@ async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow:
 async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Option<Campaign>)> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
+    // What the API server would prune must not be relied on.
+    patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
     let cloud =
         patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
     // EKS may be slow or throttled, too; its word is waited for, and what it says is final.
@@ -264,7 +266,7 @@ impl http::Probe for Probe {
 
     fn ready(&self) -> Result<(), String> {
         let ctx = self.ctx.get().ok_or("cluster or cloud not reached yet")?;
-        may_act(&ctx.index(), ctx.now()).map_err(|passive| passive.to_string())
+        may_act(&ctx.index(), ctx.steady()).map_err(|passive| passive.to_string())
     }
 
     fn metrics(&self) -> String {

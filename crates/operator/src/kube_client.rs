@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use fleetwright_api::installed;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
@@ -27,6 +28,35 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     Ok(fleetwright_controllers::runtime::client(config)?)
 }
 
+/// Refuses custom resource definitions that would lose what keeps machines and pods safe. Where the document cannot be read for
+/// want of a right, nothing is refused.
+///
+/// # Errors
+/// Where the definitions are not there yet, or lack fields; the message names them.
+pub(crate) async fn check_definitions(client: &Client) -> anyhow::Result<()> {
+    let request = http::Request::get(installed::DOCUMENT).body(Vec::new())?;
+    let document: serde_json::Value = match client.request(request).await {
+        Ok(document) => document,
+        Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
+            tracing::warn!(
+                path = installed::DOCUMENT,
+                "custom resource definitions may not be read: they are not checked"
+            );
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(error).context("reading the schemas of karpenter.sh/v1: are the CRDs installed?");
+        }
+    };
+    let missing = installed::missing(&document);
+    ensure!(
+        missing.is_empty(),
+        "the cluster's custom resource definitions lack {}, which would be lost: install the CRDs of this release",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
 /// UID of the `kube-system` namespace: the cluster's identity.
 ///
 /// # Errors
@@ -35,4 +65,42 @@ pub(crate) async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get("kube-system").await.context("reading namespace kube-system")?;
     namespace.metadata.uid.context("namespace kube-system has no UID")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Against an API server in memory.
+    use std::sync::Arc;
+
+    use fleetwright_fake_kube::{Config as ServerConfig, Server};
+
+    use super::*;
+
+    /// An API server with our definitions after a change to each.
+    fn server(change: impl Fn(&mut serde_json::Value)) -> Client {
+        let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
+        for crd in fleetwright_api::crd::crds(fleetwright_api::crd::Provider::Fake) {
+            let mut crd = serde_json::to_value(crd).unwrap();
+            change(&mut crd);
+            server.apply(crd).unwrap();
+        }
+        Client::new(server.service(), "default")
+    }
+
+    #[tokio::test]
+    async fn definitions_that_would_lose_budgets_are_refused() {
+        assert!(check_definitions(&server(|_| {})).await.is_ok());
+        let old = server(|crd| {
+            let spec =
+                "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/disruption/properties";
+            if let Some(disruption) = crd.pointer_mut(spec) {
+                disruption.as_object_mut().unwrap().remove("budgets");
+            }
+        });
+        let refused = check_definitions(&old).await.unwrap_err().to_string();
+        assert!(refused.contains("NodePool.spec.disruption.budgets.[].nodes"), "{refused}");
+        let bare = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
+        let refused = check_definitions(&Client::new(bare.service(), "default")).await.unwrap_err();
+        assert!(format!("{refused:#}").contains("CRDs"), "{refused:#}");
+    }
 }

@@ -176,7 +176,8 @@ impl Index {
         Some(Change { kind: T::KIND, key, before, after })
     }
 
-    /// Takes in a complete list as of `version`: what it does not have is gone, unless it is newer.
+    /// Takes in a complete list as of `version`: what it does not have is gone, unless it is newer. The
+    /// watch shows a sign of life at `now`, see [`Self::progress`].
     pub fn reset<T: Tracked>(&mut self, objects: Vec<T>, version: &str, now: Timestamp) -> Vec<Change> {
         let version = ledger::version(Some(version));
         let listed: BTreeSet<Key> = objects.iter().map(|object| ledger::key(object.meta())).collect();
@@ -188,7 +189,7 @@ impl Index {
         changes
     }
 
-    /// Notes a sign of life of a kind's watch.
+    /// Notes a sign of life of a kind's watch at `now`, on a clock that nobody sets.
     pub fn progress(&mut self, kind: Kind, now: Timestamp) {
         let last = self.progress.entry(kind).or_insert(now);
         *last = now.max(*last);

@@ -46,7 +46,9 @@ pub(super) struct Disruption {
     /// When the first pass was, and with it commands of an earlier process were taken over.
     restored: OnceLock<Timestamp>,
     /// When conditions were last brought up to date, or the first pass was.
-    told: Mutex<Option<Timestamp>>,
+    told_at: Mutex<Option<Timestamp>>,
+    /// What they say.
+    told: standing::Told,
     memory: Mutex<Memory>,
 }
 
@@ -75,7 +77,13 @@ impl Memory {
 
 impl Disruption {
     pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands, restored: OnceLock::new(), told: Mutex::default(), memory: Mutex::default() }
+        Self {
+            commands,
+            restored: OnceLock::new(),
+            told_at: Mutex::default(),
+            told: standing::Told::default(),
+            memory: Mutex::default(),
+        }
     }
 }
 
@@ -100,9 +108,12 @@ impl Controller for Disruption {
         });
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
+        if let Some(rest) = ctx.wall_clock_rest() {
+            // Schedules of budgets, `consolidateAfter` and ages of conditions go by the wall clock.
+            return Ok(Requeue::After(rest));
+        }
         let rules = rules_now(ctx);
         let began = ctx.now();
-        // After a command not every method was asked; the next quiet pass tells.
         let tells = self.is_due(now);
         let (mut methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
         if now < later(restored, DRIFT_SETTLES) {
@@ -130,13 +141,13 @@ impl Controller for Disruption {
             let took = ctx.now().duration_since(began).as_secs_f64();
             ctx.metrics.observe(&figures::EVALUATION, &labels, took);
         }
-        if proposal.commands.is_empty()
-            && let Err(error) = standing::write(ctx, &standings).await
-        {
-            // What people read must not hold up what is to be done.
+        let scope = standing::Scope::of(&proposal);
+        let started = self.carry_out(ctx, proposal.commands).await;
+        // What people read must not hold up what is to be done.
+        if tells && let Err(error) = self.told.write(ctx, &standings, &scope).await {
             tracing::warn!(%error, "cannot say on NodeClaims what blocks their disruption");
         }
-        let started = self.carry_out(ctx, proposal.commands).await?;
+        let started = started?;
         Ok(if started { Requeue::Now } else { Requeue::After(ctx.settings.disruption.period) })
     }
 }
@@ -163,7 +174,7 @@ impl Disruption {
     /// Whether it is time to say on every machine what blocks it; takes note. Not at start: what is not known yet would
     /// look like a block, and be written on every machine and taken off again.
     fn is_due(&self, now: Timestamp) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let due = later(*told.get_or_insert(now), standing::INTERVAL) <= now;
         if due {
             *told = Some(now);
@@ -206,7 +217,7 @@ impl Disruption {
         simulate: bool,
     ) -> Result<Option<Command>, ReconcileError> {
         let now = ctx.now();
-        if ctx.may_act().is_err() {
+        if ctx.may_act().is_err() || ctx.wall_clock_rest().is_some() {
             return Ok(None);
         }
         let snapshot = ctx.index().snapshot(now);

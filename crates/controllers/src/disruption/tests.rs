@@ -1,5 +1,6 @@
 //! Commands through the death of the process that began them, against the in-memory API server.
 
+mod conditions;
 mod limits;
 
 use std::time::Duration;
@@ -130,6 +131,29 @@ async fn old_prices_move_nothing() {
         machine(&world, "old", "Consolidatable");
         run_for(&world, 60).await;
         assert_eq!(named(&claim(&world, "old")), moves, "prices are {hours} hours old");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
+    // Drift is acted on at once, consolidation after a second look: neither in the minute after the jump.
+    let kinds = ["Drifted", "Consolidatable"];
+    for (of, jump) in kinds.into_iter().flat_map(|of| [(of, 90), (of, -120)]) {
+        let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
+        world.pool("default", json!({}));
+        machine(&world, "old", of);
+        let mut controllers = super::controllers();
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+        let _running = world.run(controllers);
+        world.pass(8).await;
+        assert!(!named(&claim(&world, "old")), "{of}: not yet");
+        world.clock.set_ahead(jump);
+        world.pass(55).await;
+        assert!(!named(&claim(&world, "old")), "{of}, {jump} s: it rests");
+        assert_eq!(world.ctx.metrics.value(&crate::metrics::runtime::CLOCK_JUMPS, &[]), 1.0);
+        // What settles after a start, and the second look, take their time too.
+        world.pass(if jump < 0 { 150 } else { 30 }).await;
+        assert!(named(&claim(&world, "old")), "{of}, {jump} s: it goes on");
     }
 }
 

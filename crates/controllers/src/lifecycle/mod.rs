@@ -36,7 +36,7 @@ pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Ve
         Arc::new(Lifecycle(memory.clone())),
         Arc::new(termination::NodeTermination(memory.clone())),
         Arc::new(termination::EvictionQueue(memory.clone())),
-        Arc::new(nodeclaim::Expiration(memory.clone())),
+        Arc::new(nodeclaim::Expiration::new(memory.clone())),
         Arc::new(nodeclaim::GarbageCollection::new(memory.clone())),
         Arc::new(nodeclaim::Consistency(memory.clone())),
         Arc::new(nodeclaim::Disruption(memory.clone())),

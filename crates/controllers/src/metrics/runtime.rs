@@ -99,3 +99,9 @@ pub const BUILD_INFO: Family = Family::gauge(
     &["version", "goversion", "goarch", "commit"],
     "Always 1; the labels say what runs",
 );
+/// The wall clock was set.
+pub const CLOCK_JUMPS: Family = Family::counter(
+    "fleetwright_clock_jumps_total",
+    &[],
+    "How often the wall clock jumped by more than 30 s against the monotonic one: expiration and disruption rest for a minute",
+);

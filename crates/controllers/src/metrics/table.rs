@@ -55,6 +55,7 @@ const RUNTIME: &[Family] = &[
     runtime::ACTIVE,
     runtime::MAX_CONCURRENT,
     runtime::BUILD_INFO,
+    runtime::CLOCK_JUMPS,
 ];
 const SCHEDULING: &[Family] = &[
     scheduling::NODECLAIMS_CREATED,

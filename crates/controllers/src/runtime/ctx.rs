@@ -20,6 +20,7 @@ use super::{
     leader::Leadership,
     names::Names,
     solvers::Solvers,
+    times::Times,
 };
 use crate::{
     disruption::Returns,
@@ -87,6 +88,7 @@ pub struct Ctx {
     hub: Arc<Hub>,
     offload: Offload,
     leadership: Leadership,
+    times: Arc<Times>,
 }
 
 impl Ctx {
@@ -110,6 +112,7 @@ impl Ctx {
         let (metrics, clock) = (Arc::new(Metrics::default()), parts.clock.clone());
         let cloud = Metered { cloud: parts.cloud, metrics: metrics.clone(), clock: clock.clone() };
         Self {
+            times: Arc::new(Times::new(metrics.clone())),
             client: requests::metered(parts.client, metrics.clone(), clock),
             recorder: Recorder::new(parts.clock.clone()),
             clock: parts.clock,
@@ -152,13 +155,20 @@ impl Ctx {
         if !self.leadership.has_caught_up() {
             return Err(Passive::TakingOver);
         }
-        may_act(&self.index(), self.now())
+        may_act(&self.index(), self.steady())
     }
 
-    /// The present moment.
+    /// The present moment. Whether the wall clock jumped is looked at by the way.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.times.now(&*self.clock)
+    }
+
+    /// For how long what goes by the wall clock (ages, schedules, windows) must still rest, because it jumped; `None`
+    /// where it need not.
+    #[must_use]
+    pub fn wall_clock_rest(&self) -> Option<Duration> {
+        self.times.rest(&*self.clock)
     }
 
     /// The present moment on a clock that nobody sets: see [`fleetwright_core::clock::Clock::steady`].
@@ -189,7 +199,7 @@ impl Ctx {
 
     /// Takes in a whole list, as of `version`.
     pub fn reset<T: Tracked>(&self, objects: Vec<T>, version: &str) {
-        let now = self.now();
+        let now = self.steady();
         let mut index = self.index();
         let changes = index.reset(objects, version, now);
         self.tell(&index, changes);
@@ -197,7 +207,7 @@ impl Ctx {
 
     /// Notes that the watch of a kind is alive.
     pub fn progress(&self, kind: Kind) {
-        let now = self.now();
+        let now = self.steady();
         self.index().progress(kind, now);
     }
 

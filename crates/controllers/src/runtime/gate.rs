@@ -28,7 +28,7 @@ pub enum Passive {
     Silent(Kind),
 }
 
-/// Whether controllers may act at `now`; the first reason why not.
+/// Whether controllers may act at `now`, a moment of the steady clock as signs of life are; the first reason why not.
 ///
 /// # Errors
 /// The reason.

@@ -17,6 +17,7 @@ mod queue;
 mod run;
 mod shutdown;
 mod solvers;
+mod times;
 mod unreadable;
 mod watch;
 mod worker;

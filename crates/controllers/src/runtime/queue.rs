@@ -1,4 +1,6 @@
 //! An ordered, deduplicating queue of keys with deadlines. One key is never handed out twice at once.
+//!
+//! All moments are of the steady clock ([`super::Ctx::steady`]): a wall clock that is set back must not hold up every deadline.
 
 use std::{
     collections::{BTreeMap, VecDeque},

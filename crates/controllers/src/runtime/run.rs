@@ -126,9 +126,9 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
     const EVERY: Duration = Duration::from_secs(5);
     /// From when on it is worth a complaint, and how often.
     const COMPLAIN: Duration = Duration::from_secs(30);
-    let (mut since, mut complained) = (ctx.now(), ctx.now());
+    let (mut since, mut complained) = (ctx.steady(), ctx.steady());
     loop {
-        let now = ctx.now();
+        let now = ctx.steady();
         let passive = may_act(&ctx.index(), now).err();
         if passive.is_none() {
             since = now;

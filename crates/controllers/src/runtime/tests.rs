@@ -148,7 +148,7 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
     world.ctx.enqueue("probe", Key::new("default", "early"));
     world.pass(30).await;
     assert_eq!(probe.seen(), ["early"], "the last news of pods is too old");
-    assert!(may_act(&world.ctx.index(), world.ctx.now()).is_err());
+    assert!(may_act(&world.ctx.index(), world.ctx.steady()).is_err());
     world.pass(150).await;
     assert_eq!(probe.seen(), ["early", "early"]);
 }
@@ -204,4 +204,55 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
     world.pool("next", serde_json::json!({}));
     world.pass(5).await;
     assert_eq!(world.ctx.index().pools().count(), 2, "the watch goes on");
+}
+
+/// Writes down when it ran, in steady seconds, and wants to every ten seconds.
+#[derive(Clone, Default)]
+struct Ticks(Arc<Mutex<Vec<i64>>>);
+
+#[async_trait]
+impl Controller for Ticks {
+    fn name(&self) -> &'static str {
+        "ticks"
+    }
+    fn is_singleton(&self) -> bool {
+        true
+    }
+    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
+        self.0.lock().unwrap().push(ctx.steady().as_second());
+        Ok(Requeue::After(Duration::from_secs(10)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_do_not_care_what_the_wall_clock_shows() {
+    for jump in [-600, 600] {
+        let world = World::new();
+        let ticks = Ticks::default();
+        let _running = world.run(vec![Arc::new(ticks.clone())]);
+        world.pass(15).await;
+        let before = ticks.0.lock().unwrap().len();
+        world.clock.set_ahead(jump);
+        world.pass(100).await;
+        let ran = ticks.0.lock().unwrap().clone();
+        assert_eq!(ran.len() - before, 10, "{jump} s: neither late nor early, nor passive");
+        assert!(ran.windows(2).all(|pair| pair[1] - pair[0] == 10), "{jump} s: {ran:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
+    // After 100 s the server does not answer for pods any more.
+    let start = tokio::time::Instant::now();
+    let world = world(move |_, _| {
+        let before = if start.elapsed().as_secs() < 100 { 0 } else { 1000 };
+        let watch = WatchFault { end_after: Some(1), ..WatchFault::default() };
+        Fault { before: Duration::from_secs(before), watch, ..Fault::default() }
+    });
+    let _running = world.run(Vec::new());
+    world.pass(130).await;
+    assert_eq!(world.ctx.may_act(), Ok(()));
+    world.clock.set_ahead(-600);
+    world.pass(170).await;
+    assert_eq!(world.ctx.may_act(), Err(Passive::Silent(Kind::Pod)));
 }

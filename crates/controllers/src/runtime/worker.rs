@@ -1,4 +1,4 @@
-//! Runs one controller: takes due keys from its queue and reconciles them, so many at once.
+//! Runs one controller: takes due keys from its queue and reconciles them, so many at once. It goes by steady time.
 
 use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub(super) struct Worker {
     controller: Arc<dyn Controller>,
     queue: Arc<Queue>,
     running: JoinSet<Done>,
-    /// The keys of `running`, and since when.
+    /// The keys of `running`, and since when, in steady time.
     begun: BTreeMap<Key, Timestamp>,
     /// What the gauges show, once they do.
     shown: Option<Shown>,
@@ -66,7 +66,7 @@ impl Worker {
         self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
         let mut told = None;
         loop {
-            let now = self.ctx.now();
+            let now = self.ctx.steady();
             let passive = self.ctx.may_act().err();
             if passive != told {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
@@ -108,7 +108,7 @@ impl Worker {
         for wait in self.queue.take_waits() {
             metrics.observe(&families::QUEUE_WAIT, &[name, name], wait.as_secs_f64());
         }
-        let now = self.ctx.now();
+        let now = self.ctx.steady();
         let worked = self.begun.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
         let shown = Shown {
             active: self.running.len(),
@@ -133,19 +133,19 @@ impl Worker {
         if self.running.len() >= concurrency {
             return None;
         }
-        let wait = self.queue.next_deadline()?.duration_since(self.ctx.now());
+        let wait = self.queue.next_deadline()?.duration_since(self.ctx.steady());
         Some(Duration::try_from(wait).unwrap_or_default())
     }
 
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
-        self.begun.insert(key.clone(), ctx.now());
+        self.begun.insert(key.clone(), ctx.steady());
         self.running.spawn(async move {
-            let begun = ctx.now();
+            let begun = ctx.steady();
             // What a panic may leave half done is what a crash may leave half done: every reconcile begins anew.
             let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
             let result = CURRENT.scope(controller.name(), result).await;
-            let took = Duration::try_from(ctx.now().duration_since(begun)).unwrap_or_default();
+            let took = Duration::try_from(ctx.steady().duration_since(begun)).unwrap_or_default();
             Done { key, result, took }
         });
     }
@@ -155,7 +155,7 @@ impl Worker {
         let Some(Done { key, result, took }) = done else { return };
         self.begun.remove(&key);
         let name = self.controller.name();
-        let now = self.ctx.now();
+        let now = self.ctx.steady();
         let result = match result {
             Ok(result) => result,
             Err(panic) => {

@@ -91,6 +91,13 @@ pub enum Blocker {
         /// When the first of them leaves the window.
         until: Option<Timestamp>,
     },
+    /// So many nodes are not ready that it is rather the network or the control plane: nothing is ended.
+    Outage {
+        /// How many are not ready.
+        unready: usize,
+        /// Of how many.
+        all: usize,
+    },
     /// Its pool keeps a number of machines: they go when they drift, by the method for that alone.
     StaticPool(Str),
     /// Consolidation looked at it and left it.
@@ -105,6 +112,9 @@ impl Blocker {
             Self::Unconsolidatable(
                 Unconsolidatable::WouldUndo { since, .. } | Unconsolidatable::WouldReturn { since },
             ) => since.checked_add(super::history::HORIZON).ok(),
+            Self::Unconsolidatable(Unconsolidatable::Settles { since }) => {
+                since.checked_add(super::history::SETTLES).ok()
+            }
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
             Self::DoNotDisruptPod(_, until) | Self::Brake { until, .. } | Self::Budget { until, .. } => {
                 *until
@@ -163,6 +173,7 @@ impl Blocker {
             Self::NotConsolidatable => "NotConsolidatable",
             Self::Budget { .. } => "Budget",
             Self::Brake { .. } => "DriftBrake",
+            Self::Outage { .. } => "Outage",
             Self::StaticPool(_) => "StaticPool",
             Self::Unconsolidatable(why) => why.kind(),
         }
@@ -216,6 +227,9 @@ impl fmt::Display for Blocker {
                 f,
                 "nodepool {pool} lets {cap} node(s) be replaced within its window, and {replaced} were"
             ),
+            Self::Outage { unready, all } => {
+                write!(f, "{unready} of {all} nodes are not ready: nothing is ended while so many are not")
+            }
             Self::StaticPool(pool) => {
                 write!(
                     f,
@@ -312,6 +326,14 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// It came in the stead of others not long ago, and its pods stayed.
+    #[error(
+        "it came in the stead of others and was initialised at {since}: it stays for ten minutes, or until pods leave it"
+    )]
+    Settles {
+        /// When it was initialised.
+        since: Timestamp,
+    },
     /// Prices are too old to tell what is cheaper.
     #[error("prices are as of {as_of}, too long ago to tell what is cheaper")]
     PricesTooOld {
@@ -385,6 +407,7 @@ impl Unconsolidatable {
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
             Self::PricesTooOld { .. } => "PricesTooOld",
+            Self::Settles { .. } => "Settles",
             Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
             Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
             Self::Static(_, Standstill::NothingOffered) => "NothingOffered",

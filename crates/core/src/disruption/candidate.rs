@@ -186,6 +186,9 @@ fn each_blocker<'a>(
 ) -> ControlFlow<()> {
     let Some(claim) = &node.claim else { return tell(Blocker::NotManaged) };
     of_node(node, now, tell)?;
+    if let Some((unready, all)) = guards.outage {
+        tell(Blocker::Outage { unready, all })?;
+    }
     match node.label(labels::NODEPOOL) {
         None => tell(Blocker::MissingLabel(labels::NODEPOOL))?,
         Some(pool) if snapshot.pool(pool).is_none() || snapshot.catalog(pool).is_none() => {

@@ -1,16 +1,37 @@
-//! Which PodDisruptionBudgets cover which pods: looked up once for all pods with the same labels.
+//! What keeps machines beyond themselves: PodDisruptionBudgets, looked up once for all pods with the same labels, and whether
+//! so many nodes are not ready that none is ended.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use crate::model::{Pod, PodDisruptionBudget, Snapshot};
+use crate::model::{Pod, PodDisruptionBudget, Snapshot, StateNode};
 
 /// The budgets of a snapshot, by namespace, with what is known of labels that pods share.
 pub(super) struct Guards<'a> {
     by_namespace: BTreeMap<&'a str, Vec<&'a PodDisruptionBudget>>,
     /// By namespace and address of the labels, which live as long as the snapshot.
     known: RefCell<HashMap<(&'a str, usize), Vec<&'a PodDisruptionBudget>, foldhash::fast::FixedState>>,
+    /// How many of all nodes are not ready, where that is an [`outage`].
+    pub(super) outage: Option<(usize, usize)>,
+}
+
+/// So many nodes may always be not ready.
+const FEW: usize = 3;
+/// And so many percent of all.
+const PERCENT: usize = 45;
+
+/// How many of how many nodes of ours are not ready, where that is more than a few and nearly half: then it is rather the
+/// network or the control plane that fails than the machines, and whatever is ended now makes it worse.
+#[must_use]
+pub fn outage<'n>(nodes: impl IntoIterator<Item = &'n StateNode>) -> Option<(usize, usize)> {
+    let joined = nodes.into_iter().filter(|node| node.is_managed() && node.is_initialized());
+    let (mut unready, mut all) = (0_usize, 0_usize);
+    for node in joined {
+        all += 1;
+        unready += usize::from(node.node.as_ref().is_some_and(|node| !node.ready));
+    }
+    (unready > FEW && unready * 100 > all * PERCENT).then_some((unready, all))
 }
 
 impl<'a> Guards<'a> {
@@ -19,7 +40,8 @@ impl<'a> Guards<'a> {
         for pdb in &snapshot.pdbs {
             by_namespace.entry(&pdb.id.namespace).or_default().push(pdb);
         }
-        Self { by_namespace, known: RefCell::default() }
+        let outage = outage(snapshot.nodes.iter().map(|node| &**node));
+        Self { by_namespace, known: RefCell::default(), outage }
     }
 
     /// The budgets that cover `pod`, in the snapshot's order.

@@ -42,6 +42,7 @@ pub use candidate::{Candidate, candidate, candidates, known};
 pub use command::{Command, Decision};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError, zone};
+pub use guards::outage;
 pub use history::{replaced, returned};
 pub use pass::{propose, propose_after, propose_with};
 pub use several::Refused;

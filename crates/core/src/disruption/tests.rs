@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     model::{
-        Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodePool, Pod, PodDisruptionBudget,
-        nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
+        Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodeClaim, NodePool, Pod,
+        PodDisruptionBudget, nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
     },
     testing::{NodeBuilder, PodBuilder, Scene, node, now, pod, pool},
 };
@@ -36,6 +36,18 @@ fn running(host: &str, template: PodBuilder) -> PodBuilder {
 /// A machine whose consolidateAfter is over.
 fn idle(name: &str) -> NodeBuilder {
     node(name).condition(ConditionType::Consolidatable)
+}
+
+/// A claim that came in the stead of `replaced` and has been a node for some time.
+fn came_for(claim: &mut NodeClaim, replaced: &str) {
+    claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+    let initialized = crate::model::Condition {
+        status: crate::model::ConditionStatus::True,
+        reason: "Initialized".into(),
+        message: "".into(),
+        since: now() - jiff::SignedDuration::from_mins(20),
+    };
+    claim.conditions.insert(ConditionType::Initialized, initialized);
 }
 
 fn budget(nodes: BudgetNodes) -> Budget {
@@ -142,7 +154,7 @@ fn a_machine_waits_for_consolidate_after() {
 
 #[test]
 fn blocked_machines_say_why() {
-    let claim = |change: fn(&mut crate::model::NodeClaim)| idle("a").with_claim(change);
+    let claim = |change: fn(&mut NodeClaim)| idle("a").with_claim(change);
     for (machine, text) in [
         (node("a").uninitialized(), "a: node isn't initialized"),
         (idle("a").marked(), "a: candidate is already being disrupted"),

@@ -1,4 +1,4 @@
-//! A brake on terminations that are inferred, not ordered: what is concluded from conditions, lists or silence may be wrong
+//! A brake on terminations that nobody ordered one by one: what is concluded from conditions, lists or silence may be wrong
 //! for all machines at once, so only a share of them goes within a while.
 //!
 //! What went is remembered by the process alone. So that a restart, or another leader, does not release the brake, a share
@@ -32,6 +32,10 @@ pub struct Share {
 impl Share {
     /// Of machines that were nodes once: repair, garbage collection.
     pub const NODES: Self = Self { percent: 5, few: 3, parts: 3 };
+    /// Of machines that the cloud calls impaired: their drain has no time, so that no budget of pods holds it back.
+    pub const IMPAIRED: Self = Self { percent: 5, few: 3, parts: 1 };
+    /// Of machines that reach their age: what was born together does not die together.
+    pub const EXPIRED: Self = Self { percent: 10, few: 10, parts: 1 };
     /// Of machines that never joined. Nothing runs on them, but they may be about to join: a scale-up that the API server or
     /// the network held up must not end as a whole.
     pub const NEVER_JOINED: Self = Self { percent: 25, few: 10, parts: 1 };

@@ -235,7 +235,10 @@ impl NodeBuilder {
         ];
         let life = self.life;
         for (_, condition) in reached.into_iter().filter(|(at, _)| life >= *at) {
-            self = self.condition(condition);
+            // A test that says since when is believed.
+            if !self.claim.conditions.contains_key(&condition) {
+                self = self.condition(condition);
+            }
         }
         if self.life >= Life::Launched {
             self.claim.provider_id.clone_from(&self.node.provider_id);

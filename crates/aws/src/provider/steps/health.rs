@@ -7,6 +7,8 @@ use fleetwright_core::cloud::{
     CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write,
 };
 use fleetwright_core::model::{Str, labels::ZONE};
+use fleetwright_core::nodeclaim::brake::{Brake, Share};
+use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::{AwsProvider, instance_id};
@@ -44,7 +46,32 @@ fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKin
 
 /// Replaces machines that EC2 finds impaired: their drain has no time left, for nothing on them can be trusted to run. Those with a
 /// scheduled event are drained as usual.
-pub(super) struct Statuses(pub(super) AwsProvider);
+///
+/// A drain without time asks no budget of pods, so that only a share of all machines is drained so within a while, however many
+/// EC2 calls impaired.
+pub(super) struct Statuses {
+    provider: AwsProvider,
+    brake: Mutex<Brake>,
+}
+
+impl Statuses {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, brake: Mutex::new(Brake::new(Share::IMPAIRED)) }
+    }
+
+    /// Tells people that machines stay for now.
+    fn held_back(&self, count: usize, now: Timestamp) -> Vec<Notice> {
+        const REASON: &str = "ImpairedHeldBack";
+        if count == 0 {
+            return Vec::new();
+        }
+        let message = format!(
+            "EC2 calls so many instances impaired that {count} of them stay for now: a share is replaced every ten minutes"
+        );
+        let told = self.provider.state().troubles.met("instance status checks", REASON, message, now);
+        self.provider.tell_classes(REASON, &told)
+    }
+}
 
 #[async_trait]
 impl ProviderStep for Statuses {
@@ -53,12 +80,14 @@ impl ProviderStep for Statuses {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let answer = self.0.api.instance_statuses().await;
-        let statuses = match self.0.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
+        let answer = self.provider.api.instance_statuses().await;
+        let statuses = match self.provider.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
             Ok(statuses) => statuses,
             Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
         };
         let mut round = Round::quiet(STATUSES_EVERY);
+        let mut brake = self.brake.lock().await;
+        let mut held_back = 0;
         // The answer is about the whole account: only what a claim of ours names counts.
         for (claim, _) in &outlook.machines {
             let Some(id) = &claim.provider_id else { continue };
@@ -67,10 +96,17 @@ impl ProviderStep for Statuses {
             else {
                 continue;
             };
-            if claim.deleting.is_none() {
-                self.0.ledger.note(&figures::UNHEALTHY, &[kind.as_str()], 1.0);
-            }
             let forceful = kind != InterruptionKind::EventStatus;
+            if forceful
+                && claim.deleting.is_none()
+                && !brake.passes(&claim.name, outlook.machines.len(), outlook.now)
+            {
+                held_back += 1;
+                continue;
+            }
+            if claim.deleting.is_none() {
+                self.provider.ledger.note(&figures::UNHEALTHY, &[kind.as_str()], 1.0);
+            }
             if forceful && claim.deleting.is_none() && claim.termination_deadline.is_none() {
                 let mut write = Write::to(Object::NodeClaim(claim.name.clone()));
                 let now = Timestamp::from_second(outlook.now.as_second()).unwrap_or(outlook.now);
@@ -79,6 +115,7 @@ impl ProviderStep for Statuses {
             }
             round.interruptions.push(Interruption { id: id.clone(), kind });
         }
+        round.notices.extend(self.held_back(held_back, outlook.now));
         Ok(round)
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
         Arc::new(learning::Capacity::new(p())),
         Arc::new(tagging::Tagging(p())),
         Arc::new(tagging::Partitions(p())),
-        Arc::new(health::Statuses(p())),
+        Arc::new(health::Statuses::new(p())),
         Arc::new(upkeep::Templates::new(p())),
         Arc::new(upkeep::Foreigners(p())),
         Arc::new(figures::Figures::new(p())),

@@ -140,6 +140,30 @@ async fn capacity_is_learnt_and_kept() {
     assert_eq!(text(&world), None, "its image is replaced");
 }
 
+/// However many EC2 calls impaired, a drain that no budget holds back takes a few at a time.
+#[tokio::test]
+async fn few_impaired_machines_are_drained_by_force_at_a_time() {
+    const STEP: &str = "interruption.instancestatus";
+    let mut world = ready(settings()).await;
+    let ids = launched(&mut world, 8).await;
+    let since = world.aws.now() - SignedDuration::from_secs(300);
+    let impaired = |id: &ProviderId| InstanceStatus {
+        id: instance_id(id).unwrap().to_owned(),
+        instance_impaired_since: Some(since),
+        ..InstanceStatus::default()
+    };
+    world.aws.cloud.set_statuses(ids.iter().map(impaired).collect());
+    let round = world.round(STEP).await;
+    assert_eq!((round.interruptions.len(), round.writes.len()), (3, 3));
+    let notice = round.notices.first().unwrap();
+    assert_eq!(notice.reason, "ImpairedHeldBack");
+    assert!(notice.message.contains("5 of them stay"), "{}", notice.message);
+    world.pass(60).await;
+    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the same again, until they go");
+    world.pass(600).await;
+    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the next");
+}
+
 #[tokio::test]
 async fn impaired_machines_are_interrupted_with_no_time_left() {
     const STEP: &str = "interruption.instancestatus";

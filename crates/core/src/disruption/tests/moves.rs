@@ -74,10 +74,7 @@ fn a_split_needs_the_budget_of_all_that_go() {
 
 #[test]
 fn a_split_must_not_undo_a_merge() {
-    let merged = crowded("a", 1500).with_claim(|claim| {
-        let replaced = "small/on-demand";
-        claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
-    });
+    let merged = crowded("a", 1500).with_claim(|claim| came_for(claim, "small/on-demand"));
     let proposal = checked(Scene::new().pool(on_demand(|_| {})).node(merged.build()), "nothing");
     assert!(proposal.unconsolidatable.iter().any(|(_, why)| why.kind() == "WouldUndo"));
 }
@@ -113,6 +110,43 @@ fn a_move_late_in_life_does_not_pay() {
         claim.expire_after = Some(Duration::from_secs(60));
     });
     check(Scene::with_default_pool().node(empty.build()), "emptiness: a");
+}
+
+#[test]
+fn what_came_in_the_stead_of_others_stays_for_a_while() {
+    let machine = |minutes: i64, wanted: i64| {
+        let machine = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+            came_for(claim, "large/on-demand");
+            let since = now() - jiff::SignedDuration::from_mins(minutes);
+            claim.conditions.get_mut(&ConditionType::Initialized).unwrap().since = since;
+            claim.requests = crate::model::Resources::of(wanted, 0);
+        });
+        Scene::with_default_pool().node(machine.build())
+    };
+    let proposal = checked(machine(9, 1500), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "Settles");
+    check(machine(10, 1500), "single-node-consolidation: a -> small/spot");
+    // Pods that it was made for are gone.
+    check(machine(9, 1600), "single-node-consolidation: a -> small/spot");
+    let snapshot = machine(9, 1500).build();
+    let found = standing(&snapshot, &Rules::default(), now(), "a").unwrap();
+    assert_eq!(found.blockers[0].until(), Some(now() + jiff::SignedDuration::from_mins(1)));
+}
+
+#[test]
+fn nothing_is_ended_while_nearly_half_of_the_nodes_are_not_ready() {
+    let fleet = |unready: i64, all: i64| {
+        let generous = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
+        (0..all).fold(Scene::new().pool(generous), |scene, at| {
+            scene.node(idle(&format!("n{at}")).with_node(move |node| node.ready = at >= unready).build())
+        })
+    };
+    for (unready, all, moves) in [(3, 4, true), (4, 8, false), (4, 9, true), (9, 20, true), (10, 20, false)] {
+        let proposal = propose(&fleet(unready, all).build(), &Rules::default(), now());
+        assert_eq!(!proposal.commands.is_empty(), moves, "{unready} of {all}");
+        let outage = proposal.blocked.iter().all(|blocked| blocked.blocker.kind() == "Outage");
+        assert!(moves || outage && proposal.blocked.len() == usize::try_from(all).unwrap());
+    }
 }
 
 #[test]
@@ -153,7 +187,7 @@ fn a_circle_over_several_machines_is_seen() {
     let secs = jiff::SignedDuration::from_secs;
     let lone = |name: &str, replaced: String| {
         let machine = idle(name).size("xlarge", 16, 32).pod(on(name, "p", 1500)).with_claim(move |claim| {
-            claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+            came_for(claim, &replaced);
             claim.created = now() - secs(60);
         });
         Scene::with_default_pool().node(machine.build()).build()

@@ -191,7 +191,7 @@ fn a_machine_does_not_become_again_what_it_replaced() {
     let secs = jiff::SignedDuration::from_secs;
     let lone = |replaced: &'static str, ago: i64| {
         let large = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
-            claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+            came_for(claim, replaced);
             claim.created = now() - secs(ago);
         });
         Scene::with_default_pool().node(large.build())
