@@ -128,7 +128,8 @@ async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Op
     let cloud =
         patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
     // EKS may be slow or throttled, too; its word is waited for, and what it says is final.
-    proven(patiently("the cloud's word on the cluster", || identity(&*cloud, &cluster_uid)).await?)?;
+    let word = patiently("the cloud's word on the cluster", || identity(&*cloud, &cluster_uid)).await?;
+    proven(&word)?;
     let campaign = campaign(values, &client);
     let ctx = context(values, client, clock, cloud, cluster_uid);
     Ok(match campaign {
@@ -210,7 +211,7 @@ async fn identity(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Resul
     Ok(cloud.identify(cluster_uid).await?)
 }
 
-fn proven(identity: Identity) -> anyhow::Result<()> {
+fn proven(identity: &Identity) -> anyhow::Result<()> {
     match identity {
         Identity::Proven => Ok(()),
         Identity::Unproven(why) => {
@@ -308,8 +309,8 @@ mod tests {
     #[test]
     fn only_another_cluster_ends_the_process() {
         assert!(
-            proven(Identity::Proven).is_ok() && proven(Identity::Unproven("EKS is silent".into())).is_ok()
+            proven(&Identity::Proven).is_ok() && proven(&Identity::Unproven("EKS is silent".into())).is_ok()
         );
-        assert!(proven(Identity::Mismatch("another".into())).is_err());
+        assert!(proven(&Identity::Mismatch("another".into())).is_err());
     }
 }
