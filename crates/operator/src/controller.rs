@@ -25,8 +25,10 @@ use crate::{
 
 /// How long the cluster is waited for before the process gives up and is started again.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is tried.
+/// How long to wait before it is tried again, doubling up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_secs(2);
+/// The longest pause between two tries.
+const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How long loops have to come to an end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -125,7 +127,9 @@ async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Op
     patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
     let cloud =
         patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
-    identify(&*cloud, &cluster_uid).await?;
+    // EKS may be slow or throttled, too; its word is waited for, and what it says is final.
+    let word = patiently("the cloud's word on the cluster", || identity(&*cloud, &cluster_uid)).await?;
+    proven(&word)?;
     let campaign = campaign(values, &client);
     let ctx = context(values, client, clock, cloud, cluster_uid);
     Ok(match campaign {
@@ -203,8 +207,12 @@ fn context(
     })
 }
 
-async fn identify(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Result<()> {
-    match cloud.identify(cluster_uid).await? {
+async fn identity(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Result<Identity> {
+    Ok(cloud.identify(cluster_uid).await?)
+}
+
+fn proven(identity: &Identity) -> anyhow::Result<()> {
+    match identity {
         Identity::Proven => Ok(()),
         Identity::Unproven(why) => {
             tracing::info!(%why, "nothing proves that the cloud's cluster is this one");
@@ -220,13 +228,15 @@ async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::
 where
     F: Future<Output = anyhow::Result<T>>,
 {
-    let tries = PATIENCE.as_secs() / RETRY.as_secs();
-    for _ in 0..tries {
+    let (mut waited, mut pause) = (Duration::ZERO, RETRY);
+    while waited < PATIENCE {
         match attempt().await {
             Ok(value) => return Ok(value),
             Err(error) => tracing::error!(error = format!("{error:#}"), "waiting for {what}"),
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(pause).await;
+        waited = waited.saturating_add(pause);
+        pause = pause.saturating_mul(2).min(RETRY_MAX);
     }
     attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
 }
@@ -295,5 +305,13 @@ mod tests {
         assert_eq!(check_cloud("aws").is_ok(), cfg!(feature = "aws"));
         assert_eq!(refusal(""), format!("--cloud is not set (env CLOUD): this build has {there}"));
         assert_eq!(refusal("azure"), format!("--cloud azure: this build has {there}"));
+    }
+
+    #[test]
+    fn only_another_cluster_ends_the_process() {
+        assert!(
+            proven(&Identity::Proven).is_ok() && proven(&Identity::Unproven("EKS is silent".into())).is_ok()
+        );
+        assert!(proven(&Identity::Mismatch("another".into())).is_err());
     }
 }

@@ -19,32 +19,40 @@ pub enum Effect {
     ReservationFull,
 }
 
-/// What a fleet's error teaches, whether or not the fleet launched anything.
+/// Codes of capacity that is not there, which within a placement group says nothing of what there is outside of it.
+const NO_CAPACITY: [&str; 2] = ["InsufficientInstanceCapacity", "UnfulfillableCapacity"];
+/// The code of a subnet without free addresses.
+const NO_ADDRESSES: &str = "InsufficientFreeAddressesInSubnet";
+
+/// What a fleet's error teaches, whether or not the fleet launched anything. `group` is the placement group of the launch, with
+/// the partition where one was asked for.
 #[must_use]
-pub fn effects(error: &FleetError, capacity_type: &str, group: Option<&str>) -> Vec<Effect> {
+pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Option<u32>)>) -> Vec<Effect> {
     const SPREAD: &str = "limit of instances in this spread placement group";
     let offering = || {
+        let scope = group.filter(|_| NO_CAPACITY.contains(&error.code.as_str()));
         Effect::Unavailable(Scarce::Offering {
             instance_type: error.instance_type.clone(),
             zone: error.zone.clone(),
             capacity_type: capacity_type.to_owned(),
-            group: None,
+            group: scope.map(|(id, part)| (id.to_owned(), part.map(|part| part.to_string()))),
         })
     };
+    let no_addresses = || {
+        let subnet = || error.subnet.clone();
+        [Effect::NoAddresses(subnet()), Effect::Unavailable(Scarce::Subnet(subnet()))]
+    };
     if capacity_type == "reserved" && classify(&error.code) == Class::Unfulfillable {
-        return vec![Effect::ReservationFull];
+        let dry = (error.code == NO_ADDRESSES).then(no_addresses);
+        return dry.into_iter().flatten().chain([Effect::ReservationFull]).collect();
     }
     match error.code.as_str() {
         WITHOUT_ROLE => {
             vec![Effect::Unavailable(Scarce::CapacityType("spot".to_owned()))]
         }
-        "InsufficientFreeAddressesInSubnet" => vec![
-            Effect::NoAddresses(error.subnet.clone()),
-            Effect::Unavailable(Scarce::Subnet(error.subnet.clone())),
-            offering(),
-        ],
+        NO_ADDRESSES => no_addresses().into_iter().chain([offering()]).collect(),
         _ if error.message.contains(SPREAD) => match group {
-            Some(id) => {
+            Some((id, _)) => {
                 vec![Effect::Unavailable(Scarce::Group { id: id.to_owned(), zone: error.zone.clone() })]
             }
             None => vec![offering()],
@@ -166,15 +174,35 @@ mod tests {
             effects(&error("InsufficientInstanceCapacity"), "reserved", None),
             [Effect::ReservationFull]
         );
-        assert_eq!(effects(&error("InsufficientFreeAddressesInSubnet"), "spot", None).len(), 3);
+        let no_addresses = error("InsufficientFreeAddressesInSubnet");
+        let subnet = [
+            Effect::NoAddresses("subnet-1".to_owned()),
+            Effect::Unavailable(Scarce::Subnet("subnet-1".to_owned())),
+        ];
+        let [of_spot, of_reserved] = ["spot", "reserved"].map(|kind| effects(&no_addresses, kind, None));
+        assert_eq!((of_spot.len(), &of_spot[..2]), (3, &subnet[..]));
+        assert_eq!((&of_reserved[..2], &of_reserved[2..]), (&subnet[..], &[Effect::ReservationFull][..]));
         assert!(effects(&error("UnauthorizedOperation"), "spot", None).is_empty());
         let spread = FleetError {
             message: "You have reached the limit of instances in this spread placement group".to_owned(),
             ..error("InsufficientInstanceCapacity")
         };
-        let taught = effects(&spread, "on-demand", Some("pg-1"));
+        let taught = effects(&spread, "on-demand", Some(("pg-1", None)));
         let full = Scarce::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
         assert_eq!(taught, [Effect::Unavailable(full)], "no type has room there, and that is all it says");
+        for (code, part, expected) in [
+            ("InsufficientInstanceCapacity", None, Some(("pg-1".to_owned(), None))),
+            ("UnfulfillableCapacity", Some(2), Some(("pg-1".to_owned(), Some("2".to_owned())))),
+            // Quotas are the account's, addresses the subnet's.
+            ("VcpuLimitExceeded", None, None),
+            ("InsufficientFreeAddressesInSubnet", None, None),
+        ] {
+            let taught = effects(&error(code), "on-demand", Some(("pg-1", part)));
+            let Some(Effect::Unavailable(Scarce::Offering { group, .. })) = taught.last() else {
+                panic!("{taught:?}")
+            };
+            assert_eq!(*group, expected, "{code}");
+        }
         let outside = effects(&spread, "on-demand", None);
         assert!(matches!(outside.as_slice(), [Effect::Unavailable(Scarce::Offering { .. })]));
     }

@@ -14,4 +14,6 @@ pub use errors::{Effect, call_error, effects, is_without_role, launch_error, rea
 pub use filter::{Candidate, Filtered, candidates};
 pub use fleet::{Plan, PlanInput, plan, requests};
 pub use overlaid::overlaid;
-pub use template::{Group, TEMPLATE_PREFIX, TemplateInput, group_of, template_data, template_name};
+pub use template::{
+    Group, TEMPLATE_PREFIX, TemplateInput, group_of, has_metadata_ipv6, template_data, template_name,
+};

@@ -27,6 +27,22 @@ pub struct Group {
     pub reservation: Option<(String, String, bool)>,
 }
 
+/// Regions whose EC2 does not know the setting for IPv6 of the metadata service, as Karpenter has them.
+const WITHOUT_METADATA_IPV6: [&str; 6] = [
+    "us-iso-east-1",
+    "us-iso-west-1",
+    "us-isob-east-1",
+    "us-isob-west-1",
+    "us-isof-east-1",
+    "us-isof-south-1",
+];
+
+/// Whether a region's EC2 knows the setting for IPv6 of the metadata service.
+#[must_use]
+pub fn has_metadata_ipv6(region: &str) -> bool {
+    !WITHOUT_METADATA_IPV6.contains(&region)
+}
+
 /// The group of a type and one of its offerings; `None` for a type without an image.
 #[must_use]
 pub fn group_of(shaped: &Shaped, offering: &Offering, claim: &NodeClaim) -> Option<Group> {

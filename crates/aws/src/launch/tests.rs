@@ -218,3 +218,13 @@ fn efas_and_interruptible_reservations() {
     assert_eq!(places, [(0, 0), (1, 1), (2, 1)]);
     assert_eq!(data.market, Some(Market::InterruptibleReservation));
 }
+
+#[rstest]
+#[case("us-west-2", true)]
+#[case("us-iso-east-1", false)]
+#[case("us-isob-west-1", false)]
+#[case("us-isof-south-1", false)]
+#[case("eu-isoe-west-1", true)]
+fn where_the_metadata_service_has_ipv6(#[case] region: &str, #[case] expected: bool) {
+    assert_eq!(has_metadata_ipv6(region), expected);
+}

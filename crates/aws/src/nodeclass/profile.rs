@@ -172,7 +172,7 @@ async fn find_or_make(who: &Who<'_>, class: &Ec2NodeClass, uid: &str, role: &str
             Ok(found) if has_role(&found, role) => return Ok(Made { name: current, new: false }),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(Trouble::Refused("iam:GetInstanceProfile", error)),
+            Err(error) => return Err(Trouble::Refused(GET, error)),
         }
     }
     match who.api.profile(&name).await {
@@ -186,7 +186,7 @@ async fn find_or_make(who: &Who<'_>, class: &Ec2NodeClass, uid: &str, role: &str
             }
             give_role(who, &name, role).await
         }
-        Err(error) => Err(Trouble::Refused("iam:GetInstanceProfile", error)),
+        Err(error) => Err(Trouble::Refused(GET, error)),
     }
 }
 
@@ -204,7 +204,7 @@ async fn adopt(who: &Who<'_>, found: ProfileInfo, uid: &str, role: &str) -> Resu
     }
     for other in &found.roles {
         let removed = who.api.remove_role(&found.name, other).await;
-        removed.map_err(refused("iam:RemoveRoleFromInstanceProfile"))?;
+        removed.map_err(refused(REMOVE_ROLE))?;
     }
     give_role(who, &found.name, role).await
 }
@@ -230,7 +230,29 @@ pub struct Collected {
     pub deleted: Vec<String>,
     /// Profiles below our path that are not ours, with their tags.
     pub foreign: Vec<ProfileInfo>,
+    /// What came of each action, by name: the first refusal where there was one. Nothing is wrong with one that was not needed.
+    pub answers: BTreeMap<&'static str, Result<(), AwsError>>,
 }
+
+impl Collected {
+    fn nothing() -> Self {
+        Self { answers: [GET, REMOVE_ROLE, DELETE].map(|action| (action, Ok(()))).into(), ..Self::default() }
+    }
+
+    /// Takes note of a refusal; `true` where IAM will not allow the action for another profile either.
+    fn refused(&mut self, action: &'static str, error: &AwsError) -> bool {
+        let denied = error.class() == Class::Unauthorized;
+        let answer = self.answers.entry(action).or_insert(Ok(()));
+        if answer.is_ok() {
+            *answer = Err(error.clone());
+        }
+        denied
+    }
+}
+
+const GET: &str = "iam:GetInstanceProfile";
+const REMOVE_ROLE: &str = "iam:RemoveRoleFromInstanceProfile";
+const DELETE: &str = "iam:DeleteInstanceProfile";
 
 /// Deletes profiles that no class and no claim has used for an hour, as far as this process saw.
 ///
@@ -245,7 +267,7 @@ pub async fn collect(
 ) -> Result<Collected, AwsError> {
     let all = who.api.profiles(&cluster_path(who.settings)).await?;
     memory.unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
-    let mut collected = Collected::default();
+    let mut collected = Collected::nothing();
     for profile in &all {
         if used.contains(&profile.name) {
             memory.unused_since.remove(&profile.name);
@@ -259,12 +281,23 @@ pub async fn collect(
             continue;
         }
         // The list tells no tags, and it is minutes old.
-        let Ok(fresh) = who.api.profile(&profile.name).await else { continue };
+        let fresh = match who.api.profile(&profile.name).await {
+            Ok(fresh) => fresh,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) if collected.refused(GET, &error) => break,
+            Err(_) => continue,
+        };
         if !is_ours(who, &fresh, class_uids) {
             collected.foreign.push(fresh);
-        } else if delete(who, &fresh).await.is_ok() {
-            memory.unused_since.remove(&fresh.name);
-            collected.deleted.push(fresh.name);
+            continue;
+        }
+        match delete(who, &fresh).await {
+            Ok(()) => {
+                memory.unused_since.remove(&fresh.name);
+                collected.deleted.push(fresh.name);
+            }
+            Err((action, error)) if collected.refused(action, &error) => break,
+            Err(_) => {}
         }
     }
     Ok(collected)
@@ -292,11 +325,12 @@ pub async fn audit(
     Ok(all)
 }
 
-async fn delete(who: &Who<'_>, profile: &ProfileInfo) -> Result<(), AwsError> {
+async fn delete(who: &Who<'_>, profile: &ProfileInfo) -> Result<(), (&'static str, AwsError)> {
     for role in &profile.roles {
-        gone_is_ok(who.api.remove_role(&profile.name, role).await)?;
+        let removed = gone_is_ok(who.api.remove_role(&profile.name, role).await);
+        removed.map_err(|error| (REMOVE_ROLE, error))?;
     }
-    gone_is_ok(who.api.delete_profile(&profile.name).await)
+    gone_is_ok(who.api.delete_profile(&profile.name).await).map_err(|error| (DELETE, error))
 }
 
 fn gone_is_ok(result: Result<(), AwsError>) -> Result<(), AwsError> {
@@ -329,7 +363,7 @@ pub async fn delete_all(who: &Who<'_>, class: &Ec2NodeClass) -> Result<(), (&'st
     for profile in list {
         let Some(fresh) = read(who, &profile.name).await? else { continue };
         if is_ours(who, &fresh, &uids) {
-            delete(who, &fresh).await.map_err(|error| ("iam:DeleteInstanceProfile", error))?;
+            delete(who, &fresh).await?;
         }
     }
     let named = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
@@ -343,7 +377,7 @@ pub async fn delete_all(who: &Who<'_>, class: &Ec2NodeClass) -> Result<(), (&'st
         let named = cluster.is_some_and(|name| **name == *who.settings.cluster_name)
             || fresh.tags.contains_key(&owned);
         if named && !theirs {
-            delete(who, &fresh).await.map_err(|error| ("iam:DeleteInstanceProfile", error))?;
+            delete(who, &fresh).await?;
         }
     }
     Ok(())
@@ -353,7 +387,7 @@ async fn read(who: &Who<'_>, name: &str) -> Result<Option<ProfileInfo>, (&'stati
     match who.api.profile(name).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(("iam:GetInstanceProfile", error)),
+        Err(error) => Err((GET, error)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of the cluster itself: from EKS, from the API server, and from whoever runs the provider.
 
 use fleetwright_core::cloud::Identity;
+use fleetwright_core::model::Str;
 use jiff::SignedDuration;
 
 use super::AwsProvider;
@@ -41,6 +42,11 @@ impl AwsProvider {
         let mut state = self.state();
         match answer {
             Ok(cluster) => {
+                // What was proven stays so: an authority that is replaced while this process runs is no other cluster's. What was
+                // not, because IAM refused or EKS did not know the cluster yet, is looked at again.
+                if state.identity.as_ref().is_some_and(|identity| *identity != Identity::Proven) {
+                    state.identity = Some(self.compared(&cluster));
+                }
                 state.cluster = Some(cluster);
                 state.cluster_missing = None;
                 state.troubles.over(DESCRIBE);
@@ -88,6 +94,18 @@ impl AwsProvider {
         }
     }
 
+    fn compared(&self, of_eks: &ClusterInfo) -> Identity {
+        authority::compare(&self.settings.cluster_name, &self.settings.ca_bundle, &of_eks.ca_bundle)
+    }
+
+    /// Why nothing may be mutated, where EKS knows another cluster by our name.
+    pub(super) fn mismatch(&self) -> Option<Str> {
+        match &self.state().identity {
+            Some(Identity::Mismatch(why)) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether the cluster that EKS knows by our name is the API server's.
     ///
     /// # Errors
@@ -96,7 +114,7 @@ impl AwsProvider {
         let name = &self.settings.cluster_name;
         match self.api.cluster(name).await {
             Ok(cluster) => {
-                let identity = authority::compare(name, &self.settings.ca_bundle, &cluster.ca_bundle);
+                let identity = self.compared(&cluster);
                 self.state().cluster = Some(cluster);
                 Ok(identity)
             }

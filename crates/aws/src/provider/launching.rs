@@ -18,8 +18,8 @@ use crate::digest::digest;
 use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
-    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, is_without_role,
-    launch_error, overlaid, plan, requests, template_data, template_name,
+    Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, has_metadata_ipv6,
+    is_without_role, launch_error, overlaid, plan, requests, template_data, template_name,
 };
 use crate::tags::{Owner, owned, restricted};
 use crate::userdata::{self, Bootstrap, UserData};
@@ -212,7 +212,7 @@ impl AwsProvider {
                 ipv6: self.is_ipv6(),
                 reserved_capacity: self.settings.reserved_capacity,
                 sandboxed: claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0,
-                metadata_ipv6: !self.settings.region.contains("-iso"),
+                metadata_ipv6: has_metadata_ipv6(&self.settings.region),
             };
             let data = template_data(group, &input);
             let name = template_name(&data);
@@ -433,7 +433,7 @@ impl AwsProvider {
                 state.reservations.launched(id, 1);
             }
         }
-        let group = plan.placement.as_ref().map(|(id, _)| id.as_str());
+        let group = plan.placement.as_ref().map(|(id, part)| (id.as_str(), *part));
         for error in &answer.errors {
             for effect in effects(error, plan.capacity_type, group) {
                 match effect {

@@ -213,12 +213,8 @@ impl AwsProvider {
     /// Refuses to mutate anything where the cloud's cluster is another than the API server's.
     fn may_mutate(&self) -> Result<Str, CloudError> {
         let uid = self.uid()?;
-        match &self.state().identity {
-            Some(Identity::Mismatch(why)) => {
-                Err(CloudError::Unavailable(format!("nothing is mutated: {why}").into()))
-            }
-            _ => Ok(uid),
-        }
+        let mutated = |why| CloudError::Unavailable(format!("nothing is mutated: {why}").into());
+        self.mismatch().map_or(Ok(uid), |why| Err(mutated(why)))
     }
 
     /// Reads instance types and where they are sold, and keeps what is known where EC2 tells nothing.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::basics::launched;
 use crate::case::Cx;
-use crate::cluster::{Cluster, Seat, claim};
+use crate::cluster::{Cluster, NAME, Seat, claim};
 
 /// EventBridge's announcement that a spot instance is taken back.
 fn spot(id: &str) -> String {
@@ -84,8 +84,9 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.check(format!("messages are cleared away: {before}, then {now}"), now < before)?;
     }
 
-    // Another cluster that shares the queue needs its own.
-    let foreign = cx.account.launch(&[("fleetwright.dev/cluster-uid", "another")]).await?;
+    // Another cluster of our name shares the queue, and needs its own.
+    let theirs = [("eks:eks-cluster-name", NAME), ("fleetwright.dev/cluster-uid", "another")];
+    let foreign = cx.account.launch(&theirs).await?;
     send(cx, &queue, &spot(&foreign)).await?;
     let round = cluster.round("interruption").await?;
     cx.equal("what is reported of another's", &round.interruptions, &Vec::new())?;

@@ -137,6 +137,29 @@ impl NodeClasses {
         round
     }
 
+    /// Where EKS knows another cluster by our name, classes say so, and nothing else is done.
+    fn mismatched(&self, all: &[Known], why: &Str, now: Timestamp, memory: &mut Memory) -> Round {
+        let mut round = Round::quiet(AT_LEAST);
+        for known in all.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
+            let class = &*known.class;
+            let uid = class.metadata.uid.clone().unwrap_or_default();
+            let mut next = class.clone();
+            let of_identity = identity(&Identity::Mismatch(why.clone()));
+            let of_class = Finding { condition: condition::VALIDATION_SUCCEEDED, ..of_identity.clone() };
+            conditions::apply(&mut next, &[of_identity, of_class], &self.provider.settings, now);
+            let status = next.status.clone().unwrap_or_default();
+            if let Some(patch) = status_patch(class.status.as_ref(), &status) {
+                let version = class.metadata.resource_version.as_deref().map(Str::from);
+                round.writes.push(Write { version, status: Some(patch.into()), ..Write::to(object(class)) });
+                round.notices.extend(transitions(class, &next));
+            }
+            // Once the cluster is proven to be ours, the class is looked at as it stands.
+            memory.desired.remove(&uid);
+            memory.cadence.again(&uid, Part::Validation, Duration::ZERO, now);
+        }
+        round
+    }
+
     /// Looks up one part: what it says, and when it is due again.
     async fn part(
         &self,
@@ -520,10 +543,13 @@ impl ProviderStep for NodeClasses {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let cluster_uid = self.provider.may_mutate()?;
         self.provider.know_cluster().await;
         let mut memory = self.memory.lock().await;
         let all = self.provider.classes.all();
+        if let Some(why) = self.provider.mismatch() {
+            return Ok(self.mismatched(&all, &why, outlook.now, &mut memory));
+        }
+        let cluster_uid = self.provider.may_mutate()?;
         let uids: BTreeSet<&str> =
             all.iter().filter_map(|known| known.class.metadata.uid.as_deref()).collect();
         memory.cadence.retain(|uid| uids.contains(uid));

@@ -144,7 +144,14 @@ impl ProviderStep for Profiles {
                     Some((known.name.clone(), known.tags.get(labels::TAG_CLUSTER_UID)?.clone()))
                 });
                 self.provider.state().foreign.see(Resource::InstanceProfile, others);
-                self.unstamped(&collected.foreign)
+                let mut notices = self.unstamped(&collected.foreign);
+                for (action, answer) in collected.answers {
+                    // What is not deleted stays for the next round; that it was not is told until it is.
+                    if let Ok(Err(refused)) = self.provider.permitted(action, answer, outlook.now) {
+                        notices.extend(refused);
+                    }
+                }
+                notices
             }
         };
         Ok(Round { notices, ..Round::quiet(profile::COLLECT_EVERY) })

@@ -3,6 +3,7 @@
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Object;
 use fleetwright_core::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGISTERED, RESERVED};
+use rstest::rstest;
 use serde_json::json;
 
 use super::world::{World, fresh, node};
@@ -387,6 +388,45 @@ async fn profiles_that_nobody_uses_go_after_an_hour() {
     world.pass(3600).await;
     world.round(STEP).await;
     assert!(!names(&world).contains(&first));
+}
+
+/// Each action that IAM refuses while profiles are collected is told with its statement, and over once it is allowed or no more
+/// needed.
+#[rstest]
+#[case(Call::Profile, "iam:GetInstanceProfile")]
+#[case(Call::RemoveRole, "iam:RemoveRoleFromInstanceProfile")]
+#[case(Call::DeleteProfile, "iam:DeleteInstanceProfile")]
+#[tokio::test]
+async fn refusals_of_collecting_profiles_are_told(#[case] call: Call, #[case] action: &'static str) {
+    const STEP: &str = "instanceprofile.garbagecollection";
+    let mut world = ready(settings()).await;
+    let stale = |name: &str| ProfileInfo {
+        name: name.to_owned(),
+        path: format!("/karpenter/{REGION}/{CLUSTER}/gone-uid/"),
+        roles: vec!["node".to_owned()],
+        tags: tags(&[(labels::TAG_CLUSTER_UID, UID)]),
+        ..ProfileInfo::default()
+    };
+    for name in ["stale-a", "stale-b"] {
+        world.aws.cloud.adopt_profile(stale(name));
+    }
+    world.round(STEP).await;
+    world.pass(3600).await;
+    world.aws.cloud.deny(call);
+    let before = world.aws.cloud.count(call.name());
+    let round = world.round(STEP).await;
+    assert_eq!(world.aws.cloud.count(call.name()) - before, 1, "it would be refused for the others too");
+    assert!(
+        round.notices[0].reason == "Unauthorized" && round.notices[0].message.contains(action),
+        "{round:?}"
+    );
+    let provider = world.aws.provider.lock().unwrap().clone();
+    assert!(provider.features_off().contains_key(action));
+    world.aws.cloud.allow(call);
+    world.pass(1800).await;
+    assert!(world.round(STEP).await.notices.is_empty());
+    assert!(!provider.features_off().contains_key(action));
+    assert!(!world.aws.cloud.profiles_now().keys().any(|name| name.starts_with("stale")));
 }
 
 /// A thousand nodes for an hour, all loops: one full list by the garbage collection of the controllers every two minutes, none by

@@ -294,6 +294,42 @@ async fn placement_groups_are_demanded_at_launch() {
     assert_eq!(provider.drift(&owned).await, Ok(Some(Drift("PlacementGroupDrift".into()))));
 }
 
+/// A shortage within a placement group hides nothing from a class outside of it.
+#[tokio::test]
+async fn a_shortage_in_a_group_is_the_groups() {
+    let mut grouped = fresh("default");
+    grouped.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
+    let mut world = World::new(settings(), grouped).await;
+    world.aws.classes.set(fresh("open"));
+    world.aws.cloud.set_placement_groups(vec![PlacementGroup {
+        id: "pg-1".to_owned(),
+        name: "rack".to_owned(),
+        strategy: "cluster".to_owned(),
+        partitions: 0,
+    }]);
+    world.aws.cloud.with(|inner| {
+        for machine in &mut inner.machines {
+            machine.placement_strategies = vec!["cluster".to_owned()];
+        }
+    });
+    let provider = world.aws.provider.lock().unwrap().clone();
+    provider.refresh_machines().await.unwrap();
+    settle(&mut world).await;
+    let left = async |class: &str| {
+        let class = NodeClassRef { name: class.into(), ..class_ref() };
+        let catalog = provider.catalog(&NodePool::new("pool", class, Timestamp::UNIX_EPOCH)).await.unwrap();
+        let offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+        offerings.filter(|offering| offering.available).count()
+    };
+    let before = (left("default").await, left("open").await);
+    assert!(before.0 > 0 && before.0 == before.1, "{before:?}");
+    world.aws.cloud.exhaust("");
+    let refused = provider.launch(&batch(1)).await.remove(0);
+    assert!(matches!(refused, Err(LaunchError::InsufficientCapacity(_))), "{refused:?}");
+    assert!(left("default").await < before.0);
+    assert_eq!(left("open").await, before.1);
+}
+
 #[tokio::test]
 async fn older_hashes_are_stamped_anew_and_never_drift() {
     let mut world = World::new(settings(), fresh("default")).await;
@@ -376,8 +412,17 @@ async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
 async fn a_mismatch_stops_the_loop() {
     let other = Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() };
     let mut world = World::new(other, fresh("default")).await;
-    assert!(world.try_round(STEP).await.is_err());
-    assert_eq!(world.aws.cloud.mutations(), 0);
+    world.round(STEP).await;
+    for (name, expected) in [
+        (condition::CLUSTER_IDENTITY_PROVEN, "False ClusterMismatch"),
+        (condition::VALIDATION_SUCCEEDED, "False ClusterMismatch"),
+        (condition::SUBNETS_READY, "Unknown AwaitingReconciliation"),
+    ] {
+        assert_eq!(world.condition("default", name), expected);
+    }
+    assert_eq!((world.aws.cloud.mutations(), world.aws.cloud.count("DescribeSubnets")), (0, 0));
+    assert!(world.class("default").metadata.finalizers.is_none(), "nothing was made for it");
+    assert!(world.round(STEP).await.writes.is_empty(), "it is told once");
 }
 
 /// Expressions are tried on every type before any node is launched by them.
@@ -468,4 +513,36 @@ async fn types_that_come_to_nothing_clear_are_named() {
     assert_eq!(world.condition("default", "Ready"), "True Ready");
     let launched = provider.launch(&batch(1)).await.remove(0);
     assert!(launched.is_ok(), "{launched:?}");
+}
+
+/// What IAM kept from being proven is looked at again without a restart: it may come out either way.
+#[rstest]
+#[case::ours(CA, "True ClusterIdentityProven", "True Ready", 1)]
+#[case::anothers(OTHER_CA, "False ClusterMismatch", "False UnhealthyDependents", 0)]
+#[tokio::test]
+async fn identity_is_asked_for_again(
+    #[case] authority: &str,
+    #[case] identity: &str,
+    #[case] ready: &str,
+    #[case] launched: u64,
+) {
+    let mut world = World::new(settings(), fresh("default")).await;
+    settle(&mut world).await;
+    world.aws.settings.ca_bundle = authority.to_owned();
+    world.aws.cloud.deny(Call::Cluster);
+    world.restart().await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::CLUSTER_IDENTITY_PROVEN), "Unknown ClusterUnproven");
+    world.aws.cloud.allow(Call::Cluster);
+    world.pass(300).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", condition::CLUSTER_IDENTITY_PROVEN), identity);
+    assert_eq!(world.condition("default", "Ready"), ready);
+    let answer = world.aws.provider().launch(&batch(1)).await.remove(0);
+    assert_eq!((u64::from(answer.is_ok()), world.aws.cloud.count("CreateFleet")), (launched, launched));
+    // EKS tells of ours after all: one that has our name was deleted, say.
+    world.aws.cloud.with(|inner| inner.cluster.as_mut().unwrap().ca_bundle = authority.to_owned());
+    world.pass(300).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
 }
