@@ -63,9 +63,6 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
     {
         return Err(Unconsolidatable::PricesTooOld { as_of });
     }
-    if let Some(since) = history::settles(candidate, context.now) {
-        return Err(Unconsolidatable::Settles { since });
-    }
     Ok(is_consolidatable(context, candidate))
 }
 
