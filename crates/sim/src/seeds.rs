@@ -47,10 +47,8 @@ use script::Script;
 const REST: Duration = Duration::from_secs(90 * 60);
 /// How long after the trouble every machine is a node, or ended.
 const COLLECTED: Duration = Duration::from_secs(25 * 60);
-/// How long all that is at rest is watched, and in one life of [`LONG`] for how long.
-const WATCH: [Duration; 2] = [Duration::from_secs(3 * 60), Duration::from_secs(60 * 60)];
-/// One life in so many is watched for long.
-const LONG: u64 = 20;
+/// How long all that is at rest is watched. Later prices move, and what was refused for an hour is tried again.
+const WATCH: Duration = Duration::from_secs(3 * 60);
 /// How often the checks look.
 const STEP: Duration = Duration::from_secs(1);
 /// How many machines of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
@@ -210,8 +208,7 @@ async fn live(
     let settled = rest(&mut world, &mut checker, &script, bug).await?;
     checker.rest(&world, settled, script.ledger());
     if !checker.is_full() {
-        let long = usize::from(seed.is_multiple_of(LONG));
-        world.run_for(WATCH[long]).await;
+        world.run_for(WATCH).await;
         checker.end(&world, script.ledger());
     }
     let mut happened = script.happened();
