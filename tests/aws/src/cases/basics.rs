@@ -90,7 +90,7 @@ pub(super) async fn selectors(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
 pub(super) async fn types(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut cluster = cx.ours().await?;
-    let prices = [("m5.large", "0.0960000000"), ("m5.xlarge", "7.0")];
+    let prices = [("m5.large", "0.0960000000"), ("m5.xlarge", "0.7")];
     cx.proxy
         .rules(|rules| rules.prices = prices.map(|(name, price)| (name.to_owned(), price.to_owned())).into());
     let before = cx.proxy.mark();
