@@ -6,11 +6,11 @@ use fleetwright_core::{
     disruption::{Bench, METHODS, Proposal, Recall, Rules, propose_after},
     model::{
         Requirement, Snapshot,
-        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT},
+        labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT},
         nodeclaim::ConditionType,
     },
     scheduling::Solver,
-    testing::{NodeBuilder, now, pod},
+    testing::{NodeBuilder, affinity_to, now, pod},
 };
 
 use super::{cluster::cluster_of, measure, report::Row};
@@ -33,6 +33,8 @@ struct Case {
     empty: Option<usize>,
     /// Whether half of the machines came after the solver was built, as in any cluster after a while.
     churned: bool,
+    /// So many deployments instead, whose pods keep apart by hostname.
+    apart: Option<usize>,
     /// Machines of 16 CPUs on demand in the place of all that.
     roomy: Option<Roomy>,
 }
@@ -47,7 +49,8 @@ struct Roomy {
 }
 
 /// A case of ordinary pods.
-const PLAIN: Case = Case { name: "", load: 0, drifted: None, empty: None, churned: false, roomy: None };
+const PLAIN: Case =
+    Case { name: "", load: 0, drifted: None, empty: None, churned: false, apart: None, roomy: None };
 
 /// Machines that hold one of the pods cost more than half.
 const IN_VAIN: Roomy = Roomy {
@@ -60,12 +63,16 @@ const CHEAPER: Roomy = Roomy {
     types: ["c-16x-amd64-linux", "c-8x-amd64-linux", "m-2x-amd64-linux"],
 };
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     Case { name: "nothing to gain", load: 3_900, ..PLAIN },
     Case { name: "1 in 100 empty", load: 3_900, empty: Some(100), ..PLAIN },
     Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), ..PLAIN },
     Case { name: "all half full", load: 2_000, ..PLAIN },
     Case { name: "all half full, half of them new", load: 2_000, churned: true, ..PLAIN },
+    Case { name: "pods of 300 deployments keep apart", load: 3_900, apart: Some(300), ..PLAIN },
+    Case { name: "pods of 10 deployments keep apart", load: 3_900, apart: Some(10), ..PLAIN },
+    Case { name: "half full, pods of 300 deployments keep apart", load: 2_000, apart: Some(300), ..PLAIN },
+    Case { name: "half full, pods of 10 deployments keep apart", load: 2_000, apart: Some(10), ..PLAIN },
     Case { name: "all look as if several were cheaper", roomy: Some(IN_VAIN), ..PLAIN },
     Case { name: "for all of them two are cheaper", roomy: Some(CHEAPER), ..PLAIN },
 ];
@@ -75,10 +82,27 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     if let Some(roomy) = case.roomy {
         return half_empty(roomy, nodes);
     }
+    if let Some(apps) = case.apart {
+        return keeping_apart(nodes, apps, case.load);
+    }
     cluster_of(nodes, |at, built| {
         let load = if every(at, case.empty) { 0 } else { case.load };
         let built = if every(at, case.drifted) { built.condition(ConditionType::Drifted) } else { built };
         (built.capacity_type(SPOT), 10, load)
+    })
+}
+
+/// Ten pods on each machine, no two of one of so many deployments.
+fn keeping_apart(nodes: usize, apps: usize, load: i64) -> Snapshot {
+    cluster_of(nodes, |at, built| {
+        let host = format!("node-{at:05}");
+        let placed = (0..10).map(|index| {
+            let app = format!("app-{}", (at * 10 + index) % apps);
+            let built = pod(&format!("p-{at:05}-{index}")).app(&app).cpu(load / 10).memory(64);
+            let built = built.anti_affinity(affinity_to(HOSTNAME, &app));
+            built.with(|pod| pod.created = now()).bound(&host)
+        });
+        (placed.fold(built.capacity_type(SPOT), NodeBuilder::pod), 0, 0)
     })
 }
 

@@ -4,8 +4,8 @@
 //! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are machines: the snapshot's by slot, and
 //! the openings of the pass from [`CLAIMS`] on. Domains of other keys are the values of the key.
 //!
-//! Groups by hostname keep the openings that they close as sets, so that a pod finds the ones that are left for it
-//! without asking each.
+//! Groups by hostname keep the machines and the openings that they close as sets, so that a pod finds the ones that are
+//! left for it without asking each.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -167,6 +167,44 @@ impl Counts {
     }
 }
 
+/// What a group by hostname closes to pods, of its machines or of its openings, as its counters stand.
+#[derive(Debug, Default)]
+struct Marks {
+    /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
+    chosen: Bits,
+    /// With as many selected pods as a spread allows: closed to those that are selected themselves.
+    full: Bits,
+    /// With more than that, beside pods that the spread does not bind: closed to all that it binds.
+    over: Bits,
+    /// With pods that demand to be away from the selected ones.
+    owned: Bits,
+}
+
+impl Marks {
+    /// Notes that `at` has `count` selected pods.
+    fn select(&mut self, kind: GroupKind, at: usize, count: u32) {
+        if let GroupKind::Spread { max_skew, .. } = kind {
+            self.full.set(at, i64::from(count) >= max_skew);
+            self.over.set(at, i64::from(count) > max_skew);
+        } else {
+            self.chosen.set(at, count > 0);
+        }
+    }
+
+    /// Takes out of `hosts` what the group closes to a pod: see [`Group::allows`].
+    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits, selects_itself: bool, bootstraps: bool) {
+        match kind {
+            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
+                *hosts = Bits::default();
+            }
+            GroupKind::Spread { .. } => hosts.subtract(if selects_itself { &self.full } else { &self.over }),
+            GroupKind::Affinity if bootstraps => {}
+            GroupKind::Affinity => hosts.intersect(&self.chosen),
+            GroupKind::Anti => hosts.subtract(&self.chosen),
+        }
+    }
+}
+
 /// A group with its counters.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -180,14 +218,10 @@ pub(super) struct Group {
     known: Bits,
     selected: Counts,
     owners: Counts,
-    /// Openings with selected pods.
-    chosen: Bits,
-    /// Openings with as many selected pods as a spread allows: closed to those that are selected themselves.
-    full: Bits,
-    /// Openings with more than that, beside pods that the spread does not bind: closed to all that it binds.
-    over: Bits,
-    /// Openings with pods that demand to be away from the selected ones.
-    owned: Bits,
+    /// In groups by hostname, of the snapshot's machines.
+    machines: Marks,
+    /// In groups by hostname, of the openings of the pass.
+    openings: Marks,
 }
 
 /// Pods that selectors cannot tell apart.
@@ -246,10 +280,8 @@ impl Group {
             known: Bits::default(),
             selected: Counts::default(),
             owners: Counts::default(),
-            chosen: Bits::default(),
-            full: Bits::default(),
-            over: Bits::default(),
-            owned: Bits::default(),
+            machines: Marks::default(),
+            openings: Marks::default(),
         };
         this.set_domains(domains);
         this
@@ -264,6 +296,7 @@ impl Group {
     /// Counts nothing any more.
     pub(super) fn forget_counts(&mut self) {
         (self.selected, self.owners) = (Counts::default(), Counts::default());
+        (self.machines, self.openings) = (Marks::default(), Marks::default());
     }
 
     /// How many selected pods the domain has.
@@ -286,46 +319,31 @@ impl Group {
         self.selected.total == 0
     }
 
-    /// Takes the openings out of `claims` that the group, by hostname, closes to a pod: see [`Self::allows`].
+    /// Takes the openings out of `claims` that the group, by hostname, closes to a pod.
     pub(super) fn keep_allowed(&self, claims: &mut Bits, selects_itself: bool, bootstraps: bool) {
-        match self.is.kind {
-            _ if !self.by_host => {}
-            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
-                *claims = Bits::default();
-            }
-            GroupKind::Spread { .. } => claims.subtract(if selects_itself { &self.full } else { &self.over }),
-            GroupKind::Affinity if bootstraps => {}
-            GroupKind::Affinity => claims.intersect(&self.chosen),
-            GroupKind::Anti => claims.subtract(&self.chosen),
+        if self.by_host {
+            self.openings.keep_allowed(self.is.kind, claims, selects_itself, bootstraps);
         }
     }
 
-    /// Takes the machines out that the group, by hostname, closes to a pod: as [`Self::keep_allowed`] does with openings.
+    /// Takes the machines out that the group, by hostname, closes to a pod.
     pub(super) fn keep_machines(&self, machines: &mut Bits, selects_itself: bool, bootstraps: bool) {
-        if !self.by_host || (self.is.kind == GroupKind::Affinity && bootstraps) {
-            return;
+        if self.by_host {
+            self.machines.keep_allowed(self.is.kind, machines, selects_itself, bootstraps);
         }
-        let counted = self.selected.machines.keys().copied();
-        if self.is.kind == GroupKind::Affinity {
-            let mut near = Bits::default();
-            counted.filter(|at| machines.has(*at)).for_each(|at| near.insert(at));
-            *machines = near;
-            return;
-        }
-        counted
-            .filter(|at| !self.allows(*at, selects_itself, 0, bootstraps))
-            .for_each(|at| machines.remove(at));
     }
 
     /// Takes the machines out whose pods demand to be away from the selected ones.
     pub(super) fn keep_unclaimed_machines(&self, machines: &mut Bits) {
-        self.owners.machines.keys().for_each(|at| machines.remove(*at));
+        if self.by_host {
+            machines.subtract(&self.machines.owned);
+        }
     }
 
     /// Takes the openings out of `claims` whose pods demand to be away from the selected ones.
     pub(super) fn keep_unclaimed(&self, claims: &mut Bits) {
         if self.by_host {
-            claims.subtract(&self.owned);
+            claims.subtract(&self.openings.owned);
         }
     }
 
@@ -367,18 +385,16 @@ impl Group {
         let counts = if owners { &mut self.owners } else { &mut self.selected };
         let (before, count) = counts.change(self.by_host, domain, by);
         let changed = i64::from(count) - i64::from(before);
-        if !self.by_host || domain < CLAIMS {
-            return changed;
-        }
-        let claim = domain - CLAIMS;
-        if owners {
-            self.owned.set(claim, count > 0);
-            return changed;
-        }
-        self.chosen.set(claim, count > 0);
-        if let GroupKind::Spread { max_skew, .. } = self.is.kind {
-            self.full.set(claim, i64::from(count) >= max_skew);
-            self.over.set(claim, i64::from(count) > max_skew);
+        if self.by_host {
+            let (marks, at) = match domain.checked_sub(CLAIMS) {
+                Some(opening) => (&mut self.openings, opening),
+                None => (&mut self.machines, domain),
+            };
+            if owners {
+                marks.owned.set(at, count > 0);
+            } else {
+                marks.select(self.is.kind, at, count);
+            }
         }
         changed
     }
