@@ -225,3 +225,21 @@ async fn what_stays_keeps_nothing_back() {
     assert!(round(&*aws.provider(), aws.now()).await.interruptions.is_empty());
     assert_eq!(aws.cloud.messages(), 30);
 }
+
+/// One message that cannot be deleted is a trouble, however many others of its batch can.
+#[tokio::test]
+async fn deletions_that_keep_failing_are_told_of() {
+    let aws = Aws::new(with_queue()).await;
+    for _ in 0..20 {
+        aws.cloud.push_message("{}");
+    }
+    let provider = aws.provider.lock().unwrap().clone();
+    for wait in [300, 0] {
+        aws.cloud.keep_messages(1);
+        round(&*provider, aws.now()).await;
+        assert_eq!(aws.cloud.messages(), 1);
+        aws.advance(Duration::from_secs(wait)).await;
+    }
+    let told = format!("{:?}", provider.features(aws.now(), true));
+    assert!(told.contains("LookupFailed") && told.contains("sqs:DeleteMessage"), "{told}");
+}
