@@ -1,10 +1,12 @@
 //! Each call, with all its pages.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
+use aws_sdk_sqs::types::MessageSystemAttributeName;
 use fleetwright_aws::calls::{
     AwsApi, AwsError, ClusterInfo, Figure, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
@@ -12,13 +14,16 @@ use fleetwright_aws::calls::{
 };
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
-use crate::{SdkClient, error, fleet, instance, machines, network, prices, template};
+use crate::{SdkClient, error, fleet, instance, machines, network, prices, queues, template};
 
 /// The states of instances that are not gone.
 const ALIVE: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
 /// Scheduled events that end or interrupt an instance.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
+
+/// Longest wait for a message, in seconds.
+const WAIT_MAX: i32 = 20;
 
 /// What `convert` makes of all items of all pages.
 fn gather<T, U, E>(
@@ -307,26 +312,41 @@ impl AwsApi for SdkClient {
         Ok(told.zonal_shifts().iter().map(shift).collect())
     }
 
-    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {
+    async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError> {
+        const DELIVERIES: MessageSystemAttributeName = MessageSystemAttributeName::ApproximateReceiveCount;
         let url = self.queues.url(&self.sqs, queue).await?;
+        let seconds = i32::try_from(wait.as_secs()).map_or(WAIT_MAX, |seconds| seconds.min(WAIT_MAX));
         let asked = self.sqs.receive_message().queue_url(url).max_number_of_messages(10);
-        let told = asked.visibility_timeout(20).wait_time_seconds(20).send().await.map_err(|refused| {
-            let error = error::of(refused);
-            if error.is_not_found() {
-                self.queues.forget(queue);
-            }
-            error
-        })?;
+        let asked = asked.message_system_attribute_names(DELIVERIES);
+        let told =
+            asked.visibility_timeout(20).wait_time_seconds(seconds).send().await.map_err(|refused| {
+                let error = error::of(refused);
+                if error.is_not_found() {
+                    self.queues.forget(queue);
+                }
+                error
+            })?;
         let message = |message: &aws_sdk_sqs::types::Message| {
-            Some(Message { receipt: message.receipt_handle()?.to_owned(), body: text(message.body()) })
+            let received = message.attributes().and_then(|all| all.get(&DELIVERIES)?.parse().ok());
+            Some(Message {
+                receipt: message.receipt_handle()?.to_owned(),
+                body: text(message.body()),
+                received: received.unwrap_or_default(),
+            })
         };
         Ok(told.messages().iter().filter_map(message).collect())
     }
 
-    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError> {
+    async fn delete_messages(
+        &self,
+        queue: &str,
+        receipts: &[String],
+    ) -> Result<Vec<Result<(), AwsError>>, AwsError> {
         let url = self.queues.url(&self.sqs, queue).await?;
-        let asked = self.sqs.delete_message().queue_url(url).receipt_handle(receipt);
-        asked.send().await.map(drop).map_err(error::of)
+        let entries = queues::entries(receipts)?;
+        let asked = self.sqs.delete_message_batch().queue_url(url).set_entries(Some(entries));
+        let told = asked.send().await.map_err(error::of)?;
+        Ok(queues::outcomes(receipts.len(), told.successful(), told.failed()))
     }
 
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {

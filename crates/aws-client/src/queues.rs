@@ -1,8 +1,11 @@
-//! Addresses of queues by name, asked for once.
+//! Addresses of queues by name, asked for once, and batches of messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_sdk_sqs::types::{
+    BatchResultErrorEntry, DeleteMessageBatchRequestEntry, DeleteMessageBatchResultEntry,
+};
 use fleetwright_aws::calls::AwsError;
 
 use crate::error;
@@ -32,5 +35,55 @@ impl Queues {
     /// Asks anew next time: a queue that was made again may have another address.
     pub(crate) fn forget(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// The entries of a batch of deletions, each named by its place.
+pub(crate) fn entries(receipts: &[String]) -> Result<Vec<DeleteMessageBatchRequestEntry>, AwsError> {
+    let entry = |(at, receipt): (usize, &String)| {
+        DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(receipt).build()
+    };
+    let entries: Result<Vec<_>, _> = receipts.iter().enumerate().map(entry).collect();
+    entries.map_err(|error| AwsError::new("InvalidRequest", &error.to_string()))
+}
+
+/// What came of each entry of a batch; one that the answer says nothing of may still be there.
+pub(crate) fn outcomes(
+    count: usize,
+    deleted: &[DeleteMessageBatchResultEntry],
+    failed: &[BatchResultErrorEntry],
+) -> Vec<Result<(), AwsError>> {
+    let outcome = |at: usize| {
+        let id = at.to_string();
+        if deleted.iter().any(|entry| entry.id() == id) {
+            return Ok(());
+        }
+        let refusal = failed.iter().find(|entry| entry.id() == id);
+        let silent = || AwsError::new(AwsError::NO_ANSWER, "SQS says nothing of this message");
+        let of =
+            |entry: &BatchResultErrorEntry| AwsError::new(entry.code(), entry.message().unwrap_or_default());
+        Err(refusal.map_or_else(silent, of))
+    };
+    (0..count).map(outcome).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! What SQS says of the entries of a batch.
+    use super::*;
+
+    #[test]
+    fn each_entry_has_what_the_answer_says_of_it() {
+        let receipts = ["a", "b", "c"].map(str::to_owned);
+        let asked = entries(&receipts).unwrap();
+        let asked: Vec<_> = asked.iter().map(|entry| (entry.id(), entry.receipt_handle())).collect();
+        assert_eq!(asked, [("0", "a"), ("1", "b"), ("2", "c")]);
+        let deleted = [DeleteMessageBatchResultEntry::builder().id("2").build().unwrap()];
+        let failed =
+            BatchResultErrorEntry::builder().id("0").sender_fault(true).code("ReceiptHandleIsInvalid");
+        let told = outcomes(3, &deleted, &[failed.message("why").build().unwrap()]);
+        assert_eq!(told[0], Err(AwsError::new("ReceiptHandleIsInvalid", "why")));
+        assert_eq!(told[1].as_ref().unwrap_err().code, AwsError::NO_ANSWER);
+        assert_eq!(told[2], Ok(()));
     }
 }

@@ -315,11 +315,15 @@ impl AwsApi for Batched {
     async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
         self.ledger.call("GetManagedResource", self.api.zonal_shifts(cluster_arn).await)
     }
-    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError> {
-        self.ledger.call("ReceiveMessage", self.api.receive(queue).await)
+    async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError> {
+        self.ledger.call("ReceiveMessage", self.api.receive(queue, wait).await)
     }
-    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError> {
-        self.ledger.call("DeleteMessage", self.api.delete_message(queue, receipt).await)
+    async fn delete_messages(
+        &self,
+        queue: &str,
+        receipts: &[String],
+    ) -> Result<Vec<Result<(), AwsError>>, AwsError> {
+        self.ledger.call("DeleteMessageBatch", self.api.delete_messages(queue, receipts).await)
     }
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
         self.ledger.call("GetInstanceProfile", self.api.profile(name).await)

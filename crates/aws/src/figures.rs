@@ -63,6 +63,14 @@ pub static BATCH_SIZE: FigureFamily = family(
     FigureShape::Histogram(SIZES),
     "Number of instances that one call was for, by batcher",
 );
+/// Messages that came.
+pub static MESSAGES_RECEIVED: FigureFamily = family(
+    "karpenter_interruption_received_messages_total",
+    &["message_type"],
+    FigureShape::Counter,
+    "Number of messages of the interruption queue that were read, each once, by what they announce; whose instances they are about does \
+     not matter",
+);
 /// Messages that are done with.
 pub static MESSAGES_DELETED: FigureFamily = family(
     "karpenter_interruption_deleted_messages_total",
@@ -75,7 +83,7 @@ pub static MESSAGE_AGE: FigureFamily = family(
     "karpenter_interruption_message_queue_duration_seconds",
     &[],
     FigureShape::Histogram(SECONDS),
-    "How long messages had been in the interruption queue when they were read",
+    "How long messages about instances had been in the interruption queue when they were read first",
 );
 /// Garbage in the queue.
 pub static MESSAGES_UNREADABLE: FigureFamily = family(
@@ -186,6 +194,7 @@ pub fn all() -> Vec<&'static FigureFamily> {
         &TERMINATION_FAILURES,
         &BATCH_TIME,
         &BATCH_SIZE,
+        &MESSAGES_RECEIVED,
         &MESSAGES_DELETED,
         &MESSAGE_AGE,
         &MESSAGES_UNREADABLE,

@@ -127,7 +127,7 @@ pub const RIGHTS: &[Right] = &[
     ),
     right("receive", "sqs:ReceiveMessage", "AllowInterruptionQueueActions", Feature::Interruption),
     right("receive", "sqs:GetQueueUrl", "AllowInterruptionQueueActions", Feature::Interruption),
-    right("delete_message", "sqs:DeleteMessage", "AllowInterruptionQueueActions", Feature::Interruption),
+    right("delete_messages", "sqs:DeleteMessage", "AllowInterruptionQueueActions", Feature::Interruption),
     right("profile", "iam:GetInstanceProfile", "AllowInstanceProfileReadActions", Feature::InstanceProfiles),
     right(
         "profiles",

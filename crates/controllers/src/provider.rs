@@ -13,7 +13,7 @@ use fleetwright_state::Key;
 
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    lifecycle::{Memory, hand::Hand, machine::Machine},
     metrics::{Family, Metrics},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
@@ -113,7 +113,6 @@ impl Loop {
         if machine.claim.deleting.is_some() {
             return Ok(());
         }
-        ctx.metrics.inc(&families::INTERRUPTIONS, &[interruption.kind.as_str()]);
         let (reason, message) = interruption.kind.event();
         tell(ctx, &machine, reason, message);
         tell(ctx, &machine, "TerminatingOnInterruption", "Interruption triggered termination");
@@ -137,6 +136,7 @@ fn tell(ctx: &Ctx, machine: &Machine, reason: &'static str, message: &str) {
 #[cfg(test)]
 mod tests {
     //! An announcement ends the claim, once, with the words that Karpenter's users search for.
+    use crate::lifecycle::families;
     use fleetwright_core::cloud::{CloudError, InterruptionKind, Notice, Object, Round, Write};
     use serde_json::json;
 
@@ -213,7 +213,6 @@ mod tests {
         );
         let labels = ["spot_interrupted", "default", "spot", "", "forceful"];
         assert_eq!(world.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
-        assert_eq!(world.ctx.metrics.value(&families::INTERRUPTIONS, &["spot_interrupted"]), 1.0);
         let shown = world.ctx.metrics.encode().unwrap();
         let gauge: Vec<&str> = shown.lines().filter(|line| line.starts_with("test_gauge{")).collect();
         assert_eq!(gauge, ["test_gauge{which=\"stays\"} 7"]);

@@ -9,6 +9,8 @@ mod machine;
 mod network;
 mod others;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 pub use error::{AwsError, Class, classify};
@@ -94,10 +96,14 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError>;
     /// `arc-zonal-shift:GetManagedResource`: the shifts of a cluster.
     async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError>;
-    /// `sqs:ReceiveMessage`: up to ten, waiting for the first.
-    async fn receive(&self, queue: &str) -> Result<Vec<Message>, AwsError>;
-    /// `sqs:DeleteMessage`.
-    async fn delete_message(&self, queue: &str, receipt: &str) -> Result<(), AwsError>;
+    /// `sqs:ReceiveMessage`: up to ten, waiting for the first for so long, which is 20 seconds at most.
+    async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError>;
+    /// `sqs:DeleteMessageBatch` of up to ten, which is `sqs:DeleteMessage` to IAM: what came of each, in the order of the receipts.
+    async fn delete_messages(
+        &self,
+        queue: &str,
+        receipts: &[String],
+    ) -> Result<Vec<Result<(), AwsError>>, AwsError>;
     /// `iam:GetInstanceProfile`.
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError>;
     /// `iam:ListInstanceProfiles` below a path.

@@ -66,6 +66,8 @@ pub struct Message {
     pub receipt: String,
     /// Its text.
     pub body: String,
+    /// How often it was handed out, this time included; 0 where the queue does not tell.
+    pub received: u32,
 }
 
 /// An instance profile.

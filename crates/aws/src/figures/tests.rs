@@ -42,6 +42,7 @@ fn dashboards_find_what_they_ask_for() {
         ("karpenter_cloudprovider_instance_termination_failures_total", "zone zone_id"),
         ("karpenter_cloudprovider_batcher_batch_time_seconds", "batcher"),
         ("karpenter_cloudprovider_batcher_batch_size", "batcher"),
+        ("karpenter_interruption_received_messages_total", "message_type"),
         ("karpenter_interruption_deleted_messages_total", ""),
         ("karpenter_interruption_message_queue_duration_seconds", ""),
         ("karpenter_interruption_instance_status_unhealthy_total", "category"),

@@ -91,6 +91,7 @@ impl Prices {
 mod tests {
     //! There and back again.
     use super::*;
+    use crate::prices::Told;
 
     const MAX: usize = 4096;
 
@@ -105,14 +106,14 @@ mod tests {
     fn told() -> Prices {
         let mut prices = Prices::default();
         let cents = |count: i64| Price::from_nanos(count * 10_000_000);
-        let _ = prices
-            .tell_on_demand([("m5.large".to_owned(), cents(10)), ("c5.large".to_owned(), cents(9))], at(100));
+        let on_demand = [("m5.large".to_owned(), cents(10)), ("c5.large".to_owned(), cents(9))];
+        let _ = prices.tell(Told::OnDemand(on_demand.into()), at(100));
         let spot = [
             (place("m5.large", "a"), cents(4)),
             (place("m5.large", "c"), cents(5)),
             (place("c5.large", "b"), cents(3)),
         ];
-        let _ = prices.tell_spot(spot, at(200));
+        let _ = prices.tell(Told::Spot(spot.into()), at(200));
         prices
     }
 
@@ -135,7 +136,7 @@ mod tests {
     fn what_is_newer_stays() {
         let text = keep(&told(), "here", MAX).unwrap();
         let mut newer = Prices::default();
-        let _ = newer.tell_on_demand([("m5.large".to_owned(), Price::from_nanos(7))], at(150));
+        let _ = newer.tell(Told::OnDemand(vec![("m5.large".to_owned(), Price::from_nanos(7))]), at(150));
         assert!(newer.restore(&text, "here", at(300)), "spot prices are news");
         assert_eq!(newer.on_demand("m5.large"), Some(Price::from_nanos(7)));
         assert_eq!(newer.as_of(), Some(at(150)));

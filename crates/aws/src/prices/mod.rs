@@ -15,7 +15,16 @@ pub use file::{FileError, parse, write};
 pub use kept::keep;
 pub use trust::{Doubt, told};
 
-use trust::{Doubts, Reference};
+use trust::{Doubts, Reference, Sifted};
+
+/// What AWS tells of one market.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// On demand, by instance type.
+    OnDemand(Vec<(String, Price)>),
+    /// On the spot market, by instance type and zone.
+    Spot(Vec<((String, String), Price)>),
+}
 
 /// Prices of one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,68 +104,36 @@ impl Prices {
         changed
     }
 
-    /// Takes what AWS tells of prices on demand, but for what is not believed, which comes back. An answer without any price
-    /// is none.
+    /// Takes what AWS tells of a market, but for what is not believed, which comes back. An answer without any price is none.
     #[must_use]
-    pub fn tell_on_demand(
-        &mut self,
-        told: impl IntoIterator<Item = (String, Price)>,
-        now: Timestamp,
-    ) -> Vec<Doubt> {
-        let mut doubtful = Vec::new();
-        let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
-        if !told.is_empty() {
-            self.on_demand_told = Some(now);
-        }
-        let (known, doubts) = (&self.on_demand, &mut self.doubts);
-        let believed: Vec<_> = told
-            .into_iter()
-            .filter(|(name, price)| {
-                let before = known.get(name).copied();
-                let believed = doubts.believes(name, *price, before.map(Reference::Known), now);
-                if let (false, Some(known)) = (believed, before) {
-                    doubtful.push(Doubt { place: name.clone(), told: *price, known });
+    pub fn tell(&mut self, told: Told, now: Timestamp) -> Vec<Doubt> {
+        let (on_demand, spot) = (&self.on_demand, self.spot.as_ref());
+        let full = |name: &String| on_demand.get(name).copied();
+        match told {
+            Told::OnDemand(told) => {
+                let reference = |name: &String| full(name).map(Reference::Known);
+                let Sifted { believed, doubtful } =
+                    self.doubts.sift(told, now, reference, |name| name.clone());
+                if !(believed.is_empty() && doubtful.is_empty()) {
+                    self.on_demand_told = Some(now);
                 }
-                believed
-            })
-            .collect();
-        self.update_on_demand(believed);
-        doubtful
-    }
-
-    /// The same for spot prices.
-    #[must_use]
-    pub fn tell_spot(
-        &mut self,
-        told: impl IntoIterator<Item = ((String, String), Price)>,
-        now: Timestamp,
-    ) -> Vec<Doubt> {
-        let mut doubtful = Vec::new();
-        let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
-        if !told.is_empty() {
-            self.spot_told = Some(now);
-        }
-        let (on_demand, spot, doubts) = (&self.on_demand, self.spot.as_ref(), &mut self.spot_doubts);
-        let believed: Vec<_> = told
-            .into_iter()
-            .filter(|(place, price)| {
-                let before = spot.and_then(|spot| spot.get(place)).map(|known| Reference::Known(*known));
-                let reference =
-                    before.or_else(|| on_demand.get(&place.0).map(|full| Reference::OnDemand(*full)));
-                let believed = doubts.believes(place, *price, reference, now);
-                if let (false, Some(reference)) = (believed, reference) {
-                    let (name, zone) = place;
-                    doubtful.push(Doubt {
-                        place: format!("{name} in {zone}"),
-                        told: *price,
-                        known: reference.price(),
-                    });
+                self.update_on_demand(believed);
+                doubtful
+            }
+            Told::Spot(told) => {
+                let reference = |place: &(String, String)| {
+                    let before = spot.and_then(|spot| spot.get(place)).map(|known| Reference::Known(*known));
+                    before.or_else(|| full(&place.0).map(Reference::OnDemand))
+                };
+                let Sifted { believed, doubtful } =
+                    self.spot_doubts.sift(told, now, reference, |(name, zone)| format!("{name} in {zone}"));
+                if !(believed.is_empty() && doubtful.is_empty()) {
+                    self.spot_told = Some(now);
                 }
-                believed
-            })
-            .collect();
-        self.update_spot(believed);
-        doubtful
+                self.update_spot(believed);
+                doubtful
+            }
+        }
     }
 
     /// When AWS told the older ones of its prices; `None` where it never told any.
@@ -245,26 +222,30 @@ mod tests {
         let at = |hours: i64| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(hours);
         let mut prices = Prices::of_region("us-east-1");
         assert_eq!(prices.as_of(), None, "tables do not age");
-        let wrong =
-            |dollars: f64| [("m5.large".to_owned(), price(dollars)), ("c5.large".to_owned(), price(0.09))];
-        let doubts = prices.tell_on_demand(wrong(0.000_096), at(0));
+        let wrong = |dollars: f64| {
+            let told = [("m5.large", dollars), ("c5.large", 0.09)];
+            Told::OnDemand(told.map(|(name, dollars)| (name.to_owned(), price(dollars))).into())
+        };
+        let doubts = prices.tell(wrong(0.000_096), at(0));
         assert_eq!((doubts.len(), &*doubts[0].place, doubts[0].known), (1, "m5.large", price(0.096)));
         assert_eq!(
             (prices.on_demand("m5.large"), prices.on_demand("c5.large")),
             (Some(price(0.096)), Some(price(0.09)))
         );
-        assert!(prices.tell_on_demand(wrong(0.000_096), at(12)).is_empty(), "it is so");
+        assert!(prices.tell(wrong(0.000_096), at(12)).is_empty(), "it is so");
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.000_096)));
         let place = |zone: &str| ("c5.large".to_owned(), zone.to_owned());
         let spot = [(place("a"), price(0.03)), (place("b"), price(0.000_03)), (place("c"), price(3.0))];
-        let doubts = prices.tell_spot(spot, at(13));
+        let doubts = prices.tell(Told::Spot(spot.into()), at(13));
         let places: Vec<&str> = doubts.iter().map(|doubt| &*doubt.place).collect();
         assert_eq!(places, ["c5.large in b", "c5.large in c"]);
         assert_eq!((prices.spot("c5.large", "a"), prices.spot("c5.large", "b")), (Some(price(0.03)), None));
-        assert_eq!(prices.tell_spot([(place("a"), price(0.4))], at(14)).len(), 1);
+        assert_eq!(prices.tell(Told::Spot(vec![(place("a"), price(0.4))]), at(14)).len(), 1);
         assert_eq!(prices.spot("c5.large", "a"), Some(price(0.03)));
         assert_eq!(prices.as_of(), Some(at(12)), "the older of both");
-        assert!(prices.tell_on_demand([], at(20)).is_empty() && prices.as_of() == Some(at(12)), "no answer");
+        for nothing in [Told::OnDemand(Vec::new()), Told::Spot(vec![(place("a"), Price::ZERO)])] {
+            assert!(prices.tell(nothing, at(20)).is_empty() && prices.as_of() == Some(at(12)), "no answer");
+        }
     }
 
     #[test]

@@ -59,7 +59,33 @@ impl<K> Default for Doubts<K> {
     }
 }
 
+/// What is told of one market, by whether it is believed.
+pub(super) struct Sifted<K> {
+    pub(super) believed: Vec<(K, Price)>,
+    pub(super) doubtful: Vec<Doubt>,
+}
+
 impl<K: Ord + Clone> Doubts<K> {
+    /// Sorts what is told of a market. A free machine is a mistake and passed over.
+    pub(super) fn sift(
+        &mut self,
+        told: Vec<(K, Price)>,
+        now: Timestamp,
+        reference: impl Fn(&K) -> Option<Reference>,
+        named: impl Fn(&K) -> String,
+    ) -> Sifted<K> {
+        let mut sifted = Sifted { believed: Vec::new(), doubtful: Vec::new() };
+        for (key, told) in told.into_iter().filter(|(_, price)| *price > Price::ZERO) {
+            let reference = reference(&key);
+            if self.believes(&key, told, reference, now) {
+                sifted.believed.push((key, told));
+            } else if let Some(known) = reference {
+                sifted.doubtful.push(Doubt { place: named(&key), told, known: known.price() });
+            }
+        }
+        sifted
+    }
+
     /// Whether `told` is believed of `key`. One that is not is kept in mind, until another price is told of it.
     pub(super) fn believes(
         &mut self,

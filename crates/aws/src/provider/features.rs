@@ -146,6 +146,18 @@ impl AwsProvider {
         }
     }
 
+    /// Takes note of something that people should look at, and tells them at the classes, in the words in which it was told first.
+    pub(super) fn met(
+        &self,
+        thing: &'static str,
+        reason: &'static str,
+        message: String,
+        now: Timestamp,
+    ) -> Vec<Notice> {
+        let told = self.state().troubles.met(thing, reason, message, now);
+        self.tell_classes(reason, &told)
+    }
+
     /// Tells people something that concerns the provider as a whole, at its classes.
     pub(super) fn tell_classes(&self, reason: &'static str, message: &str) -> Vec<Notice> {
         let notice = |known: &Known| Notice {

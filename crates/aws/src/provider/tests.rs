@@ -27,6 +27,7 @@ mod pricing;
 mod queue;
 mod seeds;
 mod status;
+mod user_data;
 mod world;
 
 const UID: &str = "7f1c0a52-cluster-uid";

@@ -1,6 +1,7 @@
 //! The region's answers.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_aws_api::labels;
@@ -491,23 +492,43 @@ impl AwsApi for FakeAws {
         Ok(inner.shifts.clone())
     }
 
-    async fn receive(&self, _: &str) -> Result<Vec<Message>, AwsError> {
+    async fn receive(&self, _: &str, _: Duration) -> Result<Vec<Message>, AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::Receive)?;
         let now = self.clock.now();
         let Inner { messages, received, .. } = &mut *inner;
         received.retain(|_, until| now < *until);
-        let shown = messages.iter().filter(|message| !received.contains_key(&message.receipt));
-        let shown: Vec<Message> = shown.take(10).cloned().collect();
+        let visible = messages.iter_mut().filter(|message| !received.contains_key(&message.receipt));
+        let shown = visible.take(10).map(|message| {
+            message.received += 1;
+            message.clone()
+        });
+        let shown: Vec<Message> = shown.collect();
         received.extend(shown.iter().map(|message| (message.receipt.clone(), now + INVISIBLE)));
         Ok(shown)
     }
 
-    async fn delete_message(&self, _: &str, receipt: &str) -> Result<(), AwsError> {
+    async fn delete_messages(
+        &self,
+        _: &str,
+        receipts: &[String],
+    ) -> Result<Vec<Result<(), AwsError>>, AwsError> {
         let mut inner = self.lock();
-        inner.enter(Call::DeleteMessage)?;
-        inner.messages.retain(|message| message.receipt != receipt);
-        Ok(())
+        let lose = inner.enter(Call::DeleteMessages)?;
+        if !(1..=10).contains(&receipts.len()) {
+            return Err(AwsError::new("AWS.SimpleQueueService.TooManyEntriesInBatchRequest", "one to ten"));
+        }
+        let Inner { messages, stubborn, .. } = &mut *inner;
+        let mut delete = |receipt: &String| {
+            if *stubborn > 0 {
+                *stubborn -= 1;
+                return Err(AwsError::new("InternalError", receipt));
+            }
+            messages.retain(|message| message.receipt != *receipt);
+            Ok(())
+        };
+        let outcomes = receipts.iter().map(&mut delete).collect();
+        answer(lose, outcomes)
     }
 
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {

@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn both_families_are_understood() {
-        let nodeadm = node_config(include_str!("../userdata/golden/al2023-mime.txt")).unwrap();
-        let bottlerocket = settings(include_str!("../userdata/golden/bottlerocket.txt")).unwrap();
+        let nodeadm = node_config(include_str!("../userdata/golden/al2023-yaml.txt")).unwrap();
+        let bottlerocket = settings(include_str!("../userdata/golden/bottlerocket-toml.txt")).unwrap();
         for told in [&nodeadm, &bottlerocket] {
             assert_eq!((told.endpoint.as_str(), told.pods), ("https://test-cluster", 110));
             assert_eq!(told.labels["karpenter.sh/capacity-type"], "on-demand");

@@ -89,8 +89,8 @@ pub enum Call {
     Shifts,
     /// `ReceiveMessage`
     Receive,
-    /// `DeleteMessage`
-    DeleteMessage,
+    /// `DeleteMessageBatch`
+    DeleteMessages,
     /// `GetInstanceProfile`
     Profile,
     /// `ListInstanceProfiles`
@@ -133,7 +133,7 @@ impl Call {
             Self::Cluster => "DescribeCluster",
             Self::Shifts => "GetManagedResource",
             Self::Receive => "ReceiveMessage",
-            Self::DeleteMessage => "DeleteMessage",
+            Self::DeleteMessages => "DeleteMessageBatch",
             Self::Profile => "GetInstanceProfile",
             Self::Profiles => "ListInstanceProfiles",
             Self::CreateProfile => "CreateInstanceProfile",
@@ -153,7 +153,7 @@ impl Call {
                 | Self::CreateTags
                 | Self::CreateTemplate
                 | Self::DeleteTemplate
-                | Self::DeleteMessage
+                | Self::DeleteMessages
                 | Self::CreateProfile
                 | Self::AddRole
                 | Self::RemoveRole
@@ -217,6 +217,8 @@ pub(crate) struct Inner {
     messages: VecDeque<Message>,
     /// Until when messages that were received are not handed out again, by receipt.
     received: BTreeMap<String, Timestamp>,
+    /// So many of the next messages that are to be deleted stay, each by itself.
+    stubborn: usize,
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
     born: u64,
@@ -430,7 +432,12 @@ impl FakeAws {
         let mut inner = self.lock();
         inner.born += 1;
         let receipt = format!("receipt-{}", inner.born);
-        inner.messages.push_back(Message { receipt, body: body.to_owned() });
+        inner.messages.push_back(Message { receipt, body: body.to_owned(), received: 0 });
+    }
+
+    /// Lets so many of the next deletions of messages fail, each by itself, while others of their batch do not.
+    pub fn keep_messages(&self, count: usize) {
+        self.lock().stubborn = count;
     }
 
     /// How many messages the queue has.

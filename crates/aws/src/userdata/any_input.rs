@@ -122,8 +122,7 @@ proptest! {
         }
     }
 
-    /// What reads as TOML keeps every table but Kubernetes' own, and of that one every setting that Bottlerocket knows and we
-    /// do not decide.
+    /// What reads as TOML keeps every table but Kubernetes' own, and of that one every setting that Bottlerocket knows.
     #[test]
     fn no_table_that_is_read_is_dropped(custom in toml_text()) {
         if let (Ok(root), Ok(data)) =
@@ -137,6 +136,11 @@ proptest! {
             for (key, value) in settings.iter().filter(|(key, _)| *key != "kubernetes") {
                 prop_assert_eq!(format!("{:?}", merged["settings"].get(key)), format!("{:?}", Some(value)));
             }
+            // None of these words is a setting that Bottlerocket knows and we do not decide.
+            let told = settings.get("kubernetes").and_then(toml::Value::as_table).into_iter().flatten();
+            let unknown = told.filter(|(key, _)| !bottlerocket::KNOWN.contains(&key.as_str()));
+            let unknown: Vec<String> = unknown.map(|(key, _)| format!("settings.kubernetes.{key}")).collect();
+            prop_assert_eq!(data.dropped, unknown, "what is dropped is told");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Bootstrap, UserData, UserDataError, dns, grace_periods};
 
 /// What Bottlerocket's API knows below `settings.kubernetes`. It refuses a whole document for one setting that it does not
 /// know, so others are dropped.
-const KNOWN: &[&str] = &[
+pub(super) const KNOWN: &[&str] = &[
     "allowed-unsafe-sysctls",
     "api-server",
     "cloud-provider",

@@ -253,4 +253,8 @@ fn dns<'a>(bootstrap: &'a Bootstrap<'_>) -> Option<&'a str> {
 #[cfg(test)]
 mod any_input;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod merges;
+#[cfg(test)]
 mod tests;

@@ -88,12 +88,6 @@ pub(crate) const EVICTION_REQUESTS: Family = Family::counter(
 /// Pods that were evicted.
 pub(crate) const PODS_DRAINED: Family =
     Family::counter("karpenter_pods_drained_total", &["reason"], "Number of pods drained, by reason");
-/// Announcements of the cloud that were acted on.
-pub(crate) const INTERRUPTIONS: Family = Family::counter(
-    "karpenter_interruption_received_messages_total",
-    &["message_type"],
-    "Number of interruptions that the cloud announced of instances of this cluster, by type",
-);
 /// Pods that their claim let go.
 pub(crate) const PODS_RELEASED: Family = Family::counter(
     "fleetwright_nodeclaims_pods_released_total",

@@ -95,7 +95,6 @@ const LIFE: &[Family] = &[
     life::NODES_DRAINED,
     life::EVICTION_REQUESTS,
     life::PODS_DRAINED,
-    life::INTERRUPTIONS,
     life::ORPHANS_ENDED,
     life::COLLECTION_HELD,
     life::PODS_RELEASED,

@@ -1,5 +1,7 @@
 //! The interruption queue: announcements of our instances, of others', of none, and garbage.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use fleetwright_core::cloud::{CloudProvider as _, Interruption, InterruptionKind, Termination};
 use fleetwright_core::model::labels::{INSTANCE_TYPE, SPOT};
@@ -84,6 +86,13 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.check(format!("messages are cleared away: {before}, then {now}"), now < before)?;
     }
 
+    // A full window brings others with it, and ten messages are deleted by a call.
+    for _ in 0..25 {
+        send(cx, &queue, "no JSON").await?;
+    }
+    cluster.round("interruption").await?;
+    cx.equal("messages of a flood that are left", &left(cx, &queue).await?, &0)?;
+
     // Another cluster of our name shares the queue, and needs its own.
     let theirs = [("eks:eks-cluster-name", NAME), ("fleetwright.dev/cluster-uid", "another")];
     let foreign = cx.account.launch(&theirs).await?;
@@ -91,6 +100,11 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let round = cluster.round("interruption").await?;
     cx.equal("what is reported of another's", &round.interruptions, &Vec::new())?;
     cx.equal("messages that are left to others", &left(cx, &queue).await?, &1)?;
-    let missing = cluster.api.receive("no-such-queue").await.err().context("a queue that is not there")?;
+    let missing = cluster
+        .api
+        .receive("no-such-queue", Duration::ZERO)
+        .await
+        .err()
+        .context("a queue that is not there")?;
     cx.check(format!("a missing queue is known as such: {missing}"), missing.is_not_found())
 }

@@ -185,7 +185,7 @@ mod tests {
         for (service, action, dry, mutates) in [
             ("ec2", "RunInstances", "true", false),
             ("ec2", "RunInstances", "false", true),
-            ("sqs", "DeleteMessage", "false", false),
+            ("sqs", "DeleteMessageBatch", "false", false),
             ("iam", "ListInstanceProfiles", "false", false),
             ("ec2", "DeleteLaunchTemplate", "false", true),
         ] {

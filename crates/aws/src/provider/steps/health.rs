@@ -68,8 +68,7 @@ impl Statuses {
         let message = format!(
             "EC2 calls so many instances impaired that {count} of them stay for now: a share is replaced every ten minutes"
         );
-        let told = self.provider.state().troubles.met("instance status checks", REASON, message, now);
-        self.provider.tell_classes(REASON, &told)
+        self.provider.met("instance status checks", REASON, message, now)
     }
 }
 

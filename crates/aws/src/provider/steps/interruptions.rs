@@ -1,4 +1,7 @@
 //! The interruption queue: what is about to happen to instances.
+//!
+//! One loop waits for messages. Where they come by the window, it takes ten windows at once, looks at all their instances in one call,
+//! and deletes what is done with ten by ten: a flood of thousands takes a round for each hundred of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,6 +12,7 @@ use fleetwright_core::cloud::{
 };
 use fleetwright_core::model::NodeClaim;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
@@ -22,8 +26,14 @@ use crate::unavailable::Scarce;
 const EMPTY: Duration = Duration::from_secs(1);
 /// How many instances are looked at at once: looks that come together are one call.
 const LOOKED_AT_ONCE: usize = 500;
-/// How many messages are deleted at once.
-const DELETED_AT_ONCE: usize = 10;
+/// Most messages that one call receives or deletes.
+const WINDOW: usize = 10;
+/// How many windows are received at once, where the first is full.
+const WINDOWS: usize = 10;
+/// How long receiving waits for a first message, which is as long as SQS allows.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What receiving needs.
+const RECEIVE: &str = "sqs:ReceiveMessage";
 /// When what IAM refuses is asked for again.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
@@ -109,16 +119,24 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 }
 
 impl Interruptions {
+    /// Counts a message, and for how long it was in the queue where it is of any concern.
+    fn count(&self, notice: &interruption::Notice, now: Timestamp) {
+        self.provider.ledger.note(&figures::MESSAGES_RECEIVED, &[notice.kind.as_str()], 1.0);
+        if let (true, Ok(sent)) = (notice.kind != Kind::NoOp, notice.sent.parse::<Timestamp>()) {
+            let age = now.duration_since(sent).as_secs_f64().max(0.0);
+            self.provider.ledger.note(&figures::MESSAGE_AGE, &[], age);
+        }
+    }
+
     /// What a message says, as far as no instance has to be looked at for it.
-    fn read(&self, message: &Message, outlook: &Outlook) -> Read {
-        let now = outlook.now;
+    fn read(&self, message: &Message, outlook: &Outlook, now: Timestamp) -> Read {
         let notice = match interruption::parse(&message.body) {
             Ok(notice) => notice,
             Err(why) => return Read::Decided(Fate::Tell(self.unreadable(&why, now))),
         };
-        if let Ok(sent) = notice.sent.parse::<Timestamp>() {
-            let age = now.duration_since(sent).as_secs_f64().max(0.0);
-            self.provider.ledger.note(&figures::MESSAGE_AGE, &[], age);
+        // What is left in the queue until it was acted on comes again, and is no news then.
+        if message.received <= 1 {
+            self.count(&notice, now);
         }
         if notice.kind == Kind::RebalanceRecommendation {
             return Read::Decided(Fate::Tell(recommendation(&notice.instances, outlook)));
@@ -172,18 +190,38 @@ impl Interruptions {
         looks.buffered(LOOKED_AT_ONCE).collect().await
     }
 
+    /// The windows behind a full one, all at once, and none of them waits for messages. What went wrong with one keeps no other back.
+    async fn more(&self, now: Timestamp, round: &mut Round) -> (Vec<Message>, Option<CloudError>) {
+        let windows = (1..WINDOWS).map(|_| self.provider.api.receive(&self.queue, Duration::ZERO));
+        let (mut messages, mut failed) = (Vec::new(), None);
+        for answer in join_all(windows).await {
+            match self.provider.permitted(RECEIVE, answer, now) {
+                Ok(Ok(more)) => messages.extend(more),
+                Ok(Err(notices)) => add(round, notices),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        (messages, failed)
+    }
+
     /// Deletes messages. What is not deleted comes again, and the others do not wait for it.
-    async fn delete(&self, receipts: Vec<String>, now: Timestamp, round: &mut Round) {
-        let deletions = futures::stream::iter(receipts)
-            .map(|receipt| async move { self.provider.api.delete_message(&self.queue, &receipt).await });
-        let answers: Vec<_> = deletions.buffered(DELETED_AT_ONCE).collect().await;
-        for deleted in answers {
-            if deleted.is_ok() {
-                self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], 1.0);
+    async fn delete(&self, receipts: &[String], now: Timestamp, round: &mut Round) {
+        let batches =
+            receipts.chunks(WINDOW).map(|batch| self.provider.api.delete_messages(&self.queue, batch));
+        let (mut deleted, mut answer) = (0_u32, Ok(()));
+        for outcomes in join_all(batches).await {
+            for outcome in outcomes.unwrap_or_else(|error| vec![Err(error)]) {
+                deleted += u32::from(outcome.is_ok());
+                // One that failed is the trouble, however many others did not.
+                answer = answer.and(outcome);
             }
-            if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", deleted, now) {
-                add(round, notices);
-            }
+        }
+        if receipts.is_empty() {
+            return;
+        }
+        self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], f64::from(deleted));
+        if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", answer, now) {
+            add(round, notices);
         }
     }
 
@@ -195,9 +233,7 @@ impl Interruptions {
         let message = format!(
             "the interruption queue {queue} has messages that are no events, they are deleted: {why}"
         );
-        let message = message.chars().take(MESSAGE_MAX).collect();
-        let told = self.provider.state().troubles.met("interruption queue", REASON, message, now);
-        self.provider.tell_classes(REASON, &told)
+        self.provider.met("interruption queue", REASON, message.chars().take(MESSAGE_MAX).collect(), now)
     }
 
     async fn find(&self, id: &str) -> Result<Option<InstanceInfo>, CloudError> {
@@ -246,20 +282,26 @@ impl ProviderStep for Interruptions {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let messages = self.provider.api.receive(&self.queue).await;
-        let messages = match self.provider.permitted("sqs:ReceiveMessage", messages, outlook.now)? {
+        let first = self.provider.api.receive(&self.queue, PATIENCE).await;
+        // Waiting for messages has taken its time.
+        let now = self.provider.clock.now();
+        let mut messages = match self.provider.permitted(RECEIVE, first, now)? {
             Ok(messages) => messages,
             Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
         };
-        let read: Vec<Read> = messages.iter().map(|message| self.read(message, outlook)).collect();
-        let known = self.look(&read).await;
         let mut round = Round::quiet(if messages.is_empty() { EMPTY } else { Duration::ZERO });
-        let (mut failed, mut done) = (None, Vec::new());
+        let mut failed = None;
+        if messages.len() >= WINDOW {
+            let (more, error) = self.more(now, &mut round).await;
+            messages.extend(more);
+            failed = error;
+        }
+        let read: Vec<Read> = messages.iter().map(|message| self.read(message, outlook, now)).collect();
+        let known = self.look(&read).await;
+        let (mut done, mut reported) = (Vec::new(), BTreeSet::new());
         for (message, read) in messages.iter().zip(read) {
             let fate = match read {
-                Read::About { kind, announced, ids } => {
-                    self.fate((kind, announced, &ids), &known, outlook.now)
-                }
+                Read::About { kind, announced, ids } => self.fate((kind, announced, &ids), &known, now),
                 Read::Decided(fate) => Ok(fate),
             };
             match fate {
@@ -268,7 +310,10 @@ impl ProviderStep for Interruptions {
                     failed.get_or_insert(error);
                 }
                 Ok(Fate::Leave) => {}
-                Ok(Fate::Report(interruptions)) => round.interruptions.extend(interruptions),
+                // The queue may hand out a message twice.
+                Ok(Fate::Report(interruptions)) => round.interruptions.extend(
+                    interruptions.into_iter().filter(|told| reported.insert((told.id.clone(), told.kind))),
+                ),
                 Ok(Fate::Tell(notices)) => {
                     add(&mut round, notices);
                     done.push(message.receipt.clone());
@@ -276,7 +321,7 @@ impl ProviderStep for Interruptions {
                 Ok(Fate::Delete) => done.push(message.receipt.clone()),
             }
         }
-        self.delete(done, outlook.now, &mut round).await;
+        self.delete(&done, now, &mut round).await;
         match failed {
             Some(error) if round.interruptions.is_empty() && round.notices.is_empty() => Err(error),
             _ => Ok(round),

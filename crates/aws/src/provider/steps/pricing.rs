@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::super::AwsProvider;
 use super::{DENIED_AGAIN, HALF_A_DAY, object};
 use crate::figures;
-use crate::prices::{Doubt, keep, pricing_region, told};
+use crate::prices::{Doubt, Told, keep, pricing_region, told};
 
 /// Longest annotation in bytes; all annotations of an object may have 256 KiB. A region with six zones has some 70 KiB of prices.
 const TEXT_MAX: usize = 128 * 1024;
@@ -74,8 +74,7 @@ impl Pricing {
         }
         let count = u32::try_from(doubts.len()).map_or(f64::MAX, f64::from);
         self.provider.ledger.note(&figures::PRICES_DOUBTED, &[], count);
-        let told = self.provider.state().troubles.met(market, REASON, told(doubts), now);
-        self.provider.tell_classes(REASON, &told)
+        self.provider.met(market, REASON, told(doubts), now)
     }
 }
 
@@ -91,22 +90,18 @@ impl ProviderStep for Pricing {
         self.restore(now).await;
         let mut round = Round::quiet(HALF_A_DAY);
         let (mut refused, mut failed) = (Vec::new(), None);
-        // One market's failure does not keep the other's prices back.
-        let spot = provider.api.spot_prices().await;
-        match provider.permitted("ec2:DescribeSpotPriceHistory", spot, now) {
-            Ok(Ok(told)) => {
-                let doubts = provider.with_prices(|prices| prices.tell_spot(told, now));
-                round.notices.extend(self.doubt("spot prices", &doubts, now));
-            }
-            Ok(Err(notices)) => refused.extend(notices),
-            Err(error) => failed = Some(error),
-        }
+        let spot = provider.api.spot_prices().await.map(Told::Spot);
+        let mut markets = vec![("spot prices", "ec2:DescribeSpotPriceHistory", spot)];
         if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
-            let told = provider.api.on_demand_prices(&settings.region).await;
-            match provider.permitted("pricing:GetProducts", told, now) {
+            let on_demand = provider.api.on_demand_prices(&settings.region).await.map(Told::OnDemand);
+            markets.push(("on-demand prices", "pricing:GetProducts", on_demand));
+        }
+        // One market's failure does not keep the other's prices back.
+        for (market, action, answer) in markets {
+            match provider.permitted(action, answer, now) {
                 Ok(Ok(told)) => {
-                    let doubts = provider.with_prices(|prices| prices.tell_on_demand(told, now));
-                    round.notices.extend(self.doubt("on-demand prices", &doubts, now));
+                    let doubts = provider.with_prices(|prices| prices.tell(told, now));
+                    round.notices.extend(self.doubt(market, &doubts, now));
                 }
                 Ok(Err(notices)) => refused.extend(notices),
                 Err(error) => failed = Some(error),

@@ -4,6 +4,8 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Round;
 use rstest::rstest;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::batch::Batched;
 use crate::calls::TagSet;
@@ -53,9 +55,24 @@ async fn what_is_nobodys_does_not_come_again(#[case] tags: &[(&str, &str)], #[ca
     }
 }
 
-/// A storm of announcements: a call to look and none to wait for each ten of them, and nothing is left over.
-#[tokio::test]
-async fn a_hundred_messages_are_ten_looks_without_a_pause() {
+/// What metrics have been told since they were handed out last.
+async fn figures(provider: &dyn CloudProvider, now: Timestamp) -> BTreeMap<String, f64> {
+    let steps = provider.steps();
+    let step = steps.iter().find(|step| step.name() == "cloudprovider.metrics").unwrap();
+    let mut sums = BTreeMap::new();
+    for figure in step.run(&Outlook::at(now)).await.unwrap().figures {
+        let key = format!("{} {}", figure.family.name, figure.labels.join(","));
+        *sums.entry(key).or_default() += figure.value.unwrap_or(-1.0);
+    }
+    sums
+}
+
+const RECEIVED: &str = "karpenter_interruption_received_messages_total";
+const DELETED: &str = "karpenter_interruption_deleted_messages_total ";
+const LATENCY: &str = "karpenter_interruption_message_queue_duration_seconds ";
+
+/// A provider whose time stands still, with as many instances as asked for.
+async fn still(count: usize) -> (Arc<FakeAws>, AwsProvider, Timestamp, Vec<ProviderId>) {
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
     let clock: SharedClock = Arc::new(Still(now));
     let cloud = Arc::new(FakeAws::new(clock.clone()));
@@ -64,22 +81,165 @@ async fn a_hundred_messages_are_ten_looks_without_a_pause() {
     let api = Arc::new(Batched::new(cloud.clone(), clock.clone()));
     let provider = AwsProvider::new(api, classes, with_queue(), clock).await.unwrap();
     provider.identify(UID).await.unwrap();
-    let launched = provider.launch(&batch(50)).await;
-    let ours: BTreeSet<ProviderId> = launched.into_iter().map(|answer| answer.unwrap().provider_id).collect();
+    let launched = provider.launch(&batch(count)).await;
+    let ids = launched.into_iter().map(|answer| answer.unwrap().provider_id).collect();
+    (cloud, provider, now, ids)
+}
+
+/// A storm of announcements: one look and none to wait for at a hundred of them, and nothing is left over.
+#[tokio::test]
+async fn a_hundred_messages_are_one_look() {
+    let (cloud, provider, now, mut ours) = still(50).await;
+    ours.sort();
     for id in &ours {
         let nobodys = cloud.adopt(TagSet::new()).1;
         cloud.push_message(&notice(SPOT, json!({"instance-id": instance_id(id).unwrap()})));
         cloud.push_message(&notice(SPOT, json!({"instance-id": nobodys})));
     }
     let before = cloud.count("DescribeInstances");
-    let mut reported = Vec::new();
-    for _ in 0..10 {
-        let round = round(&provider, now).await;
-        assert_eq!(round.again, Duration::ZERO, "more may be waiting");
-        reported.extend(round.interruptions.into_iter().map(|told| told.id));
-    }
-    assert_eq!(cloud.count("DescribeInstances") - before, 10);
-    assert_eq!((cloud.messages(), cloud.count("DeleteMessage")), (50, 50));
-    assert_eq!(reported, ours.into_iter().collect::<Vec<_>>(), "in the order in which they came");
+    let told = round(&provider, now).await;
+    assert_eq!(told.again, Duration::ZERO, "more may be waiting");
+    let reported: Vec<ProviderId> = told.interruptions.into_iter().map(|told| told.id).collect();
+    assert_eq!(reported, ours, "in the order in which they came");
+    assert_eq!((cloud.count("DescribeInstances") - before, cloud.count("ReceiveMessage")), (1, 10));
+    assert_eq!((cloud.messages(), cloud.count("DeleteMessageBatch")), (50, 5));
     assert_eq!(round(&provider, now).await.again, Duration::from_secs(1), "an empty queue");
+    assert_eq!(cloud.count("ReceiveMessage"), 11, "where nothing comes, one call waits for it");
+}
+
+/// Thousands of messages of every kind, some of them twice: a round for each hundred, everything counted once by what it is, and
+/// nothing deleted before it was acted on.
+#[tokio::test]
+async fn a_flood_takes_a_round_for_each_hundred() {
+    let (cloud, provider, now, ours) = still(200).await;
+    let nobodys: Vec<String> = (0..1600).map(|_| cloud.adopt(TagSet::new()).1).collect();
+    for (at, id) in nobodys.iter().enumerate() {
+        if let Some(own) = ours.get(at).and_then(|id| instance_id(id)) {
+            for _ in 0..2 {
+                cloud.push_message(&notice(SPOT, json!({"instance-id": own})));
+            }
+            cloud.push_message(&notice("EC2 Instance Rebalance Recommendation", json!({"instance-id": own})));
+            cloud.push_message("{");
+            let state = json!({"instance-id": own, "state": "running"});
+            cloud.push_message(&notice("EC2 Instance State-change Notification", state));
+        }
+        let state = json!({"instance-id": id, "state": "shutting-down"});
+        cloud.push_message(&notice("EC2 Instance State-change Notification", state));
+    }
+    assert_eq!(cloud.messages(), 2600);
+    let before = cloud.count("DescribeInstances");
+    let (mut rounds, mut reported) = (0, 0);
+    while cloud.messages() > 400 {
+        let told = round(&provider, now).await;
+        assert_eq!(told.again, Duration::ZERO);
+        (rounds, reported) = (rounds + 1, reported + told.interruptions.len());
+    }
+    assert_eq!((rounds, cloud.count("ReceiveMessage")), (26, 260), "2.6 s at ten rounds a second");
+    // A round whose messages are all of one instance looks at it alone.
+    assert!(cloud.count("DescribeInstances") - before <= 26);
+    assert!(
+        (220..=220 + 26).contains(&cloud.count("DeleteMessageBatch")),
+        "{}",
+        cloud.count("DeleteMessageBatch")
+    );
+    // The two messages of one instance come together or in two rounds; either way each of ours is reported, and stays.
+    assert!((200..=400).contains(&reported), "{reported}");
+    assert_eq!(cloud.messages(), 400);
+    let shown = figures(&provider, now).await;
+    let count = |kind: &str| shown[&format!("{RECEIVED} {kind}")];
+    assert_eq!((count("spot_interrupted"), count("rebalance_recommendation")), (400.0, 200.0));
+    assert_eq!((count("instance_terminated"), count("no_op")), (1600.0, 200.0));
+    assert_eq!((shown[DELETED], shown["fleetwright_aws_unreadable_messages_total "]), (2200.0, 200.0));
+}
+
+/// What a batch could not delete comes again, with what was deleted beside it gone; it is counted once.
+#[tokio::test]
+async fn what_could_not_be_deleted_comes_again() {
+    let aws = Aws::new(with_queue()).await;
+    let sent = format!("\"time\":\"{}\"", aws.now());
+    for _ in 0..25 {
+        let (_, id) = aws.cloud.adopt(TagSet::new());
+        let body = notice(SPOT, json!({"instance-id": id}));
+        aws.cloud.push_message(&body.replace("\"time\":\"\"", &sent));
+    }
+    aws.cloud.keep_messages(3);
+    let told = round(&*aws.provider(), aws.now()).await;
+    assert!(told.notices.is_empty() && told.interruptions.is_empty(), "{told:?}");
+    assert_eq!((aws.cloud.messages(), aws.cloud.count("DeleteMessageBatch")), (3, 3));
+    let shown = figures(&*aws.provider(), aws.now()).await;
+    assert_eq!((shown[DELETED], shown[&format!("{RECEIVED} spot_interrupted")]), (22.0, 25.0));
+    assert!(shown.contains_key(LATENCY));
+    round(&*aws.provider(), aws.now()).await;
+    assert_eq!(aws.cloud.messages(), 3, "it is not handed out at once");
+    // A whole batch that is refused is as if none of it were.
+    aws.advance(Duration::from_secs(20)).await;
+    aws.cloud.inject(Call::DeleteMessages, Fault::Refuse(AwsError::new("InternalError", "why")));
+    round(&*aws.provider(), aws.now()).await;
+    assert_eq!(aws.cloud.messages(), 3);
+    aws.advance(Duration::from_secs(20)).await;
+    round(&*aws.provider(), aws.now()).await;
+    assert_eq!(aws.cloud.messages(), 0);
+    let shown = figures(&*aws.provider(), aws.now()).await;
+    assert_eq!((shown[DELETED], shown.get(&format!("{RECEIVED} spot_interrupted"))), (3.0, None));
+    assert!(!shown.contains_key(LATENCY), "it is no news when it comes again");
+}
+
+/// An action that IAM refuses is told of, however many of its calls come at once.
+#[tokio::test]
+async fn a_queue_that_nothing_may_be_deleted_from_is_told_of_once() {
+    let (cloud, provider, now, _) = still(1).await;
+    for _ in 0..100 {
+        cloud.push_message("{}");
+    }
+    cloud.deny(Call::DeleteMessages);
+    let told = round(&provider, now).await;
+    let [notice] = told.notices.as_slice() else { panic!("{told:?}") };
+    assert!(notice.message.contains("sqs:DeleteMessage"), "{notice:?}");
+    assert_eq!(cloud.messages(), 100);
+    assert!(provider.features_off().contains_key("sqs:DeleteMessage"));
+}
+
+/// A window that is refused, or messages that are left to another cluster of our name, keep nothing back.
+#[tokio::test]
+async fn what_stays_keeps_nothing_back() {
+    let aws = Aws::new(with_queue()).await;
+    let theirs = [(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::TAG_CLUSTER_UID, "other-uid")];
+    let theirs: TagSet = theirs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let (_, foreign) = aws.cloud.adopt(theirs);
+    let own = aws.provider().launch(&batch(1)).await.remove(0).unwrap().provider_id;
+    for _ in 0..30 {
+        aws.cloud.push_message(&notice(SPOT, json!({"instance-id": foreign})));
+    }
+    aws.cloud.push_message(&notice(SPOT, json!({"instance-id": instance_id(&own).unwrap()})));
+    // The first window comes, the second is refused.
+    aws.cloud.inject(Call::Receive, Fault::Lose);
+    aws.cloud.inject(Call::Receive, Fault::Refuse(AwsError::new("InternalError", "why")));
+    let told = round(&*aws.provider(), aws.now()).await;
+    let expected = Interruption { id: own.clone(), kind: InterruptionKind::Spot };
+    assert_eq!(told.interruptions, [expected]);
+    assert_eq!(aws.cloud.messages(), 31);
+    // Once the instance is ending, its message goes, and theirs stay.
+    let claim = NodeClaim { provider_id: Some(own.clone()), ..claim("claim-000", "batch") };
+    aws.provider().terminate(&claim, &own).await.unwrap();
+    aws.advance(Duration::from_secs(20)).await;
+    assert!(round(&*aws.provider(), aws.now()).await.interruptions.is_empty());
+    assert_eq!(aws.cloud.messages(), 30);
+}
+
+/// One message that cannot be deleted is a trouble, however many others of its batch can.
+#[tokio::test]
+async fn deletions_that_keep_failing_are_told_of() {
+    let aws = Aws::new(with_queue()).await;
+    for _ in 0..20 {
+        aws.cloud.push_message("{}");
+    }
+    let provider = aws.provider.lock().unwrap().clone();
+    for wait in [300, 0] {
+        aws.cloud.keep_messages(1);
+        round(&*provider, aws.now()).await;
+        assert_eq!(aws.cloud.messages(), 1);
+        aws.advance(Duration::from_secs(wait)).await;
+    }
+    let told = format!("{:?}", provider.features(aws.now(), true));
+    assert!(told.contains("LookupFailed") && told.contains("sqs:DeleteMessage"), "{told}");
 }

@@ -1,0 +1,47 @@
+//! User data that nothing can be made of: the class says so in a condition and an event, and is whole again once they are.
+
+use rstest::rstest;
+
+use super::world::{World, fresh};
+use super::*;
+
+/// What people are told while the class comes to rest.
+async fn settle(world: &mut World) -> Vec<String> {
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        let round = world.round("nodeclass").await;
+        let text = |notice: &fleetwright_core::cloud::Notice| format!("{} {}", notice.reason, notice.message);
+        told.extend(round.notices.iter().map(text));
+        world.pass(6).await;
+    }
+    told
+}
+
+#[rstest]
+#[case::of_sixteen_kib("AL2023", format!("#!/bin/bash\n# {}\n", "x".repeat(16 * 1024)), "UserDataSizeLimitExceeded")]
+#[case::an_archive_without_a_boundary("AL2023", "Content-Type: multipart/mixed\n\n--B\n\n--B--".to_owned(), "UserDataInvalid")]
+#[case::an_archive_of_nothing("AL2", "MIME-Version: 1.0\n\nbroken".to_owned(), "UserDataInvalid")]
+#[case::a_toml_bomb("Bottlerocket", format!("a = {}{}", "[".repeat(5000), "]".repeat(5000)), "UserDataInvalid")]
+#[case::no_toml("Bottlerocket", "#!/bin/bash\n".repeat(3) + "echo", "UserDataInvalid")]
+#[case::settings_that_are_none("Bottlerocket", "settings = 1".to_owned(), "UserDataInvalid")]
+#[tokio::test]
+async fn the_class_says_so(#[case] family: &str, #[case] user_data: String, #[case] reason: &str) {
+    let mut class = fresh("default");
+    class.spec.ami_family = Some(family.to_owned());
+    class.spec.ami_selector_terms =
+        serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
+    let mut world = World::new(settings(), class).await;
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    world.edit("default", |class| class.spec.user_data = Some(user_data));
+    let told = settle(&mut world).await;
+    assert_eq!(world.condition("default", "ValidationSucceeded"), format!("False {reason}"));
+    assert!(world.condition("default", "Ready").starts_with("False "));
+    let told_of = |text: &String| text.starts_with("ValidationSucceeded ") && text.contains(reason);
+    assert_eq!(told.iter().filter(|text| told_of(text)).count(), 1, "{told:?}");
+    assert!(told.iter().all(|text| text.len() < 1024), "{told:?}");
+    assert!(world.aws.provider().launch(&batch(1)).await[0].is_err(), "nothing is launched from it");
+    world.edit("default", |class| class.spec.user_data = None);
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+}
