@@ -18,6 +18,7 @@ pub mod interruption;
 pub mod launch;
 pub mod learnt;
 pub mod nodeclass;
+mod pace;
 pub mod prices;
 pub mod provider;
 pub mod recent;
