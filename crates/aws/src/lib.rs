@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod authority;
 pub mod batch;
+pub mod cache;
 pub mod calls;
 pub mod digest;
 pub mod drift;

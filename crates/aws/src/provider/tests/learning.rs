@@ -99,3 +99,23 @@ async fn storage_is_learnt_of_nodes_of_the_same_class() {
     assert_eq!(knows(&world), None);
     assert_eq!(storage(&world).await, promised - 1, "all others stay");
 }
+
+/// What is about a class or a template goes with it.
+#[tokio::test]
+async fn what_is_gone_is_forgotten() {
+    let mut world = ready(settings()).await;
+    let aws = world.aws.provider.lock().unwrap().clone();
+    aws.catalog(&pool()).await.unwrap();
+    aws.state().templates.insert("gone".to_owned(), world.aws.now());
+    let kept = || {
+        let state = aws.state();
+        (state.catalogs.len(), state.templates.contains_key("gone"))
+    };
+    world.round("launchtemplate.garbagecollection").await;
+    assert_eq!(kept(), (1, true), "a launch may be under way with it");
+    world.pass(16 * 60).await;
+    world.round("launchtemplate.garbagecollection").await;
+    world.aws.classes.remove("default");
+    world.round("nodeclass").await;
+    assert_eq!(kept(), (0, false));
+}
