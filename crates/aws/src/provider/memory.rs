@@ -47,8 +47,8 @@ impl Dealt {
     }
 
     /// Whether an instance was given to a claim already.
-    pub(super) fn is_taken(&self, instance: &Instance) -> bool {
-        self.taken.contains(&instance.provider_id)
+    pub(super) fn has(&self, id: &ProviderId) -> bool {
+        self.taken.contains(id)
     }
 }
 

@@ -49,6 +49,7 @@ use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
 use features::Troubles;
 use memory::Dealt;
+use open::{SENT_MAX, Sent};
 
 /// Most classes whose catalogues are kept; one of another class is made anew each time.
 const CATALOGS_MAX: u64 = 1000;
@@ -86,9 +87,14 @@ struct State {
     /// Catalogues by class, each as long as what it was made from.
     catalogs: Cache<String, (Versions, Arc<ClassCatalog>), CATALOGS_MAX>,
     dealt: Dealt,
-    /// Tokens that EC2 has seen with another request, and since when this is known. State: an attempt is ended
-    /// by it.
+    /// Requests of fleets whose outcome is open, by token.
+    sent: Cache<String, Arc<Sent>, SENT_MAX>,
+    /// Tokens of fleets, and when a call by them was last left without an answer. State: an attempt is ended by it.
+    unanswered: BTreeMap<String, Timestamp>,
+    /// Tokens that EC2 has seen with another request, and since when this is known. State, as the one before.
     repeated: BTreeMap<String, Timestamp>,
+    /// When this process was first asked to launch: the calls of the one before it are older, or under way.
+    began: Option<Timestamp>,
     /// Instances that claims name, once claims have been seen.
     named: Option<BTreeSet<ProviderId>>,
     /// Launch templates that are known to be there, and when each was last used, which says when one is deleted: those that EC2
