@@ -3,6 +3,8 @@
 //! Whoever comes first waits for others and calls for all; if it is dropped meanwhile, the others call for themselves. A call
 //! that names an instance that is not there is halved until only that one fails; one that is throttled is halved too, and
 //! the halves come back at different times.
+//!
+//! Calls that change something pass a token bucket first (`pace`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +23,7 @@ use crate::calls::{
 };
 use crate::digest::digest;
 use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
+use crate::pace::{Pace, Paced};
 
 /// A call is made after nobody has joined it for so long.
 const IDLE: Duration = Duration::from_millis(100);
@@ -94,6 +97,7 @@ pub struct Batched {
     clock: SharedClock,
     describe: Mutex<Gathering>,
     terminate: Mutex<Gathering>,
+    pace: Pace,
     ledger: Ledger,
 }
 
@@ -103,6 +107,7 @@ impl Batched {
     pub fn new(api: Arc<dyn AwsApi>, clock: SharedClock) -> Self {
         Self {
             api,
+            pace: Pace::new(clock.clone()),
             clock,
             describe: Mutex::default(),
             terminate: Mutex::default(),
@@ -170,6 +175,24 @@ impl Batched {
             all.chunks(TOGETHER).map(|chunk| (chunk.to_vec(), 0)).collect();
         let mut outcomes = Outcomes::new();
         while let Some((chunk, tries)) = open.pop_front() {
+            if verb == Verb::Terminate
+                && let Err(error) = self.pace.pass(Paced::Terminate(chunk.len())).await
+            {
+                // What has no token is not called for: a part of it may have one, and the rest comes back, each by itself.
+                if chunk.len() > 1 {
+                    let (first, rest) = chunk.split_at(chunk.len() / 2);
+                    open.push_front((rest.to_vec(), tries));
+                    open.push_front((first.to_vec(), tries));
+                } else {
+                    let later = |id: &String| spread(error.wait(), id);
+                    let held = |id: String| {
+                        let error = AwsError { retry_after: Some(later(&id)), ..error.clone() };
+                        (id, Err(error))
+                    };
+                    outcomes.extend(chunk.into_iter().map(held));
+                }
+                continue;
+            }
             let error = match self.once(verb, &chunk).await {
                 Ok(done) => {
                     outcomes.extend(done);
@@ -267,6 +290,7 @@ impl AwsApi for Batched {
         self.ledger.call("GetParameter", self.api.parameter(name).await)
     }
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
+        self.pace.pass(Paced::Fleet).await?;
         self.ledger.call("CreateFleet", self.api.create_fleet(request).await)
     }
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
@@ -287,6 +311,7 @@ impl AwsApi for Batched {
         self.ledger.call("DescribeInstanceStatus", self.api.instance_statuses().await)
     }
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
+        self.pace.pass(Paced::Tags).await?;
         self.ledger.call("CreateTags", self.api.create_tags(id, tags).await)
     }
     async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {

@@ -1,27 +1,95 @@
-//! What real nodes taught about machines: memory and CPU of an instance type with an image.
+//! What real nodes taught about machines: the figures of an instance type with an image.
 //!
 //! EC2 advertises what the hypervisor is given; how much of it the kubelet reports depends on the machine and on the image's
 //! kernel. The first launch of a pair goes by an estimate, later ones by what nodes reported. The least of the last
 //! [`WITNESSES`] nodes counts, so that one lucky node promises nothing; it may be above the estimate or below.
 //!
-//! Storage and pods are not learnt: they follow from the node class, and classes share images.
+//! CPU and memory are the machine's and the image's alone. Storage, pods and devices follow from the node class as well, and
+//! classes share images: such a figure is kept by what was predicted of it. Two classes with volumes of another size predict
+//! other figures and never mix; two that predict the same learn from each other. What a node does not report at all teaches
+//! nothing: a device plugin that is not there yet says nothing about the machine, and a figure of zero could never be corrected,
+//! because nothing would be launched for it any more. Resources that the catalogue does not describe belong to whoever puts
+//! them on nodes, and are a NodeOverlay's.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fleetwright_core::model::Resources;
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::{ResourceName, Resources};
 
-/// How many nodes of a pair are remembered.
+/// How many nodes are remembered of a figure.
 const WITNESSES: usize = 8;
 /// How many pairs are remembered: beyond that, the ones that nobody confirmed for longest go.
 const PAIRS_MAX: usize = 20_000;
+/// How many figures are remembered of a pair, over all that classes predict; the least recently confirmed go.
+const FIGURES_MAX: usize = 64;
+/// Resources whose predictions come of tables of ours, which may not know a new type: learnt where zero was predicted as well.
+const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
+
+/// A resource, and what was predicted of it; of CPU and memory, which no class has a say in, always zero.
+type Figure = (ResourceName, i64);
+
+fn figure(name: ResourceName, predicted: i64) -> Figure {
+    let of_machine = matches!(name, ResourceName::Cpu | ResourceName::Memory);
+    (name, if of_machine { 0 } else { predicted })
+}
+
+/// Whether a figure of this prediction is learnt.
+fn is_learnt((name, predicted): &Figure) -> bool {
+    match name {
+        ResourceName::Cpu | ResourceName::Memory => true,
+        other => *predicted > 0 || TABLED.contains(&other.as_str()),
+    }
+}
+
+/// What nodes reported of one figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reports {
+    /// The nodes, oldest first, and what each told.
+    last: VecDeque<(String, i64)>,
+    confirmed: u64,
+}
+
+impl Reports {
+    fn least(&self) -> Option<i64> {
+        self.last.iter().map(|(_, told)| *told).min()
+    }
+}
 
 /// What nodes of one instance type and image reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pair {
-    /// The nodes, oldest first, with CPU in milli and memory in bytes.
-    witnesses: VecDeque<(String, i64, i64)>,
+    figures: BTreeMap<Figure, Reports>,
     /// When the pair was last confirmed, in the order of observations.
     confirmed: u64,
+}
+
+impl Pair {
+    fn least(&self, name: &ResourceName, predicted: i64) -> Option<i64> {
+        self.figures.get(&figure(name.clone(), predicted))?.least()
+    }
+
+    /// Takes what a node told of a figure. Returns whether the least has changed.
+    fn take(&mut self, figure: Figure, node: &str, told: i64, confirmed: u64) -> bool {
+        let reports = self.figures.entry(figure).or_default();
+        (reports.confirmed, self.confirmed) = (confirmed, confirmed);
+        if reports.last.iter().any(|(known, before)| known == node && *before == told) {
+            // A node that says again what it said pushes no other out.
+            return false;
+        }
+        let before = reports.least();
+        // What a process before this one knew yields to the first live node.
+        reports.last.retain(|(known, _)| known != node && !known.is_empty());
+        reports.last.push_back((node.to_owned(), told));
+        if reports.last.len() > WITNESSES {
+            reports.last.pop_front();
+        }
+        let changed = reports.least() != before;
+        if self.figures.len() > FIGURES_MAX {
+            let oldest = self.figures.iter().min_by_key(|(_, reports)| reports.confirmed);
+            oldest.map(|(figure, _)| figure.clone()).map(|figure| self.figures.remove(&figure));
+        }
+        changed
+    }
 }
 
 /// Learnt capacities by instance type and image.
@@ -33,26 +101,40 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// Takes note of what a registered node reports. Returns whether what is known has changed.
-    pub fn observe(&mut self, instance_type: &str, image: &str, node: &str, reported: &Resources) -> bool {
-        if reported.memory() <= 0 || reported.cpu() <= 0 || image.is_empty() {
+    /// Takes note of what a registered node reports. `predicted` is what its class predicts before anything is learnt, where that
+    /// is known of the node: without it only CPU and memory are taken. Returns whether what is known has changed.
+    pub fn observe(
+        &mut self,
+        instance_type: &str,
+        image: &str,
+        node: &str,
+        reported: &Resources,
+        predicted: Option<&Resources>,
+    ) -> bool {
+        if reported.memory() <= 0 || reported.cpu() <= 0 {
             return false;
         }
-        let told = (node.to_owned(), reported.cpu(), reported.memory());
-        let key = (instance_type.to_owned(), image.to_owned());
-        if self.pairs.get(&key).is_some_and(|pair| pair.witnesses.contains(&told)) {
-            // A node that says again what it said pushes no other out.
+        let mut told: Vec<(Figure, i64)> = Vec::new();
+        for (name, amount) in reported.iter() {
+            let figure = match (&name, predicted) {
+                (ResourceName::Cpu | ResourceName::Memory, _) => figure(name, 0),
+                (_, Some(predicted)) => (name.clone(), predicted.get(&name)),
+                (_, None) => continue,
+            };
+            told.push((figure, amount));
+        }
+        self.take(instance_type, image, node, told)
+    }
+
+    fn take(&mut self, instance_type: &str, image: &str, node: &str, told: Vec<(Figure, i64)>) -> bool {
+        if image.is_empty() || told.is_empty() {
             return false;
         }
-        let before = self.known(instance_type, image);
         self.observations += 1;
-        let pair = self.pairs.entry(key).or_default();
-        pair.confirmed = self.observations;
-        // What a process before this one knew yields to the first live node.
-        pair.witnesses.retain(|(known, ..)| known != node && !known.is_empty());
-        pair.witnesses.push_back(told);
-        if pair.witnesses.len() > WITNESSES {
-            pair.witnesses.pop_front();
+        let pair = self.pairs.entry((instance_type.to_owned(), image.to_owned())).or_default();
+        let mut changed = false;
+        for (figure, amount) in told.into_iter().filter(|(figure, amount)| is_learnt(figure) && *amount > 0) {
+            changed |= pair.take(figure, node, amount, self.observations);
         }
         if self.pairs.len() > PAIRS_MAX {
             let oldest = self.pairs.iter().min_by_key(|(_, pair)| pair.confirmed).map(|(key, _)| key.clone());
@@ -60,21 +142,38 @@ impl Learnt {
                 self.pairs.remove(&oldest);
             }
         }
-        let changed = self.known(instance_type, image) != before;
         self.version += u64::from(changed);
         changed
+    }
+
+    fn pair(&self, instance_type: &str, image: &str) -> Option<&Pair> {
+        self.pairs.get(&(instance_type.to_owned(), image.to_owned()))
     }
 
     /// CPU in milli and memory in bytes that nodes of the pair report, the least of those remembered.
     #[must_use]
     pub fn known(&self, instance_type: &str, image: &str) -> Option<(i64, i64)> {
-        let pair = self.pairs.get(&(instance_type.to_owned(), image.to_owned()))?;
-        let cpu = pair.witnesses.iter().map(|(_, cpu, _)| *cpu).min()?;
-        let memory = pair.witnesses.iter().map(|(.., memory)| *memory).min()?;
-        Some((cpu, memory))
+        let pair = self.pair(instance_type, image)?;
+        Some((pair.least(&ResourceName::Cpu, 0)?, pair.least(&ResourceName::Memory, 0)?))
     }
 
-    /// Forgets images that no class uses any more; all others keep what they taught.
+    /// What a class predicts of a type, with what nodes of the pair reported in the place of it.
+    #[must_use]
+    pub fn corrected(&self, instance_type: &str, image: &str, predicted: &Resources) -> Resources {
+        let mut all = predicted.clone();
+        let figures = self.pair(instance_type, image).into_iter().flat_map(|pair| &pair.figures);
+        for (known, reports) in figures {
+            let name = &known.0;
+            if let Some(least) =
+                reports.least().filter(|_| figure(name.clone(), predicted.get(name)) == *known)
+            {
+                all.set(name, least);
+            }
+        }
+        all
+    }
+
+    /// Forgets images that nothing uses any more; all others keep what they taught.
     pub fn retain_images(&mut self, in_use: impl Fn(&str) -> bool) {
         let before = self.pairs.len();
         self.pairs.retain(|(_, image), _| in_use(image));
@@ -93,13 +192,21 @@ impl Learnt {
         self.text_of(|_| true, usize::MAX)
     }
 
-    /// What is known of some images, as [`Learnt::to_text`] has it, whole lines up to a length.
+    /// What is known of some images, as [`Learnt::to_text`] has it, whole lines up to a length. A line is type, image, milli-CPUs
+    /// and bytes of memory, then `name:predicted=reported` of each figure that is not as it was predicted.
     #[must_use]
     pub fn text_of(&self, of: impl Fn(&str) -> bool, bytes_max: usize) -> String {
         let mut text = String::new();
-        for (instance_type, image) in self.pairs.keys().filter(|(_, image)| of(image)) {
+        for ((instance_type, image), pair) in self.pairs.iter().filter(|((_, image), _)| of(image)) {
             let Some((cpu, memory)) = self.known(instance_type, image) else { continue };
-            let line = format!("{instance_type} {image} {cpu} {memory}\n");
+            let mut line = format!("{instance_type} {image} {cpu} {memory}");
+            for ((name, predicted), reports) in &pair.figures {
+                let of_machine = matches!(name, ResourceName::Cpu | ResourceName::Memory);
+                if let Some(told) = reports.least().filter(|told| !of_machine && told != predicted) {
+                    line.push_str(&format!(" {name}:{predicted}={told}"));
+                }
+            }
+            line.push('\n');
             if text.len() + line.len() > bytes_max {
                 break;
             }
@@ -108,19 +215,30 @@ impl Learnt {
         text
     }
 
-    /// Takes over what an earlier process knew; lines that make no sense are passed over, and live nodes correct the rest.
+    /// Takes over what an earlier process knew; lines and figures that make no sense are passed over, and live nodes correct the rest.
     pub fn restore(&mut self, text: &str) {
         for line in text.lines().take(PAIRS_MAX) {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [instance_type, image, cpu, memory] = words.as_slice() else { continue };
-            if self.known(instance_type, image).is_some() {
-                continue;
-            }
-            if let (Ok(cpu), Ok(memory)) = (cpu.parse(), memory.parse()) {
-                self.observe(instance_type, image, "", &Resources::of(cpu, memory));
-            }
+            let mut words = line.split(' ');
+            let (Some(instance_type), Some(image)) = (words.next(), words.next()) else { continue };
+            let of = |name: ResourceName, word: Option<&str>| Some(((name, 0), word?.parse::<i64>().ok()?));
+            let (cpu, memory) = (of(ResourceName::Cpu, words.next()), of(ResourceName::Memory, words.next()));
+            let (Some(cpu), Some(memory)) = (cpu, memory) else { continue };
+            let mut told = vec![cpu, memory];
+            told.extend(words.take(FIGURES_MAX).filter_map(restored));
+            let pair = self.pair(instance_type, image);
+            told.retain(|(figure, _)| pair.is_none_or(|pair| !pair.figures.contains_key(figure)));
+            self.take(instance_type, image, "", told);
         }
     }
+}
+
+/// A figure as text has it.
+fn restored(word: &str) -> Option<(Figure, i64)> {
+    let (known, told) = word.rsplit_once('=')?;
+    let (name, predicted) = known.rsplit_once(':')?;
+    let name = ResourceName::from(name);
+    (!matches!(name, ResourceName::Cpu | ResourceName::Memory)).then_some(())?;
+    Some(((name, predicted.parse().ok()?), told.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -134,13 +252,16 @@ mod tests {
     fn the_least_of_the_last_nodes_counts_up_and_down() {
         let mut learnt = Learnt::default();
         assert_eq!(learnt.known("m5.large", "ami-1"), None);
-        assert!(learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI)));
-        assert!(!learnt.observe("m5.large", "ami-1", "b", &Resources::of(2000, 9 * GI)), "one lucky node");
-        assert!(learnt.observe("m5.large", "ami-1", "c", &Resources::of(2000, 7 * GI)));
+        assert!(learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None));
+        assert!(
+            !learnt.observe("m5.large", "ami-1", "b", &Resources::of(2000, 9 * GI), None),
+            "one lucky node"
+        );
+        assert!(learnt.observe("m5.large", "ami-1", "c", &Resources::of(2000, 7 * GI), None));
         assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 7 * GI)));
         let version = learnt.version();
         for node in 0..WITNESSES {
-            learnt.observe("m5.large", "ami-1", &format!("new-{node}"), &Resources::of(2000, 10 * GI));
+            learnt.observe("m5.large", "ami-1", &format!("new-{node}"), &Resources::of(2000, 10 * GI), None);
         }
         assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 10 * GI)), "raised as well");
         assert!(learnt.version() > version);
@@ -149,8 +270,8 @@ mod tests {
     #[test]
     fn images_are_apart() {
         let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI));
-        learnt.observe("m5.large", "ami-2", "b", &Resources::of(2000, 6 * GI));
+        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None);
+        learnt.observe("m5.large", "ami-2", "b", &Resources::of(2000, 6 * GI), None);
         learnt.retain_images(|image| image != "ami-1");
         assert_eq!(learnt.known("m5.large", "ami-1"), None);
         assert_eq!(learnt.known("m5.large", "ami-2"), Some((2000, 6 * GI)));
@@ -159,12 +280,107 @@ mod tests {
     #[test]
     fn survives_a_restart_and_bad_text() {
         let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI));
-        learnt.observe("c5.large", "ami-1", "b", &Resources::of(2000, 4 * GI));
+        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None);
+        learnt.observe("c5.large", "ami-1", "b", &Resources::of(2000, 4 * GI), None);
         let mut again = Learnt::default();
         again.restore(&format!("nonsense\nx y z\nm5 ami -1 w\n{}", learnt.to_text()));
         assert_eq!(again.to_text(), learnt.to_text());
-        assert!(!again.observe("m5.large", "", "c", &Resources::of(1, 1)), "no image, nothing to learn");
-        assert!(!again.observe("m5.large", "ami-1", "c", &Resources::new()), "a node that reports nothing");
+        assert!(
+            !again.observe("m5.large", "", "c", &Resources::of(1, 1), None),
+            "no image, nothing to learn"
+        );
+        assert!(
+            !again.observe("m5.large", "ami-1", "c", &Resources::new(), None),
+            "a node that reports nothing"
+        );
+    }
+
+    fn large(storage: i64, pods: i64) -> Resources {
+        Resources::of(2000, 8 * GI).with("ephemeral-storage", storage).with("pods", pods)
+    }
+
+    /// Two classes share an image: one has volumes of 20 GiB, the other of 100, and each learns of its own.
+    #[test]
+    fn what_follows_from_the_class_is_kept_by_what_was_predicted() {
+        let mut learnt = Learnt::default();
+        let (small, big) = (large(20 * GI, 29), large(100 * GI, 29));
+        assert!(learnt.observe("m5.large", "ami-1", "a", &large(19 * GI, 58), Some(&small)));
+        assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
+        assert_eq!(
+            learnt.corrected("m5.large", "ami-1", &big),
+            large(100 * GI, 58),
+            "its own volumes are not known"
+        );
+        learnt.observe("m5.large", "ami-1", "b", &large(98 * GI, 58), Some(&big));
+        assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
+        assert_eq!(learnt.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
+        assert_eq!(learnt.corrected("m5.large", "ami-2", &big), big, "another image");
+        assert_eq!(learnt.corrected("c5.large", "ami-1", &big), big, "another type");
+        // A class with a limit of its own is not held by what the other's nodes report.
+        assert_eq!(learnt.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
+        // Nodes whose class is not known any more teach what no class has a say in.
+        let gone = Resources::of(1930, 7 * GI).with("pods", 5);
+        assert!(learnt.observe("m5.large", "ami-1", "c", &gone, None));
+        let now = learnt.corrected("m5.large", "ami-1", &small);
+        assert_eq!((now.cpu(), now.memory(), now.pods()), (1930, 7 * GI, 58));
+        // Up as well, and many nodes of one class push nothing of the other's out.
+        for node in 0..3 * WITNESSES {
+            learnt.observe("m5.large", "ami-1", &format!("new-{node}"), &large(21 * GI, 58), Some(&small));
+        }
+        assert_eq!(
+            learnt.corrected("m5.large", "ami-1", &small).get(&ResourceName::EphemeralStorage),
+            21 * GI
+        );
+        assert_eq!(learnt.corrected("m5.large", "ami-1", &big).get(&ResourceName::EphemeralStorage), 98 * GI);
+    }
+
+    #[test]
+    fn devices_that_are_not_reported_teach_nothing() {
+        let mut learnt = Learnt::default();
+        let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8).with("vpc.amazonaws.com/efa", 4);
+        let plain = large(20 * GI, 29);
+        learnt.observe("p5.48xlarge", "ami-1", "a", &plain, Some(&predicted));
+        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), predicted, "no plugin, no lesson");
+        let told = plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
+        learnt.observe("p5.48xlarge", "ami-1", "a", &told, Some(&predicted));
+        let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
+        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), expected);
+        // A class that predicts no EFA is not given any by nodes of one that does.
+        let efa = predicted.clone().with("vpc.amazonaws.com/efa", 3);
+        learnt.observe("p5.48xlarge", "ami-1", "b", &efa, Some(&predicted));
+        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &plain).get(&"vpc.amazonaws.com/efa".into()), 0);
+    }
+
+    #[test]
+    fn figures_survive_a_restart() {
+        let mut learnt = Learnt::default();
+        let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8);
+        let told = large(19 * GI, 29).with("nvidia.com/gpu", 16);
+        learnt.observe("p5.48xlarge", "ami-1", "a", &told, Some(&predicted));
+        let text = learnt.to_text();
+        assert_eq!(
+            text,
+            format!(
+                "p5.48xlarge ami-1 2000 {} ephemeral-storage:{}={} nvidia.com/gpu:8=16\n",
+                8 * GI,
+                20 * GI,
+                19 * GI
+            )
+        );
+        let mut again = Learnt::default();
+        again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 foo:0=5 pods:29=-2 =\n"));
+        assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), told);
+        assert_eq!(again.to_text(), text, "nonsense is passed over");
+        assert!(
+            again.observe("p5.48xlarge", "ami-1", "b", &predicted, Some(&predicted)),
+            "a live node corrects it"
+        );
+        assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), predicted);
+        for size in 1..1000 {
+            again.observe("p5.48xlarge", "ami-1", "b", &predicted, Some(&large(size * GI, 29)));
+        }
+        let pair = again.pair("p5.48xlarge", "ami-1").unwrap();
+        assert_eq!(pair.figures.len(), FIGURES_MAX, "bounded");
+        assert!(again.known("p5.48xlarge", "ami-1").is_some(), "machines' own figures stay");
     }
 }

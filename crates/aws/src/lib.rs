@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod authority;
 pub mod batch;
+pub mod cache;
 pub mod calls;
 pub mod digest;
 pub mod drift;
@@ -18,6 +19,7 @@ pub mod interruption;
 pub mod launch;
 pub mod learnt;
 pub mod nodeclass;
+mod pace;
 pub mod prices;
 pub mod provider;
 pub mod recent;

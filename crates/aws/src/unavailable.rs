@@ -1,18 +1,16 @@
 //! What recently could not be launched, so that it is not tried again at once.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
-use crate::recent::is_recent;
+use crate::cache::Cache;
 
 /// How long something counts as unavailable after a failure.
 pub const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(180);
 /// How many entries are kept: more than all types in all zones of a region, both ways to buy.
-const ENTRIES_MAX: usize = 100_000;
+const ENTRIES_MAX: u64 = 100_000;
 
 /// Something that can run dry.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scarce {
     /// One way to buy an instance type in a zone, perhaps only within a placement group or one of its partitions.
     Offering {
@@ -54,31 +52,22 @@ pub struct Asked<'a> {
 }
 
 /// The memory of what was unavailable.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Unavailable {
-    /// Since when each is.
-    since: BTreeMap<Scarce, Timestamp>,
+    entries: Cache<Scarce, (), ENTRIES_MAX>,
     version: u64,
 }
 
 impl Unavailable {
     /// Takes note of a failure.
     pub fn mark(&mut self, what: Scarce, now: Timestamp) {
-        let new = self.since.insert(what, now).is_none();
+        let new = self.entries.insert(what, (), now, UNAVAILABLE_FOR);
         self.version += u64::from(new);
-        if self.since.len() > ENTRIES_MAX {
-            let oldest = self.since.iter().min_by_key(|(_, since)| **since).map(|(what, _)| what.clone());
-            if let Some(oldest) = oldest {
-                self.since.remove(&oldest);
-            }
-        }
     }
 
     /// Forgets what is over.
     pub fn sweep(&mut self, now: Timestamp) {
-        let before = self.since.len();
-        self.since.retain(|_, since| is_recent(*since, now, UNAVAILABLE_FOR));
-        self.version += u64::from(self.since.len() != before);
+        self.version += u64::from(self.entries.sweep(now) > 0);
     }
 
     /// Changes whenever an answer may change; sweep first.
@@ -96,7 +85,10 @@ impl Unavailable {
             capacity_type: asked.capacity_type.to_owned(),
             group,
         };
-        let has = |what: Scarce| self.since.contains_key(&what);
+        if self.entries.is_empty() {
+            return false;
+        }
+        let has = |what: Scarce| self.entries.peek(&what).is_some();
         let in_group = asked.group.is_some_and(|(id, partition)| {
             let whole = offering(Some((id.to_owned(), None)));
             let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));

@@ -132,3 +132,87 @@ fn waits_differ_by_key() {
     assert!(all.iter().all(|one| *one >= wait && *one <= wait * 3 / 2));
     assert_eq!(spread(wait, "a"), spread(wait, "a"));
 }
+
+fn fleet(token: usize) -> FleetRequest {
+    FleetRequest {
+        token: token.to_string(),
+        count: 1,
+        kind: crate::calls::FleetKind::OnDemand,
+        strategy: crate::calls::Strategy::LowestPrice,
+        overrides: Vec::new(),
+        tags: TagSet::new(),
+        context: None,
+    }
+}
+
+fn held(answer: Result<(), AwsError>) -> Option<Duration> {
+    answer.err().filter(|error| error.class() == Class::Throttled).map(|error| error.wait())
+}
+
+/// Fifty fleets at once and five a second; who would wait for longer than ten seconds is told so, and EC2 is not asked.
+#[tokio::test(start_paused = true)]
+async fn fleets_pass_a_token_bucket() {
+    let (cloud, batched, _) = region(0);
+    let start = tokio::time::Instant::now();
+    let all = futures::future::join_all((0..200).map(|token| {
+        let batched = batched.clone();
+        async move { held(batched.create_fleet(&fleet(token)).await.map(drop)) }
+    }));
+    let waits: Vec<Duration> = all.await.into_iter().flatten().collect();
+    assert_eq!((cloud.count("CreateFleet"), waits.len()), (100, 100));
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    assert!(waits.iter().all(|wait| *wait > Duration::from_secs(10)), "{waits:?}");
+}
+
+/// A tag is written at once or not now: whoever launches does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn tags_pass_a_token_bucket() {
+    let (cloud, batched, ids) = region(1);
+    let start = tokio::time::Instant::now();
+    let mut refused = 0;
+    for _ in 0..150 {
+        refused += usize::from(held(batched.create_tags(&ids[0], &TagSet::new()).await).is_some());
+    }
+    assert_eq!((cloud.count("CreateTags"), refused, start.elapsed()), (100, 50, Duration::ZERO));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(held(batched.create_tags(&ids[0], &TagSet::new()).await), None);
+}
+
+/// A thousand instances end at once and twenty a second: what has no token waits, in few parts.
+#[tokio::test(start_paused = true)]
+async fn ends_pass_a_token_bucket_in_parts() {
+    let (cloud, batched, ids) = region(1600);
+    let end = async |some: &[String]| {
+        let each = some.iter().map(|id| {
+            let (batched, id) = (batched.clone(), id.clone());
+            async move { batched.terminate(&[id]).await }
+        });
+        futures::future::join_all(each).await
+    };
+    let start = tokio::time::Instant::now();
+    assert!(end(&ids[..1000]).await.iter().all(Result::is_ok));
+    assert!(end(&ids[1000..1100]).await.iter().all(Result::is_ok));
+    assert_eq!(cloud.count("TerminateInstances"), 3);
+    assert!((4..6).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    assert!(end(&ids[1100..]).await.iter().all(Result::is_ok));
+    assert!((29..32).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    assert!(cloud.count("TerminateInstances") < 3 + 8, "{}", cloud.count("TerminateInstances"));
+}
+
+/// Where others have the tokens of the next ten seconds, nothing is asked of EC2, and each comes back at a time of its own.
+#[tokio::test(start_paused = true)]
+async fn ends_without_a_token_come_back_apart() {
+    let (cloud, batched, ids) = region(50);
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(190)).await;
+        batched.pace.pass(Paced::Terminate(1200)).await
+    };
+    let each = ids.iter().map(|id| {
+        let (batched, id) = (batched.clone(), id.clone());
+        async move { batched.terminate(&[id]).await }
+    });
+    let (others, ended) = futures::join!(others, futures::future::join_all(each));
+    assert_eq!((others, cloud.count("TerminateInstances")), (Ok(()), 0));
+    let waits: BTreeSet<Duration> = ended.into_iter().filter_map(held).collect();
+    assert!(waits.len() > 40, "{waits:?}");
+}

@@ -3,13 +3,10 @@
 //! Two hundred classes of one alias read each parameter once a day, as Karpenter does. A look-up that fails changes nothing: what
 //! was read before counts on, however old, so that a throttled call never looks like an image that is gone.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cache::Cache;
 use crate::calls::{AwsApi, AwsError};
-use crate::recent::is_recent;
 
 /// How long the parameter of an alias counts.
 const OF_ALIAS: SignedDuration = SignedDuration::from_hours(24);
@@ -17,9 +14,9 @@ const OF_ALIAS: SignedDuration = SignedDuration::from_hours(24);
 const CUSTOM: SignedDuration = SignedDuration::from_mins(5);
 /// How long one counts whose image is deprecated: a newer one is to be expected.
 const DEPRECATED: SignedDuration = SignedDuration::from_mins(30);
-/// Most parameters that are remembered; beyond that, those that were read longest ago go. Six families with a dozen versions have
+/// Most parameters that are remembered; beyond that, those that were not asked for for longest go. Six families with a dozen versions have
 /// some four hundred.
-const REMEMBERED: usize = 2000;
+const REMEMBERED: u64 = 2000;
 
 /// Who names a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,35 +29,30 @@ pub enum Source {
     Custom,
 }
 
+/// What was read.
 #[derive(Clone, Debug)]
-struct Entry {
+struct Read {
     /// The image's id; `None` where there is no such parameter, or no image's id in it.
     image: Option<String>,
     source: Source,
-    read: Timestamp,
-    deprecated: bool,
+    at: Timestamp,
 }
 
-impl Entry {
-    fn counts(&self, now: Timestamp) -> bool {
-        let long = match self {
+impl Read {
+    fn counts_for(&self, deprecated: bool) -> SignedDuration {
+        match self {
             Self { image: None, .. } | Self { source: Source::Custom, .. } => CUSTOM,
-            Self { source: Source::Latest, deprecated: true, .. } => DEPRECATED,
+            Self { source: Source::Latest, .. } if deprecated => DEPRECATED,
             Self { source: Source::Pinned | Source::Latest, .. } => OF_ALIAS,
-        };
-        is_recent(self.read, now, long)
+        }
     }
 }
 
 /// The parameters by name.
 #[derive(Debug, Default)]
-pub struct Parameters(Mutex<BTreeMap<String, Entry>>);
+pub struct Parameters(Cache<String, Read, REMEMBERED>);
 
 impl Parameters {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The image's id that a parameter holds; `None` where there is no such parameter, or no image's id in it.
     ///
     /// # Errors
@@ -72,28 +64,28 @@ impl Parameters {
         source: Source,
         now: Timestamp,
     ) -> Result<Option<String>, AwsError> {
-        let known = self.lock().get(path).cloned();
-        if let Some(entry) = known.as_ref().filter(|entry| entry.counts(now)) {
-            return Ok(entry.image.clone());
+        let key = path.to_owned();
+        if let Some(read) = self.0.get(&key, now) {
+            return Ok(read.image);
         }
         let image = match api.parameter(path).await {
             Ok(text) => Some(text).filter(|text| text.starts_with("ami-")),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return known.map(|entry| entry.image).ok_or(error),
+            Err(error) => return self.0.peek(&key).map(|read| read.image).ok_or(error),
         };
-        let mut all = self.lock();
-        all.insert(path.to_owned(), Entry { image: image.clone(), source, read: now, deprecated: false });
-        if all.len() > REMEMBERED {
-            let oldest = all.iter().min_by_key(|(_, entry)| entry.read).map(|(path, _)| path.clone());
-            oldest.map(|path| all.remove(&path));
-        }
+        let read = Read { image: image.clone(), source, at: now };
+        let long = read.counts_for(false);
+        self.0.insert(key, read, now, long);
         Ok(image)
     }
 
     /// Takes note of an image that is deprecated: parameters that may change by now are read again sooner.
     pub fn deprecated(&self, image: &str) {
-        for entry in self.lock().values_mut().filter(|entry| entry.image.as_deref() == Some(image)) {
-            entry.deprecated = true;
+        for (path, read) in self.0.all() {
+            if read.image.as_deref() == Some(image) {
+                let (at, long) = (read.at, read.counts_for(true));
+                self.0.insert(path, read, at, long);
+            }
         }
     }
 }
@@ -187,7 +179,7 @@ mod tests {
             let now = at(i64::try_from(number).unwrap());
             parameters.image(&aws, &format!("/{number}"), Source::Latest, now).await.unwrap();
         }
-        assert_eq!(parameters.lock().len(), REMEMBERED);
-        assert!(!parameters.lock().contains_key("/0"));
+        assert_eq!(parameters.0.len(), REMEMBERED);
+        assert!(parameters.0.peek(&"/0".to_owned()).is_none());
     }
 }

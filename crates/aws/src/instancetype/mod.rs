@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassSpec, Ec2NodeClassStatus, Subnet};
 use fleetwright_aws_api::{MaxPods, ParsedKubelet, labels};
-use fleetwright_core::model::{Catalog, InstanceType, Requirement, ResourceName};
+use fleetwright_core::model::{Catalog, InstanceType, Requirement, ResourceName, Resources};
 
 pub use offerings::Market;
 pub use pods::eni_limited;
@@ -61,6 +61,8 @@ impl<'a> View<'a> {
 pub struct Shaped {
     /// The type without offerings.
     pub instance_type: InstanceType,
+    /// What it would have if no node had taught anything.
+    pub predicted: Resources,
     /// The image that its nodes run.
     pub image: Option<String>,
     /// What the kubelet is told, with expressions evaluated for the type.
@@ -188,21 +190,18 @@ pub fn shape(
     }
     let image = choice.map(|choice| choice.image.id.clone());
     let kubelet = resolve_kubelet(info, view, &mut problems)?;
-    let known = image.as_deref().and_then(|image| learnt.known(&info.name, image));
     let estimate = capacity::estimated_memory(info, view.settings.memory_overhead_ppm);
-    let memory = known.map_or(estimate, |(_, memory)| memory);
-    let mut capacity = capacity::capacity(info, view.spec, memory, kubelet.pods);
-    if let Some((cpu, _)) = known {
-        capacity.set(&ResourceName::Cpu, cpu);
-    }
+    let predicted = capacity::capacity(info, view.spec, estimate, kubelet.pods);
+    let corrected = |image: &str| learnt.corrected(&info.name, image, &predicted);
+    let capacity = image.as_deref().map_or_else(|| predicted.clone(), corrected);
     let overhead_pods = if traits(family).eni_limited_memory_overhead {
         eni_limited(info, 0, view.spec.network_interfaces.as_deref())
     } else {
-        kubelet.pods
+        capacity.pods()
     };
     let overhead = overhead::overhead(&overhead::Basis {
         cpu: capacity.cpu(),
-        memory,
+        memory: capacity.memory(),
         storage: capacity.get(&ResourceName::EphemeralStorage),
         pods: overhead_pods,
         kube_reserved: kubelet.kube_reserved.as_ref(),
@@ -213,7 +212,7 @@ pub fn shape(
     let devices = Arc::default();
     let instance_type =
         InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead, devices };
-    Ok(Shaped { instance_type, image, kubelet, problems })
+    Ok(Shaped { instance_type, predicted, image, kubelet, problems })
 }
 
 /// What EC2 sells in a region.

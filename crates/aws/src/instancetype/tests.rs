@@ -309,14 +309,42 @@ fn devices() {
     );
 }
 
+/// Storage and pods count where they were predicted alike, and eviction thresholds follow them.
+#[test]
+fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
+    let hard = json!({"evictionHard": {"nodefs.available": "10%"}});
+    let mut world = World::new(&[("kubelet", hard.clone())]);
+    let predicted = world.catalog().shaped["m5.large"].predicted.clone();
+    assert_eq!(world.only().capacity, predicted);
+    let told = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
+    world.learnt.observe("m5.large", "ami-plain", "node-1", &told, Some(&predicted));
+    let after = world.only();
+    assert_eq!(after.capacity, told);
+    assert_eq!(after.overhead.eviction_threshold.get(&ResourceName::EphemeralStorage), (19 * GI + 9) / 10);
+    assert_eq!(
+        world.catalog().shaped["m5.large"].predicted,
+        predicted,
+        "what is learnt does not change the prediction"
+    );
+    assert_eq!(
+        world.catalog().shaped["m5.large"].kubelet.pods,
+        29,
+        "the kubelet is told what the class says"
+    );
+    let volumes = json!([{"deviceName": "/dev/xvda", "rootVolume": true, "ebs": {"volumeSize": "100Gi"}}]);
+    let mut other = World::new(&[("kubelet", hard), ("blockDeviceMappings", volumes)]);
+    other.learnt = world.learnt.clone();
+    assert_eq!(other.only().capacity, predicted.with("ephemeral-storage", 100 * GI).with("pods", 20));
+}
+
 /// What nodes of the type and image reported counts, with everything that follows from it; another image's nodes teach nothing.
 #[test]
 fn nodes_teach_per_image() {
     let mut world = World::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
     let before = world.only();
-    world.learnt.observe("m5.large", "ami-gpu", "node-1", &Resources::of(2000, 5 * GI));
+    world.learnt.observe("m5.large", "ami-gpu", "node-1", &Resources::of(2000, 5 * GI), None);
     assert_eq!(world.only(), before);
-    world.learnt.observe("m5.large", "ami-plain", "node-2", &Resources::of(1930, 7 * GI));
+    world.learnt.observe("m5.large", "ami-plain", "node-2", &Resources::of(1930, 7 * GI), None);
     let after = world.only();
     assert_eq!((after.capacity.cpu(), after.capacity.memory()), (1930, 7 * GI));
     assert_eq!(after.overhead.eviction_threshold.memory(), (7 * GI + 9) / 10);

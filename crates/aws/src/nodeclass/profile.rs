@@ -11,15 +11,17 @@ use fleetwright_aws_api::{Ec2NodeClass, labels};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Finding, Outcome};
+use crate::cache::Cache;
 use crate::calls::{AwsApi, AwsError, Class, ProfileInfo, TagSet};
 use crate::digest::digest;
-use crate::recent::is_recent;
 use crate::settings::Settings;
 
 /// For how long a profile that was just made is not asked for: IAM shows it late.
 const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 /// For how long a role that IAM does not know is not tried again.
 const ROLE_MISSING: SignedDuration = SignedDuration::from_secs(60);
+/// Most entries of a cache here: more than there are classes.
+const REMEMBERED: u64 = 10_000;
 /// How long nobody must have used a profile before it is deleted: a claim may be on its way.
 pub const UNUSED_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// How often unused profiles are looked for.
@@ -39,10 +41,13 @@ pub struct Who<'a> {
 }
 
 /// What was done lately.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Memory {
-    made: BTreeMap<(String, String), (String, Timestamp)>,
-    missing_roles: BTreeMap<String, Timestamp>,
+    /// Profiles that were made a moment ago, by class and role: IAM may not show them yet.
+    made: Cache<(String, String), String, REMEMBERED>,
+    /// Roles that IAM said are not there.
+    missing_roles: Cache<String, (), REMEMBERED>,
+    /// State, for a profile is deleted by it. Only profiles that IAM lists are in it.
     unused_since: BTreeMap<String, Timestamp>,
 }
 
@@ -108,27 +113,24 @@ pub async fn reconcile(
         class.status.get_or_insert_default().instance_profile = own;
         return Finding::good(CONDITION);
     }
-    let lately = memory.made.get(&(uid.clone(), role_name(&role).to_owned()));
-    if let Some((name, at)) = lately
-        && is_recent(*at, now, SETTLING)
-    {
-        class.status.get_or_insert_default().instance_profile.clone_from(name);
+    if let Some(name) = memory.made.get(&(uid.clone(), role_name(&role).to_owned()), now) {
+        class.status.get_or_insert_default().instance_profile = name;
         return Finding::good(CONDITION);
     }
-    if memory.missing_roles.get(&role).is_some_and(|at| is_recent(*at, now, ROLE_MISSING)) {
+    if memory.missing_roles.get(&role, now).is_some() {
         return role_missing(&role);
     }
     match find_or_make(who, class, &uid, &role).await {
         Ok(Made { name, new }) => {
             if new {
-                memory.made.insert((uid, role_name(&role).to_owned()), (name.clone(), now));
+                memory.made.insert((uid, role_name(&role).to_owned()), name.clone(), now, SETTLING);
             }
             memory.missing_roles.remove(&role);
             class.status.get_or_insert_default().instance_profile = name;
             Finding::good(CONDITION)
         }
         Err(Trouble::NoRole) => {
-            memory.missing_roles.insert(role.clone(), now);
+            memory.missing_roles.insert(role.clone(), (), now, ROLE_MISSING);
             role_missing(&role)
         }
         Err(Trouble::NotOurs(name)) => {

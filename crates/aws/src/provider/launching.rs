@@ -10,8 +10,9 @@ use fleetwright_core::{
 };
 use futures::StreamExt as _;
 
-use super::AwsProvider;
 use super::classes::{Known, Readiness};
+use super::open::{KEPT, Sent};
+use super::{AwsProvider, provider_id};
 use crate::batch::spread;
 use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
@@ -75,11 +76,14 @@ impl AwsProvider {
                 return batch.iter().map(|_| Err(refused.clone())).collect();
             }
         };
+        let now = self.clock.now();
+        self.state().began.get_or_insert(now);
         self.remembered(batch, &mut answers);
         if let Err(error) = self.found(batch, &uid, &mut answers).await {
             let error = as_launch_error(error);
             return answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(error.clone()))).collect();
         }
+        self.repeat(batch, &mut answers).await;
         let mut shapes: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
         for (at, request) in batch.iter().enumerate().filter(|(at, _)| answers[*at].is_none()) {
             shapes.entry(shape(&request.claim)).or_default().push(at);
@@ -124,9 +128,14 @@ impl AwsProvider {
             }
         };
         let claims: Vec<(usize, &NodeClaim)> = alike.iter().map(|at| (*at, &*batch[*at].claim)).collect();
-        let Prepared { plan, templates, tags, context, .. } = &prepared;
+        let prepared = Arc::new(prepared);
+        let Prepared { plan, templates, tags, context, .. } = &*prepared;
         for (request, places) in requests(plan, templates, &claims, tags, context.as_deref()) {
-            self.send(&request, &places, batch, &prepared, answers).await;
+            let sent = Sent::new(request, places.iter().map(|at| &batch[*at]), prepared.clone());
+            self.state().sent.insert(sent.request.token.clone(), sent.clone(), self.clock.now(), KEPT);
+            self.send(&sent.request, &places, batch, &prepared, answers).await;
+            // A refusal of the first call is an answer as well.
+            self.settle(&sent, &places, answers);
         }
     }
 
@@ -280,15 +289,31 @@ impl AwsProvider {
         }
     }
 
-    /// Asks for one fleet and deals its instances.
-    async fn send(
+    /// Asks for one fleet and deals its instances. Returns whether EC2 told what came of it.
+    pub(super) async fn send(
         &self,
         request: &FleetRequest,
         places: &[usize],
         batch: &[LaunchRequest],
         prepared: &Prepared,
         answers: &mut Answers,
-    ) {
+    ) -> bool {
+        match self.ask(request, prepared).await {
+            Ok(answer) => {
+                self.deal_fleet(answer, request, places, batch, prepared, answers).await;
+                true
+            }
+            Err(error) => {
+                for at in places {
+                    answers[*at] = Some(Err(apart(error.clone(), &batch[*at].claim.name)));
+                }
+                false
+            }
+        }
+    }
+
+    /// One call, and what is learnt of its answer.
+    async fn ask(&self, request: &FleetRequest, prepared: &Prepared) -> Result<FleetAnswer, LaunchError> {
         let plan = &prepared.plan;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         self.hold(plan, count);
@@ -305,27 +330,35 @@ impl AwsProvider {
                 answer = self.api.create_fleet(&FleetRequest { token, ..request.clone() }).await;
             }
         }
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.release(plan, count, &[]);
-                let error = self.fleet_refused(&request.token, &error);
-                for at in places {
-                    answers[*at] = Some(Err(apart(error.clone(), &batch[*at].claim.name)));
-                }
-                return;
-            }
-        };
+        let answer = answer.map_err(|error| {
+            self.release(plan, count, &[]);
+            self.note_open(&request.token, &error);
+            self.fleet_refused(&request.token, &error)
+        })?;
         self.learn(&answer, prepared);
         let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();
         self.release(plan, count, &subnets);
-        let mut dealt: Vec<(usize, InstanceInfo)> = Vec::new();
-        let mut launched = answer.instances.clone();
+        Ok(answer)
+    }
+
+    /// Deals a fleet's instances that no claim has yet.
+    async fn deal_fleet(
+        &self,
+        answer: FleetAnswer,
+        request: &FleetRequest,
+        places: &[usize],
+        batch: &[LaunchRequest],
+        prepared: &Prepared,
+        answers: &mut Answers,
+    ) {
+        let mut launched = answer.instances;
         launched.sort_by(|a, b| a.id.cmp(&b.id));
+        launched.retain(|fleet| !self.state().dealt.has(&provider_id(&fleet.zone, &fleet.id)));
+        let mut dealt: Vec<(usize, InstanceInfo)> = Vec::new();
         for (at, fleet) in places.iter().zip(launched) {
-            dealt.push((*at, self.born(request, plan, &fleet)));
+            dealt.push((*at, self.born(request, prepared, &fleet)));
         }
-        self.partitions(plan, &mut dealt).await;
+        self.partitions(&prepared.plan, &mut dealt).await;
         for at in &places[dealt.len()..] {
             answers[*at] = Some(Err(launch_error(&answer.errors)));
         }
@@ -361,13 +394,18 @@ impl AwsProvider {
     }
 
     /// A new instance, as EC2 will describe it.
-    fn born(&self, request: &FleetRequest, plan: &Plan, fleet: &crate::calls::FleetInstance) -> InstanceInfo {
+    fn born(
+        &self,
+        request: &FleetRequest,
+        prepared: &Prepared,
+        fleet: &crate::calls::FleetInstance,
+    ) -> InstanceInfo {
+        let plan = &prepared.plan;
         let group = request.overrides.iter().find(|way| {
             way.instance_type == fleet.instance_type && way.zone == fleet.zone && way.image == fleet.image
         });
         let group = group.and_then(|way| plan.group_of(&way.instance_type, &way.zone));
-        let known = self.classes.get(request.tags.get(labels::NODE_CLASS).map_or("", String::as_str));
-        let status = known.and_then(|known| known.class.status.clone()).unwrap_or_default();
+        let status = prepared.known.class.status.clone().unwrap_or_default();
         let zone_id = status
             .subnets
             .iter()
@@ -480,7 +518,7 @@ fn without_enclaves(known: &Known, claim: &NodeClaim) -> Option<LaunchError> {
 }
 
 /// A launch, decided and prepared.
-struct Prepared {
+pub(super) struct Prepared {
     plan: Plan,
     templates: BTreeMap<Group, String>,
     /// Tags of the instances.

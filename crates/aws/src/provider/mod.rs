@@ -30,6 +30,7 @@ pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::audit::{Audit, Foreign, Resource, Unstamped, namesake};
+use crate::cache::Cache;
 use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::figures::{self, Ledger};
@@ -48,6 +49,10 @@ use crate::tags::{Ownership, ownership};
 use crate::unavailable::Unavailable;
 use features::Troubles;
 use memory::Dealt;
+use open::{SENT_MAX, Sent};
+
+/// Most classes whose catalogues are kept; one of another class is made anew each time.
+const CATALOGS_MAX: u64 = 1000;
 
 /// AWS as a cloud. Clones share everything.
 #[derive(Clone)]
@@ -64,6 +69,8 @@ pub struct AwsProvider {
 }
 
 /// What is known of the region, and remembered of what was done.
+///
+/// The maps among it are state, and whoever fills one says when an entry goes. What can be had again is in a [`Cache`].
 #[derive(Default)]
 struct State {
     machines: Arc<Machines>,
@@ -73,17 +80,25 @@ struct State {
     unavailable: Unavailable,
     addresses: Addresses,
     reservations: Room,
-    /// Placement groups by class.
+    /// Placement groups by class, as launches go by them; they go with their class.
     groups: BTreeMap<String, Resolved>,
     groups_version: u64,
     shifts: Shifts,
-    catalogs: BTreeMap<String, (Versions, Arc<ClassCatalog>)>,
+    /// Catalogues by class, each as long as what it was made from.
+    catalogs: Cache<String, (Versions, Arc<ClassCatalog>), CATALOGS_MAX>,
     dealt: Dealt,
-    /// Tokens that EC2 has seen with another request, and since when this is known.
+    /// Requests of fleets whose outcome is open, by token.
+    sent: Cache<String, Arc<Sent>, SENT_MAX>,
+    /// Tokens of fleets, and when a call by them was last left without an answer. State: an attempt is ended by it.
+    unanswered: BTreeMap<String, Timestamp>,
+    /// Tokens that EC2 has seen with another request, and since when this is known. State, as the one before.
     repeated: BTreeMap<String, Timestamp>,
+    /// When this process was first asked to launch: the calls of the one before it are older, or under way.
+    began: Option<Timestamp>,
     /// Instances that claims name, once claims have been seen.
     named: Option<BTreeSet<ProviderId>>,
-    /// Launch templates that are known to be there, and when each was last used.
+    /// Launch templates that are known to be there, and when each was last used, which says when one is deleted: those that EC2
+    /// lists, and those of launches since.
     templates: BTreeMap<String, Timestamp>,
     cluster: Option<ClusterInfo>,
     cluster_read: Option<Timestamp>,
@@ -311,18 +326,18 @@ impl AwsProvider {
             shifts: state.shifts.version(),
         };
         let name = known.class.metadata.name.clone().unwrap_or_default();
-        if let Some((made_from, catalog)) = state.catalogs.get(&name)
-            && *made_from == versions
+        if let Some((made_from, catalog)) = state.catalogs.peek(&name)
+            && made_from == versions
         {
-            return catalog.clone();
+            return catalog;
         }
         let made = Arc::new(self.make_catalog(&state, known));
         // The same content under another version is the same catalogue to those who compare pointers.
-        let kept = match state.catalogs.get(&name) {
-            Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old.clone(),
+        let kept = match state.catalogs.peek(&name) {
+            Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old,
             _ => made,
         };
-        state.catalogs.insert(name, (versions, kept.clone()));
+        state.catalogs.keep(name, (versions, kept.clone()));
         kept
     }
 

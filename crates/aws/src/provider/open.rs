@@ -1,23 +1,81 @@
 //! Launches whose outcome is open: what this process answered, what an earlier call left behind, and when a new call is due.
 //!
-//! A call whose answer was lost may have launched everything, part of it, or nothing, and EC2 shows new instances late. A claim
-//! is launched anew only where nothing says that a fleet was made for it, or where its instance was looked for long enough.
+//! A call whose answer was lost may have launched everything, part of it, or nothing, and EC2 shows new instances late. The process
+//! that made it makes the very same again, whatever has changed since: EC2 gives the same instances. A process that does not
+//! know the request looks for instances by their tags; a claim is launched anew only where nothing says that a fleet was made for
+//! it, or where its instance was looked for long enough.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::{
     cloud::{CloudError, Instance, LaunchError, LaunchRequest},
+    model::{BatchId, ClaimName},
     nodeclaim::finalization::PROOF,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::launching::{Answers, allowed};
+use super::launching::{Answers, Prepared, allowed};
 use super::{AwsProvider, cloud_error, is_ending, placed};
-use crate::calls::{AwsError, Filter, InstanceInfo};
+use crate::calls::{AwsError, Class, Filter, FleetRequest, InstanceInfo};
 use crate::launch::call_error;
 use crate::recent::is_recent;
 
 /// For how long a token is remembered that EC2 has seen with another request: longer than a claim waits for its instance.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
+
+/// For how long the request of a call without an answer is repeated as it was.
+pub(super) const KEPT: SignedDuration = SignedDuration::from_mins(10);
+/// Most requests that are kept; those beyond are found by their tags.
+pub(super) const SENT_MAX: u64 = 256;
+
+/// A request of a fleet that was sent.
+pub(super) struct Sent {
+    pub(super) request: FleetRequest,
+    prepared: Arc<Prepared>,
+    batch: BatchId,
+    attempt: u32,
+    claims: BTreeSet<ClaimName>,
+}
+
+impl Sent {
+    /// A request for some claims of a batch.
+    pub(super) fn new<'a>(
+        request: FleetRequest,
+        launches: impl Iterator<Item = &'a LaunchRequest>,
+        prepared: Arc<Prepared>,
+    ) -> Arc<Self> {
+        let launches: Vec<&LaunchRequest> = launches.collect();
+        let first = launches.first();
+        Arc::new(Self {
+            request,
+            prepared,
+            batch: first.map_or_else(|| "".into(), |launch| launch.batch.clone()),
+            attempt: first.map_or(0, |launch| launch.attempt),
+            claims: launches.iter().map(|launch| launch.claim.name.clone()).collect(),
+        })
+    }
+
+    fn is_for(&self, launch: &LaunchRequest) -> bool {
+        self.batch == launch.batch
+            && self.attempt == launch.attempt
+            && self.claims.contains(&launch.claim.name)
+    }
+}
+
+/// What a claim is told whose own instance of the attempt was born and does not live: there is none but it.
+fn ended(born: &[InstanceInfo], launch: &LaunchRequest) -> Option<LaunchError> {
+    let name = &*launch.claim.name;
+    let own = |info: &&InstanceInfo| info.tags.get(labels::TAG_NODECLAIM).is_some_and(|told| *told == *name);
+    let message = format!("instance {} of this attempt has ended", born.iter().find(own)?.id);
+    Some(LaunchError::Failed { reason: "LaunchFailed".into(), message: message.into() })
+}
+
+/// Whether nothing is known of what came of a claim.
+fn is_open(answer: Option<&Result<Instance, LaunchError>>) -> bool {
+    matches!(answer, None | Some(Err(LaunchError::Unknown(_))))
+}
 
 /// Whether it is less than [`PROOF`] since `at`: what was born then may not be shown yet.
 fn may_be_unseen(at: Timestamp, now: Timestamp) -> bool {
@@ -31,6 +89,55 @@ impl AwsProvider {
         for (request, answer) in batch.iter().zip(answers) {
             *answer = state.dealt.get(&request.batch, request.attempt, &request.claim.name).map(Ok);
         }
+    }
+
+    /// Repeats calls of this process whose answer was lost, as they were. A call that was for more claims than are asked for now is
+    /// made again for all of them: under a token for fewer claims a fleet would launch those a second time.
+    pub(super) async fn repeat(&self, batch: &[LaunchRequest], answers: &mut Answers) {
+        let now = self.clock.now();
+        let mut known = self.state().sent.all();
+        known.retain(|(token, _)| self.state().sent.get(token, now).is_some());
+        for (_, sent) in known {
+            let open = |at: &usize| is_open(answers[*at].as_ref()) && sent.is_for(&batch[*at]);
+            let mut places: Vec<usize> = (0..batch.len()).filter(open).collect();
+            if places.is_empty() {
+                continue;
+            }
+            places.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
+            // What refuses this call, such as throttling, tells nothing of the one before.
+            if self.send(&sent.request, &places, batch, &sent.prepared, answers).await {
+                self.settle(&sent, &places, answers);
+            }
+        }
+    }
+
+    /// Forgets a request once the outcome is known for all of its claims.
+    pub(super) fn settle(&self, sent: &Sent, places: &[usize], answers: &Answers) {
+        let open = places.iter().any(|at| is_open(answers[*at].as_ref()));
+        let mut state = self.state();
+        let left_out = sent.claims.iter().filter(|claim| {
+            places.len() < sent.claims.len() && state.dealt.get(&sent.batch, sent.attempt, claim).is_none()
+        });
+        if !open && left_out.count() == 0 {
+            state.sent.remove(&sent.request.token);
+            state.unanswered.remove(&sent.request.token);
+        }
+    }
+
+    /// Remembers that a call got no answer.
+    pub(super) fn note_open(&self, token: &str, error: &AwsError) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        if error.is_repeated() {
+            // Another request has this token: this one is not worth repeating.
+            state.sent.remove(&token.to_owned());
+        }
+        if error.class() != Class::Unknown || error.is_repeated() {
+            return;
+        }
+        // Older ones wait for nothing any more.
+        state.unanswered.retain(|_, at| may_be_unseen(*at, now));
+        state.unanswered.insert(token.to_owned(), now);
     }
 
     /// What an earlier call launched whose answer was lost: instances that carry batch and attempt. Those that are told their
@@ -92,7 +199,9 @@ impl AwsProvider {
             }
         }
         for at in by_name {
-            if self.may_be_among(&born, &batch[at]) {
+            if let Some(ended) = ended(&born, &batch[at]) {
+                answers[at] = Some(Err(ended));
+            } else if self.may_be_among(&born, &batch[at]) {
                 let unseen = "its fleet was launched, and its own instance may not be shown yet";
                 answers[at] = Some(Err(LaunchError::Unknown(unseen.into())));
             }
@@ -114,7 +223,8 @@ impl AwsProvider {
     /// What to tell the claims of a fleet whose call failed as a whole.
     ///
     /// A token that EC2 has seen with another request proves that a fleet was made: its instances are looked for. They stay
-    /// unknown until nothing was shown of them for long enough; then the claims are launched under another attempt.
+    /// unknown until nothing was shown of them for long enough after they must have been born; then the claims are launched
+    /// under another attempt.
     pub(super) fn fleet_refused(&self, token: &str, error: &AwsError) -> LaunchError {
         if !error.is_repeated() {
             return call_error(error);
@@ -123,7 +233,12 @@ impl AwsProvider {
         let mut state = self.state();
         state.repeated.retain(|_, since| is_recent(*since, now, REMEMBERED));
         let since = *state.repeated.entry(token.to_owned()).or_insert(now);
-        if may_be_unseen(since, now) {
+        // A call of this process was made when it says. One of a process before it was under way for a while, at the most, when
+        // this one began.
+        let ours = state.unanswered.get(token).copied();
+        let theirs = state.began.and_then(|began| began.checked_add(PROOF).ok()).filter(|_| ours.is_none());
+        let shown_late = |at: Timestamp| at > now || may_be_unseen(at, now);
+        if may_be_unseen(since, now) && ours.or(theirs).is_none_or(shown_late) {
             return LaunchError::Unknown(error.to_string().into());
         }
         let message = format!("an earlier call left no instance behind: {error}");
@@ -135,6 +250,6 @@ impl AwsProvider {
     fn is_taken(&self, instance: &Instance) -> Option<bool> {
         let state = self.state();
         let named = state.named.as_ref()?;
-        Some(state.dealt.is_taken(instance) || named.contains(&instance.provider_id))
+        Some(state.dealt.has(&instance.provider_id) || named.contains(&instance.provider_id))
     }
 }

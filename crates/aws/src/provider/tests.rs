@@ -20,6 +20,7 @@ use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
 
 mod bad_input;
+mod learning;
 mod loops;
 mod open;
 mod overlays;

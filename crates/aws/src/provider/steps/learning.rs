@@ -1,22 +1,47 @@
 //! What nodes teach about machines, from all that run: learnt anew after a restart, and kept at the classes for machines that are
 //! gone by then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::{CloudError, Outlook, ProviderStep, Round, Write};
-use fleetwright_core::model::labels::{INSTANCE_TYPE, REGISTERED};
+use fleetwright_core::model::labels::{INITIALIZED, INSTANCE_TYPE, REGISTERED};
+use fleetwright_core::model::{Labels, Resources};
 use futures::lock::Mutex;
 
 use super::super::AwsProvider;
 use super::object;
+use crate::instancetype::ClassCatalog;
 
 /// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(30);
 /// Longest annotation in bytes; all annotations of an object may have 256 KiB.
 const TEXT_MAX: usize = 64 * 1024;
+
+/// A class as it is now, to compare what its nodes report with what it predicts.
+struct Current {
+    hash: String,
+    catalog: Arc<ClassCatalog>,
+}
+
+impl Current {
+    fn of(provider: &AwsProvider, class: &str) -> Option<Self> {
+        let known = provider.classes.get(class)?;
+        let hash = known.class.spec.drift_hash(&provider.settings.ca_bundle);
+        Some(Self { hash, catalog: provider.class_catalog(&known) })
+    }
+
+    /// What was predicted of a machine of the class as it is now. A node of the class as it was before an edit was promised other
+    /// figures, which nobody knows any more.
+    fn predicted(&self, claim: &Labels, machine: &str) -> Option<&Resources> {
+        let is = |key: &str, value: &str| claim.get(key).is_some_and(|own| **own == *value);
+        let same = is(labels::HASH_VERSION, labels::CURRENT_HASH_VERSION) && is(labels::HASH, &self.hash);
+        self.catalog.shaped.get(machine).filter(|_| same).map(|shaped| &shaped.predicted)
+    }
+}
 
 /// Takes note of what nodes report.
 pub(super) struct Capacity {
@@ -48,16 +73,38 @@ impl Capacity {
 
     /// Every registered node teaches, whatever class or image it came of.
     fn observe(&self, outlook: &Outlook) {
-        self.provider.with_learnt(|learnt| {
-            for (claim, node) in &outlook.machines {
-                let (Some(node), Some(image)) = (node, &claim.image_id) else { continue };
-                let label = |key: &str| node.labels.get(key).map(|value| &**value);
-                let (Some("true"), Some(machine)) = (label(REGISTERED), label(INSTANCE_TYPE)) else {
-                    continue;
-                };
-                learnt.observe(machine, image, &node.name, &node.capacity);
+        let mut classes: BTreeMap<&str, Option<Current>> = BTreeMap::new();
+        for (claim, node) in &outlook.machines {
+            let (Some(node), Some(image)) = (node, &claim.image_id) else { continue };
+            let label = |key: &str| node.labels.get(key).map(|value| &**value);
+            let (Some("true"), Some(machine)) = (label(REGISTERED), label(INSTANCE_TYPE)) else {
+                continue;
+            };
+            let class = &*claim.class.name;
+            let class = classes.entry(class).or_insert_with(|| Current::of(&self.provider, class));
+            let predicted = class.as_ref().filter(|_| label(INITIALIZED) == Some("true"));
+            let predicted = predicted.and_then(|class| class.predicted(&claim.annotations, machine));
+            self.provider
+                .with_learnt(|learnt| learnt.observe(machine, image, &node.name, &node.capacity, predicted));
+        }
+    }
+
+    /// Forgets images that no class resolves to and no claim runs. While a class has resolved none, nothing is known to be unused.
+    fn forget(&self, outlook: &Outlook) {
+        let classes = self.provider.classes.all();
+        let mut used: BTreeSet<&str> = BTreeSet::new();
+        for known in &classes {
+            let images = known.class.status.as_ref().map_or(&[][..], |status| &status.amis);
+            if images.is_empty() {
+                return;
             }
-        });
+            used.extend(images.iter().map(|image| image.id.as_str()));
+        }
+        if classes.is_empty() {
+            return;
+        }
+        used.extend(outlook.machines.iter().filter_map(|(claim, _)| claim.image_id.as_deref()));
+        self.provider.with_learnt(|learnt| learnt.retain_images(|image| used.contains(image)));
     }
 
     /// What each class is to remember: the pairs of its own images. An image that is replaced is forgotten with it.
@@ -96,6 +143,7 @@ impl ProviderStep for Capacity {
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         self.restore().await;
         self.observe(outlook);
+        self.forget(outlook);
         Ok(Round { writes: self.writes(), ..Round::quiet(EVERY) })
     }
 }

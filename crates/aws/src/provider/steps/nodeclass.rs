@@ -556,6 +556,7 @@ impl ProviderStep for NodeClasses {
         memory.desired.retain(|uid, _| uids.contains(uid.as_str()));
         memory.tried.retain(|uid, _| uids.contains(uid.as_str()));
         memory.told.retain(|uid, _| uids.contains(uid.as_str()));
+        self.provider.forget_classes_but(&all);
         let mut whole = Round::quiet(AT_LEAST);
         for known in &all {
             let round = self.one(&known.class, outlook, &cluster_uid, &mut memory).await;

@@ -10,8 +10,9 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::{CloudError, Figure, Notice, Object, Outlook, ProviderStep, Round};
 use fleetwright_core::model::ProviderId;
 use futures::lock::Mutex;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use super::super::memory::UNUSED_FOR;
 use super::super::{AwsProvider, cloud_error, instance_id};
 use crate::audit::{Resource, namesake, unowned};
 use crate::calls::{Filter, LaunchTemplate, ProfileInfo};
@@ -21,8 +22,6 @@ use crate::tags::{Ownership, ownership};
 
 /// How often launch templates are looked through.
 const TEMPLATES_EVERY: Duration = Duration::from_secs(300);
-/// How long a template must have been unused: a launch under way holds its name for minutes at most.
-const UNUSED_FOR: SignedDuration = SignedDuration::from_mins(15);
 /// Most templates that one round deletes.
 const DELETED_MAX: usize = 50;
 /// When what IAM refuses is tried again.
@@ -67,6 +66,7 @@ impl ProviderStep for Templates {
         let others =
             all.iter().filter_map(|template| namesake(&template.name, &template.tags, cluster, &uid));
         provider.state().foreign.see(Resource::LaunchTemplate, others);
+        provider.forget_templates_but(&all, outlook.now);
         let ours: Vec<&LaunchTemplate> = all
             .iter()
             .filter(|template| ownership(&template.tags, cluster, &uid) == Ownership::Ours)

@@ -16,7 +16,7 @@ fn tags(all: &[(&str, &str)]) -> TagSet {
     all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-async fn ready(settings: Settings) -> World {
+pub(super) async fn ready(settings: Settings) -> World {
     let mut world = World::new(settings, fresh("default")).await;
     for _ in 0..4 {
         world.round("nodeclass").await;
@@ -27,7 +27,7 @@ async fn ready(settings: Settings) -> World {
 }
 
 /// Machines that are launched, registered and named, as the controllers leave them.
-async fn launched(world: &mut World, count: usize) -> Vec<ProviderId> {
+pub(super) async fn launched(world: &mut World, count: usize) -> Vec<ProviderId> {
     let answers = world.aws.provider().launch(&batch(count)).await;
     let mut ids = Vec::new();
     for (request, answer) in batch(count).into_iter().zip(answers) {
@@ -102,42 +102,6 @@ async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
     let info = world.aws.cloud.instance_now(instance_id(&foreign).unwrap()).unwrap();
     assert!(!info.tags.contains_key(labels::TAG_NAME));
     assert!(!world.claim("forged").annotations.contains_key(labels::TAGGED));
-}
-
-/// What nodes report counts for their type and image, survives the process and even the nodes, and goes with the image.
-#[tokio::test]
-async fn capacity_is_learnt_and_kept() {
-    const STEP: &str = "providers.instancetype.capacity";
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    let machine = world.claim("claim-000").labels[INSTANCE_TYPE].clone();
-    let image = world.claim("claim-000").image_id.unwrap();
-    let memory = async |world: &World| {
-        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
-        catalog.get(&machine).unwrap().capacity.memory()
-    };
-    assert_ne!(memory(&world).await, 7 * GI);
-    world.round(STEP).await;
-    assert_eq!(memory(&world).await, 7 * GI);
-    assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
-    world.outlook.machines.clear();
-    world.restart().await;
-    world.round(STEP).await;
-    assert_eq!(memory(&world).await, 7 * GI, "the class remembers");
-    // A live node corrects what was remembered, upwards too.
-    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*machine)];
-    let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
-    world.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
-    world.round(STEP).await;
-    assert_eq!(memory(&world).await, 9 * GI);
-    let text =
-        |world: &World| world.class("default").metadata.annotations.unwrap().get(labels::LEARNT).cloned();
-    assert!(text(&world).unwrap().contains(&*image));
-    let mut class = world.class("default");
-    class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
-    world.aws.classes.set(class);
-    world.round(STEP).await;
-    assert_eq!(text(&world), None, "its image is replaced");
 }
 
 /// However many EC2 calls impaired, a drain that no budget holds back takes a few at a time.

@@ -6,8 +6,15 @@ use super::*;
 
 const SHOWN_LATE: SignedDuration = SignedDuration::from_secs(30);
 
-/// A region, and the ids of the instances of a fleet for so many claims whose answer was lost.
+/// A region, and the ids of the instances of a fleet for so many claims whose answer was lost with the process.
 async fn lost(count: usize) -> (Aws, Vec<String>) {
+    let (aws, ids) = unanswered(count).await;
+    aws.restart().await;
+    (aws, ids)
+}
+
+/// The same, where the process lives on.
+async fn unanswered(count: usize) -> (Aws, Vec<String>) {
     let aws = Aws::new(settings()).await;
     aws.cloud.inject(Call::CreateFleet, Fault::Lose);
     assert!(aws.provider().launch(&batch(count)).await.iter().all(Result::is_err));
@@ -58,6 +65,7 @@ async fn a_known_token_without_a_trace_ends_the_attempt() {
     aws.cloud.exhaust("");
     aws.cloud.inject(Call::CreateFleet, Fault::Lose);
     assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    aws.restart().await;
     change_subnets(&aws);
     for seconds in [0, 30, 29] {
         aws.advance(Duration::from_secs(seconds)).await;
@@ -109,4 +117,113 @@ async fn what_was_not_born_is_launched_after_a_minute() {
     let again = aws.provider().launch(&all).await;
     assert!(again.iter().all(Result::is_ok), "{again:?}");
     assert_eq!(aws.cloud.count("CreateFleet"), 3);
+}
+
+fn id(answer: &Result<Instance, LaunchError>) -> String {
+    instance_id(&answer.as_ref().unwrap().provider_id).unwrap().to_owned()
+}
+
+/// Within a process the very same request is sent again, whatever the class came to since, and whether EC2 shows anything or not.
+#[tokio::test]
+async fn a_call_without_an_answer_is_repeated_as_it_was() {
+    let (aws, ids) = unanswered(3).await;
+    ids.iter().for_each(|id| aws.cloud.hide(id, SHOWN_LATE));
+    change_subnets(&aws);
+    let answers = aws.provider().launch(&batch(3)).await;
+    assert_eq!(answers.iter().map(id).collect::<Vec<_>>(), ids);
+    let fleets = aws.cloud.fleets();
+    assert!(fleets.len() == 2 && fleets[0] == fleets[1], "the same, to the letter");
+    aws.provider().launch(&batch(3)).await;
+    aws.advance(Duration::from_secs(31)).await;
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (2, 3), "answered from memory");
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "the outcome is known");
+}
+
+/// A claim that asks alone gets its instance of the fleet that it was sent with; the others get theirs, too.
+#[tokio::test]
+async fn a_part_of_a_batch_repeats_the_whole_call() {
+    let (aws, ids) = unanswered(3).await;
+    ids.iter().for_each(|id| aws.cloud.hide(id, SHOWN_LATE));
+    let mut seen = BTreeSet::new();
+    for at in [1, 0, 2] {
+        seen.insert(id(&aws.provider().launch(&batch(3)[at..=at]).await[0]));
+    }
+    aws.advance(Duration::from_secs(31)).await;
+    assert_eq!((seen.len(), aws.cloud.running().len()), (3, 3));
+    assert!(aws.cloud.fleets().windows(2).all(|two| two[0] == two[1]));
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+}
+
+/// What a repeated call says of a fleet that launched nothing is an answer: nobody waits.
+#[tokio::test]
+async fn a_fleet_that_launched_nothing_says_so_when_asked_again() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.exhaust("");
+    aws.cloud.inject(Call::CreateFleet, Fault::Lose);
+    assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    change_subnets(&aws);
+    let answer = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");
+}
+
+/// A refusal is an answer as well: the next call is made from what is known then.
+#[tokio::test]
+async fn a_call_that_was_refused_is_not_kept() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(AwsError::new("RequestLimitExceeded", "slow down")));
+    assert!(matches!(aws.provider().launch(&batch(1)).await[0], Err(LaunchError::RateLimited { .. })));
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+    change_subnets(&aws);
+    assert!(aws.provider().launch(&batch(1)).await[0].is_ok());
+    let fleets = aws.cloud.fleets();
+    assert!(fleets.last().unwrap().overrides.iter().all(|way| way.subnet.ends_with("-other")));
+}
+
+/// What throttles the repeated call tells nothing of the first one.
+#[tokio::test]
+async fn a_throttled_repeat_is_no_answer() {
+    let (aws, ids) = unanswered(2).await;
+    ids.iter().for_each(|id| aws.cloud.hide(id, SHOWN_LATE));
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(AwsError::new("RequestLimitExceeded", "slow down")));
+    let throttled = aws.provider().launch(&batch(2)).await;
+    assert!(throttled.iter().all(|answer| matches!(answer, Err(LaunchError::RateLimited { .. }))));
+    change_subnets(&aws);
+    let answers = aws.provider().launch(&batch(2)[..1]).await;
+    assert_eq!(id(&answers[0]), ids[0]);
+}
+
+/// The instance of a claim has ended before the claim heard of it: there is no other of this attempt.
+#[tokio::test]
+async fn an_instance_that_has_ended_ends_the_attempt() {
+    let (aws, ids) = lost(1).await;
+    aws.cloud.terminate(&ids).await.unwrap();
+    let answer = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(
+        matches!(&answer, Err(LaunchError::Failed { reason, .. }) if **reason == *"LaunchFailed"),
+        "{answer:?}"
+    );
+    assert_eq!(aws.cloud.count("CreateFleet"), 1);
+}
+
+/// A process that has launched for two minutes knows that a call of the one before it is a minute old: what is not shown by now was
+/// never born.
+#[tokio::test]
+async fn nobody_waits_for_what_an_old_call_did_not_launch() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.exhaust("");
+    aws.cloud.inject(Call::CreateFleet, Fault::Lose);
+    assert!(is_unknown(&aws.provider().launch(&batch(2)[..1]).await[0]));
+    aws.restart().await;
+    aws.provider().launch(&batch(2)[1..]).await;
+    change_subnets(&aws);
+    aws.advance(Duration::from_secs(119)).await;
+    // A process of two minutes less a second cannot know.
+    let other = aws.provider.lock().unwrap().clone();
+    assert_eq!(other.state().began, Some(aws.now() - SignedDuration::from_secs(119)));
+    aws.advance(Duration::from_secs(1)).await;
+    let answer = aws.provider().launch(&batch(2)[..1]).await.remove(0);
+    assert!(
+        matches!(&answer, Err(LaunchError::Failed { reason, .. }) if **reason == *"LaunchFailed"),
+        "{answer:?}"
+    );
 }

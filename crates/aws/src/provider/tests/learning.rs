@@ -1,0 +1,121 @@
+//! What nodes teach: what is taken, what survives, what is forgotten.
+
+use fleetwright_aws_api::labels;
+use fleetwright_core::model::ResourceName;
+use fleetwright_core::model::labels::{INITIALIZED, INSTANCE_TYPE, REGISTERED};
+
+use super::loops::{launched, ready};
+use super::world::{World, node};
+use super::*;
+
+const GI: i64 = 1 << 30;
+
+/// What nodes report counts for their type and image, survives the process and even the nodes, and goes with the image.
+#[tokio::test]
+async fn capacity_is_learnt_and_kept() {
+    const STEP: &str = "providers.instancetype.capacity";
+    let mut world = ready(settings()).await;
+    launched(&mut world, 1).await;
+    let machine = world.claim("claim-000").labels[INSTANCE_TYPE].clone();
+    let image = world.claim("claim-000").image_id.unwrap();
+    let memory = async |world: &World| {
+        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+        catalog.get(&machine).unwrap().capacity.memory()
+    };
+    assert_ne!(memory(&world).await, 7 * GI);
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 7 * GI);
+    assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
+    world.outlook.machines.clear();
+    world.restart().await;
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 7 * GI, "the class remembers");
+    // A live node corrects what was remembered, upwards too.
+    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*machine)];
+    let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
+    world.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
+    world.round(STEP).await;
+    assert_eq!(memory(&world).await, 9 * GI);
+    let text =
+        |world: &World| world.class("default").metadata.annotations.unwrap().get(labels::LEARNT).cloned();
+    assert!(text(&world).unwrap().contains(&*image));
+    let mut class = world.class("default");
+    class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
+    world.aws.classes.set(class);
+    world.round(STEP).await;
+    assert_eq!(text(&world), None, "its image is replaced");
+}
+
+/// Storage is learnt by nodes of the class as it is now, once they are whole; an image that nothing uses is forgotten.
+#[tokio::test]
+async fn storage_is_learnt_of_nodes_of_the_same_class() {
+    const STEP: &str = "providers.instancetype.capacity";
+    let mut world = ready(settings()).await;
+    let storage = async |world: &World| {
+        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+        catalog.get("m5.large").unwrap().capacity.get(&ResourceName::EphemeralStorage)
+    };
+    let promised = storage(&world).await;
+    let hash = world.class("default").spec.drift_hash(&settings().ca_bundle);
+    let machine = |name: &str, hash: &str| {
+        let mut claim = NodeClaim { image_id: Some("ami-gone".into()), ..claim(name, name) };
+        claim.annotations.insert(labels::HASH.into(), hash.into());
+        claim.annotations.insert(labels::HASH_VERSION.into(), labels::CURRENT_HASH_VERSION.into());
+        claim
+    };
+    let shaped = world.aws.provider.lock().unwrap().class_catalog(&world.aws.classes.get("default").unwrap());
+    let amd = shaped.shaped["m5.large"].image.clone().unwrap();
+    let told = |less: i64| Resources::of(2000, 7 * GI).with("ephemeral-storage", promised - less);
+    let whole = [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "m5.large")];
+    let early = [whole[0], whole[2]];
+    for (name, hash, labels, less, expected) in [
+        ("early", &*hash, &early[..], 5, 0),
+        ("edited", "other", &whole[..], 5, 0),
+        ("whole", &*hash, &whole[..], 1, 1),
+    ] {
+        let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..machine(name, hash) };
+        world.add(claim, Some(node(name, labels, told(less))));
+        world.round(STEP).await;
+        assert_eq!(storage(&world).await, promised - expected, "{name}");
+    }
+    world.restart().await;
+    let machines = std::mem::take(&mut world.outlook.machines);
+    world.round(STEP).await;
+    assert_eq!(storage(&world).await, promised - 1, "the class remembers");
+    world.outlook.machines = machines;
+    world.add(machine("last", &hash), Some(node("last", &whole, told(9))));
+    let knows = |world: &World| {
+        world.aws.provider.lock().unwrap().with_learnt(|all| all.known("m5.large", "ami-gone"))
+    };
+    world.round(STEP).await;
+    assert_eq!(knows(&world), Some((2000, 7 * GI)));
+    world.outlook.machines.pop();
+    let class = world.class("default");
+    world.edit("default", |class| class.status.as_mut().unwrap().amis.clear());
+    world.round(STEP).await;
+    assert!(knows(&world).is_some(), "what is used is not known");
+    world.aws.classes.set(class);
+    world.round(STEP).await;
+    assert_eq!(knows(&world), None);
+    assert_eq!(storage(&world).await, promised - 1, "all others stay");
+}
+
+/// What is about a class or a template goes with it.
+#[tokio::test]
+async fn what_is_gone_is_forgotten() {
+    let mut world = ready(settings()).await;
+    let aws = world.aws.provider.lock().unwrap().clone();
+    aws.catalog(&pool()).await.unwrap();
+    aws.state().templates.insert("gone".to_owned(), world.aws.now());
+    let kept = || {
+        let state = aws.state();
+        (state.catalogs.len(), state.templates.contains_key("gone"))
+    };
+    world.round("launchtemplate.garbagecollection").await;
+    assert_eq!(kept(), (1, true), "a launch may be under way with it");
+    world.pass(16 * 60).await;
+    world.round("launchtemplate.garbagecollection").await;
+    world.aws.classes.remove("default");
+    world.round("nodeclass").await;
+    assert_eq!(kept(), (0, false));
+}
