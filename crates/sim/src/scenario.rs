@@ -8,6 +8,7 @@
 //! ```
 
 mod expand;
+mod history;
 mod play;
 mod region;
 #[cfg(test)]
@@ -47,7 +48,7 @@ pub struct Scenario {
     /// Deployments, in short.
     #[serde(default)]
     pub pods: Vec<PodsShort>,
-    /// Feature gates that are open.
+    /// Feature gates that are open; `DynamicResources` stands for `IGNORE_DRA_REQUESTS=false`.
     #[serde(default)]
     pub gates: Vec<String>,
     /// Objects in full.
@@ -313,6 +314,11 @@ pub enum Step {
     Region(RegionStep),
     /// Does these steps in the second cluster.
     Neighbour(Vec<Self>),
+    /// Tells in the report, from here on, what happens to objects of these kinds, in the order in which it happens:
+    /// `NodeClaim`, or certain words only, `NodeClaim Drained`, `Event Evicted`. Names that are drawn by lot are told as
+    /// `claim-1`, `machine-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`), `attachment-1`; steps that follow may use them
+    /// in `apply` and `delete`.
+    Tell(Vec<String>),
     /// Compares.
     Expect(Box<Expect>),
 }

@@ -53,11 +53,12 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`World::delete_object`] knows, with their versions.
-const KINDS: [(&str, &str); 14] = [
+const KINDS: [(&str, &str); 17] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
     ("PersistentVolumeClaim", "v1"),
+    ("PodTemplate", "v1"),
     ("Deployment", "apps/v1"),
     ("StatefulSet", "apps/v1"),
     ("DaemonSet", "apps/v1"),
@@ -66,6 +67,8 @@ const KINDS: [(&str, &str); 14] = [
     ("NodePool", "karpenter.sh/v1"),
     ("NodeClaim", "karpenter.sh/v1"),
     ("NodeOverlay", "karpenter.sh/v1alpha1"),
+    ("CapacityBuffer", "autoscaling.x-k8s.io/v1beta1"),
+    ("VolumeAttachment", "storage.k8s.io/v1"),
     ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
     ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];

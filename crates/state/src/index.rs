@@ -94,7 +94,7 @@ struct PoolEntry {
 /// What is known of a provider's class object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
-    /// Whether its `Ready` condition is True; where it has none, that is `None`.
+    /// Whether its `Ready` condition is True; where it has none, or that is Unknown, `None`.
     pub ready: Option<bool>,
     /// The condition's reason and message.
     pub why: (Str, Str),
@@ -444,6 +444,12 @@ impl Index {
     #[must_use]
     pub fn claim_of_node(&self, node: &str) -> Option<&Arc<api::NodeClaim>> {
         Some(&self.machines.claim_of(self.node_model(node)?)?.raw)
+    }
+
+    /// The NodeClaim with a provider id.
+    #[must_use]
+    pub fn claim_of_provider_id(&self, id: &str) -> Option<&Arc<api::NodeClaim>> {
+        Some(&self.machines.claim_by_provider_id(id)?.raw)
     }
 
     /// A NodePool as read.

@@ -212,7 +212,12 @@ impl Machines {
 
     /// The NodeClaim of a Node. Of several with its provider id, the first by name.
     pub(crate) fn claim_of(&self, node: &Node) -> Option<&ClaimEntry> {
-        let names = self.claims_by_provider.get(node.provider_id.as_ref()?)?;
+        self.claim_by_provider_id(node.provider_id.as_ref()?)
+    }
+
+    /// The NodeClaim with a provider id. Of several, the first by name.
+    pub(crate) fn claim_by_provider_id(&self, id: &str) -> Option<&ClaimEntry> {
+        let names = self.claims_by_provider.get(id)?;
         names.iter().find_map(|name| self.claims.get(name).filter(|entry| entry.model.is_some()))
     }
 

@@ -60,11 +60,20 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
             ctx.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));
         }
     }
+    for (candidate, reason) in &proposal.held {
+        let text = capitalised(&reason.to_string());
+        for object in objects(ctx, &candidate.node) {
+            let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
+            let event = Event::normal(object, "DisruptionBlocked", text.clone());
+            ctx.recorder.publish(event.same_if(same));
+        }
+    }
     for (candidate, reason) in &proposal.unconsolidatable {
         for object in objects(ctx, &candidate.node) {
-            ctx.recorder.publish(
-                Event::normal(object, "Unconsolidatable", reason.to_string()).quiet_for(QUARTER_HOUR),
-            );
+            // The same reason with other figures is no news.
+            let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
+            let event = Event::normal(object, "Unconsolidatable", reason.to_string());
+            ctx.recorder.publish(event.same_if(same).quiet_for(QUARTER_HOUR));
         }
     }
 }

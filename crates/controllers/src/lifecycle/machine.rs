@@ -102,7 +102,12 @@ pub(crate) fn claim_of(change: &Change, index: &Index) -> Option<Key> {
     if let Some(claim) = index.claim_of_node(&change.key.name) {
         return Some(Key::cluster(claim.metadata.name.as_deref().unwrap_or_default()));
     }
-    // A Node that is gone is found nowhere; its owner says whose it was.
+    // A Node that is gone is found nowhere. Its provider id says whose it was, while the claim is there: one of several with that
+    // id was registered to nobody. Else its owner does.
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    if let Some(claim) = id.and_then(|id| index.claim_of_provider_id(id)) {
+        return Some(Key::cluster(claim.metadata.name.as_deref().unwrap_or_default()));
+    }
     let owners = node.metadata.owner_references.iter().flatten();
     owners.filter(|owner| owner.kind == "NodeClaim").map(|owner| Key::cluster(owner.name.as_str())).next()
 }

@@ -145,7 +145,7 @@ impl Provisioner {
         }
         report(ctx, &plan, pods.len(), Duration::try_from(decided.duration_since(now)).unwrap_or_default());
         ctx.index().defer(not_reached(&plan));
-        let (ignored, unschedulable) = tell::unplaced(ctx, &plan.unplaced);
+        let (ignored, unschedulable) = tell::unplaced(ctx, &snapshot, &plan.unplaced);
         ctx.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
         ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
         self.carry_out(ctx, &snapshot, plan).await

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    model::{NamespacedName, Pod},
+    disruption::static_opening,
+    model::{NamespacedName, Pod, PoolName, Snapshot},
     scheduling::{Eliminated, Unplaced},
 };
 use fleetwright_state::Kind;
@@ -43,7 +44,7 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
 
 /// All pods of a plan that have no place. Returns how many are ignored (something about them is invalid or awaited) and
 /// how many nothing can hold.
-pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
+pub(super) fn unplaced(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
     let (mut ignored, mut unschedulable) = (0, 0);
     let mut bare = BTreeSet::new();
     for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
@@ -55,21 +56,32 @@ pub(super) fn unplaced(ctx: &Ctx, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usiz
         }
         failed(ctx, pod, &why.to_string());
         if let Unplaced::NoPoolFits(verdicts) = why {
-            let lacking = verdicts.iter().filter(|verdict| verdict.eliminated == Eliminated::NoInstanceTypes);
+            let lacking = verdicts.iter().filter(|verdict| finds_none(&verdict.eliminated));
             bare.extend(lacking.map(|verdict| verdict.pool.clone()));
         }
     }
-    for name in bare {
-        let pool = ctx.index().pool(&name).cloned();
+    for name in bare.iter().filter(|name| is_bare(snapshot, name)) {
+        let pool = ctx.index().pool(name).cloned();
         if let Some(pool) = pool {
             let text = "NodePool requirements filtered out all compatible available instance types";
             let event = Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text)
-                .same_if([&*name])
+                .same_if([&**name])
                 .quiet_for(POOL_QUIET);
             ctx.recorder.publish(event);
         }
     }
     (ignored, unschedulable)
+}
+
+/// Whether a pod found no instance type of a pool, be it for its own requirements or for those of the pool.
+fn finds_none(eliminated: &Eliminated) -> bool {
+    matches!(eliminated, Eliminated::NoInstanceTypes | Eliminated::InstanceTypes { allowed: 0, .. })
+}
+
+/// Whether the requirements of a pool leave no instance type to any pod.
+fn is_bare(snapshot: &Snapshot, name: &PoolName) -> bool {
+    let pool = snapshot.pools.iter().find(|pool| pool.name == *name);
+    pool.is_some_and(|pool| static_opening(snapshot, pool).is_none())
 }
 
 /// Pods that mean nothing and wait: they are in no snapshot, and say why here. Returns how many there are. One that runs

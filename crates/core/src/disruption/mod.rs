@@ -236,6 +236,8 @@ pub struct Proposal {
     pub blocked: Vec<Blocked>,
     /// Machines that consolidation looked at and left, with the reason.
     pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
+    /// Machines that have drifted and have to stay, with the reason.
+    pub held: Vec<(Candidate, Unconsolidatable)>,
     /// What the budgets allow, per pool and reason.
     pub allowances: Vec<Allowance>,
     /// How many machines each tried method had as cases.

@@ -93,8 +93,8 @@ struct Pass {
     under_way: Vec<Allowance>,
     /// Machines that need not be looked at again by the method that acts, by index.
     settled: HashSet<usize>,
-    /// What was told of machines, by index.
-    told: HashSet<(usize, &'static str)>,
+    /// What was told of machines, by index: whether drift says so, and what kind of reason it is.
+    told: HashSet<(usize, bool, &'static str)>,
 }
 
 impl Pass {
@@ -110,7 +110,7 @@ impl Pass {
             match method.is_case(context, candidate) {
                 Ok(true) => cases.push(candidate),
                 Ok(false) => {}
-                Err(reason) => self.tell(candidate.clone(), reason),
+                Err(reason) => self.tell(method, candidate.clone(), reason),
             }
         }
         self.proposal.eligible.push((method.name(), cases.len()));
@@ -131,9 +131,12 @@ impl Pass {
     }
 
     /// One reason of a kind for each machine is enough.
-    fn tell(&mut self, candidate: Candidate, reason: Unconsolidatable) {
-        if self.told.insert((candidate.index, reason.kind())) {
-            self.proposal.unconsolidatable.push((candidate, reason));
+    fn tell(&mut self, method: &dyn Method, candidate: Candidate, reason: Unconsolidatable) {
+        let drifted = method.reason() == DisruptionReason::Drifted;
+        if self.told.insert((candidate.index, drifted, reason.kind())) {
+            let proposal = &mut self.proposal;
+            let list = if drifted { &mut proposal.held } else { &mut proposal.unconsolidatable };
+            list.push((candidate, reason));
         }
     }
 
@@ -149,7 +152,7 @@ impl Pass {
         self.proposal.constrained |= budgets.constrained;
         for (candidate, reason) in unconsolidatable {
             self.settled.insert(candidate.index);
-            self.tell(candidate, reason);
+            self.tell(method, candidate, reason);
         }
         let names = unreached.iter().filter_map(Candidate::claim);
         self.proposal.unreached.extend(names);

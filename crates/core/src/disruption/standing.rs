@@ -116,7 +116,7 @@ pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) 
         {
             let mut budgets = budget::left_of(&proposal.allowances, method.reason());
             let verdict = method.propose(&context, &[&candidate], &mut budgets);
-            proposal.unconsolidatable.extend(verdict.unconsolidatable);
+            proposal.held.extend(verdict.unconsolidatable);
         }
     }
     Some(Known::of(&context, &proposal).standing(&context, &Guards::of(snapshot), index, &METHODS))
@@ -143,7 +143,7 @@ impl<'a> Known<'a> {
             *started.entry(candidate.pool.name.as_str().into()).or_default() += 1;
         }
         let mut reasons: BTreeMap<Str, Vec<&Unconsolidatable>> = BTreeMap::new();
-        for (candidate, why) in &proposal.unconsolidatable {
+        for (candidate, why) in proposal.unconsolidatable.iter().chain(&proposal.held) {
             let told = reasons.entry(claim(candidate).unwrap_or_else(|| "".into())).or_default();
             if !told.contains(&why) {
                 told.push(why);

@@ -471,6 +471,9 @@ impl Loader {
             (Some(state), _) if state.ready == Some(false) => {
                 Err(("NodeClassNotReady", format!("{class} is not ready: {}", state.why.1)))
             }
+            (Some(state), _) if state.ready.is_none() && !state.why.0.is_empty() => {
+                Err(("NodeClassReadinessUnknown", format!("{class} does not say yet whether it is ready")))
+            }
             (Some(_), _) => Ok(()),
         }
     }

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand, region, told,
+    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand,
+    history::History, region, told,
 };
 use crate::{
     clock::TokioClock,
@@ -39,6 +40,8 @@ struct Stage {
     at: usize,
     zones: Vec<String>,
     report: Report,
+    /// What happens to objects, once it is to be told.
+    history: Option<History>,
 }
 
 /// Plays a scenario. Must run on a [`crate::world::virtual_runtime`].
@@ -48,7 +51,7 @@ struct Stage {
 pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
     let config = config(scenario)?;
     let zones = config.zones();
-    let mut stage = Stage { worlds: Vec::new(), at: 0, zones, report: Report::default() };
+    let mut stage = Stage { worlds: Vec::new(), at: 0, zones, report: Report::default(), history: None };
     let next_door = match (&scenario.neighbour, &config.region) {
         (None, _) => None,
         (Some(neighbour), Some(region)) => {
@@ -77,6 +80,7 @@ fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
     let start = Timestamp::from_second(START).unwrap_or_default();
     let mut config = WorldConfig::new(seed, start);
     open_gates(&mut config.settings.gates, &scenario.gates);
+    config.settings.ignore_dra_requests = !scenario.gates.iter().any(|gate| gate == "DynamicResources");
     config.cloud = match scenario.cloud {
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
@@ -193,13 +197,51 @@ impl Stage {
 
     fn apply(&mut self, objects: Vec<Value>) -> Result<(), WorldError> {
         for object in objects {
+            let object = match &self.history {
+                Some(history) => history.real(object),
+                None => object,
+            };
             let name = self.world().apply_object(object)?;
-            self.say_when(&format!("apply {name}"));
+            self.say_when(&format!("apply {}", self.told(name)));
         }
         Ok(())
     }
 
+    fn delete(&mut self, names: &[String]) -> Result<(), WorldError> {
+        for name in names {
+            let real = self.history.as_ref().map_or_else(|| name.clone(), |history| history.real_name(name));
+            self.world().delete_object(&real)?;
+            self.say_when(&format!("delete {name}"));
+        }
+        Ok(())
+    }
+
+    /// A text with the names that the report has.
+    fn told(&self, text: String) -> String {
+        self.history.as_ref().map_or_else(|| text.clone(), |history| history.told(&text))
+    }
+
+    /// Tells of these kinds from now on.
+    fn tell(&mut self, wanted: &[String]) {
+        if self.history.is_none() {
+            self.history = Some(History::begin(self.world()));
+        }
+        let refused = self.history.as_mut().and_then(|history| history.want(wanted).err());
+        refused.iter().for_each(|why| self.fail(why));
+    }
+
+    /// Tells what happened since the last step.
+    fn recount(&mut self) {
+        let told = self.history.as_mut().map(History::take).unwrap_or_default();
+        for (at, line) in told {
+            let since = at.duration_since(Timestamp::from_second(START).unwrap_or_default());
+            let time = format!("+{}", clock(Duration::try_from(since).unwrap_or_default()));
+            self.say(&format!("{time:<9} | {line}"));
+        }
+    }
+
     async fn step(&mut self, step: &Step) -> Result<(), WorldError> {
+        self.recount();
         match step {
             Step::Settle => self.settle().await,
             Step::Wait(text) => self.wait(text).await,
@@ -219,12 +261,7 @@ impl Stage {
                 });
                 self.apply(scaled.collect())?;
             }
-            Step::Delete(names) => {
-                for name in names {
-                    self.world().delete_object(name)?;
-                    self.say_when(&format!("delete {name}"));
-                }
-            }
+            Step::Delete(names) => self.delete(names)?,
             Step::Inject(faults) => {
                 for fault in faults {
                     self.world().cloud().inject(fault.clone());
@@ -251,6 +288,7 @@ impl Stage {
                 self.at = 0;
             }
             Step::Neighbour(_) => self.fail("neighbour: there is none"),
+            Step::Tell(wanted) => self.tell(wanted),
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
@@ -335,6 +373,7 @@ impl Stage {
 
     async fn settle(&mut self) {
         let settled = self.world().run_until_settled(PATIENCE).await;
+        self.recount();
         match settled {
             Settled::Since(_) => self.say_when("settled"),
             Settled::OutOfTime => self.fail("not settled within two hours"),
@@ -346,6 +385,7 @@ impl Stage {
         match duration(text) {
             Some(duration) => {
                 self.world().run_for(duration).await;
+                self.recount();
                 self.say_when(&format!("waited {text}"));
                 self.describe();
             }
@@ -396,6 +436,7 @@ impl Stage {
         let refused =
             self.world().refused().map(|why| format!("the operator ends as soon as it starts: {why}"));
         for trouble in refused.into_iter().chain(told::troubles(self.world().server())) {
+            let trouble = self.told(trouble);
             self.say(&format!("{indent}! {trouble}"));
         }
     }

@@ -18,8 +18,11 @@ const SHOWN: [(&str, &str, &str); 7] = [
     ("karpenter.sh/v1", "NodeClaim", "InitializedInTime"),
 ];
 /// Kinds whose conditions a scenario may name.
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 7] = [
+    ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+    ("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass"),
+    ("karpenter.sh/v1alpha1", "NodeOverlay"),
     ("karpenter.sh/v1", "NodeClaim"),
     ("karpenter.sh/v1", "NodePool"),
     ("v1", "Node"),

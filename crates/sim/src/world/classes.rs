@@ -1,4 +1,5 @@
-//! Makes KWOKNodeClasses ready, as the provider's class controller of Karpenter does: there is nothing to check.
+//! Makes KWOKNodeClasses ready, as the provider's class controller of Karpenter does: there is nothing to check. One that somebody
+//! has judged stays as it was judged.
 
 use std::{pin::pin, time::Duration};
 
@@ -32,12 +33,11 @@ pub(super) async fn run(client: Client, clock: SharedClock) {
 async fn make_ready(api: &Api<DynamicObject>, class: &DynamicObject, clock: &SharedClock) {
     let generation = class.metadata.generation;
     let conditions = class.data.pointer("/status/conditions").and_then(serde_json::Value::as_array);
-    let is_ready = conditions.into_iter().flatten().any(|condition| {
+    let is_judged = conditions.into_iter().flatten().any(|condition| {
         condition["type"] == "Ready"
-            && condition["status"] == "True"
-            && condition["observedGeneration"].as_i64() == generation
+            && (condition["status"] != "True" || condition["observedGeneration"].as_i64() == generation)
     });
-    if is_ready || class.metadata.deletion_timestamp.is_some() {
+    if is_judged || class.metadata.deletion_timestamp.is_some() {
         return;
     }
     let patch = json!({ "status": { "conditions": [{

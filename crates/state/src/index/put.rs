@@ -37,7 +37,7 @@ fn class_ref(group: &str, kind: &str, key: &Key) -> NodeClassRef {
 fn class_state(metadata: &ObjectMeta, conditions: &[condition::Condition]) -> ClassState {
     let ready = condition::find(conditions, READY);
     ClassState {
-        ready: ready.map(condition::Condition::is_true),
+        ready: ready.filter(|ready| ready.is_true() || ready.is_false()).map(condition::Condition::is_true),
         why: ready.map_or_else(
             || ("".into(), "".into()),
             |ready| (ready.reason.as_str().into(), ready.message.as_str().into()),

@@ -260,5 +260,5 @@ fn a_pod_that_runs_does_not_wait_for_a_machine_that_may_never_come() {
     snapshot.answered.insert(uid, "b".into());
     let proposal = propose(&snapshot, &Rules::default(), now());
     assert_eq!(told(&proposal), "nothing");
-    assert_eq!(proposal.unconsolidatable[0].1.kind(), "LandsOnUninitialized");
+    assert_eq!(proposal.held[0].1.kind(), "LandsOnUninitialized");
 }

@@ -1,0 +1,164 @@
+//! Every word that the product says of its machines, in an event or as a reason of a condition, is asserted by a scenario.
+//!
+//! The words are read off the sources: what stands there by itself in quotes and begins with a capital. A new reason that no
+//! scenario tells turns this red; so does an exception that is none any more.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use fleetwright_sim::scenario::{Expect, Scenario, Step};
+
+/// Where reasons are made: conditions and events of NodeClaims, Nodes, NodePools, buffers and overlays.
+const SOURCES: [&str; 5] = [
+    "crates/api/src/labels.rs",
+    "crates/core/src/cloud/step.rs",
+    "crates/core/src/disruption/blocker.rs",
+    "crates/core/src/nodeclaim",
+    "crates/controllers/src",
+];
+/// Parts of these that say nothing to people but figures and logs.
+const ASIDE: [&str; 6] = ["metrics", "observability", "testing.rs", "tests", "tests.rs", "families.rs"];
+
+/// Words that are no reasons, or that no condition and no event says, each with what it is.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("Expired", "the API server's reason for a watch that is too old"),
+    ("Gone", "the same"),
+    ("Never", "a value of a duration"),
+    ("TaintsExist", "how two reasons end"),
+    ("NodeUnwell", "pods leave such a node before anybody looks: tests of core::nodeclaim::answer"),
+    ("RoomTaken", "a label of a metric; the event says it in words (life/lets-pods-go)"),
+    ("Unreadable", "the API server's schema keeps such a NodeClaim out: tests of controllers::runtime"),
+    ("PricesTooOld", "prices of the fake cloud are never old: tests of core::disruption"),
+    ("WouldUndo", "its text is in disrupt/would-undo"),
+    ("UnreadablePod", "its text is in disrupt/unreadable-pod"),
+    ("MinValues", "its text is in disrupt/min-values"),
+    ("LimitExceeded", "its text is in disrupt/split-by-price-limited"),
+    ("NeedsSeveral", "its text is in disrupt/split-too-little"),
+    ("DriftBrake", "never the first reason; its text is in life/drift-brake"),
+    ("NoNode", "its text is in disrupt/not-candidates"),
+    ("NotInitialized", "its text is in disrupt/not-candidates"),
+    ("NoPool", "its text is in disrupt/not-candidates"),
+    ("NotConsolidatable", "lasts for a moment: events and disrupt/ have its text"),
+    ("Queued", "the same"),
+    ("NotManaged", "its text is in disrupt/not-candidates"),
+    ("Surplus", "its text is in disrupt/static-kept"),
+    ("Deleting", "its text is in disrupt/not-candidates"),
+];
+
+/// The files below `path` whose name ends with one of `ends`.
+fn files(path: &Path, ends: &[&str], found: &mut Vec<PathBuf>) -> io::Result<()> {
+    if path.is_dir() {
+        let mut inside: Vec<PathBuf> =
+            fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
+        inside.sort();
+        return inside.iter().try_for_each(|path| files(path, ends, found));
+    }
+    if ends.iter().any(|end| path.to_string_lossy().ends_with(end)) {
+        found.push(path.to_path_buf());
+    }
+    Ok(())
+}
+
+/// The string literals of a Rust source, without those of comments and of the tests at its end.
+fn literals(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let (mut found, mut rest) = (Vec::new(), source);
+    while let Some(at) = rest.find(['"', '/', '\'']) {
+        let tail = &rest[at..];
+        if tail.starts_with("//") {
+            rest = tail.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if tail.starts_with("'\"'") || tail.starts_with("'/'") {
+            rest = &tail[3..];
+        } else if let Some(text) = tail.strip_prefix('"') {
+            let mut escaped = false;
+            let end = text.find(|character| {
+                let ends = character == '"' && !escaped;
+                escaped = character == '\\' && !escaped;
+                ends
+            });
+            let end = end.unwrap_or(text.len());
+            found.push(text[..end].to_owned());
+            rest = text.get(end + 1..).unwrap_or("");
+        } else {
+            rest = &tail[1..];
+        }
+    }
+    found
+}
+
+/// Whether a literal may be a reason: one word of letters that begins with a capital, and is not all capitals.
+fn is_word(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.contains(|character: char| character.is_ascii_lowercase())
+        && text.chars().all(|character| character.is_ascii_alphabetic())
+}
+
+fn words_of_the_product() -> io::Result<BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut words = BTreeSet::new();
+    for part in SOURCES {
+        let mut sources = Vec::new();
+        files(&root.join(part), &[".rs"], &mut sources)?;
+        for path in sources {
+            // What lies above the workspace may be called anything.
+            let inside = path.strip_prefix(&root).unwrap_or(&path);
+            if !inside.iter().any(|part| ASIDE.iter().any(|aside| part == *aside)) {
+                words.extend(literals(&fs::read_to_string(&path)?).into_iter().filter(|text| is_word(text)));
+            }
+        }
+    }
+    Ok(words)
+}
+
+/// What a scenario expects to be told, in its own words.
+fn expected(steps: &[Step], words: &mut String) {
+    for step in steps {
+        match step {
+            Step::Neighbour(steps) => expected(steps, words),
+            Step::Expect(expect) => {
+                let Expect { events, conditions, .. } = &**expect;
+                events.iter().chain(conditions).for_each(|text| words.push_str(&format!("{text}\n")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// All that reports of scenarios say, and all that scenarios expect.
+fn words_of_the_scenarios() -> Result<BTreeSet<String>, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut reports = Vec::new();
+    files(&folder, &[".report", ".txt"], &mut reports).map_err(|error| error.to_string())?;
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut all = String::new();
+    for path in &reports {
+        let mut text = read(path)?;
+        if path.extension().is_some_and(|end| end == "report") {
+            let scenario = Scenario::parse(&read(&path.with_extension("yaml"))?)?;
+            // What a scenario is about is prose, and proves nothing.
+            text = text.replacen(&scenario.about, "", 1);
+            expected(&scenario.steps, &mut text);
+        }
+        all.push_str(&text);
+    }
+    Ok(all.split(|character: char| !character.is_ascii_alphanumeric()).map(str::to_owned).collect())
+}
+
+#[test]
+fn every_word_is_told_by_a_scenario() {
+    let (known, told) = (words_of_the_product().unwrap(), words_of_the_scenarios().unwrap());
+    assert!(known.len() > 100, "only {} words were found: look at SOURCES", known.len());
+    let is_exception = |word: &str| EXCEPTIONS.iter().any(|(exception, _)| *exception == word);
+    let missing: Vec<&String> =
+        known.iter().filter(|word| !told.contains(*word) && !is_exception(word)).collect();
+    assert!(missing.is_empty(), "no scenario of tests/scenarios tells or expects: {missing:?}");
+    let idle: Vec<&str> = EXCEPTIONS
+        .iter()
+        .map(|(word, _)| *word)
+        .filter(|word| !known.contains(*word) || told.contains(*word))
+        .collect();
+    assert!(idle.is_empty(), "no exceptions any more: {idle:?}");
+}
