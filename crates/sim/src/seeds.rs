@@ -49,6 +49,9 @@ const REST: Duration = Duration::from_secs(90 * 60);
 const COLLECTED: Duration = Duration::from_secs(25 * 60);
 /// How long all that is at rest is watched. Later prices move, and what was refused for an hour is tried again.
 const WATCH: Duration = Duration::from_secs(3 * 60);
+/// So long after a machine came in the stead of others it may go in its turn: it stays for ten minutes, and a cluster in which
+/// nothing changes is looked at every five.
+const YOUNG: Duration = Duration::from_secs(16 * 60);
 /// How often the checks look.
 const STEP: Duration = Duration::from_secs(1);
 /// How many machines of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
@@ -303,7 +306,7 @@ async fn rest(
         let waited = world.elapsed().saturating_sub(begun);
         let awaited = (waited < COLLECTED && Checker::has_orphans(world, script.ledger()))
             || waited < script.caught_up();
-        if !awaited && world.is_settled() {
+        if !awaited && world.is_settled() && !Checker::has_young(world, YOUNG) {
             return Ok(Settled::Since(world.observe().at));
         }
         for _ in 0..5 {

@@ -12,7 +12,7 @@ use std::{
 
 use fleetwright_api::labels::condition::DISRUPTION_BLOCKED;
 use fleetwright_core::{
-    disruption::{Blocker, Proposal, Standing},
+    disruption::{Blocker, Proposal, Standing, Unconsolidatable},
     model::{ClaimName, StateNode, Str, nodeclaim::ConditionType},
 };
 use jiff::Timestamp;
@@ -70,7 +70,9 @@ fn lasts(blocker: &Blocker, node: &StateNode, now: Timestamp) -> bool {
         | Blocker::NotManaged
         | Blocker::NoNode
         | Blocker::Deleting
-        | Blocker::NotConsolidatable => false,
+        | Blocker::NotConsolidatable
+        // Minutes after each replacement, which would cost two writes.
+        | Blocker::Unconsolidatable(Unconsolidatable::Settles { .. }) => false,
         Blocker::NotInitialized => {
             let claim = node.claim.as_ref();
             let joined = claim.and_then(|claim| claim.true_since(ConditionType::Registered));

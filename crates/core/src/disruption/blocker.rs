@@ -112,6 +112,9 @@ impl Blocker {
             Self::Unconsolidatable(
                 Unconsolidatable::WouldUndo { since, .. } | Unconsolidatable::WouldReturn { since },
             ) => since.checked_add(super::history::HORIZON).ok(),
+            Self::Unconsolidatable(Unconsolidatable::Settles { since }) => {
+                since.checked_add(super::history::SETTLES).ok()
+            }
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
             Self::DoNotDisruptPod(_, until) | Self::Brake { until, .. } | Self::Budget { until, .. } => {
                 *until
@@ -323,6 +326,14 @@ pub enum Unconsolidatable {
         /// When it came in the stead of that.
         since: Timestamp,
     },
+    /// It came in the stead of others not long ago, and its pods stayed.
+    #[error(
+        "it came in the stead of others and was initialised at {since}: it stays for ten minutes, or until pods leave it"
+    )]
+    Settles {
+        /// When it was initialised.
+        since: Timestamp,
+    },
     /// Prices are too old to tell what is cheaper.
     #[error("prices are as of {as_of}, too long ago to tell what is cheaper")]
     PricesTooOld {
@@ -396,6 +407,7 @@ impl Unconsolidatable {
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldReturn { .. } => "WouldReturn",
             Self::PricesTooOld { .. } => "PricesTooOld",
+            Self::Settles { .. } => "Settles",
             Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
             Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
             Self::Static(_, Standstill::NothingOffered) => "NothingOffered",

@@ -63,7 +63,13 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
     {
         return Err(Unconsolidatable::PricesTooOld { as_of });
     }
-    Ok(is_consolidatable(context, candidate))
+    if !is_consolidatable(context, candidate) {
+        return Ok(false);
+    }
+    match history::settles(candidate, context.now) {
+        Some(since) => Err(Unconsolidatable::Settles { since }),
+        None => Ok(true),
+    }
 }
 
 /// What `candidates` can be turned into together: nothing, or one cheaper machine. Where it would be several cheaper

@@ -14,12 +14,15 @@ use crate::{
     model::{
         NodeClaim, Str,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED, RETURNED},
+        nodeclaim::ConditionType,
     },
     scheduling::Opening,
 };
 
 /// For so long a machine does not become again what it replaced.
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
+/// For so long what came in the stead of others stays, while its pods stay.
+pub(super) const SETTLES: Duration = Duration::from_secs(10 * 60);
 /// Moves that are remembered at most, the latest ones: an annotation is not a log.
 const MAX_REMEMBERED: usize = 16;
 
@@ -81,6 +84,15 @@ pub(super) fn came_back(candidate: &Candidate, now: Timestamp) -> Option<Timesta
         claim.annotations.get(RETURNED)?.parse().ok().and_then(|at| Timestamp::from_second(at).ok());
     let at = written.unwrap_or(claim.created);
     at.checked_add(HORIZON).is_ok_and(|end| now < end).then_some(at)
+}
+
+/// Since when a machine is a node that came in the stead of others less than [`SETTLES`] ago, where it still has all that it
+/// was made for: `None` where some of its pods left, for then it may be too large.
+pub(super) fn settles(candidate: &Candidate, now: Timestamp) -> Option<Timestamp> {
+    let claim = candidate.node.claim.as_ref()?;
+    let since = claim.annotations.get(REPLACED).and_then(|_| claim.true_since(ConditionType::Initialized))?;
+    let is_whole = claim.requests.iter().all(|(name, amount)| candidate.node.requested.get(&name) >= amount);
+    (is_whole && since.checked_add(SETTLES).is_ok_and(|end| now < end)).then_some(since)
 }
 
 /// Whether one of `candidates` would become again what it replaced not long ago, or whether one that came back after a

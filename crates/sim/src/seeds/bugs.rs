@@ -48,13 +48,15 @@ pub enum Bug {
     LeaseUnseen,
     /// The list of pods shows none that runs, so that every node looks empty (autoscaler#446).
     PodsThoughtEnded,
+    /// What a machine came in the stead of is forgotten (karpenter#1293, provider-aws#3921).
+    ReplacedForgotten,
     /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
     HashChanges,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::LaunchWithoutToken,
         Self::AttemptForgotten,
         Self::GoneTooSoon,
@@ -71,6 +73,7 @@ impl Bug {
         Self::TaintKept,
         Self::LeaseUnseen,
         Self::PodsThoughtEnded,
+        Self::ReplacedForgotten,
         Self::HashChanges,
     ];
 
@@ -89,6 +92,7 @@ impl Bug {
             Self::DeletionByName | Self::BlindPatches | Self::PatchesByName | Self::LeaseUnseen => &["S20"],
             Self::TaintKept => &["L"],
             Self::PodsThoughtEnded => &["S9"],
+            Self::ReplacedForgotten => &["S13"],
             Self::HashChanges => &["S12"],
         }
     }

@@ -6,6 +6,7 @@
 
 mod brakes;
 mod budgets;
+mod chains;
 mod changes;
 mod deletions;
 mod drift;
@@ -113,6 +114,7 @@ impl Checker {
             Box::new(changes::Changes::default()),
             Box::new(brakes::Brakes::default()),
             Box::new(marks::Marks::default()),
+            Box::new(chains::Chains::default()),
             Box::new(writes::Writes),
             Box::new(end::Rest::default()),
         ];
@@ -162,6 +164,15 @@ impl Checker {
     /// Whether there are machines that no claim accounts for.
     pub(super) fn has_orphans(world: &World, ledger: &Ledger) -> bool {
         end::orphans(&Look::new(world, ledger, &[])).next().is_some()
+    }
+
+    /// Whether a machine that came in the stead of others was initialised less than `since` ago.
+    pub(super) fn has_young(world: &World, since: Duration) -> bool {
+        let from = jiff::SignedDuration::try_from(since)
+            .ok()
+            .and_then(|since| world.clock().now().checked_sub(since).ok());
+        let claims = world.server().list("karpenter.sh/v1", "NodeClaim", "");
+        claims.iter().any(|claim| from.is_some_and(|from| chains::is_younger(claim, from)))
     }
 
     /// Judges the coming to rest: that it came, and what is left over.

@@ -31,6 +31,8 @@ pub(super) struct Ledger {
     pub(super) deleted: BTreeSet<String>,
     /// Machines that were lost.
     pub(super) lost: BTreeSet<String>,
+    /// Whether a clock was ever wrong: what operators wrote then is wrong for good.
+    pub(super) skewed: bool,
 }
 
 pub(super) use objects::SECRET;

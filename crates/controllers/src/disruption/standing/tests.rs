@@ -80,6 +80,10 @@ fn it_is_written_again_when_what_blocks_changes(
 #[case::short_consolidate_after(settling(60, 60), false)]
 #[case::no_room_in_a_budget(budget(1, 1), false)]
 #[case::a_closed_budget(budget(0, 0), true)]
+#[case::came_in_the_stead_of_others(
+    Blocker::Unconsolidatable(Unconsolidatable::Settles { since: at(0) }),
+    false
+)]
 #[case::it_goes(Blocker::Deleting, false)]
 fn what_ends_soon_is_not_written(#[case] blocker: Blocker, #[case] written: bool) {
     assert_eq!(wanted(vec![blocker], 0).text.is_some(), written);

@@ -113,6 +113,27 @@ fn a_move_late_in_life_does_not_pay() {
 }
 
 #[test]
+fn what_came_in_the_stead_of_others_stays_for_a_while() {
+    let machine = |minutes: i64, wanted: i64| {
+        let machine = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+            came_for(claim, "large/on-demand");
+            let since = now() - jiff::SignedDuration::from_mins(minutes);
+            claim.conditions.get_mut(&ConditionType::Initialized).unwrap().since = since;
+            claim.requests = crate::model::Resources::of(wanted, 0);
+        });
+        Scene::with_default_pool().node(machine.build())
+    };
+    let proposal = checked(machine(9, 1500), "nothing");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "Settles");
+    check(machine(10, 1500), "single-node-consolidation: a -> small/spot");
+    // Pods that it was made for are gone.
+    check(machine(9, 1600), "single-node-consolidation: a -> small/spot");
+    let snapshot = machine(9, 1500).build();
+    let found = standing(&snapshot, &Rules::default(), now(), "a").unwrap();
+    assert_eq!(found.blockers[0].until(), Some(now() + jiff::SignedDuration::from_mins(1)));
+}
+
+#[test]
 fn nothing_is_ended_while_nearly_half_of_the_nodes_are_not_ready() {
     let fleet = |unready: i64, all: i64| {
         let generous = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);

@@ -74,6 +74,9 @@ impl Distort for Broken {
             (Bug::PodsForgotten, "nodeclaims") => {
                 remove(object, "/metadata/annotations", "fleetwright.dev/nominated-pods");
             }
+            (Bug::ReplacedForgotten, "nodeclaims") => {
+                remove(object, "/metadata/annotations", "fleetwright.dev/replaced");
+            }
             (Bug::LimitsUnseen, "nodepools") => remove(object, "/spec", "limits"),
             (Bug::BudgetsPruned, "nodepools") => {
                 if let Some(disruption) = map(object, "/spec/disruption") {

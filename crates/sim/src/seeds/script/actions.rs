@@ -249,6 +249,7 @@ impl Script {
             _ => {
                 const JUMPS: [i64; 6] = [-600, -60, -5, 5, 60, 600];
                 let by = self.pick(&JUMPS).unwrap_or(0);
+                self.ledger.skewed = true;
                 world.skew(at, SignedDuration::from_secs(by));
                 "clock jumped"
             }
