@@ -61,6 +61,22 @@ pub fn missing(document: &Value) -> Vec<String> {
     missing
 }
 
+/// The definitions whose stored versions are looked at, with the version that is read here.
+pub const STORED: [(&str, &str); 2] = [("nodepools.karpenter.sh", "v1"), ("nodeclaims.karpenter.sh", "v1")];
+
+/// The versions of [`STORED`] in which objects of a definition (as the API server holds it) may be stored, other than `read`, and
+/// that the API server cannot give back as that: it has forgotten the version (then not even a list can be had), or it
+/// only changes the version's name and drops what `read` has under another one. A webhook converts.
+#[must_use]
+pub fn unreadable_storage(definition: &Value, read: &str) -> Vec<String> {
+    let array = |at: &str| definition.pointer(at).and_then(Value::as_array).into_iter().flatten();
+    let known: Vec<&str> = array("/spec/versions").filter_map(|version| version["name"].as_str()).collect();
+    let converts = definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook");
+    let stored = array("/status/storedVersions").filter_map(Value::as_str);
+    let lost = stored.filter(|stored| *stored != read && !(converts && known.contains(stored)));
+    lost.map(str::to_owned).collect()
+}
+
 fn is_of(schema: &Value, kind: &str) -> bool {
     let kinds = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
     kinds.into_iter().flatten().any(|known| known["kind"] == kind && known["version"] == "v1")
@@ -124,6 +140,22 @@ mod tests {
         old["components"]["schemas"].as_object_mut().unwrap().remove("sh.karpenter.v1.NodePool");
         assert_eq!(missing(&old), ["NodePool"]);
         assert_eq!(missing(&json!({})), ["NodePool", "NodeClaim"]);
+    }
+
+    #[test]
+    fn versions_in_storage_must_be_readable() {
+        let of = |stored: &[&str], known: &[&str], strategy: &str| {
+            let versions: Vec<Value> = known.iter().map(|name| json!({ "name": name })).collect();
+            let definition = json!({"spec": {"versions": versions, "conversion": {"strategy": strategy}},
+                "status": {"storedVersions": stored}});
+            unreadable_storage(&definition, "v1")
+        };
+        let none: &[&str] = &[];
+        assert_eq!(of(&["v1"], &["v1"], "None"), none);
+        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "Webhook"), none, "somebody converts");
+        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "None"), ["v1beta1"], "nobody converts");
+        assert_eq!(of(&["v1beta1", "v1"], &["v1"], "Webhook"), ["v1beta1"], "it is not known any more");
+        assert_eq!(unreadable_storage(&json!({}), "v1"), none, "nothing was ever stored");
     }
 
     #[test]

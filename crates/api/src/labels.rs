@@ -50,6 +50,8 @@ pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
+/// Our annotation: what those pods asked for when the NodeClaim was decided, for people.
+pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
 /// Our annotation on NodePools: what their nodes taught, as JSON.
 pub const LEARNT: &str = "fleetwright.dev/learnt";
 /// Our annotation on NodePools: how long a node may take from joining to being initialised, as a Go duration; `Never` or
@@ -67,6 +69,12 @@ pub const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
 pub const EXPIRE_WITHIN_BUDGETS: &str = "fleetwright.dev/expire-within-budgets";
 /// Our annotation on NodePools: how many nodes may be replaced for drift within a time, as `nodes/duration`.
 pub const DRIFT_CAP: &str = "fleetwright.dev/drift-cap";
+/// Our annotation on NodePools: nodes count against `spec.limits` until they are gone, also while they are deleted; all but
+/// `false` is on.
+pub const HARD_LIMITS: &str = "fleetwright.dev/hard-limits";
+/// Our annotation on NodePools, and our finalizer where it is there: a NodePool that is deleted stays while it has
+/// NodeClaims; all but `false` is on.
+pub const DELETE_PROTECTION: &str = "fleetwright.dev/delete-protection";
 /// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
 pub const REPLACES: &str = "fleetwright.dev/replaces";
 
@@ -86,6 +94,8 @@ pub mod condition {
     pub const MACHINES_AS_PROMISED: &str = "MachinesAsPromised";
     /// Our condition on NodePools: their nodes are initialised in time.
     pub const INITIALIZATION_HEALTHY: &str = "InitializationHealthy";
+    /// Our condition on NodePools: they are deleted, and stay as long as they have NodeClaims.
+    pub const DELETION_HELD: &str = "DeletionHeld";
     /// Our condition on NodePools: no drifted machine waits for their drift cap.
     pub const DRIFT_WITHIN_CAP: &str = "DriftWithinCap";
 

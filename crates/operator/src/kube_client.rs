@@ -54,6 +54,34 @@ pub(crate) async fn check_definitions(client: &Client) -> anyhow::Result<()> {
         "the cluster's custom resource definitions lack {}, which would be lost: install the CRDs of this release",
         missing.join(", ")
     );
+    check_storage(client).await
+}
+
+/// Refuses definitions with objects in storage that cannot be read as the version that is known here.
+async fn check_storage(client: &Client) -> anyhow::Result<()> {
+    for (name, read) in installed::STORED {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let definition: serde_json::Value = match client.request(request).await {
+            Ok(definition) => definition,
+            // Karpenter's chart does not give this right.
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
+                tracing::info!(definition = name, "may not be read: versions in storage are not checked");
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("reading the definition {name}: is it installed?"));
+            }
+        };
+        let lost = installed::unreadable_storage(&definition, read);
+        ensure!(
+            lost.is_empty(),
+            "objects of {name} may be stored as {}, which cannot be read as {read}: write each of them anew (kubectl get and \
+             replace) with a release that converts them, then take the version out of status.storedVersions",
+            lost.join(", ")
+        );
+    }
     Ok(())
 }
 
@@ -102,5 +130,21 @@ mod tests {
         let bare = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
         let refused = check_definitions(&Client::new(bare.service(), "default")).await.unwrap_err();
         assert!(format!("{refused:#}").contains("CRDs"), "{refused:#}");
+    }
+
+    #[tokio::test]
+    async fn objects_in_storage_that_cannot_be_read_are_refused() {
+        let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
+        for crd in fleetwright_api::crd::crds(fleetwright_api::crd::Provider::Fake) {
+            server.apply(serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        let client = Client::new(server.service(), "default");
+        assert!(check_definitions(&client).await.is_ok());
+        let (group, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let mut crd = (*server.get(group, kind, "", "nodeclaims.karpenter.sh").unwrap()).clone();
+        crd["status"]["storedVersions"] = serde_json::json!(["v1beta1", "v1"]);
+        server.apply(crd).unwrap();
+        let refused = check_definitions(&client).await.unwrap_err().to_string();
+        assert!(refused.contains("nodeclaims.karpenter.sh may be stored as v1beta1"), "{refused}");
     }
 }

@@ -1,6 +1,10 @@
 //! From the model to Kubernetes' objects: the NodeClaim that an opening of a plan becomes.
 
+mod constraints;
+
 use std::{collections::BTreeMap, sync::Arc};
+
+pub use constraints::constraints;
 
 use fleetwright_api::{self as api, labels as names, nodeclaim::ResourceRequirements};
 use fleetwright_core::{
@@ -44,7 +48,7 @@ pub fn claim(
         .insert(names::NODEPOOL_HASH_VERSION.to_owned(), names::CURRENT_NODEPOOL_HASH_VERSION.to_owned());
     annotations.insert(names::BATCH_ID.to_owned(), identity.batch.to_owned());
     annotations.insert(names::CLUSTER_UID.to_owned(), identity.cluster_uid.to_owned());
-    annotations.insert(names::NOMINATED_PODS.to_owned(), intended_pods(pods));
+    note_pods(&mut annotations, pods);
     let metadata = ObjectMeta {
         name: Some(identity.name),
         labels: Some(node_labels),
@@ -71,6 +75,17 @@ pub fn claim(
         termination_grace_period: template.spec.termination_grace_period.clone(),
     };
     api::NodeClaim { metadata, spec, status: None }
+}
+
+/// Says for which pods a NodeClaim is, and under which of their constraints.
+pub fn note_pods(annotations: &mut BTreeMap<String, String>, pods: &[Arc<Pod>]) {
+    annotations.insert(names::NOMINATED_PODS.to_owned(), intended_pods(pods));
+    let told = constraints(pods);
+    if told.is_empty() {
+        annotations.remove(names::POD_CONSTRAINTS);
+    } else {
+        annotations.insert(names::POD_CONSTRAINTS.to_owned(), told);
+    }
 }
 
 /// Bytes of names and UIDs together that a record of intended pods may have: all annotations of an object together may

@@ -43,9 +43,9 @@ pub fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
 /// Looks, decides, waits, looks again, and starts what still holds.
 pub(super) struct Disruption {
     commands: Arc<Commands>,
-    /// When the first pass was, and with it commands of an earlier process were taken over.
+    /// When the first pass was, in steady time, and with it commands of an earlier process were taken over.
     restored: OnceLock<Timestamp>,
-    /// When conditions were last brought up to date, or the first pass was.
+    /// When conditions were last brought up to date, or the first pass was, in steady time.
     told_at: Mutex<Option<Timestamp>>,
     /// What they say.
     told: standing::Told,
@@ -57,7 +57,8 @@ pub(super) struct Disruption {
 struct Memory {
     /// What was not reached, and what was tried in vain.
     recall: Recall,
-    /// The epoch of a cluster in which consolidation finds nothing, though no budget holds it back, and when that was seen.
+    /// The epoch of a cluster in which consolidation finds nothing, though no budget holds it back, and when that was seen, in
+    /// steady time.
     quiet: Option<(u64, Timestamp)>,
 }
 
@@ -98,13 +99,13 @@ impl Controller for Disruption {
     }
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.now();
+        let (now, steady) = (ctx.now(), ctx.steady());
         if ctx.may_act().is_err() {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
         let restored = *self.restored.get_or_init(|| {
             durable::restore(ctx, &self.commands);
-            now
+            steady
         });
         let snapshot = ctx.index().snapshot(now);
         orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
@@ -114,9 +115,9 @@ impl Controller for Disruption {
         }
         let rules = rules_now(ctx);
         let began = ctx.now();
-        let tells = self.is_due(now);
-        let (mut methods, recall, rests) = self.agenda(ctx, snapshot.epoch, now, tells);
-        if now < later(restored, DRIFT_SETTLES) {
+        let tells = self.is_due(steady);
+        let (mut methods, recall, rests) = self.agenda(ctx, snapshot.epoch, steady, tells);
+        if steady < later(restored, DRIFT_SETTLES) {
             methods.retain(|method| method.reason() != DisruptionReason::Drifted);
         }
         let epoch = snapshot.epoch;
@@ -130,7 +131,7 @@ impl Controller for Disruption {
         };
         let (proposal, standings) = ctx.offload(decide).await?;
         if !rests {
-            self.memory.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, now, &proposal);
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, steady, &proposal);
         }
         report::proposal(ctx, &proposal);
         if let Err(error) = brakes::write(ctx, &proposal.brakes).await {
@@ -203,6 +204,7 @@ impl Disruption {
             match execute::start(ctx, &self.commands, command.clone()).await {
                 Ok(()) => started = true,
                 Err(NotStarted::Limit(exceeded)) => self.reject(ctx, &command, &exceeded.to_string()),
+                Err(held @ NotStarted::Rate(_)) => tracing::warn!(%command, "{held}"),
                 Err(NotStarted::Failed(error)) => return Err(error),
             }
         }
@@ -243,7 +245,7 @@ impl Disruption {
     }
 
     /// Says that a command does not hold any more, and why. Rejected is what consolidation decided; drift is held up.
-    fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
+    pub(super) fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
         let drifted = command.reason == DisruptionReason::Drifted;
         if !drifted {
             ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.consolidation_type]);

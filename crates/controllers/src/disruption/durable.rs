@@ -141,7 +141,7 @@ pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
     let now = ctx.now();
     let snapshot = ctx.index().snapshot(now);
     for (id, (record, machines)) in recorded(&snapshot) {
-        let Some(running) = taken_over(&snapshot, &record, &machines, &id, now) else {
+        let Some(running) = taken_over(&snapshot, &record, &machines, &id, now, ctx.steady()) else {
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
         };
@@ -158,7 +158,7 @@ pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
 pub fn under_way(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
     let recorded = recorded(snapshot).into_iter();
     let going_on = recorded.filter_map(|(id, (record, machines))| {
-        let running = taken_over(snapshot, &record, &machines, &id, now)?;
+        let running = taken_over(snapshot, &record, &machines, &id, now, now)?;
         Some((id, intent(&running)))
     });
     going_on.collect()
@@ -182,13 +182,14 @@ fn recorded(snapshot: &Snapshot) -> BTreeMap<Str, (Record, Vec<usize>)> {
     found
 }
 
-/// The command as it goes on; `None` where it has to be rolled back.
+/// The command as it goes on, taken over at `since` of the steady clock; `None` where it has to be rolled back.
 fn taken_over(
     snapshot: &Snapshot,
     record: &Record,
     machines: &[usize],
     id: &str,
     now: Timestamp,
+    since: Timestamp,
 ) -> Option<Running> {
     let method = method(&record.method)?;
     let started: Timestamp = record.started.parse().ok()?;
@@ -201,6 +202,8 @@ fn taken_over(
     // says that no machine is missing but those that are gone.
     let named = record.replacements > 0 || machines.len() >= record.machines || machines.iter().any(going);
     let complete = named && replacements.len() == record.replacements;
+    // Two clocks: where they differ this takes back what need not be, and lets go on what is looked at again before it is
+    // carried out. How long a command may still take goes by this process alone.
     let stale = record.replacements == 0 && later(started, STALE) < now;
     if !complete || stale || candidates.len() < machines.len() {
         return None;
@@ -215,5 +218,5 @@ fn taken_over(
         eventual: method.is_eventual(),
         judged: Vec::new(),
     };
-    Some(Running { command: Arc::new(command), replacements, started })
+    Some(Running { command: Arc::new(command), replacements, since, started })
 }

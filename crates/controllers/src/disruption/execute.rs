@@ -1,6 +1,6 @@
 //! Starting a command: mark the machines, look at them live, create what replaces them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
@@ -23,6 +23,9 @@ pub(super) enum NotStarted {
     /// What replaces its machines has no room any more: nothing was touched. The next pass decides on what there is now.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
+    /// As many NodeClaims were created of late as may be: nothing was touched.
+    #[error("as many nodeclaims were created of late as may be; the next may be in {0:?}")]
+    Rate(Duration),
     /// A call failed. Everything is rolled back, as far as the API server allows; what is left of a mark is taken off by the
     /// next pass.
     #[error(transparent)]
@@ -34,6 +37,7 @@ pub(super) enum NotStarted {
 /// # Errors
 /// Where it could not be started.
 pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), NotStarted> {
+    ctx.rates.create(ctx.steady(), command.replacements.len()).map_err(NotStarted::Rate)?;
     let id: Str = ctx.names.suffix(10).into();
     let mut claims = Vec::with_capacity(command.replacements.len());
     for (at, opening) in command.replacements.iter().enumerate() {
@@ -50,7 +54,8 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
     let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
     provisioning::reserve(&mut ctx.index(), coming, leaving)?;
-    let running = Running { replacements, command: Arc::new(command), started: ctx.now() };
+    let (since, started) = (ctx.steady(), ctx.now());
+    let running = Running { replacements, command: Arc::new(command), since, started };
     announce(ctx, commands, &id, running.clone());
     tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
     match mark_and_create(ctx, &id, &running, claims).await {

@@ -71,7 +71,9 @@ struct Running {
     command: Arc<Command>,
     /// NodeClaims that come in the machines' stead, in the order of the command.
     replacements: Vec<ClaimName>,
-    /// When it was started.
+    /// When this process began it or took it over, in steady time.
+    since: Timestamp,
+    /// When it was started, on the clock of whoever did: for people.
     started: Timestamp,
 }
 

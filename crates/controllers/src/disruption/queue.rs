@@ -115,7 +115,7 @@ impl Queue {
                 }
                 Some(claim) if claim.is(ConditionType::Initialized) => {}
                 Some(_) => {
-                    let waited = now.duration_since(running.started);
+                    let waited = ctx.steady().duration_since(running.since);
                     if Duration::try_from(waited)
                         .is_ok_and(|waited| waited > self.commands.timeout(ctx.settings.disruption.timeout))
                     {

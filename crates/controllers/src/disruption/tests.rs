@@ -124,6 +124,28 @@ async fn a_command_goes_on_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_with_another_clock_gives_a_command_its_time() {
+    for ahead in [3600, -3600] {
+        let mut world = begun().await;
+        let before = replacements(&world);
+        world.clock.set_ahead(ahead);
+        world.restart();
+        let mut controllers = super::controllers();
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+        let _running = world.run(controllers);
+        world.pass(60).await;
+        assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "{ahead} s: it is taken over");
+        assert_eq!(replacements(&world), before, "{ahead} s");
+        // Drift is over, so that nothing is decided anew.
+        let mut old = claim(&world, "old");
+        old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
+        world.server.apply(old).unwrap();
+        world.pass(600).await;
+        assert!(!tainted(&world, "old"), "{ahead} s: it has ten minutes, of this process");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn old_prices_move_nothing() {
     for (hours, moves) in [(1, true), (25, false)] {
         let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fleetwright_core::clock::SharedClock;
+use fleetwright_core::{clock::SharedClock, rate::TokenBucket};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event as CoreEvent, EventSource},
@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::Event;
-use crate::runtime::{Bucket, Ctx, Names, ReconcileError, Shutdown, later};
+use crate::runtime::{Ctx, Names, ReconcileError, Shutdown, later};
 
 /// Events that wait to be written, at most.
 const BACKLOG: usize = 1000;
@@ -51,11 +51,12 @@ struct State {
     known: BTreeMap<Identity, Known>,
     /// The members of `known`, oldest first, for the bound.
     order: VecDeque<Identity>,
-    buckets: BTreeMap<&'static str, Bucket>,
+    buckets: BTreeMap<&'static str, TokenBucket>,
     dropped: u64,
 }
 
 struct Known {
+    /// In steady time.
     quiet_until: Timestamp,
     first: Timestamp,
     count: i32,
@@ -87,8 +88,8 @@ impl Recorder {
 
     /// Tells an event, unless it was told a short while ago or its reason has used up its rate.
     pub fn publish(&self, event: Event) {
-        let now = self.clock.now();
-        if self.lock().publish(event, now) {
+        let (now, steady) = (self.clock.now(), self.clock.steady());
+        if self.lock().publish(event, now, steady) {
             self.shared.added.notify_one();
         }
     }
@@ -117,18 +118,20 @@ impl Recorder {
 }
 
 impl State {
-    fn publish(&mut self, event: Event, now: Timestamp) -> bool {
+    /// Takes an event in; people are shown `now`, and quiet and rates go by `steady`.
+    fn publish(&mut self, event: Event, now: Timestamp, steady: Timestamp) -> bool {
         let identity = (event.reason, event.dedupe.clone());
-        if self.known.get(&identity).is_some_and(|known| now < known.quiet_until) {
+        if self.known.get(&identity).is_some_and(|known| steady < known.quiet_until) {
             return false;
         }
         if let Some((per_second, burst)) = event.rate {
-            let bucket = self.buckets.entry(event.reason).or_insert_with(|| Bucket::new(per_second, burst));
-            if !bucket.try_take(now) {
+            let bucket =
+                self.buckets.entry(event.reason).or_insert_with(|| TokenBucket::new(burst, per_second));
+            if bucket.take(steady, 1).is_err() {
                 return false;
             }
         }
-        let quiet_until = later(now, event.dedupe_for);
+        let quiet_until = later(steady, event.dedupe_for);
         let known = self.known.entry(identity.clone()).or_insert_with(|| {
             self.order.push_back(identity.clone());
             Known { quiet_until, first: now, count: 0, name: None }

@@ -89,7 +89,7 @@ impl Lifecycle {
             return next;
         }
         let all = ctx.index().claim_models().count();
-        if self.0.may_give_up(&machine.claim.name, all, ctx.now()) {
+        if self.0.may_give_up(&machine.claim.name, all, ctx.steady()) {
             return next;
         }
         ctx.metrics.inc(&families::BRAKED, &["liveness"]);

@@ -51,6 +51,7 @@ struct State {
     unclear: BTreeMap<Str, u32>,
     /// Instances of answers that were settled, until they are adopted.
     instances: BTreeMap<Str, Instance>,
+    /// In steady time, as batches gather in.
     not_before: BTreeMap<Str, Timestamp>,
     /// When this process saw a claim first, by UID, where the cloud was not asked for it by then; until it is launched.
     unasked: BTreeMap<Str, Timestamp>,
@@ -163,7 +164,7 @@ impl Launches {
 
     /// Asks the cloud for the instance of a claim whose intent is durable, together with its batch.
     pub(super) async fn ask(&self, ctx: &Ctx, claim: &NodeClaim) -> Asked {
-        let now = ctx.now();
+        let now = ctx.steady();
         if let Some(next) = self.settled(claim, now) {
             return Asked::Next(next);
         }
@@ -175,8 +176,8 @@ impl Launches {
         let members: Vec<Arc<NodeClaim>> =
             batch.iter().filter(|s| s.attempt == claim.attempt).cloned().collect();
         {
-            let mut state = self.state();
-            let waiting = batch.iter().any(|sibling| sibling.attempt == 0 && !is_late(sibling, now));
+            let (mut state, wall) = (self.state(), ctx.now());
+            let waiting = batch.iter().any(|sibling| sibling.attempt == 0 && !is_late(sibling, wall));
             if claim.batch != launch::own_batch(claim)
                 && state.gathers(&claim.batch, members.len(), waiting, now)
             {
@@ -200,7 +201,7 @@ impl Launches {
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             ctx.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
-        match self.settled(claim, ctx.now()) {
+        match self.settled(claim, ctx.steady()) {
             Some(next) => Asked::Next(next),
             None => Asked::Wait(launch::BACKOFF),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleetwright_api as api;
 use fleetwright_core::{
     cloud::ProviderInfo,
-    model::{Node, NodeClaim, NodePool, Pod, Str, labels, nodeclaim::ConditionType},
+    model::{Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, Str, labels, nodeclaim::ConditionType},
     nodeclaim::View,
 };
 use fleetwright_state::{Change, Index, Key};
@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) pool: Option<Arc<NodePool>>,
     /// The pods on those nodes.
     pub(crate) pods: Vec<Arc<Pod>>,
+    /// The disruption budgets that cover one of those pods, where it is going away.
+    pub(crate) budgets: Vec<Arc<PodDisruptionBudget>>,
     /// Drivers that have published a whole pool of devices for its node; `None` where resource claims are ignored.
     pub(crate) published_drivers: Option<Vec<Str>>,
 }
@@ -47,10 +49,14 @@ impl Machine {
     fn of(ctx: &Ctx, index: &Index, raw: Arc<api::NodeClaim>, claim: Arc<NodeClaim>) -> Self {
         let nodes: Vec<Arc<Node>> = index.nodes_with(&claim).cloned().collect();
         let pool = claim.pool.as_ref().and_then(|pool| index.pool_model(pool)).cloned();
-        let pods = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
+        let pods: Vec<Arc<Pod>> = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
+        let covers = |budget: &&Arc<PodDisruptionBudget>| {
+            claim.deleting.is_some() && pods.iter().any(|pod: &Arc<Pod>| budget.covers_pod(pod))
+        };
+        let budgets = index.pdbs().filter(covers).cloned().collect();
         let drivers = || nodes.first().map(|node| index.published_drivers(&node.name)).unwrap_or_default();
         let published_drivers = (!ctx.settings.ignore_dra_requests).then(drivers);
-        Self { raw, claim, nodes, pool, pods, published_drivers }
+        Self { raw, claim, nodes, pool, pods, budgets, published_drivers }
     }
 
     /// The same with one node and its pods only.
@@ -67,6 +73,7 @@ impl Machine {
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
             pods: &self.pods,
+            budgets: &self.budgets,
             published_drivers: self.published_drivers.as_deref(),
             provider,
         }

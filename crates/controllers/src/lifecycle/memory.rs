@@ -17,6 +17,7 @@ use fleetwright_state::Key;
 use jiff::Timestamp;
 
 use super::{launch::Launches, refused::Call};
+use crate::runtime::later;
 
 /// Entries of one kind that are remembered at most.
 const BOUND: usize = 10_000;
@@ -42,6 +43,8 @@ struct Parts {
     joining: Option<Brake>,
     /// Pods that are to leave.
     evictions: BTreeMap<Key, Leaving>,
+    /// When their turns to be evicted come, in steady time, of those that have one and wait for it.
+    turns: BTreeMap<Key, Timestamp>,
     /// Claims, by UID, whose drain was counted.
     drained: BTreeSet<Str>,
 }
@@ -170,8 +173,25 @@ impl Memory {
         self.parts().evictions.get(key).cloned()
     }
 
+    /// How long a pod that is to leave still waits for its turn, which `ask` gives where it has none yet; `None` where it
+    /// is its turn. That is used up then: the next try needs another one.
+    pub(crate) fn eviction_turn(
+        &self,
+        key: &Key,
+        now: Timestamp,
+        ask: impl FnOnce() -> Duration,
+    ) -> Option<Duration> {
+        let mut parts = self.parts();
+        let turn = parts.turns.remove(key).unwrap_or_else(|| later(now, ask()));
+        let wait = Duration::try_from(turn.duration_since(now)).ok().filter(|wait| !wait.is_zero())?;
+        parts.turns.insert(key.clone(), turn);
+        Some(wait)
+    }
+
     /// A pod has left, or needs not any more.
     pub(crate) fn left(&self, key: &Key) {
-        self.parts().evictions.remove(key);
+        let mut parts = self.parts();
+        parts.evictions.remove(key);
+        parts.turns.remove(key);
     }
 }

@@ -49,6 +49,7 @@ pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Ve
         Arc::new(nodepool::Counter),
         Arc::new(nodepool::Validation),
         Arc::new(nodepool::Readiness),
+        Arc::new(nodepool::Protection),
         Arc::new(nodepool::RegistrationHealth(memory.clone())),
         Arc::new(nodepool::Lessons),
         Arc::new(nodeclaim::InitializationDeadline(memory.clone())),

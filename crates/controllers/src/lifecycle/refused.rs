@@ -75,7 +75,7 @@ fn is_answer(error: &CloudError) -> bool {
 }
 
 /// Whether it passes by itself, as far as one can tell.
-fn may_pass(error: &CloudError) -> bool {
+pub(crate) fn may_pass(error: &CloudError) -> bool {
     matches!(error, CloudError::RateLimited { .. } | CloudError::Unavailable(_))
 }
 

@@ -219,6 +219,12 @@ async fn a_disruption_budget_holds_a_drain() {
     let pod = world.server.get("v1", "Pod", "default", "p").expect("a pod");
     assert!(pod["metadata"]["deletionTimestamp"].is_null());
     assert!(world.events().iter().any(|event| event == "FailedDraining"));
+    let claim = world.get_claim("a").expect("a claim");
+    let conditions = claim["status"]["conditions"].as_array().expect("conditions");
+    let drained = conditions.iter().find(|condition| condition["type"] == "Drained").expect("a condition");
+    let text = drained["message"].as_str().unwrap_or_default();
+    let holder = "default/p (poddisruptionbudget default/web allows no disruption)";
+    assert!(text.contains(holder), "{text}");
     world.apply(budget(1));
     world
         .until("evicted", || {
@@ -385,4 +391,41 @@ async fn a_pool_says_how_it_is() {
         condition_of(&pool, "NodeClassReady") == "False/NodeClassNotFound"
     };
     world.until("class missed", unready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_evictions_is_spread() {
+    let mut world = World::new();
+    world.ctx.rates = std::sync::Arc::new(crate::runtime::Rates::new((9, 9), (2, 1)));
+    let world = world.run();
+    world.grown("a", "node-a", json!({})).await;
+    let pods: Vec<String> = (0..10).map(|n| format!("p{n}")).collect();
+    pods.iter().for_each(|pod| world.pod(pod, "node-a", json!({})));
+    world.sleep(2).await;
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let leave = || {
+        let leaves = |pod: &&String| {
+            let pod = world.server.get("v1", "Pod", "default", pod);
+            pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+        };
+        pods.iter().filter(leaves).count()
+    };
+    for second in 1..=20 {
+        world.sleep(1).await;
+        assert!(leave() <= 2 + second, "{} within {second} s", leave());
+    }
+    assert_eq!(leave(), 10, "in the end all do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_does_not_hold_up_a_launch() {
+    let (world, clock) = World::new().settable();
+    let world = world.run();
+    let refusal = LaunchError::Failed { reason: "Broken".into(), message: "try later".into() };
+    world.cloud.sky().script.push_back(Script::Refuse(refusal));
+    world.claim("a", json!({}));
+    world.until("refused", || world.condition("a", "Launched") == "Unknown/Broken").await;
+    clock.store(-3600, std::sync::atomic::Ordering::Relaxed);
+    let took = world.until("launched", || world.condition("a", "Launched") == "True").await;
+    assert!(took <= 5, "{took} s");
 }

@@ -3,6 +3,7 @@
 mod counter;
 mod hash;
 mod learnt;
+mod protection;
 mod readiness;
 mod registration_health;
 mod replicas;
@@ -12,6 +13,7 @@ mod validation;
 pub use counter::Counter;
 pub use hash::Hash;
 pub use learnt::Lessons;
+pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
 pub(crate) use registration_health::{NAME as REGISTRATION_HEALTH, health_of};

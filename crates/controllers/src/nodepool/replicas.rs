@@ -30,6 +30,8 @@ const LIMITED: Duration = Duration::from_secs(30);
 const TOLD_FROM: u32 = 3;
 /// For how long it is not said again that a pool pauses.
 const PAUSED_QUIET: Duration = Duration::from_secs(300);
+/// How soon a pool goes on that had to wait for its turn to create.
+const SOON: Duration = Duration::from_secs(1);
 /// Claims that one pass writes or deletes at most; the next one goes on.
 const AT_ONCE: usize = 100;
 
@@ -129,6 +131,15 @@ impl Controller for StaticProvisioning {
                     tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
                     return Ok(Requeue::After(LIMITED));
                 }
+                if let Err(wait) = ctx.rates.create(ctx.steady(), 1) {
+                    ctx.index().written(&name);
+                    tracing::warn!(
+                        NodePool = &*key.name,
+                        ?wait,
+                        "as many nodeclaims were created of late as may be"
+                    );
+                    return Ok(Requeue::After(wait.max(SOON)));
+                }
                 provisioning::write_replacement(ctx, claim, &opening, "provisioned").await?;
             }
             if wanted > AT_ONCE {
@@ -173,7 +184,7 @@ impl StaticProvisioning {
             let pool = index.pool(name)?;
             (pool.metadata.uid.clone().unwrap_or_default(), pool.metadata.generation.unwrap_or(0))
         };
-        let now = ctx.now();
+        let now = ctx.steady();
         let mut paces = self.paces();
         let known = paces.get_mut(name)?;
         if known.spec != spec {

@@ -49,6 +49,8 @@ pub(super) enum Created {
         /// The pods that wait on.
         pods: Vec<Arc<Pod>>,
     },
+    /// It was not written, because as many were of late as may be; its pods wait for the next pass.
+    Held,
     /// It may have been written under this name; nothing may be planned before that is known.
     Unknown {
         /// The name.
@@ -67,7 +69,15 @@ pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
     let mut taken = Taken::default();
     let mut prepared = Vec::with_capacity(openings.len());
     for (opening, batch) in openings.iter().zip(&batches) {
-        prepared.push(prepare(ctx, opening, batch, &mut taken));
+        if ctx.rates.create(ctx.steady(), 1).is_err() {
+            prepared.push(Err(Created::Held));
+            continue;
+        }
+        let claim = prepare(ctx, opening, batch, &mut taken);
+        if claim.is_err() {
+            ctx.rates.not_created();
+        }
+        prepared.push(claim);
     }
     let writes = prepared.into_iter().zip(openings).map(|(prepared, opening)| async move {
         match prepared {
@@ -267,15 +277,17 @@ pub(crate) async fn write_replacement(
         index.writing(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
         pods
     };
-    let annotations = claim.metadata.annotations.get_or_insert_default();
-    annotations.insert(api::labels::NOMINATED_PODS.to_owned(), raise::intended_pods(&pods));
+    raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
     let written = write(ctx, claim, pods, opening, reason).await;
     ctx.index().written(&name);
     match written {
         Created::Claim { name, .. } => Ok(name),
         Created::Unknown { error, .. } => Err(error),
         Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
-        Created::Needless => Err(ReconcileError::Other("the replacement is not needed any more".to_owned())),
+        // Who writes a replacement took its token, and knows that it is needed.
+        Created::Needless | Created::Held => {
+            Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl Controller for Provisioner {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.now();
+        let now = ctx.steady();
         if *key != Key::singleton() {
             self.inbox.push(&key.name, now);
             ctx.enqueue(NAME, Key::singleton());
@@ -97,10 +97,9 @@ impl Controller for Provisioner {
         }
         self.clear_up(ctx).await?;
         self.inbox.take();
-        let again = self.pass(ctx).await?;
-        if again {
-            self.inbox.push("again", ctx.now());
-            return Ok(Requeue::After(SOON));
+        if let Some(again) = self.pass(ctx).await? {
+            self.inbox.push("again", ctx.steady());
+            return Ok(Requeue::After(again));
         }
         Ok(Requeue::No)
     }
@@ -117,8 +116,8 @@ impl Provisioner {
         Ok(())
     }
 
-    /// One pass; true where another should follow soon.
-    async fn pass(&self, ctx: &Ctx) -> Result<bool, ReconcileError> {
+    /// One pass; how soon another should follow, where one should.
+    async fn pass(&self, ctx: &Ctx) -> Result<Option<Duration>, ReconcileError> {
         catalog::refresh_all(ctx).await;
         let now = ctx.now();
         let snapshot = ctx.index().snapshot(now);
@@ -131,7 +130,7 @@ impl Provisioner {
             ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
             ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
             ctx.metrics.replace(&families::ZONE_PODS, []);
-            return Ok(false);
+            return Ok(None);
         }
         ctx.metrics.replace(&families::ZONE_PODS, zones::series(&snapshot, &pods, NAME));
         let id = snapshot.epoch.to_string();
@@ -139,7 +138,7 @@ impl Provisioner {
         let decided = ctx.now();
         for pod in &pods {
             ctx.pod_times.decided(&pod.uid, decided);
-            if let Some(waited) = self.inbox.decided(&pod.uid, decided) {
+            if let Some(waited) = self.inbox.decided(&pod.uid, ctx.steady()) {
                 ctx.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
             }
         }
@@ -156,7 +155,7 @@ impl Provisioner {
         ctx: &Ctx,
         snapshot: &Snapshot,
         mut plan: Plan,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Option<Duration>, ReconcileError> {
         let until = later(ctx.now(), ctx.settings.nomination_window());
         for placement in &plan.existing {
             let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
@@ -170,8 +169,8 @@ impl Provisioner {
         let outcomes = buffers::outcomes(&plan);
         let mut held = buffers::held(snapshot, &plan);
         let learnt = answers::settle(ctx, snapshot, &mut plan).await?;
-        let mut again = plan.partial || learnt;
-        let mut failure = None;
+        let mut again = (plan.partial || learnt).then_some(SOON);
+        let (mut held_back, mut failure) = (0, None);
         for created in create::claims(ctx, plan.openings).await {
             match created {
                 Created::Claim { name, pods } => {
@@ -180,6 +179,7 @@ impl Provisioner {
                     tell::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
                 }
                 Created::Needless => {}
+                Created::Held => held_back += 1,
                 Created::Refused { why, pods } => {
                     tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
                     for pod in &pods {
@@ -188,13 +188,22 @@ impl Provisioner {
                 }
                 Created::Unknown { name, error } => {
                     self.unknown().insert(name);
-                    self.inbox.push("unknown", ctx.now());
-                    again = true;
+                    self.inbox.push("unknown", ctx.steady());
+                    again = Some(SOON);
                     failure = Some(error);
                 }
             }
         }
         buffers::note(ctx, outcomes, held);
+        if held_back > 0 {
+            let wait = ctx.rates.until_created(ctx.steady(), held_back).max(SOON);
+            tracing::warn!(
+                nodeclaims = held_back,
+                ?wait,
+                "as many nodeclaims were created of late as may be"
+            );
+            again = Some(again.map_or(wait, |soon| soon.min(wait)));
+        }
         failure.map_or(Ok(again), Err)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 /// How often a pod that still waits is brought up again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What waits for the next scheduling pass.
+/// What waits for the next scheduling pass. All its moments are of the steady clock.
 #[derive(Clone, Debug)]
 pub struct Inbox(Arc<Mutex<State>>);
 
@@ -100,7 +100,7 @@ impl Controller for PodTrigger {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let pod = ctx.index().pod(&NamespacedName::from(key)).cloned();
         let Some(pod) = pod.filter(|pod| pod.is_provisionable()) else { return Ok(Requeue::No) };
-        self.0.see(&pod.uid, ctx.now());
+        self.0.see(&pod.uid, ctx.steady());
         ctx.pod_times.seen(&pod.uid, ctx.now());
         ctx.enqueue(provisioner::NAME, Key::singleton());
         Ok(Requeue::After(AGAIN))
@@ -134,7 +134,7 @@ impl Controller for NodeTrigger {
             node.and_then(|node| node.metadata.uid.clone())
         };
         let Some(uid) = uid else { return Ok(Requeue::No) };
-        self.0.push(&uid, ctx.now());
+        self.0.push(&uid, ctx.steady());
         ctx.enqueue(provisioner::NAME, Key::singleton());
         Ok(Requeue::After(AGAIN))
     }

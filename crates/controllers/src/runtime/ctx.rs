@@ -20,6 +20,7 @@ use super::{
     leader::Leadership,
     names::Names,
     pulse::{Pulses, Stuck},
+    rates::Rates,
     solvers::Solvers,
     times::Times,
 };
@@ -85,6 +86,8 @@ pub struct Ctx {
     pub cluster_uid: Arc<str>,
     /// Solvers between their uses.
     pub solvers: Arc<Solvers>,
+    /// How fast the cluster is changed.
+    pub rates: Arc<Rates>,
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
     offload: Offload,
@@ -126,6 +129,7 @@ impl Ctx {
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
             solvers: Arc::default(),
+            rates: Arc::default(),
             index: Arc::new(Mutex::new(index)),
             hub: Arc::default(),
             offload: parts.offload,

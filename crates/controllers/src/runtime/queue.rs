@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
+use fleetwright_core::rate::TokenBucket;
 use fleetwright_state::Key;
 use jiff::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
-use super::limit::{Bucket, RateLimit};
+use super::limit::RateLimit;
 
 /// Waits that are kept until they are told; more are not counted.
 const WAITS: usize = 1024;
@@ -41,7 +42,7 @@ struct State {
     running: BTreeMap<Key, bool>,
     /// Failures in a row.
     failures: BTreeMap<Key, u32>,
-    bucket: Bucket,
+    bucket: TokenBucket,
     sequence: u64,
     /// How many times keys became due since that was last told.
     added: usize,
@@ -59,7 +60,7 @@ impl Queue {
             due: BTreeMap::new(),
             running: BTreeMap::new(),
             failures: BTreeMap::new(),
-            bucket: Bucket::new(limit.per_second, limit.burst),
+            bucket: TokenBucket::new(limit.burst, limit.per_second),
             sequence: 0,
             added: 0,
         };
@@ -108,7 +109,7 @@ impl Queue {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
         *failures = failures.saturating_add(1);
-        let delay = self.limit.delay(*failures).max(state.bucket.take(now));
+        let delay = self.limit.delay(*failures).max(state.bucket.owe(now));
         state.finish(key);
         state.add_at(key.clone(), later(now, delay));
         delay

@@ -54,6 +54,11 @@ impl Controller for EvictionQueue {
             self.0.left(key);
             return Ok(Requeue::No);
         };
+        if leaving.force.is_none()
+            && let Some(wait) = self.0.eviction_turn(key, ctx.steady(), || ctx.rates.evict(ctx.steady()))
+        {
+            return Ok(Requeue::After(wait));
+        }
         let outcome = match leaving.force {
             Some(grace) => force(ctx, &pod, grace).await?,
             None => evict(ctx, &pod).await?,

@@ -11,6 +11,7 @@ use fleetwright_core::{
 use fleetwright_state::{Change, Index, Key};
 
 use crate::{
+    events::{Event, regarding},
     lifecycle::{
         Memory, families,
         hand::{Hand, release_node},
@@ -24,6 +25,9 @@ use crate::{
 
 /// How often a Node without a claim is looked at.
 const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// For how long it is not said again that an instance cannot be looked up.
+const LOOKUP_QUIET: Duration = Duration::from_secs(15 * 60);
 
 /// Ends Nodes that are deleted.
 pub struct NodeTermination(pub Arc<Memory>);
@@ -118,7 +122,22 @@ async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
     else {
         return Ok(Requeue::No);
     };
-    if state_of(ctx, id).await? != InstanceState::Gone {
+    let state = match state_of(ctx, id).await {
+        Ok(state) => state,
+        Err(error) => {
+            let raw = ctx.index().node(&node.name).cloned();
+            if let Some(raw) = raw.filter(|_| !refused::may_pass(&error)) {
+                let text = format!(
+                    "the node is deleted, its nodeclaim is gone, and whether its instance {id} still exists cannot be looked up: \
+                     {error}; it stays until that can"
+                );
+                let event = Event::warning(regarding(&*raw), "InstanceLookupFailed", text);
+                ctx.recorder.publish(event.same_if([&*node.name]).quiet_for(LOOKUP_QUIET));
+            }
+            return Err(error.into());
+        }
+    };
+    if state != InstanceState::Gone {
         tracing::warn!(Node = %node.name, provider_id = %id, "node has no nodeclaim, and its instance exists");
         return Ok(Requeue::After(ORPHAN_INTERVAL));
     }

@@ -196,7 +196,8 @@ fn within_limits(
     }
     for (pool, (limits, most, nodes)) in coming {
         let (mut used, mut count) = context.snapshot.usage(pool);
-        for candidate in candidates.iter().filter(|candidate| candidate.pool.name == *pool) {
+        let leaving = candidates.iter().filter(|candidate| candidate.pool.name == *pool && !limits.hard);
+        for candidate in leaving {
             used.sub_assign(&candidate.node.charge());
             count -= 1;
         }

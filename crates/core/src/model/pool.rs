@@ -91,6 +91,9 @@ pub struct Limits {
     pub resources: Vec<(super::resources::ResourceName, i64)>,
     /// Number of nodes.
     pub nodes: Option<i64>,
+    /// Whether what goes away counts until it is gone, so that there is never more than this. Otherwise what is being
+    /// deleted has made room already.
+    pub hard: bool,
 }
 
 impl Limits {

@@ -107,12 +107,13 @@ impl Snapshot {
     }
 
     /// What the machines of a pool are in sum, and how many: those on their way count as the largest that they may
-    /// become, those going away do not.
+    /// become, those going away do not, unless the limits of the pool are hard.
     #[must_use]
     pub fn usage(&self, pool: &str) -> (Resources, i64) {
         let mut sum = (Resources::new(), 0);
+        let hard = self.pools.iter().any(|known| &*known.name == pool && known.limits.hard);
         for node in self.nodes.iter().filter(|node| node.label(super::labels::NODEPOOL) == Some(pool)) {
-            if !node.is_deleting() {
+            if hard || !node.is_deleting() {
                 sum.0.add_assign(&node.charge());
                 sum.1 += 1;
             }

@@ -4,13 +4,14 @@
 //! critical daemon. A pod whose own grace period would reach over the deadline is deleted whatever its tier and its
 //! disruption budget.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
 use super::{ConditionChange, Next, Notice, Stage, Step, View, remaining, step::PodRef};
 use crate::model::{
-    Pod, Taint, TaintEffect, labels::DISRUPTED_TAINT, nodeclaim::ConditionType, taint::first_untolerated,
+    Pod, PodDisruptionBudget, Taint, TaintEffect, labels::DISRUPTED_TAINT, nodeclaim::ConditionType,
+    taint::first_untolerated,
 };
 
 /// How often a drain is looked at.
@@ -57,10 +58,12 @@ impl Stage for Drain {
         }
         let mut next = Next::nothing().again(INTERVAL);
         let stands = claim.conditions.get(&condition).is_some_and(|known| {
-            &*known.reason == "Draining" && still_says(&known.message, &awaited, claim.termination_deadline)
+            &*known.reason == "Draining"
+                && still_says(&known.message, &awaited, claim.termination_deadline)
+                && names_one(&known.message, &standstill(view, &awaited, now))
         });
         if !stands {
-            let message = waiting(&awaited, claim.termination_deadline, now);
+            let message = waiting(view, &awaited, now);
             next.steps.extend(ConditionChange::unknown(condition, "Draining", message).step(claim));
         }
         let held = leave(&awaited, claim.termination_deadline, now, &mut next);
@@ -70,14 +73,18 @@ impl Stage for Drain {
 }
 
 /// What a drain waits for: how many pods, the first few by tier and name with what holds them, and until when.
-fn waiting(awaited: &[&Pod], deadline: Option<Timestamp>, now: Timestamp) -> String {
+fn waiting(view: &View<'_>, awaited: &[&Pod], now: Timestamp) -> String {
+    let deadline = view.claim.termination_deadline;
     let mut sorted = awaited.to_vec();
     sorted
         .sort_by(|a, b| (is_critical(a), a.is_daemon(), &a.id).cmp(&(is_critical(b), b.is_daemon(), &b.id)));
     let named = sorted.iter().take(NAMED).map(|pod| match pod.protected_until(now) {
         Some(Some(until)) => format!("{} (karpenter.sh/do-not-disrupt until {until})", pod.id),
         Some(None) => format!("{} (karpenter.sh/do-not-disrupt)", pod.id),
-        None => pod.id.to_string(),
+        None => match holder(view, pod) {
+            Some(budget) => format!("{} ({})", pod.id, held_by(budget)),
+            None => pod.id.to_string(),
+        },
     });
     let mut names: Vec<String> = named.collect();
     if sorted.len() > NAMED {
@@ -85,6 +92,40 @@ fn waiting(awaited: &[&Pod], deadline: Option<Timestamp>, now: Timestamp) -> Str
     }
     let text = format!("{} pods are waiting to be evicted: {}", sorted.len(), names.join(", "));
     text + &until(deadline)
+}
+
+/// The disruption budget that keeps a pod from being evicted now.
+fn holder<'a>(view: &View<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
+    let allows = |budget: &PodDisruptionBudget| {
+        budget.disruptions_allowed > 0 || (budget.always_allow_unhealthy && !pod.ready)
+    };
+    let holds = |budget: &&Arc<PodDisruptionBudget>| budget.covers_pod(pod) && !allows(budget);
+    view.budgets.iter().find(holds).map(|budget| &**budget)
+}
+
+/// Where no pod of the tier at hand is leaving, and none can be evicted: the budgets that are in the way. One that is used
+/// up by pods that are on their way is none: it would be told of with every pod that goes.
+fn standstill<'a>(view: &View<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
+    let tier = |pod: &&&Pod| (is_critical(pod), pod.is_daemon());
+    let first = awaited.iter().map(|pod| tier(&pod)).min();
+    let mut holders = Vec::new();
+    for pod in awaited.iter().filter(|pod| Some(tier(pod)) == first) {
+        let budget = holder(view, pod);
+        if pod.is_terminating() || (budget.is_none() && pod.protected_until(now).is_none()) {
+            return Vec::new();
+        }
+        holders.extend(budget);
+    }
+    holders
+}
+
+fn held_by(budget: &PodDisruptionBudget) -> String {
+    format!("poddisruptionbudget {} allows no disruption", budget.id)
+}
+
+/// Whether a message of [`waiting`] names one of the budgets, where there are any.
+fn names_one(message: &str, budgets: &[&PodDisruptionBudget]) -> bool {
+    budgets.is_empty() || budgets.iter().any(|budget| message.contains(&held_by(budget)))
 }
 
 fn until(deadline: Option<Timestamp>) -> String {

@@ -16,13 +16,15 @@ use super::{ConditionChange, Next, Notice, Removal, Stage, Step, View, remaining
 use crate::{
     cloud::{Instance, LaunchError},
     model::{BatchId, NodeClaim, nodeclaim::ConditionType},
+    rate::jittered,
 };
 
 /// How long the first claims of a batch wait for the others.
 pub const GATHER: Duration = Duration::from_millis(100);
 /// A claim of a batch that is older than this without an attempt does not wait for others (and none for it).
 pub const LATE: Duration = Duration::from_secs(10);
-/// Delay before a call is repeated, doubling up to [`MAX_BACKOFF`].
+/// Delay before a call is repeated, doubling up to [`MAX_BACKOFF`], and up to as much again that differs from claim to claim
+/// or from batch to batch.
 pub const BACKOFF: Duration = Duration::from_secs(1);
 /// The longest delay before a call is repeated.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -96,20 +98,26 @@ pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear
             let reason = if reason.is_empty() { "LaunchFailed" } else { reason };
             let next = Step::Intend { batch: own_batch(claim), attempt: claim.attempt.saturating_add(1) };
             let shown = unknown(reason, shortened(message));
-            Next::steps(shown.into_iter().chain([next])).again(backoff(claim.attempt))
+            // From here on it goes alone, and not in step with those that failed with it.
+            let wait = jittered(backoff(claim.attempt), &claim.uid, claim.attempt);
+            Next::steps(shown.into_iter().chain([next])).again(wait)
         }
-        Err(LaunchError::Unknown(why)) => {
-            Next::steps(unknown("LaunchFailed", shortened(why))).again(backoff(unclear))
-        }
+        Err(LaunchError::Unknown(why)) => Next::steps(unknown("LaunchFailed", shortened(why)))
+            .again(together(claim, backoff(unclear), unclear)),
         Err(LaunchError::RateLimited { after }) => {
-            let wait = (*after).max(backoff(unclear));
+            let wait = together(claim, (*after).max(backoff(unclear)), unclear);
             Next::steps(unknown("LaunchFailed", "throttled by the cloud, the call is repeated".to_owned()))
                 .again(wait)
         }
     }
 }
 
-/// The delay after so many failures.
+/// A delay after which the claims of one batch repeat their call, in step with each other and not with other batches.
+fn together(claim: &NodeClaim, delay: Duration, unclear: u32) -> Duration {
+    jittered(delay, claim.batch.as_str(), unclear)
+}
+
+/// The delay after so many failures, before [`jittered`] makes up to twice as much of it.
 #[must_use]
 pub fn backoff(failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);

@@ -13,8 +13,8 @@ use super::*;
 use crate::{
     cloud::ProviderInfo,
     model::{
-        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, Pod, StateNode,
-        Str, nodeclaim::ConditionType,
+        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, Pod,
+        PodDisruptionBudget, StateNode, Str, nodeclaim::ConditionType,
     },
     testing::{self, NodeBuilder, now},
 };
@@ -24,6 +24,7 @@ pub(crate) struct Fixture {
     pub(crate) claim: NodeClaim,
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) budgets: Vec<Arc<PodDisruptionBudget>>,
     pub(crate) pool: Option<Arc<NodePool>>,
     pub(crate) drivers: Option<Vec<Str>>,
     pub(crate) provider: ProviderInfo,
@@ -38,6 +39,7 @@ impl Fixture {
             claim: claim.map(Arc::unwrap_or_clone).expect("a managed machine"),
             nodes: node.into_iter().collect(),
             pods,
+            budgets: Vec::new(),
             pool: Some(testing::pool("default").build()),
             drivers: None,
             provider: ProviderInfo {
@@ -56,6 +58,7 @@ impl Fixture {
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
             pods: &self.pods,
+            budgets: &self.budgets,
             published_drivers: self.drivers.as_deref(),
             provider: &self.provider,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     cloud::ProviderInfo,
-    model::{Node, NodeClaim, NodePool, Pod, Str, labels::REGISTERED},
+    model::{Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, Str, labels::REGISTERED},
 };
 
 /// A NodeClaim with what belongs to it.
@@ -18,6 +18,8 @@ pub struct View<'a> {
     pub pool: Option<&'a NodePool>,
     /// The pods bound to those nodes.
     pub pods: &'a [Arc<Pod>],
+    /// The disruption budgets that cover one of those pods.
+    pub budgets: &'a [Arc<PodDisruptionBudget>],
     /// Drivers that have published a whole pool of devices for the node; `None` where resource claims are ignored.
     pub published_drivers: Option<&'a [Str]>,
     /// What the provider is.

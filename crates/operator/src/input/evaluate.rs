@@ -50,7 +50,8 @@ fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> 
     let pool = claim.pool.as_deref().and_then(|pool| index.pool_model(pool));
     let catalog = pool.and_then(|pool| index.catalog(&pool.name));
     let pool = pool.map(|pool| &**pool);
-    let view = View { claim, nodes: &nodes, pool, pods: &pods, published_drivers: None, provider };
+    let view =
+        View { claim, nodes: &nodes, pool, pods: &pods, budgets: &[], published_drivers: None, provider };
     let known = by_provider(index, name);
     let drifted = Drifted { catalog: catalog.map(|catalog| &**catalog), provider: known.as_ref() };
     Consolidatable.next(&view, now).and(drifted.next(&view, now)).steps

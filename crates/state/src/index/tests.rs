@@ -473,3 +473,25 @@ fn overlays_hold_from_the_next_snapshot_on_and_end_with_their_object() {
     index.delete(&overlay(5, json!({"requirements": []})));
     assert_eq!((price(&mut index), index.has_overlays()), ("0.1".to_owned(), false));
 }
+
+#[test]
+fn hard_limits_count_until_a_machine_is_gone() {
+    let mut index = index();
+    index.apply(object::<api::NodePool>(json!({
+        "metadata": {"name": "default", "uid": "pool", "resourceVersion": "1",
+            "annotations": {"fleetwright.dev/hard-limits": "true"}},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef":
+            {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}},
+    })));
+    for name in ["a", "b"] {
+        index.apply(claim(name, 1, "", ""));
+    }
+    let mut leaving = claim("a", 2, "", "");
+    leaving.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    leaving.metadata.finalizers = Some(vec!["karpenter.sh/termination".into()]);
+    index.apply(leaving);
+    assert_eq!(index.usage_at_most("default").1, 2, "it is not gone yet");
+    let taken = [ClaimName::from("b")].into_iter().collect();
+    assert_eq!(index.usage_without("default", &taken).1, 2, "a command finds no room in what it takes");
+}

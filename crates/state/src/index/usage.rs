@@ -17,7 +17,7 @@ impl Index {
     /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
     /// launched yet counts as the largest that it may become, as does one that is only about to be written. What a command
     /// takes counts until its replacement stands, or until it is deleted: a command may be taken back, and its machines
-    /// stay then.
+    /// stay then. Under hard limits everything counts until it is gone.
     #[must_use]
     pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
         self.usage_without(pool, &BTreeSet::new())
@@ -28,11 +28,12 @@ impl Index {
     #[must_use]
     pub fn usage_without(&self, pool: &str, leaving: &BTreeSet<ClaimName>) -> (Resources, i64) {
         let mut sum = (Resources::new(), 0);
+        let hard = self.pool_model(pool).is_some_and(|model| model.limits.hard);
         let replaced = self.replaced(pool);
         let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
         for claim in self.claim_models().filter(|claim| claim.pool.as_deref() == Some(pool)) {
             let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
-            if !going && !replaced.contains(&claim.name) && !leaving.contains(&claim.name) {
+            if hard || (!going && !replaced.contains(&claim.name) && !leaving.contains(&claim.name)) {
                 sum.0.add_assign(&expected::at_most(claim, catalog));
                 sum.1 += 1;
             }

@@ -34,7 +34,10 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
         halted,
         weight: spec.weight.unwrap_or(0),
         replicas: spec.replicas,
-        limits: limits(spec.limits.as_ref())?,
+        limits: Limits {
+            hard: annotation(names::HARD_LIMITS).is_some_and(is_on),
+            ..limits(spec.limits.as_ref())?
+        },
         template: template(&spec.template, schema)?,
         consolidate_after: shared::duration(disruption.consolidate_after.as_ref()),
         consolidation_policy: match disruption.consolidation_policy {
@@ -65,6 +68,11 @@ fn halted(pool: &api::NodePool) -> Option<&str> {
     let holds =
         condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0);
     holds.then_some(&*condition.message)
+}
+
+/// Whether a switch is on. Whoever writes one that protects and cannot be read wanted it: all but `false` is on.
+fn is_on(text: &str) -> bool {
+    text.trim() != "false"
 }
 
 /// A positive Go duration.

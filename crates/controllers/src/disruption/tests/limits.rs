@@ -123,3 +123,32 @@ async fn room_for_what_could_not_be_written_is_given_back() {
     assert_eq!(world.ctx.index().usage_at_most("default").1, 2, "the old one, and the one that was written");
     assert!(!named(&claim(&world, "old")) && !tainted(&world, "old"), "it is rolled back");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_command_waits_for_its_turn_to_create() {
+    let (mut world, command) = decided(json!({})).await;
+    world.ctx.rates = Arc::new(crate::runtime::Rates::new((3, 1), (1, 1)));
+    world.ctx.rates.create(world.ctx.steady(), 2).unwrap();
+    let started = execute::start(&world.ctx, &Commands::default(), command.clone()).await;
+    assert!(matches!(started, Err(execute::NotStarted::Rate(_))), "{started:?}");
+    assert!(replacements(&world).is_empty() && !named(&claim(&world, "old")), "nothing is touched");
+    world.pass(1).await;
+    execute::start(&world.ctx, &Commands::default(), command).await.unwrap();
+    assert_eq!(replacements(&world).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_that_does_not_hold_any_more_is_said_to_be_held_up() {
+    let (world, command) = decided(json!({})).await;
+    let kind = command.consolidation_type;
+    let disruption = crate::disruption::decide::Disruption::new(Arc::default());
+    disruption.reject(&world.ctx, &command, "pods came");
+    let (_trigger, stop) = crate::runtime::shutdown();
+    tokio::spawn(world.ctx.recorder.clone().run(world.ctx.clone(), stop));
+    world.pass(5).await;
+    let events = world.events();
+    let told = events.iter().find(|event| event.starts_with("NodeClaim/old DisruptionBlocked: "));
+    assert!(told.is_some_and(|told| told.ends_with("does not hold any more (pods came)")), "{events:?}");
+    let counted = world.ctx.metrics.value(&crate::disruption::figures::FAILED_VALIDATIONS, &[kind]);
+    assert_eq!(counted, 0.0, "only consolidation is rejected");
+}

@@ -19,7 +19,7 @@ fn the_same_event_is_not_told_again_for_a_while() {
     let mut state = State::default();
     let event = |name| Event::normal(about(name), "Nominated", "text");
     let told: Vec<bool> = [("a", 0), ("a", 119), ("b", 119), ("a", 120)]
-        .map(|(name, seconds)| state.publish(event(name), at(seconds)))
+        .map(|(name, seconds)| state.publish(event(name), at(seconds), at(seconds)))
         .into();
     assert_eq!(told, [true, false, true, true]);
     let last = state.waiting.back().unwrap();
@@ -31,7 +31,7 @@ fn a_reason_keeps_to_its_rate() {
     let mut state = State::default();
     let told = (0..20).filter(|n| {
         let event = Event::normal(about(&n.to_string()), "Nominated", "text").rate(5, 10);
-        state.publish(event, at(0))
+        state.publish(event, at(0), at(0))
     });
     assert_eq!(told.count(), 10);
 }
@@ -40,7 +40,7 @@ fn a_reason_keeps_to_its_rate() {
 fn backlog_and_memory_are_bounded() {
     let mut state = State::default();
     for n in 0..(MEMORY + 50) {
-        state.publish(Event::normal(about(&n.to_string()), "Nominated", "text"), at(0));
+        state.publish(Event::normal(about(&n.to_string()), "Nominated", "text"), at(0), at(0));
     }
     assert_eq!((state.waiting.len(), state.known.len(), state.order.len()), (BACKLOG, MEMORY, MEMORY));
     assert!(state.dropped > 0);
@@ -52,9 +52,20 @@ fn long_messages_are_cut_at_a_character() {
     state.publish(
         Event::warning(about("a"), "FailedScheduling", "ä".repeat(2000)).quiet_for(Duration::ZERO),
         at(0),
+        at(0),
     );
     let told = state.waiting.pop_front().unwrap();
     let object = object(&told, "default", &Names::new(0));
     assert!(object.message.as_ref().unwrap().len() <= MESSAGE_LIMIT);
     assert!(object.message.unwrap().ends_with("ä..."));
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_does_not_silence() {
+    let mut state = State::default();
+    let event = || Event::normal(about("a"), "Nominated", "text");
+    assert!(state.publish(event(), at(7200), at(0)));
+    assert!(!state.publish(event(), at(9000), at(100)), "nor does one that is set forward make it noisy");
+    assert!(state.publish(event(), at(0), at(120)));
+    assert_eq!(state.waiting.back().unwrap().last, at(0), "people are shown the wall clock");
 }

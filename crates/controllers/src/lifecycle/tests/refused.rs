@@ -99,3 +99,26 @@ async fn an_instance_that_cannot_be_looked_up_is_said_until_it_can() {
     assert_eq!(world.condition("a", "InstanceTerminating"), "", "it is known now that it exists");
     assert_eq!(world.condition("a", "Drained"), "Unknown/Draining", "and the end goes on");
 }
+
+#[rstest]
+#[case::denied(denied("ec2:DescribeInstances"), 1)]
+#[case::throttled(throttled(), 0)]
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_claim_says_that_its_instance_cannot_be_looked_up(
+    #[case] refusal: CloudError,
+    #[case] times: usize,
+) {
+    let world = World::new().run();
+    world.apply(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "lost", "finalizers": ["karpenter.sh/termination"],
+            "labels": {"karpenter.kwok.sh/kwoknodeclass": "default"}},
+        "spec": {"providerID": "test:///lost"},
+    }));
+    world.cloud.sky().refuses = Some(refusal);
+    world.server.delete("v1", "Node", "", "lost").expect("deletes");
+    world.sleep(300).await;
+    assert_eq!(told(&world, "InstanceLookupFailed"), times, "{:?}", world.events());
+    world.cloud.sky().refuses = None;
+    world.until("gone", || world.get("v1", "Node", "lost").is_none()).await;
+}

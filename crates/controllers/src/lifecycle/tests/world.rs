@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -52,6 +55,23 @@ struct Ahead(Virtual, SignedDuration);
 impl Clock for Ahead {
     fn now(&self) -> Timestamp {
         self.0.now() + self.1
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.0.sleep(duration)
+    }
+}
+
+/// The same, with a wall clock that can be set, by so many seconds.
+struct Settable(Virtual, Arc<AtomicI64>);
+
+impl Clock for Settable {
+    fn now(&self) -> Timestamp {
+        self.0.now() + SignedDuration::from_secs(self.1.load(Ordering::Relaxed))
+    }
+
+    fn steady(&self) -> Timestamp {
+        self.0.now()
     }
 
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -312,6 +332,13 @@ impl World {
     pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
         self.ctx.clock = Arc::new(Ahead(self.cloud.clock, by));
         self
+    }
+
+    /// The wall clock of the process can be set, so many seconds ahead.
+    pub(super) fn settable(mut self) -> (Self, Arc<AtomicI64>) {
+        let ahead = Arc::new(AtomicI64::new(0));
+        self.ctx.clock = Arc::new(Settable(self.cloud.clock, ahead.clone()));
+        (self, ahead)
     }
 
     /// The controllers run from now on.

@@ -40,3 +40,18 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
     stop.fire();
     running.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_claims_is_spread() {
+    let mut world = World::gated(|gates| gates.static_capacity = true);
+    world.ctx.rates = Arc::new(crate::runtime::Rates::new((2, 1), (1, 1)));
+    world.pool("fixed", json!({"replicas": 9, "limits": {"nodes": "9"}}));
+    let mut all = provisioning::controllers(&world.ctx.settings);
+    all.push(Arc::new(crate::nodepool::StaticProvisioning::default()));
+    let _running = world.run(all);
+    for second in 1..=15_u32 {
+        world.pass(1).await;
+        assert!(made(&world) <= f64::from(2 + second), "{} within {second} s", made(&world));
+    }
+    assert_eq!(made(&world), 9.0, "no room was kept for what had to wait");
+}

@@ -176,3 +176,34 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
     assert_eq!(needless(&create::claims(&world.ctx, plan.openings).await), 2, "the other is answered");
     assert_eq!(answered(&world), names(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_claims_is_spread() {
+    let mut world = World::new();
+    world.ctx.rates = std::sync::Arc::new(crate::runtime::Rates::new((3, 1), (1, 1)));
+    world.pool("default", json!({}));
+    for n in 0..12 {
+        // No machine takes two.
+        world.pending_pod(&format!("p{n}"), "12");
+    }
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    for second in 1..=30 {
+        world.pass(1).await;
+        let made = world.claims().len();
+        assert!(made <= 3 + second, "{made} within {second} s");
+    }
+    assert_eq!(answered(&world), names(12), "in the end all are, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
+    let world = World::new();
+    world.pool("default", json!({}));
+    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    world.pass(5).await;
+    world.pending_pod("p0", "1");
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    world.clock.set_ahead(-3600);
+    world.pass(10).await;
+    assert_eq!(answered(&world), names(1));
+}

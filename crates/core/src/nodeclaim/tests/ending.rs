@@ -76,6 +76,24 @@ fn volumes_hold_a_node_until_the_deadline() {
     let waits = "VolumesDetached=Unknown/AwaitingVolumeDetachment; tell AwaitingVolumeDetachment; ~1";
     let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
     assert_eq!(node_says(&machine(), &["v"], &unknown, 49), waits);
+    let message = |fixture: &Fixture, seconds| {
+        let node = &fixture.nodes[0];
+        let attachments = ["v".into(), "w".into()];
+        let stage = NodeTermination { node, attachments: &attachments, instance: &unknown };
+        let steps = stage.next(&fixture.view(), after(seconds)).steps;
+        steps.into_iter().find_map(|step| match step {
+            Step::Condition(change) if change.condition == ConditionType::VolumesDetached => {
+                Some(change.message)
+            }
+            _ => None,
+        })
+    };
+    let text =
+        format!("waiting for volumes to be detached: v, w; the instance ends at {} all the same", after(50));
+    assert_eq!(message(&machine(), 49), Some(text));
+    assert_eq!(message(&machine(), 50).as_deref(), Some("2 volumes are still attached"));
+    let forever = machine().with(|claim| claim.termination_deadline = None);
+    assert_eq!(message(&forever, 49).as_deref(), Some("waiting for volumes to be detached: v, w"));
     let elapsed = format!("VolumesDetached=False/TerminationGracePeriodElapsed; {terminate}");
     assert_eq!(node_says(&machine(), &["v"], &unknown, 50), elapsed);
     let detached = format!("VolumesDetached=True/VolumesDetached; {terminate}");

@@ -264,3 +264,35 @@ fn pods_past_their_own_deadline_go_whatever_their_tier() {
     let says = draining(vec![slow, pod("quick").bound("a")], Some(100)).says(&Drain, after(50));
     assert_eq!(says, "tell Disrupted; force slow 50; evict quick; tell FailedDraining; ~1");
 }
+
+#[test]
+fn a_drain_names_the_budget_that_holds_it() {
+    use crate::model::{LabelSelector, PodDisruptionBudget};
+    let budget = |allowed| {
+        Arc::new(PodDisruptionBudget {
+            id: crate::model::NamespacedName::new("default", "web"),
+            selector: Some(LabelSelector::default()),
+            disruptions_allowed: allowed,
+            blocks_always: false,
+            always_allow_unhealthy: false,
+        })
+    };
+    let held = "2 pods are waiting to be evicted: default/a (poddisruptionbudget default/web allows no disruption), \
+                default/b (poddisruptionbudget default/web allows no disruption)";
+    let pods = || vec![pod("a").bound("a"), pod("b").bound("a")];
+    let mut fixture = draining(pods(), None);
+    fixture.budgets = vec![budget(1)];
+    says_of(&mut fixture, "the node is being drained");
+    let free = written(&fixture).expect("it says what it waits for");
+    assert_eq!(free, "2 pods are waiting to be evicted: default/a, default/b");
+    // Used up by a pod that is on its way: no news.
+    says_of(&mut fixture, &free);
+    fixture.budgets = vec![budget(0)];
+    Arc::make_mut(&mut fixture.pods[0]).deleting = Some(after(30));
+    assert_eq!(written(&fixture), None);
+    // Nobody leaves, and nobody can.
+    Arc::make_mut(&mut fixture.pods[0]).deleting = None;
+    assert_eq!(written(&fixture).as_deref(), Some(held));
+    says_of(&mut fixture, held);
+    assert_eq!(written(&fixture), None, "said once");
+}

@@ -2,6 +2,8 @@
 
 use rstest::rstest;
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
         consistency::Consistency,
@@ -98,7 +100,39 @@ fn answers_of_the_cloud(
     #[case] expected: &str,
 ) {
     let fixture = unlaunched().with(|claim| claim.attempt = 1);
-    assert_eq!(brief(&settle(&fixture.claim, &answer, unclear)), expected);
+    let mut next = settle(&fixture.claim, &answer, unclear);
+    if let Some(again) = next.again {
+        // The delay, and up to as much again.
+        let least =
+            expected.rsplit_once('~').and_then(|(_, seconds)| seconds.parse().ok()).map(Duration::from_secs);
+        let least = least.expect("a delay");
+        assert!((least..=least * 2).contains(&again), "{again:?}");
+        next.again = Some(least);
+    }
+    assert_eq!(brief(&next), expected);
+}
+
+#[test]
+fn what_failed_together_comes_again_apart_and_what_is_repeated_together() {
+    let waits = |answer: LaunchError, claims: &[(&str, &str)]| -> BTreeSet<Duration> {
+        let of = |(uid, batch): &(&str, &str)| {
+            let fixture = unlaunched().with(|claim| {
+                (claim.uid, claim.batch, claim.attempt) = ((*uid).into(), (*batch).into(), 1);
+            });
+            settle(&fixture.claim, &Err(answer.clone()), 1).again.expect("a delay")
+        };
+        claims.iter().map(of).collect()
+    };
+    let one_batch = [("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")];
+    let batches = [("a", "w"), ("a", "x"), ("a", "y"), ("a", "z")];
+    let failed = LaunchError::Failed { reason: "Denied".into(), message: "x".into() };
+    assert_eq!(waits(failed, &one_batch).len(), 4, "each goes on alone");
+    for unclear in
+        [LaunchError::Unknown("x".into()), LaunchError::RateLimited { after: Duration::from_secs(7) }]
+    {
+        assert_eq!(waits(unclear.clone(), &one_batch).len(), 1, "the same call again, for all of them");
+        assert_eq!(waits(unclear, &batches).len(), 4, "and not for all batches at once");
+    }
 }
 
 #[test]

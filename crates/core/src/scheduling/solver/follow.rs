@@ -258,7 +258,7 @@ impl Solver {
         if let Some(name) = machine.state.node_name() {
             self.by_node.insert(name.clone(), at);
         }
-        if let Some(pool) = machine.pool.filter(|_| machine.usable) {
+        if let Some(pool) = machine.pool.filter(|_| machine.counts) {
             self.usage[pool].count(&self.pools[pool], machine, 1);
         }
         self.preference_taints += usize::from(machine.prefers_to_be_left());
@@ -289,7 +289,7 @@ impl Solver {
         }
         let machine = &mut self.machines[at];
         self.preference_taints -= usize::from(machine.prefers_to_be_left());
-        if let Some(pool) = machine.pool.filter(|_| machine.usable) {
+        if let Some(pool) = machine.pool.filter(|_| machine.counts) {
             self.usage[pool].count(&self.pools[pool], machine, -1);
         }
         // Where two machines had one name, it is the other's now.
@@ -432,10 +432,13 @@ impl Solver {
         }
     }
 
-    /// Gives back what a machine that is thought away takes of the limits of its pool.
+    /// Gives back what a machine that is thought away takes of the limits of its pool, unless those are hard.
     pub(super) fn give_back(&self, at: usize, left: &mut [(Vec<i64>, Option<i64>)]) {
         let machine = &self.machines[at];
-        let Some(pool) = machine.pool.filter(|_| machine.usable) else { return };
+        let Some(pool) = machine.pool.filter(|pool| machine.usable && !self.pools[*pool].model.limits.hard)
+        else {
+            return;
+        };
         let (amounts, nodes) = &mut left[pool];
         for (amount, limit) in amounts.iter_mut().zip(&self.pools[pool].limits) {
             *amount = amount.saturating_add(get(&machine.capacity, limit.resource));
@@ -445,11 +448,12 @@ impl Solver {
         }
     }
 
-    /// What is left of the limits of each pool when some machines are thought away.
+    /// What is left of the limits of each pool when some machines are thought away: nothing more where they are hard.
     pub(super) fn limits_left(&self, gone: &Bits) -> Vec<(Vec<i64>, Option<i64>)> {
         let mut usage: std::borrow::Cow<'_, [Usage]> = std::borrow::Cow::Borrowed(&self.usage);
         for machine in gone.iter().map(|at| &self.machines[at]).filter(|machine| machine.usable) {
-            if let Some(pool) = machine.pool.filter(|pool| self.pools[*pool].is_limited()) {
+            let gives = |pool: &usize| self.pools[*pool].is_limited() && !self.pools[*pool].model.limits.hard;
+            if let Some(pool) = machine.pool.filter(gives) {
                 usage.to_mut()[pool].count(&self.pools[pool], machine, -1);
             }
         }

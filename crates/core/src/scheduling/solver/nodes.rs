@@ -40,6 +40,8 @@ pub(super) struct Machine {
     /// Whether it takes pods at all: not one that is going away.
     pub(super) usable: bool,
     pub(super) deleting: bool,
+    /// Whether it counts against limits: where they are hard, to the end.
+    pub(super) counts: bool,
     pub(super) initialized: bool,
     /// Until when it is inside its consolidateAfter window.
     pub(super) settles: Option<Timestamp>,
@@ -114,6 +116,7 @@ impl Machine {
             choice: open,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),
+            counts: !state.is_deleting() || pool.is_some_and(|pool| pools[pool].model.limits.hard),
             initialized: state.is_initialized(),
             settles: settles(state, snapshot),
             ports,
@@ -229,7 +232,7 @@ impl Machine {
 
     /// Makes the place of a machine that is gone one that nothing can be put on and nothing is counted of.
     pub(super) fn vacate(&mut self) {
-        (self.usable, self.deleting, self.pool) = (false, false, None);
+        (self.usable, self.deleting, self.counts, self.pool) = (false, false, false, None);
         self.kinds.clear();
         self.keeps_away.clear();
         self.taints = Arc::default();

@@ -268,6 +268,33 @@ fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become
     assert_eq!(tests::plan(scene(24_000)).1.openings.len(), 1);
 }
 
+/// Under hard limits a machine counts until it is gone; under others it has made room as soon as it is being deleted.
+#[test]
+fn hard_limits_count_what_goes_away() {
+    let scene = |hard: bool| {
+        let pool = pool("default").limit("cpu", 20_000).with(|pool| pool.limits.hard = hard);
+        Scene::new().pool(pool).node(node("a").size("xlarge", 16, 32).marked()).pending(pod("p").cpu(6000))
+    };
+    assert_eq!(plan(scene(false)).1.openings.len(), 1);
+    let (snapshot, hard) = plan(scene(true));
+    assert_eq!((hard.openings.len(), hard.unplaced.len()), (0, 1), "{:?}", report(&snapshot, &hard));
+    assert_eq!(snapshot.usage("default").1, 1);
+    // Nor does what is thought away make room.
+    let (snapshot, _) = plan(scene(true));
+    let mut nodes = snapshot.nodes.clone();
+    Arc::make_mut(&mut nodes[0]).marked_for_deletion = false;
+    for (hard, openings) in [(false, 1), (true, 0)] {
+        let mut pools = snapshot.pools.clone();
+        Arc::make_mut(&mut pools[0]).limits.hard = hard;
+        let snapshot = Snapshot { nodes: nodes.clone(), pools, ..snapshot.clone() };
+        let pods = [pod("p").cpu(6000).build()];
+        let request =
+            Request { pods: &pods, without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
+        let plan = Solver::on(Arc::new(snapshot), &Rules::default()).solve(&request);
+        assert_eq!(plan.openings.len(), openings, "hard: {hard}");
+    }
+}
+
 #[test]
 fn who_stays_without_a_place_hears_why_the_machines_do_not_take_it() {
     let scene = Scene::with_default_pool()

@@ -1,0 +1,230 @@
+//! `nodepool.protection`: a NodePool that is deleted takes its NodeClaims, and with them its machines, along: owner references
+//! see to that once the NodePool is gone. Where its annotation asks for it, a finalizer keeps it there while it has any.
+//!
+//! A deletion in the foreground is out of reach: for it the garbage collector deletes what is owned first, whatever
+//! finalizers the owner has.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use fleetwright_api::{
+    self as api,
+    labels::{DELETE_PROTECTION, condition::DELETION_HELD},
+};
+use fleetwright_core::model::labels::NODEPOOL;
+use fleetwright_state::{Change, Index, Key, Kind};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::status::change_conditions;
+use crate::{
+    events::{Event, regarding},
+    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+};
+
+/// How often a deletion that is held is told of again.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// Keeps NodePools that are protected while they have NodeClaims.
+pub struct Protection;
+
+/// What is to be done about a NodePool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Nothing,
+    AddFinalizer,
+    RemoveFinalizer,
+    /// Its deletion is held up by so many NodeClaims.
+    Tell(usize),
+}
+
+/// Decides for a NodePool that has so many NodeClaims.
+fn decide(pool: &api::NodePool, claims: usize) -> Action {
+    let meta = &pool.metadata;
+    let written = meta.annotations.as_ref().and_then(|all| all.get(DELETE_PROTECTION));
+    let wanted = written.is_some_and(|value| value.trim() != "false");
+    let holds = meta.finalizers.iter().flatten().any(|name| name == DELETE_PROTECTION);
+    match (wanted, holds, meta.deletion_timestamp.is_some()) {
+        (true, true, true) if claims > 0 => Action::Tell(claims),
+        (true, true, true) | (false, true, _) => Action::RemoveFinalizer,
+        // The API server takes no finalizer once the deletion has begun.
+        (true, false, false) => Action::AddFinalizer,
+        (true, true, false) | (true, false, true) | (false, false, _) => Action::Nothing,
+    }
+}
+
+#[async_trait]
+impl Controller for Protection {
+    fn name(&self) -> &'static str {
+        "nodepool.protection"
+    }
+
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        let key = match change.kind {
+            Kind::NodePool => Some(change.key.clone()),
+            // The last one that goes lets its NodePool go.
+            Kind::NodeClaim if change.is_deleted() => {
+                let labels = change.claim().and_then(|claim| claim.metadata.labels.as_ref());
+                let pool = labels.and_then(|labels| labels.get(NODEPOOL));
+                let deleting = |name: &&String| {
+                    index.pool(name).is_some_and(|pool| pool.metadata.deletion_timestamp.is_some())
+                };
+                pool.filter(deleting).map(|name| Key::cluster(name.as_str()))
+            }
+            _ => None,
+        };
+        key.into_iter().collect()
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+        let (pool, claims) = {
+            let index = ctx.index();
+            let Some(pool) = index.pool(&key.name).cloned() else { return Ok(Requeue::No) };
+            let of = |claim: &&Arc<api::NodeClaim>| {
+                let labels = claim.metadata.labels.as_ref();
+                labels.and_then(|labels| labels.get(NODEPOOL)).is_some_and(|name| **name == *key.name)
+            };
+            let claims = index.claims().filter(of).count();
+            (pool, claims)
+        };
+        match decide(&pool, claims) {
+            Action::Nothing => Ok(Requeue::No),
+            Action::AddFinalizer => write(ctx, &pool, true).await,
+            Action::RemoveFinalizer => write(ctx, &pool, false).await,
+            Action::Tell(claims) => {
+                let text = format!(
+                    "this NodePool is deleted and kept, for it has {claims} NodeClaim(s), which would be deleted with it: take \
+                     annotation {DELETE_PROTECTION} off to let that happen, or delete the NodeClaims one by one; nothing is \
+                     launched for it any more, and a deletion cannot be taken back"
+                );
+                let event = Event::warning(regarding(&*pool), DELETION_HELD, text.clone());
+                ctx.recorder.publish(event.same_if([&*key.name]).quiet_for(AGAIN));
+                change_conditions(ctx, &pool, |conditions| {
+                    conditions.set_true_with_reason(DELETION_HELD, "DeleteProtection", &text);
+                })
+                .await?;
+                Ok(Requeue::After(AGAIN))
+            }
+        }
+    }
+}
+
+/// Adds our finalizer, or takes it off.
+async fn write(ctx: &Ctx, pool: &api::NodePool, add: bool) -> Result<Requeue, ReconcileError> {
+    let mut finalizers = pool.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|name| name != DELETE_PROTECTION);
+    if add {
+        finalizers.push(DELETE_PROTECTION.to_owned());
+    }
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    // What others wrote meanwhile must not be lost.
+    let body = json!({"metadata": {
+        "resourceVersion": pool.metadata.resource_version, "uid": pool.metadata.uid, "finalizers": finalizers,
+    }});
+    let (api, params, body) =
+        (ctx.cluster_api::<api::NodePool>(), PatchParams::default(), Patch::Merge(body));
+    let result = ctx.call("write nodepool finalizers", api.patch(name, &params, &body)).await;
+    if let Some(written) = gone_is_ok(result)? {
+        let gone = written.metadata.deletion_timestamp.is_some()
+            && written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+        if gone {
+            ctx.forget(&written);
+        } else {
+            ctx.observe(written);
+        }
+        tracing::info!(NodePool = name, protected = add, "delete protection of a nodepool");
+    }
+    Ok(Requeue::No)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is decided, and what the garbage collector of an API server makes of it.
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::World;
+
+    fn pool(annotation: Option<&str>, finalizers: &[&str], deleting: bool) -> api::NodePool {
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "default", "finalizers": finalizers,
+                "annotations": annotation.map(|value| json!({ DELETE_PROTECTION: value })),
+                "deletionTimestamp": deleting.then_some("2025-01-01T00:00:00Z")},
+            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
+        }))
+        .unwrap()
+    }
+
+    const OURS: &[&str] = &["example.com/theirs", DELETE_PROTECTION];
+
+    #[rstest]
+    #[case::not_asked_for(None, &[], false, 3, Action::Nothing)]
+    #[case::asked_for(Some("true"), &[], false, 0, Action::AddFinalizer)]
+    #[case::unreadable_is_on(Some("yes please"), &[], false, 0, Action::AddFinalizer)]
+    #[case::protected(Some("true"), OURS, false, 3, Action::Nothing)]
+    #[case::taken_off(None, OURS, false, 3, Action::RemoveFinalizer)]
+    #[case::switched_off(Some("false"), OURS, false, 3, Action::RemoveFinalizer)]
+    #[case::held(Some("true"), OURS, true, 3, Action::Tell(3))]
+    #[case::nothing_left_to_keep(Some("true"), OURS, true, 0, Action::RemoveFinalizer)]
+    #[case::let_go(None, OURS, true, 3, Action::RemoveFinalizer)]
+    #[case::too_late(Some("true"), &["example.com/theirs"], true, 3, Action::Nothing)]
+    fn decisions(
+        #[case] annotation: Option<&str>,
+        #[case] finalizers: &[&str],
+        #[case] deleting: bool,
+        #[case] claims: usize,
+        #[case] expected: Action,
+    ) {
+        assert_eq!(decide(&pool(annotation, finalizers, deleting), claims), expected);
+    }
+
+    fn stored(world: &World) -> Option<Value> {
+        world.server.get("karpenter.sh/v1", "NodePool", "", "default").map(|pool| (*pool).clone())
+    }
+
+    fn annotate(world: &World, value: Value) {
+        let mut pool = stored(world).unwrap();
+        pool["metadata"]["annotations"] = json!({ DELETE_PROTECTION: value });
+        pool["metadata"]["finalizers"] =
+            pool["metadata"].get("finalizers").cloned().unwrap_or_else(|| json!([]));
+        world.server.apply(pool).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_protected_pool_keeps_its_claims_until_it_is_not() {
+        let world = World::new();
+        world.pool("default", json!({}));
+        annotate(&world, json!("true"));
+        let uid = stored(&world).unwrap()["metadata"]["uid"].clone();
+        world
+            .server
+            .apply(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "a", "labels": {"karpenter.sh/nodepool": "default"}, "ownerReferences": [
+                    {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "default", "uid": uid, "blockOwnerDeletion": true}]},
+                "spec": {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}, "requirements": []},
+            }))
+            .unwrap();
+        let _running = world.run(vec![Arc::new(Protection)]);
+        world.pass(5).await;
+        assert_eq!(stored(&world).unwrap()["metadata"]["finalizers"], json!([DELETE_PROTECTION]));
+        world.server.delete("karpenter.sh/v1", "NodePool", "", "default").unwrap();
+        world.pass(60).await;
+        let claim = || world.server.get("karpenter.sh/v1", "NodeClaim", "", "a");
+        assert!(claim().is_some(), "it is kept");
+        let held = stored(&world).unwrap();
+        let told = held["status"]["conditions"].as_array().unwrap();
+        let told = told.iter().find(|condition| condition["type"] == DELETION_HELD).expect("a condition");
+        assert!(told["message"].as_str().unwrap().contains("1 NodeClaim(s)"), "{told}");
+        let events = world.events();
+        assert!(
+            events.iter().any(|event| event.starts_with("NodePool/default DeletionHeld: ")),
+            "{events:?}"
+        );
+        annotate(&world, json!("false"));
+        world.pass(5).await;
+        assert!(stored(&world).is_none() && claim().is_none(), "it goes as ever, and takes its claims along");
+    }
+}
