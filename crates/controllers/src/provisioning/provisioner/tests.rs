@@ -201,9 +201,10 @@ async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
     world.pool("default", json!({}));
     let _running = world.run(super::super::controllers(&world.ctx.settings));
     world.pass(5).await;
+    world.clock.set_ahead(3600);
     world.pending_pod("p0", "1");
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    world.clock.set_ahead(-3600);
+    world.clock.set_ahead(0);
     world.pass(10).await;
     assert_eq!(answered(&world), names(1));
 }
