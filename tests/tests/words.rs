@@ -31,6 +31,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("NodeUnwell", "pods leave such a node before anybody looks: tests of core::nodeclaim::answer"),
     ("RoomTaken", "a label of a metric; the event says it in words (life/lets-pods-go)"),
     ("Unreadable", "the API server's schema keeps such a NodeClaim out: tests of controllers::runtime"),
+    ("Settles", "over too soon for a condition: the event says it in words (life/drift-blocked)"),
     ("PricesTooOld", "prices of the fake cloud are never old: tests of core::disruption"),
     ("WouldUndo", "its text is in disrupt/would-undo"),
     ("UnreadablePod", "its text is in disrupt/unreadable-pod"),

@@ -7,6 +7,8 @@
 //! steps: [settle, {expect: {nodes: 3, zones: [a, b, c]}}]
 //! ```
 
+#[cfg(test)]
+mod calls;
 mod expand;
 mod history;
 mod play;

@@ -210,7 +210,14 @@ async fn adopted_machines_keep_their_token_and_owner() {
         labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
         ..Adopted::default()
     };
-    assert!(sky.cloud.adopt(adopted.clone()) && !sky.cloud.adopt(adopted));
+    assert!(sky.cloud.adopt(adopted.clone()) && !sky.cloud.adopt(adopted.clone()));
+    // What another cluster has launched under the same names is no answer to us.
+    let theirs = Adopted {
+        provider_id: "kwok://elsewhere".to_owned(),
+        tags: crate::api::Tags { cluster_uid: Some("them".to_owned()), ..adopted.tags.clone() },
+        ..adopted
+    };
+    assert!(sky.cloud.adopt(theirs));
     let again = sky.launched("a", "spot").await;
     assert_eq!((again.id.as_str(), again.node_name.as_str()), ("kwok://node-1", "node-1"));
     assert!(again.price_nanos > 0);

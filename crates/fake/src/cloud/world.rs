@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     api::{
-        ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, TakeBack, Terminate,
+        ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, Tags, TakeBack,
+        Terminate,
     },
     catalogue::{Catalogue, OfferingKey},
     dice,
@@ -50,8 +51,13 @@ struct Entry {
     version: u64,
 }
 
-/// Names a launch: batch, attempt and claim.
-type Token = (String, u32, String);
+/// Names a launch: cluster, batch, attempt and claim. Another cluster's launch is never ours, whatever it is called.
+type Token = (String, String, u32, String);
+
+/// The launch that a machine with these tags came of.
+fn token_of(tags: &Tags) -> Option<Token> {
+    Some((tags.cluster_uid.clone()?, tags.batch.clone()?, tags.attempt, tags.claim.clone()?))
+}
 
 /// Everything there is.
 pub(super) struct World {
@@ -187,7 +193,7 @@ impl World {
         exhausted: &mut BTreeSet<OfferingKey>,
         now: Timestamp,
     ) -> LaunchOutcome {
-        let token = (call.batch.clone(), call.attempt, item.claim.clone());
+        let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt, item.claim.clone());
         if let Some(entry) = self.tokens.get(&token).and_then(|id| self.machines.get(id)) {
             return LaunchOutcome::Launched(Box::new((*entry.machine).clone()));
         }
@@ -310,8 +316,7 @@ impl World {
             return false;
         }
         let machine = Arc::new(birth::adopted(catalogue, adopted, now));
-        if let (Some(batch), Some(claim)) = (&machine.tags.batch, &machine.tags.claim) {
-            let token = (batch.clone(), machine.tags.attempt, claim.clone());
+        if let Some(token) = token_of(&machine.tags) {
             self.tokens.insert(token, machine.id.clone());
         }
         if let Some(key) = &machine.offering {
@@ -369,9 +374,8 @@ impl World {
         let Some(entry) = self.machines.remove(id) else { return };
         self.by_version.remove(&entry.version);
         self.node_names.remove(&entry.machine.node_name);
-        let tags = &entry.machine.tags;
-        if let (Some(batch), Some(claim)) = (&tags.batch, &tags.claim) {
-            self.tokens.remove(&(batch.clone(), tags.attempt, claim.clone()));
+        if let Some(token) = token_of(&entry.machine.tags) {
+            self.tokens.remove(&token);
         }
     }
 

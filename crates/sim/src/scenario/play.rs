@@ -75,7 +75,7 @@ pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
     Ok(stage.report)
 }
 
-fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
+pub(super) fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
     let mut config = WorldConfig::new(seed, start);

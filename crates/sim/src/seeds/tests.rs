@@ -64,7 +64,7 @@ const TRIES: u64 = 20;
 #[case(Bug::TaintKept, 40)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
-#[case(Bug::ReplacedForgotten, 0)]
+#[case(Bug::ReplacedForgotten, 50)]
 #[case(Bug::HashChanges, 0)]
 fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] first: u64) {
     let caught =

@@ -58,7 +58,7 @@ pub(super) async fn garbage(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
 /// Every loop that clears something away, and the list that a collector works by.
 async fn sweep(cluster: &mut Cluster) -> anyhow::Result<Vec<Instance>> {
-    cluster.pass(SignedDuration::from_mins(20));
+    cluster.pass(SignedDuration::from_mins(55));
     let listed = cluster.provider.list().await?;
     for step in
         ["nodeclass", "launchtemplate.garbagecollection", "instanceprofile.garbagecollection", "ownership"]

@@ -113,7 +113,7 @@ async fn what_is_gone_is_forgotten() {
     };
     world.round("launchtemplate.garbagecollection").await;
     assert_eq!(kept(), (1, true), "a launch may be under way with it");
-    world.pass(16 * 60).await;
+    world.pass(51 * 60).await;
     world.round("launchtemplate.garbagecollection").await;
     world.aws.classes.remove("default");
     world.round("nodeclass").await;

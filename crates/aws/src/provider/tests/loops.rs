@@ -222,7 +222,7 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
     }
     world.round(STEP).await;
     assert_eq!(names(&world).len(), ours.len() + 2);
-    world.pass(14 * 60).await;
+    world.pass(49 * 60).await;
     world.round(STEP).await;
     assert_eq!(names(&world).len(), ours.len() + 2, "a launch may be under way");
     world.pass(120).await;
