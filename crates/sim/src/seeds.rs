@@ -10,6 +10,7 @@
 pub mod bugs;
 mod chaos;
 mod check;
+mod feed;
 mod log;
 mod plan;
 mod script;
@@ -38,7 +39,7 @@ pub use bugs::Bug;
 pub use check::Violation;
 pub use log::Tell;
 
-use crate::world::{Settled, World, WorldConfig, WorldError, virtual_runtime};
+use crate::world::{Settled, World, WorldConfig, WorldError, Wrap, virtual_runtime};
 use check::Checker;
 use plan::Plan;
 use script::Script;
@@ -193,9 +194,14 @@ async fn live(
     let plan = Plan::new(seed);
     let log = log::Log::new(tell);
     let chaos = Arc::new(chaos::Chaos::new(seed, plan.api_faults, log.clone()));
-    let mut world = World::new(config(seed, &plan, &log, &chaos, bug)).await?;
+    let mut config = config(seed, &plan, &log, &chaos, bug);
+    let feed = Arc::new(feed::Feed::new(config.origin));
+    if plan.feed && bug != Some(Bug::PricesThoughtNew) {
+        config.wrap = Some(within(feed.wrap(), config.wrap.take()));
+    }
+    let mut world = World::new(config).await?;
     let mut checker = Checker::new(seed, log.clone());
-    let mut script = Script::new(seed, plan, log.clone());
+    let mut script = Script::new(seed, plan, feed, log.clone());
     script.begin(&world)?;
     while world.elapsed() < trouble && !checker.is_full() {
         world.run_for(STEP).await;
@@ -217,6 +223,12 @@ async fn live(
     let mut happened = script.happened();
     happened.insert("faults", chaos.count());
     Ok(Report { seed, violations: checker.into_violations(), happened })
+}
+
+/// What one puts between controllers and cloud, and around it what another does.
+fn within(inner: Wrap, outer: Option<Wrap>) -> Wrap {
+    let Some(outer) = outer else { return inner };
+    Arc::new(move |provider, cloud| outer(inner(provider, cloud), cloud))
 }
 
 /// How long trouble lasts: it has to come to rest from any point of what it began, and the longest lives cost most.

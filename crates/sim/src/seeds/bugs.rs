@@ -50,13 +50,15 @@ pub enum Bug {
     PodsThoughtEnded,
     /// What a machine came in the stead of is forgotten (karpenter#1293, provider-aws#3921).
     ReplacedForgotten,
+    /// Nobody is told how old prices are.
+    PricesThoughtNew,
     /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
     HashChanges,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::LaunchWithoutToken,
         Self::AttemptForgotten,
         Self::GoneTooSoon,
@@ -74,6 +76,7 @@ impl Bug {
         Self::LeaseUnseen,
         Self::PodsThoughtEnded,
         Self::ReplacedForgotten,
+        Self::PricesThoughtNew,
         Self::HashChanges,
     ];
 
@@ -93,6 +96,7 @@ impl Bug {
             Self::TaintKept => &["L"],
             Self::PodsThoughtEnded => &["S9"],
             Self::ReplacedForgotten => &["S13"],
+            Self::PricesThoughtNew => &["S17"],
             Self::HashChanges => &["S12"],
         }
     }
@@ -119,7 +123,11 @@ pub(super) fn wrap(bug: Bug) -> Option<Wrap> {
 /// What stands between operators and API server for this bug.
 pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distort>> {
     match bug {
-        Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName | Bug::FinalizerStripped => None,
+        Bug::LaunchWithoutToken
+        | Bug::GoneTooSoon
+        | Bug::OwnershipByName
+        | Bug::FinalizerStripped
+        | Bug::PricesThoughtNew => None,
         _ => Some(Arc::new(wire::Broken { bug, heard: AtomicU64::new(0) })),
     }
 }

@@ -12,11 +12,13 @@ mod deletions;
 mod drift;
 mod end;
 mod freshness;
+mod held;
 mod limits;
 mod look;
 mod machines;
 mod marks;
 mod pods;
+mod prices;
 mod writes;
 
 use std::{fmt, time::Duration};
@@ -115,6 +117,7 @@ impl Checker {
             Box::new(brakes::Brakes::default()),
             Box::new(marks::Marks::default()),
             Box::new(chains::Chains::default()),
+            Box::new(prices::Prices::default()),
             Box::new(writes::Writes),
             Box::new(end::Rest::default()),
         ];
@@ -201,6 +204,7 @@ impl Checker {
         let log = self.log.take();
         let mut found = Findings::default();
         end::quiet(&log, &mut found);
+        held::judge(world, &Look::new(world, ledger, &[]), &mut found);
         self.keep(world, found);
         self.judge(world, ledger, &log);
     }

@@ -56,7 +56,7 @@ impl Pool {
     }
 }
 
-/// In one seed of so many there are keepers.
+/// In one seed of so many there are keepers, in another prices are not told for a while.
 const KEEPERS: u64 = 8;
 
 /// What one seed is about.
@@ -89,6 +89,8 @@ pub(super) struct Plan {
     pub(super) classes: bool,
     /// People protect nodes that a command has taken already.
     pub(super) keepers: bool,
+    /// For a while prices are not told.
+    pub(super) feed: bool,
 }
 
 impl Plan {
@@ -115,6 +117,7 @@ impl Plan {
             classes: one_in(4),
             // Not by dice: what came later leaves the lives of all other seeds as they were.
             keepers: seed % KEEPERS == 3,
+            feed: seed % KEEPERS == 5,
         };
         // Under wrong clocks nobody can tell when a deadline is over.
         let deadline = (one_in(4) && !plan.clocks).then_some("90s");

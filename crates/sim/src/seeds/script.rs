@@ -5,6 +5,7 @@ mod objects;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use super::{log::Log, plan::Plan};
+use super::{feed::Feed, log::Log, plan::Plan};
 use crate::world::{World, WorldError};
 
 /// Deployments of every run.
@@ -33,9 +34,14 @@ pub(super) struct Ledger {
     pub(super) lost: BTreeSet<String>,
     /// Whether a clock was ever wrong: what operators wrote then is wrong for good.
     pub(super) skewed: bool,
+    /// Since when prices are too old to move anything, where they are.
+    pub(super) old_prices: Option<Duration>,
 }
 
 pub(super) use objects::SECRET;
+
+/// When prices are not told, where a life has that: the first loads are placed by then, and the shortest lives have trouble yet.
+const SILENCE: std::ops::Range<Duration> = Duration::from_secs(75)..Duration::from_secs(225);
 
 /// How many nodes are kept in one life at most.
 const KEPT_MAX: u32 = 3;
@@ -44,6 +50,7 @@ const KEPT_MAX: u32 = 3;
 pub(super) struct Script {
     dice: ChaCha8Rng,
     plan: Plan,
+    feed: Arc<Feed>,
     next: Duration,
     guarded: bool,
     /// Pools that somebody deleted.
@@ -54,10 +61,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(seed: u64, plan: Plan, log: Log) -> Self {
+    pub(super) fn new(seed: u64, plan: Plan, feed: Arc<Feed>, log: Log) -> Self {
         Self {
             dice: ChaCha8Rng::seed_from_u64(seed ^ 0x5c71),
             plan,
+            feed,
             next: Duration::from_secs(60),
             guarded: false,
             deleted: BTreeSet::new(),
@@ -127,6 +135,9 @@ impl Script {
         if self.plan.keepers {
             self.keep(world)?;
         }
+        if self.plan.feed {
+            self.tell_prices(world.elapsed());
+        }
         if world.elapsed() < self.next {
             return Ok(());
         }
@@ -140,6 +151,17 @@ impl Script {
             self.ledger.last = world.elapsed();
         }
         Ok(())
+    }
+
+    /// Prices stop being told, and are told again.
+    fn tell_prices(&mut self, now: Duration) {
+        const WHAT: &str = "prices not told";
+        let silent = SILENCE.contains(&now);
+        if self.feed.silence(silent) {
+            self.log.say(|| format!("-- {WHAT}: {silent}"));
+            *self.happened.entry(WHAT).or_default() += u32::from(silent);
+            self.ledger.old_prices = silent.then_some(now);
+        }
     }
 
     /// Somebody protects a node that a command has taken and not ended yet: the command has to be taken back. The first by
@@ -170,6 +192,8 @@ impl Script {
     /// clocks are right; what was taken away is back.
     pub(super) fn calm(&mut self, world: &mut World) -> Result<(), WorldError> {
         world.cloud().heal();
+        self.feed.silence(false);
+        self.ledger.old_prices = None;
         for operator in 0..world.replicas() {
             world.skew(operator, jiff::SignedDuration::ZERO);
         }
@@ -205,7 +229,7 @@ impl Script {
 
     /// The name of any object of a kind.
     fn any(&mut self, world: &World, version: &str, kind: &str) -> Option<String> {
-        let name = |object: &std::sync::Arc<Value>| {
+        let name = |object: &Arc<Value>| {
             object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let names: Vec<String> = world.server().list(version, kind, "").iter().map(name).collect();

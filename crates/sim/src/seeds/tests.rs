@@ -65,6 +65,7 @@ const TRIES: u64 = 20;
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
 #[case(Bug::ReplacedForgotten, 50)]
+#[case(Bug::PricesThoughtNew, 20)]
 #[case(Bug::HashChanges, 0)]
 fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] first: u64) {
     let caught =

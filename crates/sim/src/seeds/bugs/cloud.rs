@@ -120,6 +120,10 @@ impl CloudProvider for Broken {
         self.inner.drift(claim).await
     }
 
+    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
+        self.inner.prices_as_of()
+    }
+
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         self.inner.steps()
     }

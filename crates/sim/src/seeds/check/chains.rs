@@ -90,7 +90,7 @@ pub(super) fn is_younger(claim: &Value, from: Timestamp) -> bool {
 }
 
 /// Why a command has taken a claim; empty where none has.
-fn reason(claim: &Value) -> &str {
+pub(super) fn reason(claim: &Value) -> &str {
     let all = field(claim, "/status/conditions").and_then(Value::as_array);
     let taken = |condition: &&Value| condition["type"] == "DisruptionReason" && condition["status"] == "True";
     all.and_then(|all| all.iter().find(taken)).map(|taken| text(taken, "/reason")).unwrap_or_default()
