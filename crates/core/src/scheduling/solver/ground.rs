@@ -40,6 +40,16 @@ pub(super) struct Ground {
     mark: usize,
     /// The last what-if, as it left machines and counters.
     last: Option<Tried>,
+    /// What-ifs that settled, in their order.
+    settled: Vec<Settled>,
+}
+
+/// A what-if that is part of the ground.
+#[derive(Clone, Debug)]
+struct Settled {
+    moved: Vec<Arc<Pod>>,
+    /// Indices into [`crate::model::Snapshot::nodes`].
+    without: Vec<usize>,
 }
 
 /// A what-if that has a place for every pod.
@@ -116,6 +126,7 @@ impl Solver {
             return false;
         };
         ground.take_in(tried, mark);
+        ground.settled.push(Settled { moved: moved.to_vec(), without: without.to_vec() });
         true
     }
 
@@ -172,7 +183,7 @@ impl Solver {
     /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
     /// looks at all pods that run, so that no what-if brings another one, and lays the ground anew.
     fn meet_all(&mut self, known: usize) {
-        let settled = self.ground.as_ref().map(|ground| ground.pass.settled.clone()).unwrap_or_default();
+        let settled = self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
         self.lift();
         for group in known..self.topology.groups.len() {
             self.count_anew(group);
@@ -183,18 +194,12 @@ impl Solver {
             self.all_levels(&[class]);
         }
         self.lay(self.standing());
-        // What had settled finds its place again, as one what-if.
-        let without: Vec<usize> = settled.iter().map(|at| self.nodes[at]).collect();
-        let moved = without.iter().flat_map(|node| snapshot.nodes[*node].pods.iter());
-        let moved: Vec<Arc<Pod>> = moved.filter(|pod| pod.is_reschedulable()).cloned().collect();
-        let (classes, Some(mut ground)) = (self.compiled(&moved), self.ground.take()) else { return };
-        if !without.is_empty() {
-            drop(ground.ask(self, &moved, &classes, &without));
-            if let Some(tried) = ground.last.take() {
-                ground.take_in(tried, self.topology.mark());
-            }
+        // One after the other, as it happened: laid together, pods would find other places than those that they were
+        // promised, or none.
+        for Settled { moved, without } in settled {
+            self.settle(&moved, &without);
         }
-        self.ground = Some(ground);
+        self.retract();
     }
 
     /// Places what needs a place whatever is decided.
@@ -205,7 +210,7 @@ impl Solver {
         pass.scratch.found.clear();
         let mark = self.topology.mark();
         let len = pods.len();
-        let ground = Ground { pass, pods, classes: asked.classes, len, waiting, unplaced, mark, last: None };
+        let ground = Ground { pass, pods, classes: asked.classes, len, waiting, unplaced, mark, last: None, settled: Vec::new() };
         self.ground = Some(Box::new(ground));
     }
 

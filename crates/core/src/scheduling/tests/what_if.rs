@@ -219,6 +219,12 @@ proptest! {
     }
 }
 
+/// A what-if that brings constraints which nobody had until then, once two others have settled: these keep their places.
+#[test]
+fn what_settled_stays_where_it_is() {
+    leaves_no_trace(3_524_522_968_822_020_896).unwrap();
+}
+
 /// What one machine of 16 CPUs holds costs less on one of 8 and one of 2, and that is found where the price is to be beaten.
 #[test]
 fn pods_are_packed_by_price_below_what_was_paid() {
