@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::*;
+use super::{tests::claim_labels, *};
 
 const WINDOWS: &[Family] = &[Family::Windows2019, Family::Windows2022, Family::Windows2025];
 const SHELL: &str = "#!/bin/bash\necho \"Running custom user data script\"\n";
@@ -131,16 +131,8 @@ fn own_options(family: Family) -> Vec<(&'static str, Given)> {
 }
 
 fn rendered(family: Family, given: &Given) -> String {
-    let claim: Labels = [
-        ("karpenter.k8s.aws/ec2nodeclass", "default"),
-        ("karpenter.sh/nodepool", "default"),
-        ("testing/cluster", "unspecified"),
-        ("kubernetes.io/arch", "amd64"),
-        ("kops.k8s.io/gpu", "1"),
-        ("node-restriction.kubernetes.io/team", "a"),
-    ]
-    .map(|(key, value)| (key.into(), value.into()))
-    .into();
+    let mut claim = claim_labels();
+    claim.insert("node-restriction.kubernetes.io/team".into(), "a".into());
     let config: KubeletConfig = serde_json::from_value(given.kubelet.clone()).unwrap();
     let (kubelet, parsed) = resolve(&config, &config.parse().unwrap(), &given.resolved, Some(given.dns));
     let bootstrap = Bootstrap {

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::*;
 
-pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
-    let claim: Labels = [
+/// Labels of a claim: some that the node sets itself, and one of users.
+pub(super) fn claim_labels() -> Labels {
+    [
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
         ("karpenter.sh/nodepool", "default"),
         ("testing/cluster", "unspecified"),
@@ -15,7 +16,10 @@ pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
         ("kops.k8s.io/gpu", "1"),
     ]
     .map(|(key, value)| (key.into(), value.into()))
-    .into();
+    .into()
+}
+
+pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
     let config = KubeletConfig::default();
     let resolved = ResolvedKubelet { pods: 110, kube_reserved: None, system_reserved: None };
     let (kubelet, parsed) = resolve(&config, &ParsedKubelet::default(), &resolved, Some("10.0.100.10"));
@@ -27,7 +31,7 @@ pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
         kubelet,
         parsed,
         taints: taints(&[], &[]),
-        labels: labels(&claim, "on-demand", Family::Al2023),
+        labels: labels(&claim_labels(), "on-demand", Family::Al2023),
         custom,
         ..Bootstrap::default()
     }

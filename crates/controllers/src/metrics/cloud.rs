@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, Termination,
+        CloudError, CloudLayer, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest,
+        Termination,
     },
     model::{Catalog, NodeClaim, NodePool, ProviderId},
 };
@@ -82,9 +82,9 @@ fn launch_label(error: &LaunchError) -> &'static str {
 }
 
 #[async_trait]
-impl CloudProvider for Metered {
-    fn info(&self) -> &ProviderInfo {
-        self.cloud.info()
+impl CloudLayer for Metered {
+    fn inner(&self) -> &dyn CloudProvider {
+        &*self.cloud
     }
 
     async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
@@ -120,13 +120,5 @@ impl CloudProvider for Metered {
 
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         self.call("IsDrifted", self.cloud.drift(claim), of_result).await
-    }
-
-    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
-        self.cloud.prices_as_of()
-    }
-
-    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
-        self.cloud.steps()
     }
 }

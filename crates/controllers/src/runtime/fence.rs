@@ -7,11 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, Termination,
-    },
-    model::{Catalog, NodeClaim, NodePool, ProviderId},
+    cloud::{CloudError, CloudLayer, CloudProvider, Instance, LaunchError, LaunchRequest, Termination},
+    model::{NodeClaim, ProviderId},
 };
 
 use super::leader::Leadership;
@@ -31,17 +28,9 @@ impl Fenced {
 }
 
 #[async_trait]
-impl CloudProvider for Fenced {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
-        self.inner.identify(cluster_uid).await
-    }
-
-    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        self.inner.catalog(pool).await
+impl CloudLayer for Fenced {
+    fn inner(&self) -> &dyn CloudProvider {
+        &*self.inner
     }
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
@@ -64,25 +53,5 @@ impl CloudProvider for Fenced {
             return self.inner.terminate_orphan(id).await;
         }
         Err(CloudError::Unavailable(NOT_LEADING.into()))
-    }
-
-    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        self.inner.get(id).await
-    }
-
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        self.inner.list().await
-    }
-
-    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        self.inner.drift(claim).await
-    }
-
-    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
-        self.inner.prices_as_of()
-    }
-
-    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
-        self.inner.steps()
     }
 }

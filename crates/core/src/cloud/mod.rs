@@ -5,6 +5,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod layer;
 mod step;
 
 use std::{sync::Arc, time::Duration};
@@ -12,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use error::{CloudError, LaunchError};
+pub use layer::CloudLayer;
 pub use step::{
     Figure, FigureFamily, FigureShape, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep,
     Round, Write,
@@ -114,7 +116,7 @@ pub enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift(pub Str);
 
-/// A cloud.
+/// A cloud. What wraps one is a [`CloudLayer`].
 #[async_trait]
 pub trait CloudProvider: Send + Sync + 'static {
     /// What the provider is. The same at every call.

@@ -5,14 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use async_trait::async_trait;
-use fleetwright_core::{
-    cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, Termination,
-    },
-    model::{Catalog, NodeClaim, NodePool, ProviderId},
-};
+use fleetwright_core::cloud::{CloudLayer, CloudProvider};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::world::Wrap;
@@ -52,49 +45,12 @@ struct Dated {
     feed: Arc<Feed>,
 }
 
-#[async_trait]
-impl CloudProvider for Dated {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
-        self.inner.identify(cluster_uid).await
-    }
-
-    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        self.inner.catalog(pool).await
-    }
-
-    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
-        self.inner.launch(requests).await
-    }
-
-    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.inner.terminate(claim, id).await
-    }
-
-    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
-        self.inner.terminate_orphan(id).await
-    }
-
-    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        self.inner.get(id).await
-    }
-
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        self.inner.list().await
-    }
-
-    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        self.inner.drift(claim).await
+impl CloudLayer for Dated {
+    fn inner(&self) -> &dyn CloudProvider {
+        &*self.inner
     }
 
     fn prices_as_of(&self) -> Option<Timestamp> {
         self.feed.silent.load(Ordering::Relaxed).then_some(self.feed.told)
-    }
-
-    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
-        self.inner.steps()
     }
 }

@@ -183,7 +183,8 @@ impl Solver {
     /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
     /// looks at all pods that run, so that no what-if brings another one, and lays the ground anew.
     fn meet_all(&mut self, known: usize) {
-        let settled = self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
+        let settled =
+            self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
         self.lift();
         for group in known..self.topology.groups.len() {
             self.count_anew(group);
@@ -210,7 +211,17 @@ impl Solver {
         pass.scratch.found.clear();
         let mark = self.topology.mark();
         let len = pods.len();
-        let ground = Ground { pass, pods, classes: asked.classes, len, waiting, unplaced, mark, last: None, settled: Vec::new() };
+        let ground = Ground {
+            pass,
+            pods,
+            classes: asked.classes,
+            len,
+            waiting,
+            unplaced,
+            mark,
+            last: None,
+            settled: Vec::new(),
+        };
         self.ground = Some(Box::new(ground));
     }
 

@@ -7,11 +7,8 @@ use std::sync::{
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, Termination,
-    },
-    model::{Catalog, Labels, NodeClaim, NodePool, ProviderId, Resources},
+    cloud::{CloudError, CloudLayer, CloudProvider, Instance, LaunchError, LaunchRequest, Termination},
+    model::{Labels, NodeClaim, ProviderId, Resources},
 };
 use fleetwright_fake::{
     Cloud,
@@ -54,17 +51,9 @@ impl Broken {
 }
 
 #[async_trait]
-impl CloudProvider for Broken {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
-        self.inner.identify(cluster_uid).await
-    }
-
-    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        self.inner.catalog(pool).await
+impl CloudLayer for Broken {
+    fn inner(&self) -> &dyn CloudProvider {
+        &*self.inner
     }
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
@@ -114,17 +103,5 @@ impl CloudProvider for Broken {
             listed.extend(self.strangers(&listed));
         }
         Ok(listed)
-    }
-
-    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        self.inner.drift(claim).await
-    }
-
-    fn prices_as_of(&self) -> Option<jiff::Timestamp> {
-        self.inner.prices_as_of()
-    }
-
-    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
-        self.inner.steps()
     }
 }

@@ -1,0 +1,122 @@
+//! What stands between the operator and its provider: fences, measures, faults of a test.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::{
+    CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+    ProviderStep, Termination,
+};
+use crate::model::{Catalog, NodeClaim, NodePool, ProviderId};
+
+/// A provider around another one. Each call goes on to [`Self::inner`] unless the layer has its own, so that none
+/// answers for the inner one by a default of [`CloudProvider`].
+#[async_trait]
+pub trait CloudLayer: Send + Sync + 'static {
+    /// The provider behind it.
+    fn inner(&self) -> &dyn CloudProvider;
+
+    /// See [`CloudProvider::info`].
+    fn info(&self) -> &ProviderInfo {
+        self.inner().info()
+    }
+
+    /// See [`CloudProvider::identify`].
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        self.inner().identify(cluster_uid).await
+    }
+
+    /// See [`CloudProvider::catalog`].
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        self.inner().catalog(pool).await
+    }
+
+    /// See [`CloudProvider::launch`].
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        self.inner().launch(requests).await
+    }
+
+    /// See [`CloudProvider::terminate`].
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.inner().terminate(claim, id).await
+    }
+
+    /// See [`CloudProvider::terminate_orphan`].
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        self.inner().terminate_orphan(id).await
+    }
+
+    /// See [`CloudProvider::get`].
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        self.inner().get(id).await
+    }
+
+    /// See [`CloudProvider::list`].
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        self.inner().list().await
+    }
+
+    /// See [`CloudProvider::drift`].
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        self.inner().drift(claim).await
+    }
+
+    /// See [`CloudProvider::prices_as_of`].
+    fn prices_as_of(&self) -> Option<Timestamp> {
+        self.inner().prices_as_of()
+    }
+
+    /// See [`CloudProvider::steps`].
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        self.inner().steps()
+    }
+}
+
+#[async_trait]
+impl<T: CloudLayer> CloudProvider for T {
+    fn info(&self) -> &ProviderInfo {
+        CloudLayer::info(self)
+    }
+
+    async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
+        CloudLayer::identify(self, cluster_uid).await
+    }
+
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
+        CloudLayer::catalog(self, pool).await
+    }
+
+    async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        CloudLayer::launch(self, requests).await
+    }
+
+    async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
+        CloudLayer::terminate(self, claim, id).await
+    }
+
+    async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
+        CloudLayer::terminate_orphan(self, id).await
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
+        CloudLayer::get(self, id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        CloudLayer::list(self).await
+    }
+
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
+        CloudLayer::drift(self, claim).await
+    }
+
+    fn prices_as_of(&self) -> Option<Timestamp> {
+        CloudLayer::prices_as_of(self)
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        CloudLayer::steps(self)
+    }
+}
