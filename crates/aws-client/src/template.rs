@@ -141,8 +141,9 @@ fn tags(data: &TemplateData) -> Option<Vec<sdk::LaunchTemplateTagSpecificationRe
             .set_tags(Some(ec2_tags(&data.tags)))
             .build()
     };
-    let kinds = [sdk::ResourceType::NetworkInterface, sdk::ResourceType::SpotInstancesRequest];
-    (!data.tags.is_empty()).then(|| kinds.map(one).to_vec())
+    let spot = data.spot.then_some(sdk::ResourceType::SpotInstancesRequest);
+    let kinds = std::iter::once(sdk::ResourceType::NetworkInterface).chain(spot);
+    (!data.tags.is_empty()).then(|| kinds.map(one).collect())
 }
 
 #[cfg(test)]
@@ -214,7 +215,20 @@ mod tests {
             (options.http_put_response_hop_limit(), options.http_tokens().map(|it| it.as_str())),
             (Some(1), Some("required"))
         );
-        let kinds: Vec<_> = sent.tag_specifications().iter().filter_map(|of| of.resource_type()).collect();
-        assert_eq!(kinds, [&sdk::ResourceType::NetworkInterface, &sdk::ResourceType::SpotInstancesRequest]);
+    }
+
+    #[test]
+    fn spot_requests_have_tags_where_there_are_any() {
+        let kinds = |spot: bool| {
+            let tags = TagSet::from([("k".to_owned(), "v".to_owned())]);
+            let sent = data(&TemplateData { tags, spot, ..TemplateData::default() });
+            let specifications = sent.tag_specifications.unwrap_or_default();
+            specifications.into_iter().filter_map(|of| of.resource_type).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(false), [sdk::ResourceType::NetworkInterface]);
+        assert_eq!(
+            kinds(true),
+            [sdk::ResourceType::NetworkInterface, sdk::ResourceType::SpotInstancesRequest]
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! A thin proxy between the SDK and moto. It passes calls on as they are, counts them, and adds what AWS does and moto does
 //! not:
 //!
-//! - `CreateFleet`: a repeated token gives the first answer again, capacity that has run dry gives errors, the cheapest
-//!   override is taken ([`fleet`]);
+//! - `CreateFleet`: a repeated token gives the first answer again, capacity that has run dry gives errors, and so do tags
+//!   of spot requests where none is made, the cheapest override is taken ([`fleet`]);
 //! - what is made without the tags that `deploy/iam` demands is refused;
 //! - throttling, missing rights, expired tokens and answers that get lost, where a case asks for them ([`rules`]);
 //! - pages, where a case asks for them: moto answers with everything at once;
@@ -166,7 +166,7 @@ impl Shared {
     }
 
     async fn fleet(&self, call: &Call, incoming: &Incoming) -> anyhow::Result<Answer> {
-        let decision = self.rules(|rules| rules.tokens.decide(call, &rules.dry));
+        let decision = self.rules(|rules| rules.fleets.decide(call, &rules.dry));
         let answer = match decision {
             Decision::Refused(refusal) => return Ok(Answer::refusal(call, &refusal)),
             Decision::Again(body) => Answer { body, ..Answer::xml(&Element::default()) },
@@ -182,7 +182,7 @@ impl Shared {
             }
         };
         if answer.status == 200 {
-            self.rules(|rules| rules.tokens.keep(call, &answer.body));
+            self.rules(|rules| rules.fleets.keep(call, &answer.body));
         }
         Ok(answer)
     }

@@ -188,7 +188,9 @@ pub struct TemplateData {
     pub reservation: Option<TemplateReservation>,
     /// Capacity blocks and interruptible reservations are markets of their own.
     pub market: Option<Market>,
-    /// Tags of network interfaces and spot requests.
+    /// Whether its instances are spot instances. EC2 refuses tags of spot requests where none is made.
+    pub spot: bool,
+    /// Tags of network interfaces and, with [`Self::spot`], of spot requests.
     pub tags: TagSet,
 }
 

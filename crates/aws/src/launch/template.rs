@@ -4,7 +4,7 @@ use fleetwright_aws_api::ec2nodeclass::{
     BlockDeviceMapping, Ec2NodeClassSpec, Ec2NodeClassStatus, NetworkInterface,
 };
 use fleetwright_aws_api::labels;
-use fleetwright_core::model::{NodeClaim, Offering, Quantity};
+use fleetwright_core::model::{NodeClaim, Offering, Quantity, labels::SPOT};
 
 use crate::calls::{Market, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume};
 use crate::digest::digest_of;
@@ -25,6 +25,8 @@ pub struct Group {
     pub kubelet: ResolvedKubelet,
     /// The reservation, its type, and whether it may be taken back.
     pub reservation: Option<(String, String, bool)>,
+    /// Whether they are spot instances.
+    pub spot: bool,
 }
 
 /// Regions whose EC2 does not know the setting for IPv6 of the metadata service, as Karpenter has them.
@@ -58,6 +60,7 @@ pub fn group_of(shaped: &Shaped, offering: &Offering, claim: &NodeClaim) -> Opti
         efas: if wants_efa { efas } else { 0 },
         kubelet: shaped.kubelet.clone(),
         reservation,
+        spot: offering.capacity_type().is_some_and(|own| &**own == SPOT),
     })
 }
 
@@ -116,6 +119,7 @@ pub fn template_data(group: &Group, input: &TemplateInput<'_>) -> TemplateData {
         interfaces: interfaces(group, input),
         reservation,
         market,
+        spot: group.spot,
         tags: input.tags.clone(),
     }
 }

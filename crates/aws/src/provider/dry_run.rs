@@ -61,8 +61,13 @@ fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bo
             let message = "spec.instanceProfile: there is no such instance profile";
             Some(Finding::bad(CONDITION, "InstanceProfileNotFound", message))
         }
-        // That this one type is not to be had here, or the profile is too new, is no fault of the class.
-        Class::NotFound | Class::Unfulfillable | Class::Refused => None,
+        // Maybe the profile is too new, maybe EC2 takes no such launch at all: whoever looks at the class should know.
+        Class::Refused => {
+            let message = format!("{action} would be refused at the moment: {}", error.code);
+            Some(Finding::limited(CONDITION, "LaunchRefused", message))
+        }
+        // That this one type is not to be had here is no fault of the class.
+        Class::NotFound | Class::Unfulfillable => None,
     }
 }
 

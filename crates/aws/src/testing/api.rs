@@ -49,7 +49,11 @@ impl Inner {
     }
 
     /// How many instances of a way there is room for; where there is none, in which code and words EC2 says so.
-    fn room(&self, way: &crate::calls::Override) -> Result<usize, (&'static str, &'static str)> {
+    fn room(
+        &self,
+        kind: FleetKind,
+        way: &crate::calls::Override,
+    ) -> Result<usize, (&'static str, &'static str)> {
         const NONE: &str = "there is none";
         if !self.templates.contains_key(&way.template) {
             return Err(("InvalidLaunchTemplateName.NotFoundException", NONE));
@@ -59,6 +63,9 @@ impl Inner {
         }
         let mut room = usize::MAX;
         let data = self.template_data.get(&way.template);
+        if data.is_some_and(|data| data.spot) != (kind == FleetKind::Spot) {
+            return Err(("InvalidParameterValue", "spot requests have tags, and only they"));
+        }
         if let Some(TemplateReservation::Only(id)) = data.and_then(|data| data.reservation.as_ref()) {
             let own = |known: &&ReservationInfo| {
                 known.id == *id && known.instance_type == way.instance_type && known.zone == way.zone
@@ -183,7 +190,7 @@ impl FakeAws {
             return Ok(FleetAnswer { errors: ways.iter().map(refused).collect(), ..answer });
         }
         for way in &ways {
-            let room = inner.room(way);
+            let room = inner.room(request.kind, way);
             if let Err((code, message)) = room {
                 answer.errors.push(FleetError { message: message.to_owned(), ..error(code, way) });
             }

@@ -1,12 +1,15 @@
 //! `CreateFleet` as EC2 answers it. moto takes the first override whatever it is and knows neither tokens nor shortages; here
-//! a repeated token gives the first answer again, what has run dry is told as errors of the fleet, and of the rest the
-//! override with the lowest priority is taken, which is our price.
+//! a repeated token gives the first answer again, what has run dry and what tags spot requests without making any is told as errors
+//! of the fleet, and of the rest the override with the lowest priority is taken, which is our price.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::Refusal;
 use super::call::{Call, Params, groups};
 use super::xml::Element;
+
+/// What EC2 says of tags of spot requests where none is made.
+const NO_SPOT_REQUEST: &str = "You cannot specify tags for Spot instances requests if there are no Spot instances requests being created by the request.";
 
 /// Capacity that has run dry; what is not named matches everything.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +32,14 @@ struct Override {
     priority: f64,
 }
 
-/// Answers by token, each with what was asked.
+/// What EC2 remembers of requests.
 #[derive(Debug, Default)]
-pub(crate) struct Tokens(BTreeMap<String, (Params, String)>);
+pub(crate) struct Fleets {
+    /// Answers by token, each with what was asked.
+    tokens: BTreeMap<String, (Params, String)>,
+    /// Launch templates with tags of spot requests.
+    spot: BTreeSet<String>,
+}
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -46,10 +54,21 @@ pub(crate) enum Decision {
     Launch(Params, Vec<Element>),
 }
 
-impl Tokens {
+impl Fleets {
+    /// Looks at a template that is made.
+    pub(crate) fn meet(&mut self, call: &Call) {
+        let tagged = |(key, value): (&String, &String)| {
+            key.starts_with("LaunchTemplateData.") && value == "spot-instances-request"
+        };
+        if call.params.iter().any(tagged) {
+            self.spot.extend(call.params.get("LaunchTemplateName").cloned());
+        }
+    }
+
     /// Decides on a request.
     pub(crate) fn decide(&self, call: &Call, dry: &[Dry]) -> Decision {
-        if let Some((asked, answer)) = call.params.get("ClientToken").and_then(|token| self.0.get(token)) {
+        if let Some((asked, answer)) = call.params.get("ClientToken").and_then(|token| self.tokens.get(token))
+        {
             if *asked == call.params {
                 return Decision::Again(answer.clone());
             }
@@ -58,9 +77,18 @@ impl Tokens {
         }
         let kind = call.params.get("TargetCapacitySpecification.DefaultTargetCapacityType");
         let kind = kind.map_or("on-demand", String::as_str);
-        let (gone, mut left): (Vec<Override>, Vec<Override>) =
-            overrides(&call.params).into_iter().partition(|way| dry.iter().any(|dry| dry.hits(way, kind)));
-        let errors = gone.iter().map(|way| failure(way, kind)).collect();
+        let (mut errors, mut left) = (Vec::new(), Vec::new());
+        for way in overrides(&call.params) {
+            if kind != "spot" && self.spot.contains(&way.template) {
+                errors.push(failure(&way, kind, "InvalidParameterValue", NO_SPOT_REQUEST));
+            } else if dry.iter().any(|dry| dry.hits(&way, kind)) {
+                let (machine, zone) = (&way.instance_type, &way.zone);
+                let message = format!("We currently do not have sufficient {machine} capacity in {zone}.");
+                errors.push(failure(&way, kind, "InsufficientInstanceCapacity", &message));
+            } else {
+                left.push(way);
+            }
+        }
         left.sort_by(|a, b| a.priority.total_cmp(&b.priority));
         match left.first() {
             None => Decision::Nothing(errors),
@@ -71,7 +99,7 @@ impl Tokens {
     /// Keeps an answer for whoever asks again.
     pub(crate) fn keep(&mut self, call: &Call, answer: &str) {
         if let Some(token) = call.params.get("ClientToken") {
-            self.0.insert(token.clone(), (call.params.clone(), answer.to_owned()));
+            self.tokens.insert(token.clone(), (call.params.clone(), answer.to_owned()));
         }
     }
 }
@@ -123,20 +151,18 @@ fn only(params: &Params, way: &Override) -> Params {
 }
 
 /// An error of the fleet for an override.
-fn failure(way: &Override, kind: &str) -> Element {
+fn failure(way: &Override, kind: &str, code: &str, message: &str) -> Element {
     let text = Element::text;
-    let zone = &way.zone;
-    let message = format!("We currently do not have sufficient {} capacity in {zone}.", way.instance_type);
     let own = vec![
         text("instanceType", &way.instance_type),
-        text("availabilityZone", zone),
+        text("availabilityZone", &way.zone),
         text("subnetId", &way.subnet),
     ];
     Element::of(
         "item",
         vec![
-            text("errorCode", "InsufficientInstanceCapacity"),
-            text("errorMessage", &message),
+            text("errorCode", code),
+            text("errorMessage", message),
             text("lifecycle", kind),
             Element::of("launchTemplateAndOverrides", vec![Element::of("overrides", own)]),
         ],
@@ -169,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_that_is_left_is_taken() {
-        let chosen = |dry: &[Dry]| match Tokens::default().decide(&call(TWO), dry) {
+        let chosen = |dry: &[Dry]| match Fleets::default().decide(&call(TWO), dry) {
             Decision::Launch(params, errors) => {
                 (params["LaunchTemplateConfigs.1.Overrides.1.InstanceType"].clone(), errors.len())
             }
@@ -184,11 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn what_tags_spot_requests_launches_spot_alone() {
+        let mut fleets = Fleets::default();
+        fleets.meet(&call(
+            "LaunchTemplateName=lt&LaunchTemplateData.TagSpecification.1.ResourceType=spot-instances-request",
+        ));
+        assert!(matches!(fleets.decide(&call(TWO), &[]), Decision::Nothing(errors) if errors.len() == 2));
+        let spot = format!("{TWO}&TargetCapacitySpecification.DefaultTargetCapacityType=spot");
+        assert!(matches!(fleets.decide(&call(&spot), &[]), Decision::Launch(_, errors) if errors.is_empty()));
+    }
+
+    #[test]
     fn a_token_gives_its_answer_again_and_serves_no_other_request() {
-        let mut tokens = Tokens::default();
-        tokens.keep(&call(TWO), "answer");
-        assert!(matches!(tokens.decide(&call(TWO), &[]), Decision::Again(answer) if answer == "answer"));
-        let other = tokens.decide(&call("ClientToken=t"), &[]);
+        let mut fleets = Fleets::default();
+        fleets.keep(&call(TWO), "answer");
+        assert!(matches!(fleets.decide(&call(TWO), &[]), Decision::Again(answer) if answer == "answer"));
+        let other = fleets.decide(&call("ClientToken=t"), &[]);
         assert!(matches!(other, Decision::Refused(refusal) if refusal.code == "IdempotentParameterMismatch"));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::{Answer, Refusal, described, managed_resource, parameter, products};
 use super::call::{Call, groups};
-use super::fleet::{Dry, Tokens};
+use super::fleet::{Dry, Fleets};
 use super::xml::Element;
 
 /// Products of one page of the price list.
@@ -39,8 +39,8 @@ pub(crate) struct Rules {
     pub(crate) prices: Vec<(String, String)>,
     /// Zones, by id, that traffic is shifted away from; moto has none.
     pub(crate) away: Vec<String>,
-    /// Answers of fleets.
-    pub(crate) tokens: Tokens,
+    /// What fleets were asked and answered.
+    pub(crate) fleets: Fleets,
     /// How often each action was throttled since one passed.
     held: BTreeMap<String, u32>,
 }
@@ -60,6 +60,9 @@ impl Rules {
     pub(crate) fn answer(&mut self, call: &Call) -> Option<Answer> {
         if let Some(refusal) = self.refuse(call) {
             return Some(Answer::refusal(call, &refusal));
+        }
+        if call.action == "CreateLaunchTemplate" {
+            self.fleets.meet(call);
         }
         match (call.service.as_str(), call.action.as_str()) {
             ("ssm", "GetParameter") => {

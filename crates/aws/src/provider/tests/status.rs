@@ -87,6 +87,22 @@ async fn a_right_that_is_missing_is_named_under_its_own_condition(#[case] call: 
     assert_eq!(world.condition("default", "Ready"), "True Ready");
 }
 
+/// A profile that is too new is refused for a while, and so is for ever what EC2 takes from nobody: the class stays ready and says so.
+#[rstest]
+#[case(Call::TryFleet, "ec2:CreateFleet")]
+#[case(Call::TryInstance, "ec2:RunInstances")]
+#[tokio::test]
+async fn a_launch_that_would_be_refused_is_told(#[case] call: Call, #[case] action: &str) {
+    let mut world = World::new(settings(), fresh("default")).await;
+    (0..20).for_each(|_| world.aws.cloud.inject(call, refusal("InvalidParameterValue")));
+    settle(&mut world).await;
+    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), "True LaunchRefused");
+    let class = world.class("default");
+    let told = class.conditions().iter().find(|it| it.type_ == condition::VALIDATION_SUCCEEDED).unwrap();
+    assert_eq!(told.message, format!("{action} would be refused at the moment: InvalidParameterValue"));
+}
+
 #[rstest]
 #[case(Call::TryFleet, "CreateFleetAuthCheckFailed")]
 #[case(Call::TryInstance, "RunInstancesAuthCheckFailed")]
