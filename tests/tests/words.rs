@@ -46,6 +46,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("Queued", "the same"),
     ("NotManaged", "its text is in disrupt/not-candidates"),
     ("Surplus", "its text is in disrupt/static-kept"),
+    ("NodePoolNotReady", "the same"),
     ("Deleting", "its text is in disrupt/not-candidates"),
 ];
 

@@ -367,6 +367,8 @@ pub enum Standstill {
     NodeLimit,
     /// Nothing that it allows can be had.
     NothingOffered,
+    /// It is not ready, or was stopped: nothing is launched for it.
+    NotReady,
 }
 
 impl fmt::Display for Standstill {
@@ -380,6 +382,7 @@ impl fmt::Display for Standstill {
                 "has exhausted its node limit: what replaces a drifted node needs room below spec.limits.nodes",
             ),
             Self::NothingOffered => f.write_str("allows no instance type that is available"),
+            Self::NotReady => f.write_str("is not ready: nothing is launched for it, so nothing is replaced"),
         }
     }
 }
@@ -411,6 +414,7 @@ impl Unconsolidatable {
             Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
             Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
             Self::Static(_, Standstill::NothingOffered) => "NothingOffered",
+            Self::Static(_, Standstill::NotReady) => "NodePoolNotReady",
         }
     }
 }

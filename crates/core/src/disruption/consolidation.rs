@@ -123,8 +123,11 @@ pub(super) fn weigh(
     context: &Context<'_>,
     method: &dyn Method,
     candidates: &[&Candidate],
-    replacements: Vec<Opening>,
+    mut replacements: Vec<Opening>,
 ) -> Result<Command, Unconsolidatable> {
+    for replacement in &mut replacements {
+        history::leave_out(candidates, replacement, context.now)?;
+    }
     let taken = candidates.iter().map(|candidate| (*candidate).clone()).collect();
     let mut command = Command::of(method, taken, replacements);
     history::check(candidates, &command.replacements, context.now)?;
@@ -187,6 +190,7 @@ fn spot_to_spot(
         narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;
     if candidates.len() == 1 {
+        history::leave_out(candidates, &mut opening, context.now)?;
         keep_flexible(&mut opening)?;
     }
     Ok(opening)

@@ -1,7 +1,8 @@
 //! Machines that are past their age, replaced within the budgets of their pool before they are deleted by force.
 //!
 //! Only where the NodePool asks for it: Karpenter deletes at the age, whatever the budgets say. Budgets know no reason of
-//! this name; a machine that is too old counts as one that has drifted.
+//! this name; a machine that is too old counts as one that has drifted. Those of static pools are for static drift, which
+//! replaces one for one.
 
 use jiff::Timestamp;
 
@@ -12,7 +13,7 @@ use crate::model::DisruptionReason;
 pub(super) struct Expiry;
 
 /// When a machine came of age, where that is so and its pool wants it replaced within budgets.
-fn expired_since(context: &Context<'_>, candidate: &Candidate) -> Option<Timestamp> {
+pub(super) fn expired_since(context: &Context<'_>, candidate: &Candidate) -> Option<Timestamp> {
     candidate.pool.expiry_grace?;
     let claim = candidate.node.claim.as_ref()?;
     let end = claim.created.checked_add(claim.expire_after?).ok()?;

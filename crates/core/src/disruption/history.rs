@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::{Candidate, Unconsolidatable};
 use crate::{
     model::{
-        NodeClaim, Str,
+        InstanceType, NodeClaim,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED, RETURNED},
         nodeclaim::ConditionType,
     },
@@ -109,12 +109,47 @@ pub(super) fn check(
     }
     for opening in replacements {
         let wanted = format!("{}/{}", opening.chosen.instance_type, opening.chosen.capacity_type);
-        for claim in candidates.iter().filter_map(|candidate| candidate.node.claim.as_ref()) {
-            if let Some((_, since)) = recent(claim, now).find(|(offering, _)| *offering == wanted) {
-                let offering: Str = wanted.as_str().into();
-                return Err(Unconsolidatable::WouldUndo { offering, since });
-            }
+        if let Some((offering, since)) = gone(candidates, now).find(|(offering, _)| *offering == wanted) {
+            return Err(Unconsolidatable::WouldUndo { offering: offering.into(), since });
         }
     }
     Ok(())
+}
+
+/// What `candidates`, or what they replaced, came in the stead of within [`HORIZON`].
+fn gone<'a>(
+    candidates: &'a [&Candidate],
+    now: Timestamp,
+) -> impl Iterator<Item = (&'a str, Timestamp)> + use<'a> {
+    let claims = candidates.iter().filter_map(|candidate| candidate.node.claim.as_deref());
+    claims.flat_map(move |claim| recent(claim, now))
+}
+
+/// Leaves out of `opening` what `candidates` came in the stead of not long ago: the launch chooses among all types that
+/// it names, not only what is expected of it. That itself is for [`check`] to judge.
+///
+/// # Errors
+/// Where too few types are left for minValues.
+pub(super) fn leave_out(
+    candidates: &[&Candidate],
+    opening: &mut Opening,
+    now: Timestamp,
+) -> Result<(), Unconsolidatable> {
+    let parts = gone(candidates, now).filter_map(|(offering, since)| {
+        let (instance_type, capacity_type) = offering.rsplit_once('/')?;
+        opening.requirements.allows(CAPACITY_TYPE, capacity_type).then_some((instance_type, offering, since))
+    });
+    let parts: Vec<_> = parts.collect();
+    let chosen = opening.chosen.instance_type.clone();
+    let undone = |known: &InstanceType| {
+        parts.iter().find(|(instance_type, ..)| known.name != chosen && *known.name == **instance_type)
+    };
+    let Some((_, offering, since)) = opening.instance_types.iter().find_map(|known| undone(known)) else {
+        return Ok(());
+    };
+    opening.retain(|known| undone(known).is_none());
+    match opening.unmet_min_values(&opening.instance_types) {
+        Some(_) => Err(Unconsolidatable::WouldUndo { offering: (*offering).into(), since: *since }),
+        None => Ok(()),
+    }
 }

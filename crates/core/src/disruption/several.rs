@@ -17,7 +17,7 @@ pub use self::suspects::Refused;
 use super::{
     Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict,
     consolidation::{self, force_spot, keep_flexible, may_be_spot, narrow, prefer_spot, worst_launch_price},
-    simulation, validation,
+    history, simulation, validation,
 };
 use crate::{
     model::{DisruptionReason, Limits, PoolName, Price, Resources, Str},
@@ -269,6 +269,7 @@ fn cheaper(
         });
         let mut opening = narrower.map_err(|why| why.unwrap_or(Unconsolidatable::NeedsSeveral(count)))?;
         if to_spot && candidates.len() == 1 {
+            history::leave_out(candidates, &mut opening, context.now)?;
             keep_flexible(&mut opening)?;
         }
         prefer_spot(&mut opening);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Budgets, Candidate, Command, Context, Method, Standstill, Unconsolidatable, Verdict,
+    expiry::expired_since,
     static_pool::{Census, opening},
 };
 use crate::model::{DisruptionReason, NodePool, PoolName};
@@ -32,8 +33,9 @@ impl Method for StaticDrift {
         false
     }
 
-    fn is_case(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        Ok(candidate.is_drifted() && candidate.pool.is_static())
+    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        let goes = candidate.is_drifted() || expired_since(context, candidate).is_some();
+        Ok(goes && candidate.pool.is_static())
     }
 
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
@@ -41,7 +43,9 @@ impl Method for StaticDrift {
         // By pool: how many machines its limit still allows beside those that there are, or why there is no asking.
         let mut room: BTreeMap<PoolName, Result<i64, Unconsolidatable>> = BTreeMap::new();
         let mut ordered = candidates.to_vec();
-        ordered.sort_by_key(|candidate| (candidate.drifted_since(), candidate.name()));
+        let since =
+            |candidate: &Candidate| candidate.drifted_since().or_else(|| expired_since(context, candidate));
+        ordered.sort_by_key(|candidate| (since(candidate), candidate.name()));
         for candidate in ordered {
             let pool = &candidate.pool;
             let name = || pool.name.as_str().into();
@@ -68,8 +72,12 @@ impl Method for StaticDrift {
 /// How many machines the limit of `pool` still allows.
 ///
 /// # Errors
-/// Where it has one too many: the surplus goes first, so that nothing is made that is not kept.
+/// Where nothing is launched for it: its machines would be tainted for nothing, again and again. Where it has one too many: the
+/// surplus goes first, so that nothing is made that is not kept.
 fn room_for_one_more(context: &Context<'_>, pool: &NodePool) -> Result<i64, Unconsolidatable> {
+    if !pool.ready || pool.deleting {
+        return Err(Unconsolidatable::Static(pool.name.as_str().into(), Standstill::NotReady));
+    }
     let census = Census::of(context.snapshot, &pool.name);
     let (nodes, replicas) = (census.active + census.replaced, pool.replicas.unwrap_or(0));
     if nodes > replicas {

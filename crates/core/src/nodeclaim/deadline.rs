@@ -99,7 +99,9 @@ pub fn decide(view: &View<'_>, timeout: Option<Duration>, standing: &Standing, n
         Standing::Healthy => Rung::Replace,
         // What was begun is finished after a crash.
         Standing::Replaced { claim: replaced, .. } if *replaced == claim.name => Rung::Replace,
-        Standing::Replaced { .. } => Rung::Halt,
+        Standing::Replaced { since, .. } if claim.created > *since => Rung::Halt,
+        // It started together with the one that is replaced and proves no more than that one did.
+        Standing::Replaced { .. } => Rung::Report,
         Standing::Halted { .. } => Rung::Report,
     };
     Decision::Overdue { missing, rung }
@@ -181,11 +183,17 @@ mod tests {
         Standing::Replaced { claim: claim.into(), since: now() }
     }
 
+    /// Before this machine was made.
+    fn before(claim: &str) -> Standing {
+        Standing::Replaced { claim: claim.into(), since: after(-99_999) }
+    }
+
     #[rstest]
     #[case::early(Some(TIMEOUT), Standing::Healthy, 599, "wait 1")]
     #[case::first(Some(TIMEOUT), Standing::Healthy, 600, "Replace")]
     #[case::the_same_again(Some(TIMEOUT), replaced("a"), 600, "Replace")]
-    #[case::second(Some(TIMEOUT), replaced("b"), 600, "Halt")]
+    #[case::second(Some(TIMEOUT), before("b"), 600, "Halt")]
+    #[case::late_together(Some(TIMEOUT), replaced("b"), 600, "Report")]
     #[case::further(Some(TIMEOUT), Standing::Halted { since: now() }, 600, "Report")]
     #[case::off(None, Standing::Healthy, 99_999, "nothing")]
     fn rungs(

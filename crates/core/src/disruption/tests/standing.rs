@@ -196,7 +196,16 @@ fn a_machine_does_not_become_again_what_it_replaced() {
         });
         Scene::with_default_pool().node(large.build())
     };
-    check(lone("memory/spot", 60), "single-node-consolidation: a -> small/spot");
+    let names = |scene: Scene| {
+        let proposal = checked(scene, "single-node-consolidation: a -> small/spot");
+        let types = proposal.commands[0].replacements[0].instance_types.iter();
+        types.map(|known| known.name.to_string()).collect::<Vec<_>>()
+    };
+    // The launch chooses among all that is named, so what it replaced is not.
+    let all = names(lone("memory/on-demand", 60));
+    assert!(all.iter().any(|name| name == "memory"), "{all:?}");
+    let others: Vec<String> = all.into_iter().filter(|name| name != "memory").collect();
+    assert_eq!(names(lone("memory/spot", 60)), others);
     check(lone("small/on-demand", 60), "single-node-consolidation: a -> small/spot");
     check(lone("medium/spot,small/spot", 3600), "single-node-consolidation: a -> small/spot");
     let proposal = checked(lone("medium/spot,small/spot", 3599), "nothing");

@@ -95,6 +95,33 @@ fn drifted_machines_are_replaced_one_for_one() {
 }
 
 #[test]
+fn nothing_is_replaced_where_nothing_is_launched() {
+    let drifted = node("a").condition(ConditionType::Drifted).build();
+    let closed = fixed(1).with(|pool| pool.ready = false);
+    let proposal = checked(Scene::new().pool(closed).node(drifted), "nothing");
+    let why: Vec<_> = proposal.held.iter().map(|(_, why)| why.kind()).collect();
+    assert_eq!(why, ["NodePoolNotReady"]);
+}
+
+#[test]
+fn machines_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
+    let old = |name: &str, days: i64| {
+        node(name).with_claim(move |claim| {
+            claim.expire_after = Some(Duration::from_secs(30 * 24 * 3600));
+            claim.created = now() - jiff::SignedDuration::from_hours(24 * days);
+        })
+    };
+    let scene = |grace: Option<Duration>| {
+        let pool = fixed(3).with(|pool| pool.expiry_grace = grace);
+        let drifted = node("c").condition(ConditionType::Drifted);
+        Scene::new().pool(pool).node(old("a", 31).build()).node(old("b", 29).build()).node(drifted.build())
+    };
+    let told_by = |grace| told(&propose(&scene(grace).build(), &Rules::default(), now()));
+    assert_eq!(told_by(None), "static-drift: c -> small/spot");
+    assert_eq!(told_by(Some(Duration::from_secs(3600))), "static-drift: a -> small/spot, c -> small/spot");
+}
+
+#[test]
 fn a_claim_of_a_static_pool_names_no_instance_types() {
     let snapshot = Scene::new().pool(fixed(1)).build();
     let opening = static_opening(&snapshot, &snapshot.pools[0].clone()).unwrap();

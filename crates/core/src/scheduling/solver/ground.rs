@@ -119,15 +119,24 @@ impl Solver {
             }
             drop(self.what_if(moved, without));
         }
+        let settles = self.ground.as_ref().is_some_and(|ground| {
+            let tried = ground.last.as_ref();
+            tried.is_some_and(|tried| tried.away == away && tried.settles(ground.waiting))
+        });
+        if settles {
+            self.keep_last(Settled { moved: moved.to_vec(), without: without.to_vec() });
+        }
+        settles
+    }
+
+    /// Makes the last what-if, which is `settled`, part of the ground as it is.
+    fn keep_last(&mut self, settled: Settled) {
         let mark = self.topology.mark();
-        let Some(ground) = &mut self.ground else { return false };
-        let waiting = ground.waiting;
-        let Some(tried) = ground.last.take_if(|tried| tried.away == away && tried.settles(waiting)) else {
-            return false;
-        };
-        ground.take_in(tried, mark);
-        ground.settled.push(Settled { moved: moved.to_vec(), without: without.to_vec() });
-        true
+        let Some(ground) = &mut self.ground else { return };
+        if let Some(tried) = ground.last.take() {
+            ground.take_in(tried, mark);
+            ground.settled.push(settled);
+        }
     }
 
     /// Takes everything back that what-ifs have in common, so that the solver is as the snapshot says.
@@ -196,11 +205,11 @@ impl Solver {
         }
         self.lay(self.standing());
         // One after the other, as it happened: laid together, pods would find other places than those that they were
-        // promised, or none.
-        for Settled { moved, without } in settled {
-            self.settle(&moved, &without);
+        // promised, or none. Whom none is left for stays without one, so that nothing else goes.
+        for settled in settled {
+            drop(self.what_if(&settled.moved, &settled.without));
+            self.keep_last(settled);
         }
-        self.retract();
     }
 
     /// Places what needs a place whatever is decided.
