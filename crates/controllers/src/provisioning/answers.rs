@@ -17,6 +17,7 @@ use fleetwright_core::{
 };
 use fleetwright_state::{learnt, raise};
 
+use super::tell;
 use crate::{
     events::{Event, regarding},
     lifecycle::families,
@@ -31,8 +32,18 @@ pub(super) struct Judged {
     kept: BTreeSet<PodUid>,
     /// Pods that their machine is kept for, with its name.
     held: Vec<(PodUid, Str)>,
+    /// Pods that wait for something about their node to pass, with what it is.
+    waiting: Vec<(Arc<Pod>, String)>,
     /// By claim: the pods that it lets go, by reason.
     released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
+}
+
+impl Judged {
+    /// Keeps a pod with its machine.
+    fn hold(&mut self, pod: &Pod, machine: &StateNode) {
+        self.kept.insert(pod.uid.clone());
+        self.held.push((pod.uid.clone(), machine.name().into()));
+    }
 }
 
 /// Judges the earlier answers to the pods that `plan` opens machines for, lets go of what does not hold, and takes out of
@@ -44,6 +55,9 @@ pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> R
     let mut judged = judge(ctx, snapshot, plan);
     let mut learnt = false;
     hold(ctx, std::mem::take(&mut judged.held));
+    for (pod, why) in &judged.waiting {
+        tell::waits(ctx, pod, why);
+    }
     for (claim, released) in std::mem::take(&mut judged.released) {
         let Some(machine) = snapshot.node(&claim) else { continue };
         for (misfit, pods) in released {
@@ -89,9 +103,12 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
             let beside = planned.get(&at).cloned().unwrap_or_default();
             match answer::judge(machine, pod, &beside, &snapshot.volumes, now) {
                 // Pods that wait are brought up again by themselves.
-                Verdict::Keep(_) => {
-                    judged.kept.insert(pod.uid.clone());
-                    judged.held.push((pod.uid.clone(), machine.name().into()));
+                Verdict::Keep => judged.hold(pod, machine),
+                Verdict::Wait(misfit, left) => {
+                    judged.hold(pod, machine);
+                    if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
+                        judged.waiting.push((pod.clone(), why));
+                    }
                 }
                 Verdict::Release(misfit) => {
                     let of_claim = judged.released.entry(claim).or_default();

@@ -42,6 +42,15 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
     ctx.recorder.publish(event);
 }
 
+/// A pod that waits for a machine that is there, with the reason. That is told beside any verdict of a plan.
+pub(super) fn waits(ctx: &Ctx, pod: &Pod, why: &str) {
+    let event =
+        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
+            .same_if([pod.uid.as_str(), "waits"])
+            .quiet_for(FAILED_QUIET);
+    ctx.recorder.publish(event);
+}
+
 /// All pods of a plan that have no place. Returns how many are ignored (something about them is invalid or awaited) and
 /// how many nothing can hold.
 pub(super) fn unplaced(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {

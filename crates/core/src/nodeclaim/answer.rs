@@ -18,6 +18,8 @@ use crate::model::{
 
 /// How long an initialised node may carry a taint that nobody announced before its pods go elsewhere.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// So long after it was initialised what a node has against its pods is worth no word: most of it goes away by itself.
+pub const BRIEF: Duration = Duration::from_secs(30);
 /// How long is believed what a node showed. Long enough that it costs little to be wrong about it once more, short enough
 /// that a type is not lost for a day; an image, a class or a pool that changes ends it earlier.
 pub const LESSON: Duration = Duration::from_secs(6 * 60 * 60);
@@ -94,8 +96,10 @@ impl fmt::Display for Misfit {
 /// What becomes of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The pod stays with its claim; looked at again after so long, where time alone may change that.
-    Keep(Option<Duration>),
+    /// The pod stays with its claim, whose conditions say what its node waits for.
+    Keep,
+    /// It stays with an initialised node although it does not fit there now; it is free after so long.
+    Wait(Misfit, Duration),
     /// The pod is free.
     Release(Misfit),
 }
@@ -117,11 +121,11 @@ pub fn judge(
     if let Some(misfit) = too_small(machine, pod, planned) {
         return Verdict::Release(misfit);
     }
-    let Some(initialized) = initialized else { return Verdict::Keep(None) };
+    let Some(initialized) = initialized else { return Verdict::Keep };
     let hard = machine.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
     let (passing, lasting): (Vec<Taint>, Vec<Taint>) = hard.partition(|taint| is_of_state(machine, taint));
     let patiently = |misfit: Misfit| match remaining(initialized, PATIENCE, now) {
-        Some(left) => Verdict::Keep(Some(left)),
+        Some(left) => Verdict::Wait(misfit, left),
         None => Verdict::Release(misfit),
     };
     if let Some(taint) = first_untolerated(&lasting, &pod.spec.tolerations) {
@@ -237,6 +241,17 @@ fn shape_of(
         claim: claim.name.as_str().into(),
         since,
         until,
+    })
+}
+
+/// Why a pod waits for its answer, in a sentence for people: none in the first [`BRIEF`].
+#[must_use]
+pub fn why_it_waits(claim: &str, misfit: &Misfit, left: Duration) -> Option<String> {
+    let seconds = left.as_secs();
+    (left.saturating_add(BRIEF) <= PATIENCE).then(|| {
+        format!(
+            "nodeclaim/{claim} was made for it, but {misfit}; another one may be made in {seconds}s if that stays so"
+        )
     })
 }
 

@@ -52,13 +52,17 @@ pub enum Bug {
     ReplacedForgotten,
     /// Nobody is told how old prices are.
     PricesThoughtNew,
+    /// That nobody has placed a pod is not seen (provider-aws#3420, karpenter-provider-oci#37).
+    PodsIgnored,
+    /// Machines of claims that nobody knows are not listed (provider-aws#549).
+    GhostsUnseen,
     /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
     HashChanges,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::LaunchWithoutToken,
         Self::AttemptForgotten,
         Self::GoneTooSoon,
@@ -77,6 +81,8 @@ impl Bug {
         Self::PodsThoughtEnded,
         Self::ReplacedForgotten,
         Self::PricesThoughtNew,
+        Self::PodsIgnored,
+        Self::GhostsUnseen,
         Self::HashChanges,
     ];
 
@@ -93,10 +99,12 @@ impl Bug {
             Self::BudgetsPruned => &["S7"],
             Self::ProtectionUnseen | Self::EvictionByName => &["S8"],
             Self::DeletionByName | Self::BlindPatches | Self::PatchesByName | Self::LeaseUnseen => &["S20"],
-            Self::TaintKept => &["L"],
+            Self::TaintKept => &["L6"],
             Self::PodsThoughtEnded => &["S9"],
             Self::ReplacedForgotten => &["S13"],
             Self::PricesThoughtNew => &["S17"],
+            Self::PodsIgnored => &["L1"],
+            Self::GhostsUnseen => &["L3"],
             Self::HashChanges => &["S12"],
         }
     }
@@ -111,7 +119,7 @@ impl Bug {
 /// What stands between controllers and cloud for this bug.
 pub(super) fn wrap(bug: Bug) -> Option<Wrap> {
     match bug {
-        Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName => {
+        Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName | Bug::GhostsUnseen => {
             Some(Arc::new(move |inner, cloud| {
                 Arc::new(cloud::Broken { inner, cloud: cloud.clone(), bug, calls: AtomicU64::new(0) })
             }))
@@ -126,6 +134,7 @@ pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distort>> {
         Bug::LaunchWithoutToken
         | Bug::GoneTooSoon
         | Bug::OwnershipByName
+        | Bug::GhostsUnseen
         | Bug::FinalizerStripped
         | Bug::PricesThoughtNew => None,
         _ => Some(Arc::new(wire::Broken { bug, heard: AtomicU64::new(0) })),

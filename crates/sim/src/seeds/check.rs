@@ -19,6 +19,7 @@ mod machines;
 mod marks;
 mod pods;
 mod prices;
+mod soon;
 mod writes;
 
 use std::{fmt, time::Duration};
@@ -32,6 +33,8 @@ pub(super) use look::Look;
 
 /// So many violations end a run.
 const ENOUGH: usize = 5;
+/// How long nobody looks where nothing changes once the trouble is over: who waits in vain changes nothing.
+const BLINK: Duration = Duration::from_secs(30);
 /// How much of an object a violation shows, in bytes.
 const SHOWN: usize = 4000;
 
@@ -44,7 +47,7 @@ pub struct Violation {
     pub step: u64,
     /// Virtual time since the start.
     pub at: Duration,
-    /// The invariant: S1 to S20, L.
+    /// The invariant: S1 to S20, L1 to L6, L.
     pub invariant: &'static str,
     /// What is broken.
     pub what: String,
@@ -100,6 +103,8 @@ pub(super) struct Checker {
     violations: Vec<Violation>,
     /// Revision of the API server, and number of the cloud's last change, at the last look.
     seen: (u64, u64),
+    /// When that was.
+    looked: Duration,
 }
 
 impl Checker {
@@ -116,12 +121,13 @@ impl Checker {
             Box::new(changes::Changes::default()),
             Box::new(brakes::Brakes::default()),
             Box::new(marks::Marks::default()),
+            Box::new(soon::Soon::default()),
             Box::new(chains::Chains::default()),
             Box::new(prices::Prices::default()),
             Box::new(writes::Writes),
             Box::new(end::Rest::default()),
         ];
-        Self { seed, log, steps: 0, checks, violations: Vec::new(), seen: (0, 0) }
+        Self { seed, log, steps: 0, checks, violations: Vec::new(), seen: (0, 0), looked: Duration::ZERO }
     }
 
     /// Whether there is nothing more to learn.
@@ -148,10 +154,12 @@ impl Checker {
         self.steps = self.steps.saturating_add(1);
         let log = self.log.take();
         let seen = (world.server().revision(), world.cloud().changes_since(u64::MAX).1);
-        if seen == self.seen && log.is_empty() {
+        let now = world.elapsed();
+        let awaited = ledger.calm && now.saturating_sub(self.looked) >= BLINK;
+        if seen == self.seen && log.is_empty() && !awaited {
             return;
         }
-        self.seen = seen;
+        (self.seen, self.looked) = (seen, now);
         self.judge(world, ledger, &log);
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Ledger {
     pub(super) lost: BTreeSet<String>,
     /// Whether a clock was ever wrong: what operators wrote then is wrong for good.
     pub(super) skewed: bool,
+    /// Whether the trouble is over.
+    pub(super) calm: bool,
     /// Since when prices are too old to move anything, where they are.
     pub(super) old_prices: Option<Duration>,
 }
@@ -215,6 +217,7 @@ impl Script {
         let replicas = self.draw(4);
         self.scale(world, "web", replicas)?;
         self.ledger.last = world.elapsed();
+        self.ledger.calm = true;
         Ok(())
     }
 

@@ -35,6 +35,7 @@ fn one_seed_is_one_life() {
 #[case::a_claim_is_deleted_while_its_node_registers(444, 10)]
 #[case::a_node_is_initialised_and_the_answer_is_late(930, 10)]
 #[case::a_restart_forgets_how_many_orphans_were_ended(1362, 10)]
+#[case::a_scheduler_counts_the_pods_of_nodes_that_go(1105, 8)]
 #[case::a_node_out_of_reach_is_taken_for_how_its_like_come_up(1441, 8)]
 #[case::a_clock_that_jumps_makes_it_long_ago(1993, 10)]
 fn what_broke_once_holds(#[case] seed: u64, #[case] minutes: u64) {
@@ -66,6 +67,8 @@ const TRIES: u64 = 20;
 #[case(Bug::PodsThoughtEnded, 4)]
 #[case(Bug::ReplacedForgotten, 50)]
 #[case(Bug::PricesThoughtNew, 20)]
+#[case(Bug::PodsIgnored, 0)]
+#[case(Bug::GhostsUnseen, 0)]
 #[case(Bug::HashChanges, 0)]
 fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] first: u64) {
     let caught =

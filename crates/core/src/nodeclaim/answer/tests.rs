@@ -16,8 +16,8 @@ fn at(minutes: i64) -> Timestamp {
 
 fn short(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Keep(None) => "keep".to_owned(),
-        Verdict::Keep(Some(left)) => format!("keep {}", left.as_secs()),
+        Verdict::Keep => "keep".to_owned(),
+        Verdict::Wait(misfit, left) => format!("wait {} {}", left.as_secs(), misfit.reason()),
         Verdict::Release(misfit) => misfit.reason().to_owned(),
     }
 }
@@ -59,7 +59,7 @@ fn a_node_that_starts_is_believed_only_where_it_is_final() {
 #[test]
 fn a_taint_is_waited_for() {
     let machine = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
-    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 1), "keep 240");
+    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 1), "wait 240 UnexpectedTaint");
     assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
     assert_eq!(says(machine(), &pod("p").tolerate("late").build(), Scene::new(), 5), "RoomTaken");
     let soft = node("n").taint("soft", TaintEffect::PreferNoSchedule);
@@ -68,12 +68,26 @@ fn a_taint_is_waited_for() {
     assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
 }
 
+#[rstest]
+#[case::it_has_just_come_up(271, None)]
+#[case::it_stays(
+    270,
+    Some(
+        "nodeclaim/x was made for it, but the node has taint late:NoSchedule; another one may be made in 270s if that \
+         stays so"
+    )
+)]
+fn a_pod_hears_why_it_waits(#[case] left: u64, #[case] expected: Option<&str>) {
+    let misfit = Misfit::Unwell(Taint::new("late", "", TaintEffect::NoSchedule));
+    assert_eq!(why_it_waits("x", &misfit, Duration::from_secs(left)).as_deref(), expected);
+}
+
 #[test]
 fn how_a_node_is_teaches_nothing_about_others() {
     let machine =
         |key: &str| node("n").taint(key, TaintEffect::NoSchedule).condition(ConditionType::Initialized);
     let lost = || machine("node.kubernetes.io/unreachable");
-    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "keep 240");
+    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "wait 240 NodeUnwell");
     assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnwell");
     let cordoned = machine("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
     assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");

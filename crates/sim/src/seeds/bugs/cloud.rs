@@ -102,6 +102,10 @@ impl CloudLayer for Broken {
         if self.bug == Bug::OwnershipByName {
             listed.extend(self.strangers(&listed));
         }
+        if self.bug == Bug::GhostsUnseen {
+            let ghost = |name: &str| name.contains("-ghost-");
+            listed.retain(|instance| !instance.claim.as_ref().is_some_and(|claim| ghost(claim.as_str())));
+        }
         Ok(listed)
     }
 }

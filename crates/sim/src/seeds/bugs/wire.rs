@@ -77,6 +77,9 @@ impl Distort for Broken {
             (Bug::ReplacedForgotten, "nodeclaims") => {
                 remove(object, "/metadata/annotations", "fleetwright.dev/replaced");
             }
+            (Bug::PodsIgnored, "pods") if object.pointer("/spec/nodeName").is_none() => {
+                remove(object, "/status", "conditions");
+            }
             (Bug::LimitsUnseen, "nodepools") => remove(object, "/spec", "limits"),
             (Bug::BudgetsPruned, "nodepools") => {
                 if let Some(disruption) = map(object, "/spec/disruption") {

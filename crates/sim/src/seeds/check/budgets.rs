@@ -145,6 +145,7 @@ mod tests {
                 nodes: (0..9).map(|n| node(n, n < 8 || says.0)).collect(),
                 pods: Vec::new(),
                 pools: vec![pool.clone()],
+                server: None,
                 machines: Vec::new(),
                 leader: None,
                 log: &[],

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_fake::api::{Lifecycle, Machine};
-use fleetwright_fake_kube::Request;
+use fleetwright_fake_kube::{Request, Server};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ pub(in crate::seeds) struct Look<'a> {
     pub(super) nodes: Vec<Arc<Value>>,
     pub(super) pods: Vec<Arc<Value>>,
     pub(super) pools: Vec<Arc<Value>>,
+    /// For what is rarely asked; none in tests of a check.
+    pub(super) server: Option<&'a Server>,
     pub(super) machines: Vec<Arc<Machine>>,
     /// Who leads, where that is elected.
     pub(super) leader: Option<String>,
@@ -30,7 +32,7 @@ pub(in crate::seeds) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(world: &World, ledger: &'a Ledger, log: &'a [Entry]) -> Self {
+    pub(super) fn new(world: &'a World, ledger: &'a Ledger, log: &'a [Entry]) -> Self {
         let server = world.server();
         let lease = server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
         Self {
@@ -40,6 +42,7 @@ impl<'a> Look<'a> {
             nodes: server.list("v1", "Node", ""),
             pods: server.list("v1", "Pod", ""),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
+            server: Some(server),
             machines: world.cloud().machines(),
             leader: lease.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()),
             log,
@@ -58,6 +61,11 @@ impl<'a> Look<'a> {
             Entry::Asked(request) => Some(request),
             Entry::Listed { .. } | Entry::Refused(..) => None,
         })
+    }
+
+    /// What people were told: far more than there is of anything else.
+    pub(super) fn events(&self) -> Vec<Arc<Value>> {
+        self.server.map(|server| server.list("v1", "Event", "")).unwrap_or_default()
     }
 
     /// How long ago somebody last did something by hand.

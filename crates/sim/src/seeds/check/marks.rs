@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Check, Findings, Look, look::*};
 
 /// How long a taint may be there without a command: longer than operators are away, and calls fail in a row.
-const GRACE: Duration = Duration::from_secs(180);
+const GRACE: Duration = Duration::from_secs(60);
 /// What a command writes on the NodeClaims that it takes.
 const COMMAND: &str = "fleetwright.dev/disruption-command";
 
@@ -31,7 +31,7 @@ impl Check for Marks {
             let first = self.since.get(name(node)).copied().unwrap_or(look.at);
             if look.at.saturating_sub(first) > GRACE {
                 let what = format!("node {} keeps the taint of a command that is over", name(node));
-                found.add("L", what, [&**node, &**claim]);
+                found.add("L6", what, [&**node, &**claim]);
             }
             since.insert(name(node).to_owned(), first);
         }
