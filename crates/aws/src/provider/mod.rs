@@ -36,6 +36,7 @@ use crate::drift;
 use crate::figures::{self, Ledger};
 use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
+use crate::interruption::TakenBack;
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
 use crate::nodeclass::placement::Resolved;
@@ -78,6 +79,8 @@ struct State {
     prices: Prices,
     learnt: Learnt,
     unavailable: Unavailable,
+    /// Instances whose capacity was taken back, by what said so: it is taken note of once.
+    taken_back: TakenBack,
     addresses: Addresses,
     reservations: Room,
     /// Placement groups by class, as launches go by them; they go with their class.

@@ -262,13 +262,20 @@ async fn an_interrupted_reservation_counts_as_full() {
     let round = world.round("interruption").await;
     let expected =
         Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
-    assert_eq!(round.interruptions, [expected]);
+    assert_eq!(round.interruptions, std::slice::from_ref(&expected));
     let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
     assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "EC2 has just said that there is none");
     world.pass(61).await;
     settle(&mut world).await;
     let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
     assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 tells of room again");
+    // The message comes again until its instance is ending: it is older than what EC2 has told since.
+    let version = world.aws.provider.lock().unwrap().state().reservations.version();
+    let round = world.round("interruption").await;
+    assert_eq!(round.interruptions, [expected]);
+    assert_eq!(world.aws.provider.lock().unwrap().state().reservations.version(), version);
+    let fourth = provider.launch(&[reserved("d")]).await.remove(0).unwrap();
+    assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
 }
 
 /// While a control plane is updated, EKS and the API server tell two versions: the setting says whose counts, and the other one is
