@@ -22,7 +22,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
         ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels::AWAITS_LABEL},
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
 use jiff::Timestamp;
 
@@ -380,22 +380,6 @@ impl AwsProvider {
             info.reservation = None;
         }
         info
-    }
-
-    /// An instance with what its class makes of its type.
-    fn seen(&self, info: &InstanceInfo) -> Instance {
-        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
-        let catalog = class.map(|known| self.class_catalog(&known));
-        let shaped = catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type));
-        let mut instance = instance::instance(info, shaped, &self.settings.region);
-        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
-        if parted.is_some_and(|group| group.partitions > 0)
-            && !instance.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
-        {
-            // EC2 chooses it, and tells it later; pods may ask for one.
-            instance.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
-        }
-        instance
     }
 
     /// An instance as EC2 has it now.
