@@ -4,6 +4,11 @@
 //! that names an instance that is not there is halved until only that one fails; one that is throttled is halved too, and
 //! the halves come back at different times.
 //!
+//! EC2 refuses an end as a whole where one instance in it is protected, or out of the policy's reach. Such a call is halved as well, half
+//! after half, so that it soon shows whether one instance is the trouble or the action: where [`REFUSED_IN_A_ROW`] instances were
+//! refused and none was ended in between, what is left is not halved any further. An instance that was refused by itself is not asked for
+//! together with others again, until it could be ended.
+//!
 //! Calls that change something pass a token bucket first (`pace`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,6 +21,7 @@ use fleetwright_core::cloud::Figure;
 use fleetwright_core::model::Price;
 use futures::channel::oneshot;
 
+use crate::cache::Cache;
 use crate::calls::{
     AwsApi, AwsError, Class, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
     InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo,
@@ -33,6 +39,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 const TOGETHER: usize = 500;
 /// How often a throttled call is repeated in smaller parts.
 const TRIES: u32 = 3;
+/// After so many instances that were refused by themselves, none being ended in between, refusal is taken for the action's.
+const REFUSED_IN_A_ROW: u32 = 8;
+/// Most instances that are remembered as refused; what is forgotten is found out again, in a few calls more.
+const REFUSED_MAX: u64 = 10_000;
 
 /// A wait that differs by key: up to half as long again.
 #[must_use]
@@ -55,6 +65,13 @@ impl Verb {
             Self::Describe => "describe_instances",
             Self::Terminate => "terminate_instances",
         }
+    }
+
+    /// Whether EC2 may have refused a call for one instance in it: what is looked at is nobody's in particular to IAM, and credentials
+    /// that are over fit no instance.
+    fn may_be_of_one(self, error: &AwsError) -> bool {
+        let refused = matches!(error.class(), Class::Refused | Class::Unauthorized);
+        self == Self::Terminate && refused && !error.is_unidentified()
     }
 }
 
@@ -99,6 +116,8 @@ pub struct Batched {
     terminate: Mutex<Gathering>,
     pace: Pace,
     ledger: Ledger,
+    /// Instances whose end was refused by itself.
+    refused: Cache<String, (), REFUSED_MAX>,
 }
 
 impl Batched {
@@ -112,6 +131,7 @@ impl Batched {
             describe: Mutex::default(),
             terminate: Mutex::default(),
             ledger: Ledger::default(),
+            refused: Cache::default(),
         }
     }
 
@@ -170,10 +190,12 @@ impl Batched {
 
     /// Calls for some instances, in as few calls as it takes.
     async fn call(&self, verb: Verb, ids: BTreeSet<String>) -> Outcomes {
-        let all: Vec<String> = ids.into_iter().collect();
-        let mut open: VecDeque<(Vec<String>, u32)> =
-            all.chunks(TOGETHER).map(|chunk| (chunk.to_vec(), 0)).collect();
-        let mut outcomes = Outcomes::new();
+        let is_refused = |id: &String| verb == Verb::Terminate && self.refused.peek(id).is_some();
+        // What was refused would spoil the call of what it came with.
+        let (refused, all): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_refused);
+        let chunks = all.chunks(TOGETHER).chain(refused.chunks(TOGETHER));
+        let mut open: VecDeque<(Vec<String>, u32)> = chunks.map(|chunk| (chunk.to_vec(), 0)).collect();
+        let (mut outcomes, mut in_a_row) = (Outcomes::new(), 0);
         while let Some((chunk, tries)) = open.pop_front() {
             if verb == Verb::Terminate
                 && let Err(error) = self.pace.pass(Paced::Terminate(chunk.len())).await
@@ -195,23 +217,44 @@ impl Batched {
             }
             let error = match self.once(verb, &chunk).await {
                 Ok(done) => {
+                    in_a_row = 0;
+                    self.forget_refused(verb, &chunk);
                     outcomes.extend(done);
                     continue;
                 }
                 Err(error) => error,
             };
             let halves = || chunk.chunks(chunk.len().div_ceil(2)).map(<[String]>::to_vec);
+            let of_one = verb.may_be_of_one(&error);
             match error.class() {
+                _ if of_one && chunk.len() > 1 && in_a_row < REFUSED_IN_A_ROW => {
+                    halves().rev().for_each(|half| open.push_front((half, tries)));
+                }
                 Class::NotFound if chunk.len() > 1 => open.extend(halves().map(|half| (half, tries))),
                 Class::Throttled if tries < TRIES => {
                     let key = chunk.first().map_or("", String::as_str);
                     self.clock.sleep(spread(error.wait(), key)).await;
                     open.extend(halves().map(|half| (half, tries + 1)));
                 }
-                _ => outcomes.extend(chunk.into_iter().map(|id| (id, Err(error.clone())))),
+                _ => {
+                    if let ([id], true) = (chunk.as_slice(), of_one) {
+                        self.refused.keep(id.clone(), ());
+                        in_a_row += 1;
+                    }
+                    outcomes.extend(chunk.into_iter().map(|id| (id, Err(error.clone()))));
+                }
             }
         }
         outcomes
+    }
+
+    /// What could be ended is asked for together with others again.
+    fn forget_refused(&self, verb: Verb, ended: &[String]) {
+        if verb == Verb::Terminate && !self.refused.is_empty() {
+            for id in ended {
+                self.refused.remove(id);
+            }
+        }
     }
 
     async fn once(&self, verb: Verb, ids: &[String]) -> Result<Outcomes, AwsError> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer};
 
+use crate::cache::Cache;
+
 /// Longest message that is read; EventBridge's own limit is 256 KiB.
 const LENGTH_MAX: usize = 256 * 1024;
 /// Most instances of one message.
@@ -65,6 +67,10 @@ impl Kind {
         }
     }
 }
+
+/// Instances whose capacity was taken back, by what said so, as far as that was taken note of. One that is forgotten while its message
+/// still comes is taken note of again.
+pub type TakenBack = Cache<(String, Kind), (), 10_000>;
 
 /// What is done about an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What real nodes taught about machines: the figures of an instance type with an image.
 //!
 //! EC2 advertises what the hypervisor is given; how much of it the kubelet reports depends on the machine and on the image's
-//! kernel. The first launch of a pair goes by an estimate, later ones by what nodes reported. The least of the last
-//! [`WITNESSES`] nodes counts, so that one lucky node promises nothing; it may be above the estimate or below.
+//! kernel. The first launch of a pair goes by an estimate, later ones by what nodes reported. The least of the
+//! [`WITNESSES`] youngest nodes counts, so that one lucky node promises nothing; it may be above the estimate or below. Which these are
+//! follows from when their claims were made, not from when they are looked at: looking again changes nothing.
 //!
 //! CPU and memory are the machine's and the image's alone. Storage, pods and devices follow from the node class as well, and
 //! classes share images: such a figure is kept by what was predicted of it. Two classes with volumes of another size predict
@@ -11,10 +12,11 @@
 //! because nothing would be launched for it any more. Resources that the catalogue does not describe belong to whoever puts
 //! them on nodes, and are a NodeOverlay's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::{ResourceName, Resources};
+use jiff::Timestamp;
 
 /// How many nodes are remembered of a figure.
 const WITNESSES: usize = 8;
@@ -41,17 +43,40 @@ fn is_learnt((name, predicted): &Figure) -> bool {
     }
 }
 
+/// A node that reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// When its claim was made.
+    pub born: Timestamp,
+}
+
+impl Node<'static> {
+    /// Stands for those that a process before this one knew: older than any.
+    const BEFORE: Self = Self { name: "", born: Timestamp::MIN };
+}
+
 /// What nodes reported of one figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reports {
-    /// The nodes, oldest first, and what each told.
-    last: VecDeque<(String, i64)>,
+    /// What each of the youngest nodes told, by when it was born, and its name. What a process before this one knew has no name.
+    last: BTreeMap<(Timestamp, String), i64>,
     confirmed: u64,
 }
 
 impl Reports {
+    /// Whether what a node tells is not known of it already, and the node is none of those that younger ones have displaced.
+    fn is_news(&self, node: Node<'_>, told: i64) -> bool {
+        let key = |(born, name): &(Timestamp, String)| (*born, name.as_str()).cmp(&(node.born, node.name));
+        let displaced = self.last.len() >= WITNESSES
+            && self.last.first_key_value().is_some_and(|(oldest, _)| key(oldest).is_gt());
+        let known = self.last.iter().any(|(one, before)| key(one).is_eq() && *before == told);
+        !displaced && !known
+    }
+
     fn least(&self) -> Option<i64> {
-        self.last.iter().map(|(_, told)| *told).min()
+        self.last.values().copied().min()
     }
 }
 
@@ -69,19 +94,18 @@ impl Pair {
     }
 
     /// Takes what a node told of a figure. Returns whether the least has changed.
-    fn take(&mut self, figure: Figure, node: &str, told: i64, confirmed: u64) -> bool {
+    fn take(&mut self, figure: Figure, node: Node<'_>, told: i64, confirmed: u64) -> bool {
         let reports = self.figures.entry(figure).or_default();
         (reports.confirmed, self.confirmed) = (confirmed, confirmed);
-        if reports.last.iter().any(|(known, before)| known == node && *before == told) {
-            // A node that says again what it said pushes no other out.
+        if !reports.is_news(node, told) {
             return false;
         }
         let before = reports.least();
         // What a process before this one knew yields to the first live node.
-        reports.last.retain(|(known, _)| known != node && !known.is_empty());
-        reports.last.push_back((node.to_owned(), told));
+        reports.last.retain(|(_, known), _| known != node.name && !known.is_empty());
+        reports.last.insert((node.born, node.name.to_owned()), told);
         if reports.last.len() > WITNESSES {
-            reports.last.pop_front();
+            reports.last.pop_first();
         }
         let changed = reports.least() != before;
         if self.figures.len() > FIGURES_MAX {
@@ -107,7 +131,7 @@ impl Learnt {
         &mut self,
         instance_type: &str,
         image: &str,
-        node: &str,
+        node: Node<'_>,
         reported: &Resources,
         predicted: Option<&Resources>,
     ) -> bool {
@@ -126,7 +150,7 @@ impl Learnt {
         self.take(instance_type, image, node, told)
     }
 
-    fn take(&mut self, instance_type: &str, image: &str, node: &str, told: Vec<(Figure, i64)>) -> bool {
+    fn take(&mut self, instance_type: &str, image: &str, node: Node<'_>, told: Vec<(Figure, i64)>) -> bool {
         if image.is_empty() || told.is_empty() {
             return false;
         }
@@ -227,7 +251,7 @@ impl Learnt {
             told.extend(words.take(FIGURES_MAX).filter_map(restored));
             let pair = self.pair(instance_type, image);
             told.retain(|(figure, _)| pair.is_none_or(|pair| !pair.figures.contains_key(figure)));
-            self.take(instance_type, image, "", told);
+            self.take(instance_type, image, Node::BEFORE, told);
         }
     }
 }
@@ -248,30 +272,70 @@ mod tests {
 
     const GI: i64 = 1 << 30;
 
+    fn at(second: i64, name: &str) -> Node<'_> {
+        Node { name, born: Timestamp::from_second(second).unwrap() }
+    }
+
     #[test]
     fn the_least_of_the_last_nodes_counts_up_and_down() {
         let mut learnt = Learnt::default();
         assert_eq!(learnt.known("m5.large", "ami-1"), None);
-        assert!(learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None));
+        assert!(learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None));
         assert!(
-            !learnt.observe("m5.large", "ami-1", "b", &Resources::of(2000, 9 * GI), None),
+            !learnt.observe("m5.large", "ami-1", at(2, "b"), &Resources::of(2000, 9 * GI), None),
             "one lucky node"
         );
-        assert!(learnt.observe("m5.large", "ami-1", "c", &Resources::of(2000, 7 * GI), None));
+        assert!(learnt.observe("m5.large", "ami-1", at(3, "c"), &Resources::of(2000, 7 * GI), None));
         assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 7 * GI)));
         let version = learnt.version();
-        for node in 0..WITNESSES {
-            learnt.observe("m5.large", "ami-1", &format!("new-{node}"), &Resources::of(2000, 10 * GI), None);
+        for node in 0..8 {
+            learnt.observe(
+                "m5.large",
+                "ami-1",
+                at(10 + node, &format!("new-{node}")),
+                &Resources::of(2000, 10 * GI),
+                None,
+            );
         }
         assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 10 * GI)), "raised as well");
         assert!(learnt.version() > version);
     }
 
+    /// Twenty nodes are looked at again and again, in any order: the eight youngest count, and nothing moves.
+    #[test]
+    fn looking_again_changes_nothing() {
+        let names: Vec<String> = (0..20).map(|node| format!("node-{:02}", (node * 7) % 20)).collect();
+        let mut learnt = Learnt::default();
+        let look = |learnt: &mut Learnt, node: usize| {
+            // Each has more memory than all that were born before it.
+            let second = i64::try_from(node).unwrap();
+            let memory = (10 + second) * GI;
+            let told = Resources::of(2000, memory);
+            learnt.observe("m5.large", "ami-1", at(second, &names[node]), &told, None)
+        };
+        for node in 0..20 {
+            look(&mut learnt, node);
+        }
+        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 22 * GI)), "that of the twelfth");
+        let version = learnt.version();
+        assert!((0..20).chain((0..20).rev()).all(|node| !look(&mut learnt, node)));
+        assert_eq!(learnt.version(), version);
+        let mut backwards = Learnt::default();
+        for node in (0..20).rev() {
+            look(&mut backwards, node);
+        }
+        assert_eq!(backwards.to_text(), learnt.to_text());
+        // One of the eight tells otherwise; then a younger node comes by its name.
+        assert!(learnt.observe("m5.large", "ami-1", at(19, &names[19]), &Resources::of(2000, GI), None));
+        assert!(learnt.observe("m5.large", "ami-1", at(30, &names[19]), &Resources::of(2000, 99 * GI), None));
+        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 22 * GI)));
+    }
+
     #[test]
     fn images_are_apart() {
         let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None);
-        learnt.observe("m5.large", "ami-2", "b", &Resources::of(2000, 6 * GI), None);
+        learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
+        learnt.observe("m5.large", "ami-2", at(2, "b"), &Resources::of(2000, 6 * GI), None);
         learnt.retain_images(|image| image != "ami-1");
         assert_eq!(learnt.known("m5.large", "ami-1"), None);
         assert_eq!(learnt.known("m5.large", "ami-2"), Some((2000, 6 * GI)));
@@ -280,17 +344,17 @@ mod tests {
     #[test]
     fn survives_a_restart_and_bad_text() {
         let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", "a", &Resources::of(2000, 8 * GI), None);
-        learnt.observe("c5.large", "ami-1", "b", &Resources::of(2000, 4 * GI), None);
+        learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
+        learnt.observe("c5.large", "ami-1", at(2, "b"), &Resources::of(2000, 4 * GI), None);
         let mut again = Learnt::default();
         again.restore(&format!("nonsense\nx y z\nm5 ami -1 w\n{}", learnt.to_text()));
         assert_eq!(again.to_text(), learnt.to_text());
         assert!(
-            !again.observe("m5.large", "", "c", &Resources::of(1, 1), None),
+            !again.observe("m5.large", "", at(3, "c"), &Resources::of(1, 1), None),
             "no image, nothing to learn"
         );
         assert!(
-            !again.observe("m5.large", "ami-1", "c", &Resources::new(), None),
+            !again.observe("m5.large", "ami-1", at(3, "c"), &Resources::new(), None),
             "a node that reports nothing"
         );
     }
@@ -304,14 +368,14 @@ mod tests {
     fn what_follows_from_the_class_is_kept_by_what_was_predicted() {
         let mut learnt = Learnt::default();
         let (small, big) = (large(20 * GI, 29), large(100 * GI, 29));
-        assert!(learnt.observe("m5.large", "ami-1", "a", &large(19 * GI, 58), Some(&small)));
+        assert!(learnt.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&small)));
         assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(
             learnt.corrected("m5.large", "ami-1", &big),
             large(100 * GI, 58),
             "its own volumes are not known"
         );
-        learnt.observe("m5.large", "ami-1", "b", &large(98 * GI, 58), Some(&big));
+        learnt.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&big));
         assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(learnt.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
         assert_eq!(learnt.corrected("m5.large", "ami-2", &big), big, "another image");
@@ -320,12 +384,18 @@ mod tests {
         assert_eq!(learnt.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
         // Nodes whose class is not known any more teach what no class has a say in.
         let gone = Resources::of(1930, 7 * GI).with("pods", 5);
-        assert!(learnt.observe("m5.large", "ami-1", "c", &gone, None));
+        assert!(learnt.observe("m5.large", "ami-1", at(3, "c"), &gone, None));
         let now = learnt.corrected("m5.large", "ami-1", &small);
         assert_eq!((now.cpu(), now.memory(), now.pods()), (1930, 7 * GI, 58));
         // Up as well, and many nodes of one class push nothing of the other's out.
-        for node in 0..3 * WITNESSES {
-            learnt.observe("m5.large", "ami-1", &format!("new-{node}"), &large(21 * GI, 58), Some(&small));
+        for node in 0..24 {
+            learnt.observe(
+                "m5.large",
+                "ami-1",
+                at(10 + node, &format!("new-{node}")),
+                &large(21 * GI, 58),
+                Some(&small),
+            );
         }
         assert_eq!(
             learnt.corrected("m5.large", "ami-1", &small).get(&ResourceName::EphemeralStorage),
@@ -339,15 +409,15 @@ mod tests {
         let mut learnt = Learnt::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8).with("vpc.amazonaws.com/efa", 4);
         let plain = large(20 * GI, 29);
-        learnt.observe("p5.48xlarge", "ami-1", "a", &plain, Some(&predicted));
+        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &plain, Some(&predicted));
         assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), predicted, "no plugin, no lesson");
         let told = plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
-        learnt.observe("p5.48xlarge", "ami-1", "a", &told, Some(&predicted));
+        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
         let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
         assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), expected);
         // A class that predicts no EFA is not given any by nodes of one that does.
         let efa = predicted.clone().with("vpc.amazonaws.com/efa", 3);
-        learnt.observe("p5.48xlarge", "ami-1", "b", &efa, Some(&predicted));
+        learnt.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&predicted));
         assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &plain).get(&"vpc.amazonaws.com/efa".into()), 0);
     }
 
@@ -356,7 +426,7 @@ mod tests {
         let mut learnt = Learnt::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8);
         let told = large(19 * GI, 29).with("nvidia.com/gpu", 16);
-        learnt.observe("p5.48xlarge", "ami-1", "a", &told, Some(&predicted));
+        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
         let text = learnt.to_text();
         assert_eq!(
             text,
@@ -372,12 +442,12 @@ mod tests {
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), told);
         assert_eq!(again.to_text(), text, "nonsense is passed over");
         assert!(
-            again.observe("p5.48xlarge", "ami-1", "b", &predicted, Some(&predicted)),
+            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&predicted)),
             "a live node corrects it"
         );
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), predicted);
         for size in 1..1000 {
-            again.observe("p5.48xlarge", "ami-1", "b", &predicted, Some(&large(size * GI, 29)));
+            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&large(size * GI, 29)));
         }
         let pair = again.pair("p5.48xlarge", "ami-1").unwrap();
         assert_eq!(pair.figures.len(), FIGURES_MAX, "bounded");

@@ -38,12 +38,7 @@ async fn a_thousand_looks_and_ends_are_two_calls_each() {
     };
     let found = futures::future::join_all(ids.iter().map(look)).await;
     assert!(found.iter().all(|found| *found == Ok(1)));
-    let end = |id: &String| {
-        let (batched, id) = (batched.clone(), id.clone());
-        async move { batched.terminate(&[id]).await }
-    };
-    let ended = futures::future::join_all(ids.iter().map(end)).await;
-    assert!(ended.iter().all(Result::is_ok));
+    assert!(end(&batched, &ids).await.iter().all(Result::is_ok));
     assert_eq!((cloud.count("DescribeInstances"), cloud.count("TerminateInstances")), (2, 2));
 }
 
@@ -60,6 +55,79 @@ async fn one_that_is_gone_fails_alone() {
     assert_eq!(missing, [64]);
     assert!(found[64].as_ref().is_err_and(AwsError::is_not_found));
     assert!(cloud.count("DescribeInstances") <= 2 * 7, "halving asks few times");
+}
+
+/// The end of each, asked for by itself and all at once.
+async fn end(batched: &Arc<Batched>, ids: &[String]) -> Vec<Result<(), AwsError>> {
+    let each = ids.iter().map(|id| {
+        let (batched, id) = (batched.clone(), id.clone());
+        async move { batched.terminate(&[id]).await }
+    });
+    futures::future::join_all(each).await
+}
+
+/// EC2 refuses the whole of a call for one instance in it that is protected, or that the policy does not cover. All others end at
+/// once; and when it comes again with others, it keeps nothing of theirs back.
+#[rstest]
+#[case::protected(FakeAws::protect, Class::Refused)]
+#[case::out_of_the_policys_reach(FakeAws::forbid_end, Class::Unauthorized)]
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_ended_fails_alone(#[case] spoil: fn(&FakeAws, &str), #[case] expected: Class) {
+    let (cloud, batched, ids) = region(84);
+    let one = &ids[41];
+    spoil(&cloud, one);
+    let ended = end(&batched, &ids[..64]).await;
+    let refused: Vec<usize> = (0..ended.len()).filter(|at| ended[*at].is_err()).collect();
+    assert_eq!(refused, [41]);
+    assert_eq!(ended[41].as_ref().unwrap_err().class(), expected);
+    let before = cloud.count("TerminateInstances");
+    assert!(before <= 1 + 2 * 6, "halving asks few times: {before}");
+    let again: Vec<String> = ids[64..].iter().chain([one]).cloned().collect();
+    let ended = end(&batched, &again).await;
+    assert_eq!(ended.iter().filter(|answer| answer.is_err()).count(), 1);
+    assert_eq!(cloud.count("TerminateInstances") - before, 2, "it is asked for by itself from then on");
+    cloud.free(one);
+    assert!(end(&batched, std::slice::from_ref(one)).await.iter().all(Result::is_ok));
+    assert!(batched.refused.is_empty(), "nothing is remembered of what is over");
+    assert_eq!(cloud.running().len(), 0);
+}
+
+/// A policy without the action, or credentials that are over, are no instance's trouble: that is found out in few calls.
+#[rstest]
+#[case::without_the_right("UnauthorizedOperation", 40)]
+#[case::without_credentials("ExpiredToken", 1)]
+#[tokio::test(start_paused = true)]
+async fn where_nothing_may_be_ended_few_calls_are_made(#[case] code: &str, #[case] most: u64) {
+    let (cloud, batched, ids) = region(500);
+    for _ in 0..1000 {
+        cloud.inject(Call::Terminate, Fault::Refuse(AwsError::new(code, "no")));
+    }
+    let ended = end(&batched, &ids).await;
+    let unauthorized = |answer: &Result<(), AwsError>| {
+        answer.as_ref().is_err_and(|error| error.class() == Class::Unauthorized)
+    };
+    assert!(ended.iter().all(unauthorized));
+    let calls = cloud.count("TerminateInstances");
+    assert!(calls <= most, "{calls}");
+}
+
+/// Many that cannot be ended, all of them before the others: each round finds some out, and the others are through in the end.
+#[tokio::test(start_paused = true)]
+async fn many_that_cannot_be_ended_keep_no_other_for_good() {
+    let (cloud, batched, mut ids) = region(60);
+    ids.sort();
+    ids[..40].iter().for_each(|id| cloud.forbid_end(id));
+    for round in 1..=6 {
+        let before = cloud.count("TerminateInstances");
+        let ended = end(&batched, &ids).await;
+        let calls = cloud.count("TerminateInstances") - before;
+        assert!(calls <= 60, "round {round}: {calls}");
+        if ended[40..].iter().all(Result::is_ok) {
+            assert!(ended[..40].iter().all(Result::is_err));
+            return;
+        }
+    }
+    panic!("the last twenty were kept back");
 }
 
 #[rstest]
@@ -182,13 +250,7 @@ async fn tags_pass_a_token_bucket() {
 #[tokio::test(start_paused = true)]
 async fn ends_pass_a_token_bucket_in_parts() {
     let (cloud, batched, ids) = region(1600);
-    let end = async |some: &[String]| {
-        let each = some.iter().map(|id| {
-            let (batched, id) = (batched.clone(), id.clone());
-            async move { batched.terminate(&[id]).await }
-        });
-        futures::future::join_all(each).await
-    };
+    let end = async |some: &[String]| end(&batched, some).await;
     let start = tokio::time::Instant::now();
     assert!(end(&ids[..1000]).await.iter().all(Result::is_ok));
     assert!(end(&ids[1000..1100]).await.iter().all(Result::is_ok));
@@ -207,11 +269,7 @@ async fn ends_without_a_token_come_back_apart() {
         tokio::time::sleep(Duration::from_millis(190)).await;
         batched.pace.pass(Paced::Terminate(1200)).await
     };
-    let each = ids.iter().map(|id| {
-        let (batched, id) = (batched.clone(), id.clone());
-        async move { batched.terminate(&[id]).await }
-    });
-    let (others, ended) = futures::join!(others, futures::future::join_all(each));
+    let (others, ended) = futures::join!(others, end(&batched, &ids));
     assert_eq!((others, cloud.count("TerminateInstances")), (Ok(()), 0));
     let waits: BTreeSet<Duration> = ended.into_iter().filter_map(held).collect();
     assert!(waits.len() > 40, "{waits:?}");

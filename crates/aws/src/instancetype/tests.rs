@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calls::{Card, Gpu, Network, NeuronDevice, Storage};
+use crate::learnt::Node;
 use crate::prices::Prices;
 use crate::unavailable::{Scarce, Unavailable};
 
@@ -309,6 +310,10 @@ fn devices() {
     );
 }
 
+fn born(name: &str) -> Node<'_> {
+    Node { name, born: Timestamp::UNIX_EPOCH }
+}
+
 /// Storage and pods count where they were predicted alike, and eviction thresholds follow them.
 #[test]
 fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
@@ -317,7 +322,7 @@ fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
     let predicted = world.catalog().shaped["m5.large"].predicted.clone();
     assert_eq!(world.only().capacity, predicted);
     let told = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
-    world.learnt.observe("m5.large", "ami-plain", "node-1", &told, Some(&predicted));
+    world.learnt.observe("m5.large", "ami-plain", born("node-1"), &told, Some(&predicted));
     let after = world.only();
     assert_eq!(after.capacity, told);
     assert_eq!(after.overhead.eviction_threshold.get(&ResourceName::EphemeralStorage), (19 * GI + 9) / 10);
@@ -342,9 +347,9 @@ fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
 fn nodes_teach_per_image() {
     let mut world = World::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
     let before = world.only();
-    world.learnt.observe("m5.large", "ami-gpu", "node-1", &Resources::of(2000, 5 * GI), None);
+    world.learnt.observe("m5.large", "ami-gpu", born("node-1"), &Resources::of(2000, 5 * GI), None);
     assert_eq!(world.only(), before);
-    world.learnt.observe("m5.large", "ami-plain", "node-2", &Resources::of(1930, 7 * GI), None);
+    world.learnt.observe("m5.large", "ami-plain", born("node-2"), &Resources::of(1930, 7 * GI), None);
     let after = world.only();
     assert_eq!((after.capacity.cpu(), after.capacity.memory()), (1930, 7 * GI));
     assert_eq!(after.overhead.eviction_threshold.memory(), (7 * GI + 9) / 10);

@@ -1,12 +1,14 @@
 //! Instances of EC2 as the rest of Fleetwright sees them.
 
+use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassStatus};
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Instance;
 use fleetwright_core::model::{
     BatchId, Labels, ProviderId, Resources, Str,
-    labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, REGION, RESERVED, SPOT, ZONE},
+    labels::{AWAITS_LABEL, CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, REGION, RESERVED, SPOT, ZONE},
 };
 
+use super::AwsProvider;
 use crate::calls::InstanceInfo;
 use crate::instancetype::Shaped;
 
@@ -34,15 +36,31 @@ pub fn is_ending(info: &InstanceInfo) -> bool {
     info.state == "shutting-down" || info.state == "terminated"
 }
 
-/// An instance, with what its type is by its class, where both are known.
-#[must_use]
-pub(super) fn instance(info: &InstanceInfo, shaped: Option<&Shaped>, region: &str) -> Instance {
+/// What the class of an instance says of it, as far as that is known.
+#[derive(Clone, Copy)]
+struct OfClass<'a> {
+    /// What its type is by the class.
+    shaped: Option<&'a Shaped>,
+    /// What the class resolved to.
+    status: Option<&'a Ec2NodeClassStatus>,
+}
+
+impl<'a> OfClass<'a> {
+    /// The reservation that an instance draws on, where the class selects it.
+    fn reservation(self, info: &InstanceInfo) -> Option<&'a CapacityReservation> {
+        let id = info.reservation.as_ref()?;
+        self.status?.capacity_reservations.iter().find(|known| known.id == *id)
+    }
+}
+
+/// An instance, with what its class says of it.
+fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
     let tag = |key: &str| {
         info.tags.get(key).filter(|value| !value.is_empty()).map(|value| Str::from(value.as_str()))
     };
     let attempt = tag(labels::TAG_ATTEMPT).and_then(|attempt| attempt.parse().ok());
     let launched_by = tag(labels::TAG_BATCH).map(BatchId::from).zip(attempt);
-    let (capacity, allocatable) = match shaped {
+    let (capacity, allocatable) = match class.shaped {
         Some(shaped) => {
             let with_efa = |mut resources: Resources| {
                 resources.set(&labels::RESOURCE_EFA.into(), info.efa_interfaces);
@@ -58,13 +76,34 @@ pub(super) fn instance(info: &InstanceInfo, shaped: Option<&Shaped>, region: &st
         claim: tag(labels::TAG_NODECLAIM).map(Into::into),
         launched_by,
         cluster_uid: tag(labels::TAG_CLUSTER_UID),
-        labels: node_labels(info, shaped, region),
+        labels: node_labels(info, class, region),
         annotations: annotations(info),
         image_id: (!info.image.is_empty()).then(|| info.image.as_str().into()),
         capacity,
         allocatable,
         created: info.launched,
         terminating: is_ending(info),
+    }
+}
+
+impl AwsProvider {
+    /// An instance with what its class makes of its type.
+    pub(super) fn seen(&self, info: &InstanceInfo) -> Instance {
+        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
+        let catalog = class.as_ref().map(|known| self.class_catalog(known));
+        let of_class = OfClass {
+            shaped: catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type)),
+            status: class.as_ref().and_then(|known| known.class.status.as_ref()),
+        };
+        let mut seen = instance(info, of_class, &self.settings.region);
+        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
+        if parted.is_some_and(|group| group.partitions > 0)
+            && !seen.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
+        {
+            // EC2 chooses it, and tells it later; pods may ask for one.
+            seen.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
+        }
+        seen
     }
 }
 
@@ -82,18 +121,20 @@ fn annotations(info: &InstanceInfo) -> Labels {
 }
 
 /// The labels of its node: what its type fixes, and what is known of this one machine.
-fn node_labels(info: &InstanceInfo, shaped: Option<&Shaped>, region: &str) -> Labels {
-    let mut all = shaped.map(|shaped| shaped.instance_type.requirements.labels()).unwrap_or_default();
-    let reservation = [
+///
+/// A type may have reservations of several kinds: which one it is follows from the instance's own, and of a reservation that its class
+/// does not select nothing is said but its id.
+fn node_labels(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Labels {
+    let mut all = class.shaped.map(|shaped| shaped.instance_type.requirements.labels()).unwrap_or_default();
+    for key in [
         labels::CAPACITY_RESERVATION_ID,
         labels::CAPACITY_RESERVATION_TYPE,
         labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
-    ];
-    if info.reservation.is_none() {
-        for key in reservation {
-            all.remove(key);
-        }
+    ] {
+        all.remove(key);
     }
+    let reservation = class.reservation(info);
+    let interruptible = reservation.map(|known| known.interruptible.to_string()).unwrap_or_default();
     let capacity_type = match (&info.reservation, info.spot) {
         (Some(_), _) => RESERVED,
         (None, true) => SPOT,
@@ -108,6 +149,8 @@ fn node_labels(info: &InstanceInfo, shaped: Option<&Shaped>, region: &str) -> La
         (labels::ZONE_ID, info.zone_id.as_str()),
         (labels::INSTANCE_TENANCY, if info.tenancy.is_empty() { "default" } else { &info.tenancy }),
         (labels::CAPACITY_RESERVATION_ID, info.reservation.as_deref().unwrap_or_default()),
+        (labels::CAPACITY_RESERVATION_TYPE, reservation.map_or("", |known| &known.reservation_type)),
+        (labels::CAPACITY_RESERVATION_INTERRUPTIBLE, &interruptible),
         (labels::PLACEMENT_GROUP_ID, info.placement.as_ref().map_or("", |(id, _)| id)),
         (labels::PLACEMENT_GROUP_PARTITION, partition.as_deref().unwrap_or_default()),
         (NODEPOOL, info.tags.get(labels::TAG_NODEPOOL).map_or("", String::as_str)),

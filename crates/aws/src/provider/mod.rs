@@ -22,7 +22,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
         ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels::AWAITS_LABEL},
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
 };
 use jiff::Timestamp;
 
@@ -36,6 +36,7 @@ use crate::drift;
 use crate::figures::{self, Ledger};
 use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
+use crate::interruption::TakenBack;
 use crate::launch::Addresses;
 use crate::learnt::Learnt;
 use crate::nodeclass::placement::Resolved;
@@ -78,6 +79,8 @@ struct State {
     prices: Prices,
     learnt: Learnt,
     unavailable: Unavailable,
+    /// Instances whose capacity was taken back, by what said so: it is taken note of once.
+    taken_back: TakenBack,
     addresses: Addresses,
     reservations: Room,
     /// Placement groups by class, as launches go by them; they go with their class.
@@ -377,22 +380,6 @@ impl AwsProvider {
             info.reservation = None;
         }
         info
-    }
-
-    /// An instance with what its class makes of its type.
-    fn seen(&self, info: &InstanceInfo) -> Instance {
-        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
-        let catalog = class.map(|known| self.class_catalog(&known));
-        let shaped = catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type));
-        let mut instance = instance::instance(info, shaped, &self.settings.region);
-        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
-        if parted.is_some_and(|group| group.partitions > 0)
-            && !instance.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
-        {
-            // EC2 chooses it, and tells it later; pods may ask for one.
-            instance.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
-        }
-        instance
     }
 
     /// An instance as EC2 has it now.

@@ -406,16 +406,7 @@ impl AwsApi for FakeAws {
     async fn terminate(&self, ids: &[String]) -> Result<(), AwsError> {
         let mut inner = self.lock();
         let lose = inner.enter(Call::Terminate)?;
-        let now = self.clock.now();
-        if let Some(id) = ids.iter().find(|id| !inner.instances.contains_key(*id)) {
-            return Err(AwsError::new("InvalidInstanceID.NotFound", id));
-        }
-        for id in ids {
-            if let Some(machine) = inner.instances.get_mut(id) {
-                machine.info.state = "shutting-down".to_owned();
-                machine.ended = Some(machine.ended.map_or(now, |ended| ended.min(now)));
-            }
-        }
+        inner.end(ids, self.clock.now())?;
         answer(lose, ())
     }
 

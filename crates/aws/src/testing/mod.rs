@@ -219,9 +219,42 @@ pub(crate) struct Inner {
     received: BTreeMap<String, Timestamp>,
     /// So many of the next messages that are to be deleted stay, each by itself.
     stubborn: usize,
+    /// Instances with termination protection.
+    protected: BTreeSet<String>,
+    /// Instances that the policy lets nobody end.
+    untouchable: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
     born: u64,
+}
+
+impl Inner {
+    /// Orders the end of instances. As at EC2, one that is protected keeps all others of its zone, and one that IAM refuses keeps all.
+    fn end(&mut self, ids: &[String], now: Timestamp) -> Result<(), AwsError> {
+        if let Some(id) = ids.iter().find(|id| !self.instances.contains_key(*id)) {
+            return Err(AwsError::new("InvalidInstanceID.NotFound", id));
+        }
+        if ids.iter().any(|id| self.untouchable.contains(id)) {
+            return Err(AwsError::new("UnauthorizedOperation", "you are not authorized to perform this"));
+        }
+        let protected = ids.iter().find(|id| self.protected.contains(*id));
+        let zones: BTreeSet<String> = ids
+            .iter()
+            .filter(|id| self.protected.contains(*id))
+            .filter_map(|id| self.instances.get(id))
+            .map(|machine| machine.info.zone.clone())
+            .collect();
+        for id in ids {
+            if let Some(machine) = self.instances.get_mut(id).filter(|one| !zones.contains(&one.info.zone)) {
+                machine.info.state = "shutting-down".to_owned();
+                machine.ended = Some(machine.ended.map_or(now, |ended| ended.min(now)));
+            }
+        }
+        let refused = |id: &String| {
+            AwsError::new("OperationNotPermitted", &format!("the instance {id} may not be terminated"))
+        };
+        protected.map_or(Ok(()), |id| Err(refused(id)))
+    }
 }
 
 impl FakeAws {
@@ -248,6 +281,23 @@ impl FakeAws {
     /// Allows calls of a kind again.
     pub fn allow(&self, call: Call) {
         self.lock().denied.remove(&call);
+    }
+
+    /// Protects an instance against its end, as its owner can.
+    pub fn protect(&self, id: &str) {
+        self.lock().protected.insert(id.to_owned());
+    }
+
+    /// Lets the policy allow nobody to end an instance, as where it lost the tag that the policy goes by.
+    pub fn forbid_end(&self, id: &str) {
+        self.lock().untouchable.insert(id.to_owned());
+    }
+
+    /// Lets an instance be ended again, whatever was in the way.
+    pub fn free(&self, id: &str) {
+        let mut inner = self.lock();
+        inner.protected.remove(id);
+        inner.untouchable.remove(id);
     }
 
     /// Changes what there is besides instances.

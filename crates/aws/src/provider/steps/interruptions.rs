@@ -252,10 +252,15 @@ impl Interruptions {
             .find(|info| info.id == id && !info.zone.is_empty() && info.state != "terminated"))
     }
 
-    /// Capacity that is taken back is not there for others.
+    /// Capacity that is taken back is not there for others. That counts from when this process hears of it first: a message comes again
+    /// until its instance is ending, and what EC2 has told of the capacity since is newer.
     fn remember(&self, info: &InstanceInfo, kind: Kind, now: Timestamp) {
+        let offering = kind.action().offering;
         let mut state = self.provider.state();
-        match kind.action().offering {
+        if offering == Offering::AsIs || !state.taken_back.keep((info.id.clone(), kind), ()) {
+            return;
+        }
+        match offering {
             Offering::AsIs => {}
             Offering::SpotUnavailable => state.unavailable.mark(
                 Scarce::Offering {

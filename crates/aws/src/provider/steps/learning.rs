@@ -15,6 +15,7 @@ use futures::lock::Mutex;
 use super::super::AwsProvider;
 use super::object;
 use crate::instancetype::ClassCatalog;
+use crate::learnt::Node;
 
 /// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(30);
@@ -71,9 +72,11 @@ impl Capacity {
         }
     }
 
-    /// Every registered node teaches, whatever class or image it came of.
+    /// Every registered node teaches, whatever class or image it came of. What they teach together is known at once: who reads
+    /// meanwhile sees nothing that only some of them taught.
     fn observe(&self, outlook: &Outlook) {
         let mut classes: BTreeMap<&str, Option<Current>> = BTreeMap::new();
+        let mut registered = Vec::new();
         for (claim, node) in &outlook.machines {
             let (Some(node), Some(image)) = (node, &claim.image_id) else { continue };
             let label = |key: &str| node.labels.get(key).map(|value| &**value);
@@ -81,12 +84,17 @@ impl Capacity {
                 continue;
             };
             let class = &*claim.class.name;
-            let class = classes.entry(class).or_insert_with(|| Current::of(&self.provider, class));
-            let predicted = class.as_ref().filter(|_| label(INITIALIZED) == Some("true"));
-            let predicted = predicted.and_then(|class| class.predicted(&claim.annotations, machine));
-            self.provider
-                .with_learnt(|learnt| learnt.observe(machine, image, &node.name, &node.capacity, predicted));
+            classes.entry(class).or_insert_with(|| Current::of(&self.provider, class));
+            registered.push((claim, node, machine, image, label(INITIALIZED) == Some("true")));
         }
+        self.provider.with_learnt(|learnt| {
+            for (claim, node, machine, image, whole) in registered {
+                let class = classes.get(&*claim.class.name).and_then(Option::as_ref).filter(|_| whole);
+                let predicted = class.and_then(|class| class.predicted(&claim.annotations, machine));
+                let who = Node { name: &node.name, born: claim.created };
+                learnt.observe(machine, image, who, &node.capacity, predicted);
+            }
+        });
     }
 
     /// Forgets images that no class resolves to and no claim runs. While a class has resolved none, nothing is known to be unused.

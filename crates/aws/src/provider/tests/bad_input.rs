@@ -2,6 +2,7 @@
 //! and a metric.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
+use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Round;
 use fleetwright_core::model::Requirement;
 use fleetwright_core::model::labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED};
@@ -262,13 +263,70 @@ async fn an_interrupted_reservation_counts_as_full() {
     let round = world.round("interruption").await;
     let expected =
         Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
-    assert_eq!(round.interruptions, [expected]);
+    assert_eq!(round.interruptions, std::slice::from_ref(&expected));
     let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
     assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "EC2 has just said that there is none");
     world.pass(61).await;
     settle(&mut world).await;
     let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
     assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 tells of room again");
+    // The message comes again until its instance is ending: it is older than what EC2 has told since.
+    let version = world.aws.provider.lock().unwrap().state().reservations.version();
+    let round = world.round("interruption").await;
+    assert_eq!(round.interruptions, [expected]);
+    assert_eq!(world.aws.provider.lock().unwrap().state().reservations.version(), version);
+    let fourth = provider.launch(&[reserved("d")]).await.remove(0).unwrap();
+    assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
+}
+
+/// A class with reservations of several kinds for one type: each machine says which it is in, and nothing of one that its class does not
+/// select.
+#[tokio::test]
+async fn a_machine_says_of_which_kind_its_reservation_is() {
+    const KINDS: [(&str, &str, bool); 3] = [
+        ("cr-0000000000000000a", "default", false),
+        ("cr-0000000000000000b", "capacity-block", false),
+        ("cr-0000000000000000c", "default", true),
+    ];
+    let mut class = fresh("default");
+    let terms: Vec<_> = KINDS.iter().map(|(id, ..)| json!({"id": id})).collect();
+    class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!(terms)).unwrap();
+    let mut world = World::new(settings(), class).await;
+    let ends = world.aws.now() + SignedDuration::from_hours(24);
+    let reservation = |(id, kind, interruptible): (&str, &str, bool)| ReservationInfo {
+        id: id.to_owned(),
+        zone: "us-west-2a".to_owned(),
+        instance_type: "m5.large".to_owned(),
+        match_criteria: "targeted".to_owned(),
+        kind: kind.to_owned(),
+        interruptible,
+        ends: (kind == "capacity-block").then_some(ends),
+        available: 2,
+        ..ReservationInfo::default()
+    };
+    world.aws.cloud.set_reservations(KINDS.map(reservation).into());
+    settle(&mut world).await;
+    let provider = world.aws.provider();
+    let kind = |instance: &Instance| {
+        let label = |key: &str| instance.labels.get(key).map(ToString::to_string);
+        (label(labels::CAPACITY_RESERVATION_TYPE), label(labels::CAPACITY_RESERVATION_INTERRUPTIBLE))
+    };
+    for (id, told, interruptible) in KINDS {
+        let mut claim = claim(id, id);
+        claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED]));
+        claim.requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_ID, [id]));
+        let request =
+            LaunchRequest { claim: Arc::new(claim), batch: id.into(), attempt: 1, decided_by: None };
+        let born = provider.launch(&[request]).await.remove(0).unwrap();
+        assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
+        assert_eq!(kind(&born), (Some(told.to_owned()), Some(interruptible.to_string())), "{id}");
+        // EC2 has put it into one that nobody selected: what it is is not known.
+        let other = |info: &mut InstanceInfo| info.reservation = Some("cr-open".to_owned());
+        world.aws.cloud.change_instance(instance_id(&born.provider_id).unwrap(), other);
+        let seen = provider.get(&born.provider_id).await.unwrap();
+        assert_eq!(&*seen.labels[labels::CAPACITY_RESERVATION_ID], "cr-open");
+        assert_eq!(kind(&seen), (None, None));
+    }
 }
 
 /// While a control plane is updated, EKS and the API server tell two versions: the setting says whose counts, and the other one is

@@ -46,6 +46,42 @@ async fn capacity_is_learnt_and_kept() {
     assert_eq!(text(&world), None, "its image is replaced");
 }
 
+/// More nodes of a pair than are remembered, with a little more or less memory each: the youngest count whatever their names are, and a
+/// round that finds nothing new moves nothing, so that no catalogue is made again.
+#[tokio::test]
+async fn many_nodes_of_a_pair_come_to_rest() {
+    const STEP: &str = "providers.instancetype.capacity";
+    let mut world = ready(settings()).await;
+    let whole = [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "m5.large")];
+    for at in 0..20_i64 {
+        // Names do not stand in the order of births, nor do figures.
+        let name = format!("node-{:02}", (at * 7) % 20);
+        let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(at);
+        let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim(&name, &name) };
+        let told = Resources::of(2000, 7 * GI + (at * 3) % 20);
+        world.add(own, Some(node(&name, &whole, told)));
+    }
+    world.outlook.machines.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+    let learnt = |world: &World| {
+        let provider = world.aws.provider.lock().unwrap();
+        provider.with_learnt(|learnt| (learnt.version(), learnt.known("m5.large", "ami-1").unwrap()))
+    };
+    // Of those that were born in minutes 12 to 19, the one of minute 14 has the least: 3 * 14 = 2 * 20 + 2.
+    world.round(STEP).await;
+    let first = learnt(&world);
+    assert_eq!(first.1, (2000, 7 * GI + 2));
+    for _ in 0..3 {
+        world.round(STEP).await;
+        assert_eq!(learnt(&world), first);
+    }
+    // One that is born later counts in the stead of the oldest of the eight.
+    let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(30);
+    let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim("a", "a") };
+    world.add(own, Some(node("a", &whole, Resources::of(2000, 6 * GI))));
+    world.round(STEP).await;
+    assert_eq!(learnt(&world).1, (2000, 6 * GI));
+}
+
 /// Storage is learnt by nodes of the class as it is now, once they are whole; an image that nothing uses is forgotten.
 #[tokio::test]
 async fn storage_is_learnt_of_nodes_of_the_same_class() {

@@ -2,6 +2,8 @@
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Round;
+use fleetwright_core::model::Requirement;
+use fleetwright_core::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, SPOT as SPOT_CAPACITY, ZONE};
 use rstest::rstest;
 
 use std::collections::BTreeMap;
@@ -197,6 +199,55 @@ async fn a_queue_that_nothing_may_be_deleted_from_is_told_of_once() {
     assert!(notice.message.contains("sqs:DeleteMessage"), "{notice:?}");
     assert_eq!(cloud.messages(), 100);
     assert!(provider.features_off().contains_key("sqs:DeleteMessage"));
+}
+
+/// Spot capacity that is taken back is gone for three minutes from when it was heard of, however often its message comes again. What
+/// nothing could be looked at for, and what a process before this one heard of, is heard of then.
+#[rstest]
+#[case::at_once(false, false)]
+#[case::looked_at_later(true, false)]
+#[case::by_another_process(false, true)]
+#[tokio::test]
+async fn what_is_taken_back_counts_once(#[case] unseen: bool, #[case] restarts: bool) {
+    let aws = Aws::new(with_queue()).await;
+    let mut spot = claim("a", "a");
+    spot.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT_CAPACITY]));
+    let request = LaunchRequest { claim: Arc::new(spot), batch: "a".into(), attempt: 1, decided_by: None };
+    let own = aws.provider().launch(&[request]).await.remove(0).unwrap();
+    let is_there = async || {
+        let catalog = aws.provider().catalog(&pool()).await.unwrap();
+        let machine = catalog.get(&own.labels[INSTANCE_TYPE]).unwrap();
+        let mut offerings = machine.offerings.iter();
+        let of_own = offerings.find(|offering| {
+            [CAPACITY_TYPE, ZONE].iter().all(|key| offering.requirements.allows(key, &own.labels[*key]))
+        });
+        of_own.unwrap().available
+    };
+    assert!(is_there().await);
+    aws.cloud.push_message(&notice(SPOT, json!({"instance-id": instance_id(&own.provider_id).unwrap()})));
+    if unseen {
+        aws.cloud.inject(Call::Describe, Fault::Refuse(AwsError::new("InternalError", "why")));
+        let steps = aws.provider().steps();
+        let step = steps.iter().find(|step| step.name() == "interruption").unwrap();
+        assert!(step.run(&Outlook::at(aws.now())).await.is_err());
+    } else {
+        round(&*aws.provider(), aws.now()).await;
+    }
+    if restarts {
+        aws.restart().await;
+    }
+    if unseen || restarts {
+        assert!(is_there().await);
+        aws.advance(Duration::from_secs(20)).await;
+        round(&*aws.provider(), aws.now()).await;
+    }
+    for _ in 0..8 {
+        assert!(!is_there().await);
+        aws.advance(Duration::from_secs(22)).await;
+        assert_eq!(round(&*aws.provider(), aws.now()).await.interruptions.len(), 1);
+    }
+    aws.advance(Duration::from_secs(5)).await;
+    assert!(is_there().await, "three minutes are over");
 }
 
 /// A window that is refused, or messages that are left to another cluster of our name, keep nothing back.
