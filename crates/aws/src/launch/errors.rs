@@ -62,10 +62,22 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Opt
     }
 }
 
+/// Whether a code says that a launch template is not there.
+#[must_use]
+pub fn is_without_template(code: &str) -> bool {
+    matches!(code, "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound")
+}
+
 /// Whether the account has no role for spot capacity, and none may be created.
 #[must_use]
 pub fn is_without_role(error: &FleetError) -> bool {
     error.code == WITHOUT_ROLE
+}
+
+/// Whether EC2 launched less than it was asked for because that was too much at once, and not for want of capacity.
+#[must_use]
+pub fn is_throttled(error: &FleetError) -> bool {
+    classify(&error.code) == Class::Throttled
 }
 
 /// What to tell a claim that a fleet launched nothing for.
@@ -89,24 +101,30 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
     if errors.iter().all(dry) {
         return LaunchError::InsufficientCapacity(message.into());
     }
+    if errors.iter().all(|error| dry(error) || is_throttled(error)) {
+        // What has run dry is known by now; the rest is asked for again.
+        return LaunchError::RateLimited { after: AwsError::new(&errors[0].code, "").wait() };
+    }
     let telling = errors
         .iter()
-        .find(|error| !dry(error))
+        .find(|error| !dry(error) && !is_throttled(error))
         .map_or("LaunchFailed", |error| reason(&error.code, &error.message));
     LaunchError::Failed { reason: telling.into(), message: message.into() }
 }
 
-/// What to tell a claim whose call failed as a whole.
+/// What to tell a claim whose call failed as a whole. A quota that refuses the request says nothing of any one offering: nothing would be
+/// marked, and a claim that went for it would be made again at once, with the same choice.
 #[must_use]
 pub fn call_error(error: &AwsError) -> LaunchError {
     match error.class() {
         Class::Throttled => LaunchError::RateLimited { after: error.wait() },
         Class::Unknown => LaunchError::Unknown(error.to_string().into()),
-        Class::Unfulfillable => LaunchError::InsufficientCapacity(error.to_string().into()),
-        Class::NotFound | Class::Unauthorized | Class::Refused => LaunchError::Failed {
-            reason: reason(&error.code, &error.message).into(),
-            message: error.to_string().into(),
-        },
+        Class::Unfulfillable | Class::NotFound | Class::Unauthorized | Class::Refused => {
+            LaunchError::Failed {
+                reason: reason(&error.code, &error.message).into(),
+                message: error.to_string().into(),
+            }
+        }
     }
 }
 
@@ -120,9 +138,7 @@ pub fn reason(code: &str, message: &str) -> &'static str {
         "AuthFailure" if says("image") => "AMIAuthorizationFailure",
         "InvalidParameter" if says("Security group") => "SecurityGroupSubnetVPCMismatch",
         "InvalidParameterValue" if says("Invalid IAM Instance Profile") => "InstanceProfileNameInvalid",
-        "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound" => {
-            "LaunchTemplateNotFound"
-        }
+        _ if is_without_template(code) => "LaunchTemplateNotFound",
         "InvalidParameterValue" if says("User data is limited") => "UserDataSizeLimitExceeded",
         "InvalidAMIID.Malformed" => "InvalidAMIID",
         "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" => "AMINotFound",
@@ -154,6 +170,8 @@ mod tests {
     #[case(&["InsufficientInstanceCapacity"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "UnauthorizedOperation"], "Unauthorized")]
+    #[case(&["RequestLimitExceeded", "InsufficientInstanceCapacity"], "throttled by the cloud, next try in 1s")]
+    #[case(&["RequestLimitExceeded", "UnauthorizedOperation"], "Unauthorized")]
     #[case(&["SomethingNew"], "LaunchFailed")]
     #[case(&[], "InsufficientCapacity")]
     fn of_a_fleet(#[case] codes: &[&str], #[case] expected: &str) {
@@ -218,5 +236,6 @@ mod tests {
         assert_eq!(classify(code), expected);
         let told = call_error(&AwsError::new(code, "why"));
         assert_eq!(matches!(told, LaunchError::Unknown(_)), expected == Class::Unknown);
+        assert!(!matches!(told, LaunchError::InsufficientCapacity(_)), "no offering is known to be dry");
     }
 }

@@ -59,13 +59,14 @@ pub fn candidates(claim: &NodeClaim, catalog: &Catalog, policy: MinValuesPolicy)
         a.cheapest().cmp(&b.cheapest()).then_with(|| a.instance_type.name.cmp(&b.instance_type.name))
     });
     all.truncate(TYPES_MAX);
+    // Before the capacity type is chosen: the planner counts the types of all of them, and would make the same claim again.
+    let varied = policy == MinValuesPolicy::BestEffort || enough_values(claim, &all);
     let has = |wanted: &str| all.iter().flat_map(|c| &c.offerings).any(|o| is(o, wanted));
     let capacity_type = [RESERVED, SPOT].into_iter().find(|wanted| has(wanted)).unwrap_or(ON_DEMAND);
     for candidate in &mut all {
         candidate.keep(|offering| is(offering, capacity_type));
     }
     all.retain(|candidate| !candidate.offerings.is_empty());
-    let varied = policy == MinValuesPolicy::BestEffort || enough_values(claim, &all);
     (!all.is_empty() && varied).then_some(Filtered { candidates: all, capacity_type })
 }
 

@@ -10,7 +10,9 @@ mod template;
 mod tests;
 
 pub use addresses::Addresses;
-pub use errors::{Effect, call_error, effects, is_without_role, launch_error, reason};
+pub use errors::{
+    Effect, call_error, effects, is_throttled, is_without_role, is_without_template, launch_error, reason,
+};
 pub use filter::{Candidate, Filtered, candidates};
 pub use fleet::{Plan, PlanInput, plan, requests};
 pub use overlaid::overlaid;

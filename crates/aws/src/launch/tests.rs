@@ -115,6 +115,15 @@ fn what_the_claim_says() {
     assert_eq!(chosen(&lines[..1], &claim(two)), None, "too little to choose from");
 }
 
+/// Variety is what the claim may be, as in the planner: the capacity type is chosen from it after that.
+#[test]
+fn variety_counts_types_of_every_capacity_type() {
+    let two: Requirements =
+        [Requirement::exists(INSTANCE_TYPE).with_min_values(Some(2))].into_iter().collect();
+    let lines = ["a.l on-demand 3", "b.l on-demand 4", "b.l spot 1"];
+    assert_eq!(chosen(&lines, &claim(two)).as_deref(), Some("spot: b.l=1"));
+}
+
 #[test]
 fn sixty_types_at_most() {
     let lines: Vec<String> = (0..80).map(|n| format!("t{n:02}.l on-demand {}", 100 - n)).collect();

@@ -5,22 +5,23 @@ use std::sync::Arc;
 
 use fleetwright_aws_api::{Family, labels};
 use fleetwright_core::{
-    cloud::{CloudError, Instance, LaunchError, LaunchRequest},
+    cloud::{Instance, LaunchError, LaunchRequest},
     model::{Labels, NodeClaim, Requirements, Resources, Str, Taint},
 };
 use futures::StreamExt as _;
 
 use super::classes::{Known, Readiness};
-use super::open::{KEPT, Sent};
+use super::open::{KEPT, Sent, UnderWay};
 use super::{AwsProvider, provider_id};
 use crate::batch::spread;
-use crate::calls::{Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::calls::{AwsError, Class, Filter, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
     Effect, Group, Plan, PlanInput, TemplateInput, call_error, candidates, effects, has_metadata_ipv6,
-    is_without_role, launch_error, overlaid, plan, requests, template_data, template_name,
+    is_throttled, is_without_role, is_without_template, launch_error, overlaid, plan, requests,
+    template_data, template_name,
 };
 use crate::tags::{Owner, owned, restricted};
 use crate::userdata::{self, Bootstrap, UserData};
@@ -46,21 +47,12 @@ fn shape(claim: &NodeClaim) -> Shape {
     )
 }
 
-fn as_launch_error(error: CloudError) -> LaunchError {
-    match error {
-        CloudError::RateLimited { after } => LaunchError::RateLimited { after },
-        CloudError::NodeClassNotReady(why) => LaunchError::NodeClassNotReady(why),
-        CloudError::Unauthorized { .. } => {
-            LaunchError::Failed { reason: "Unauthorized".into(), message: error.to_string().into() }
-        }
-        other => LaunchError::Unknown(other.to_string().into()),
+/// Whether launch templates of a fleet are not there any more: EC2 refuses the fleet as a whole, or those of its overrides.
+fn lacks_templates(answer: &Result<FleetAnswer, AwsError>) -> bool {
+    match answer {
+        Ok(answer) => answer.errors.iter().any(|error| is_without_template(&error.code)),
+        Err(error) => is_without_template(&error.code),
     }
-}
-
-/// A launch template that is not there any more: made anew, once.
-fn lost_template(answer: &FleetAnswer) -> bool {
-    answer.instances.is_empty()
-        && answer.errors.iter().any(|error| error.code.starts_with("InvalidLaunchTemplateName"))
 }
 
 impl AwsProvider {
@@ -69,18 +61,15 @@ impl AwsProvider {
         let uid = match self.may_mutate() {
             Ok(uid) => uid,
             Err(error) => {
-                let refused = LaunchError::Failed {
-                    reason: "ClusterUnknown".into(),
-                    message: error.to_string().into(),
-                };
+                // Nothing is asked of EC2, which tells nothing of what was asked before.
+                let refused = LaunchError::Unknown(error.to_string().into());
                 return batch.iter().map(|_| Err(refused.clone())).collect();
             }
         };
-        let now = self.clock.now();
+        let now = self.clock.steady();
         self.state().began.get_or_insert(now);
         self.remembered(batch, &mut answers);
         if let Err(error) = self.found(batch, &uid, &mut answers).await {
-            let error = as_launch_error(error);
             return answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(error.clone()))).collect();
         }
         self.repeat(batch, &mut answers).await;
@@ -130,7 +119,8 @@ impl AwsProvider {
         let claims: Vec<(usize, &NodeClaim)> = alike.iter().map(|at| (*at, &*batch[*at].claim)).collect();
         let prepared = Arc::new(prepared);
         let Prepared { plan, templates, tags, context, .. } = &*prepared;
-        for (request, places) in requests(plan, templates, &claims, tags, context.as_deref()) {
+        for (mut request, places) in requests(plan, templates, &claims, tags, context.as_deref()) {
+            request.token = self.untried(request.token);
             let sent = Sent::new(request, places.iter().map(|at| &batch[*at]), prepared.clone());
             self.state().sent.insert(sent.request.token.clone(), sent.clone(), self.clock.now(), KEPT);
             self.send(&sent.request, &places, batch, &prepared, answers).await;
@@ -186,7 +176,8 @@ impl AwsProvider {
         };
         let mut tags = owned(&owner, &known.class.spec);
         let template_tags = tags.clone();
-        let templates = self.templates(&known, claim, &plan, &template_tags).await?;
+        let templates = self.templates(&known, claim, &plan, &template_tags).await;
+        let templates = templates.map_err(|error| self.unless_open(None, error))?;
         let hash = known.class.spec.drift_hash(&self.settings.ca_bundle);
         tags.insert(labels::TAG_CLASS_HASH.to_owned(), hash);
         tags.insert(labels::TAG_BATCH.to_owned(), request.batch.to_string());
@@ -319,26 +310,48 @@ impl AwsProvider {
         self.hold(plan, count);
         let size = u32::try_from(request.count).unwrap_or(u32::MAX);
         self.ledger.note(&figures::BATCH_SIZE, &["create_fleet"], f64::from(size));
+        let under_way = UnderWay::new(self, &request.token);
         let mut answer = self.api.create_fleet(request).await;
-        if answer.as_ref().is_ok_and(lost_template) {
-            // Somebody has deleted it: its name is its content, so it is made anew as it was.
-            self.state().templates.clear();
-            let Prepared { known, claim, plan, template_tags, .. } = prepared;
-            if self.templates(known, claim, plan, template_tags).await.is_ok() {
-                // Under its old token EC2 may repeat its old answer.
-                let token = digest(&format!("{}/again", request.token));
-                answer = self.api.create_fleet(&FleetRequest { token, ..request.clone() }).await;
-            }
+        if lacks_templates(&answer) {
+            answer = self.ask_with_templates(request, prepared, answer).await;
         }
+        under_way.over();
         let answer = answer.map_err(|error| {
             self.release(plan, count, &[]);
             self.note_open(&request.token, &error);
             self.fleet_refused(&request.token, &error)
         })?;
+        if answer.instances.is_empty() && answer.errors.iter().any(is_throttled) {
+            self.state().throttled.insert(request.token.clone(), self.clock.steady());
+        }
         self.learn(&answer, prepared);
         let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();
         self.release(plan, count, &subnets);
         Ok(answer)
+    }
+
+    /// Somebody has deleted launch templates. Their names are their content: they are made anew as they were, and a fleet that came to
+    /// nothing for it is asked for again, once.
+    async fn ask_with_templates(
+        &self,
+        request: &FleetRequest,
+        prepared: &Prepared,
+        answer: Result<FleetAnswer, AwsError>,
+    ) -> Result<FleetAnswer, AwsError> {
+        let Prepared { known, claim, plan, template_tags, templates, .. } = prepared;
+        // Those of others keep their last use, by which they are deleted.
+        self.state().templates.retain(|name, _| !templates.values().any(|gone| gone == name));
+        let launched = answer.as_ref().is_ok_and(|answer| !answer.instances.is_empty());
+        if self.templates(known, claim, plan, template_tags).await.is_err() || launched {
+            return answer;
+        }
+        let token = match answer {
+            // Under its old token EC2 may repeat its old answer.
+            Ok(_) => digest(&format!("{}/again", request.token)),
+            // No fleet was made by it. With another token there would be two, were this answer lost and the call repeated as it was.
+            Err(_) => request.token.clone(),
+        };
+        self.api.create_fleet(&FleetRequest { token, ..request.clone() }).await
     }
 
     /// Deals a fleet's instances that no claim has yet.
@@ -360,7 +373,7 @@ impl AwsProvider {
         }
         self.partitions(&prepared.plan, &mut dealt).await;
         for at in &places[dealt.len()..] {
-            answers[*at] = Some(Err(launch_error(&answer.errors)));
+            answers[*at] = Some(Err(apart(launch_error(&answer.errors), &batch[*at].claim.name)));
         }
         let alone = request.tags.contains_key(labels::TAG_NODECLAIM);
         let told = futures::stream::iter(dealt).map(|(at, info)| async move {

@@ -92,11 +92,14 @@ struct State {
     dealt: Dealt,
     /// Requests of fleets whose outcome is open, by token.
     sent: Cache<String, Arc<Sent>, SENT_MAX>,
-    /// Tokens of fleets, and when a call by them was last left without an answer. State: an attempt is ended by it.
+    /// Tokens of fleets, and when a call by them was last left without an answer, in steady time. State: an attempt is ended by it.
     unanswered: BTreeMap<String, Timestamp>,
     /// Tokens that EC2 has seen with another request, and since when this is known. State, as the one before.
     repeated: BTreeMap<String, Timestamp>,
-    /// When this process was first asked to launch: the calls of the one before it are older, or under way.
+    /// Tokens of fleets that EC2 throttled until nothing was left of them, and when: what one says was said for good. State, as the
+    /// one before.
+    throttled: BTreeMap<String, Timestamp>,
+    /// When this process was first asked to launch, in steady time: the calls of the one before it are older, or under way.
     began: Option<Timestamp>,
     /// Instances that claims name, once claims have been seen.
     named: Option<BTreeSet<ProviderId>>,

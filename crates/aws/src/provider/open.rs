@@ -4,21 +4,26 @@
 //! that made it makes the very same again, whatever has changed since: EC2 gives the same instances. A process that does not
 //! know the request looks for instances by their tags; a claim is launched anew only where nothing says that a fleet was made for
 //! it, or where its instance was looked for long enough.
+//!
+//! So a refusal ends an attempt only where no earlier call of it can have launched what is not shown yet: of such a call, what refuses
+//! another one (credentials that are over, a right that is gone) tells nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::{
-    cloud::{CloudError, Instance, LaunchError, LaunchRequest},
+    cloud::{Instance, LaunchError, LaunchRequest},
     model::{BatchId, ClaimName},
     nodeclaim::finalization::PROOF,
 };
 use jiff::{SignedDuration, Timestamp};
 
 use super::launching::{Answers, Prepared, allowed};
-use super::{AwsProvider, cloud_error, is_ending, placed};
+use super::{AwsProvider, is_ending, placed};
 use crate::calls::{AwsError, Class, Filter, FleetRequest, InstanceInfo};
+use crate::digest::digest;
+use crate::iam;
 use crate::launch::call_error;
 use crate::recent::is_recent;
 
@@ -64,12 +69,49 @@ impl Sent {
     }
 }
 
+/// A call under way. Where whoever made it stops waiting for its answer, it is one without an answer.
+pub(super) struct UnderWay<'a> {
+    provider: &'a AwsProvider,
+    token: &'a str,
+    waits: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    pub(super) fn new(provider: &'a AwsProvider, token: &'a str) -> Self {
+        Self { provider, token, waits: true }
+    }
+
+    /// The answer is there, whatever it says.
+    pub(super) fn over(mut self) {
+        self.waits = false;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.waits {
+            self.provider.without_answer(self.token);
+        }
+    }
+}
+
 /// What a claim is told whose own instance of the attempt was born and does not live: there is none but it.
 fn ended(born: &[InstanceInfo], launch: &LaunchRequest) -> Option<LaunchError> {
     let name = &*launch.claim.name;
     let own = |info: &&InstanceInfo| info.tags.get(labels::TAG_NODECLAIM).is_some_and(|told| *told == *name);
     let message = format!("instance {} of this attempt has ended", born.iter().find(own)?.id);
     Some(LaunchError::Failed { reason: "LaunchFailed".into(), message: message.into() })
+}
+
+/// What claims are told where EC2 does not say what it launched for them: nothing was asked of it, and nothing is known of what was
+/// asked before.
+fn not_looked(error: &AwsError) -> LaunchError {
+    const ACTION: &str = "ec2:DescribeInstances";
+    match error.class() {
+        Class::Throttled => LaunchError::RateLimited { after: error.wait() },
+        Class::Unauthorized => LaunchError::Unknown(iam::refusal(ACTION, error).into()),
+        _ => LaunchError::Unknown(format!("{ACTION}: {error}").into()),
+    }
 }
 
 /// Whether nothing is known of what came of a claim.
@@ -104,7 +146,7 @@ impl AwsProvider {
                 continue;
             }
             places.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
-            // What refuses this call, such as throttling, tells nothing of the one before.
+            // A refusal settles nothing: the request is kept for as long as what the one before launched may not be shown.
             if self.send(&sent.request, &places, batch, &sent.prepared, answers).await {
                 self.settle(&sent, &places, answers);
             }
@@ -124,20 +166,61 @@ impl AwsProvider {
         }
     }
 
-    /// Remembers that a call got no answer.
-    pub(super) fn note_open(&self, token: &str, error: &AwsError) {
-        let now = self.clock.now();
+    /// The token to ask for a fleet with. Under one whose fleet EC2 throttled until nothing was left of it, EC2 would only say so again;
+    /// which one comes next follows from it, so that any process comes to the same.
+    pub(super) fn untried(&self, mut token: String) -> String {
+        let now = self.clock.steady();
         let mut state = self.state();
-        if error.is_repeated() {
-            // Another request has this token: this one is not worth repeating.
-            state.sent.remove(&token.to_owned());
+        state.throttled.retain(|_, at| is_recent(*at, now, REMEMBERED));
+        while state.throttled.contains_key(&token) {
+            token = digest(&format!("{token}/throttled"));
         }
-        if error.class() != Class::Unknown || error.is_repeated() {
-            return;
+        token
+    }
+
+    /// Remembers that a call got no answer; where EC2 refused it, its request is kept only for an earlier one that got none.
+    pub(super) fn note_open(&self, token: &str, error: &AwsError) {
+        if error.class() == Class::Unknown && !error.is_repeated() {
+            self.without_answer(token);
+        } else if error.is_repeated() || !self.may_be_ours(token) {
+            // Another request has this token, or none has: this one is not worth repeating as it was.
+            self.state().sent.remove(&token.to_owned());
         }
+    }
+
+    fn without_answer(&self, token: &str) {
+        let now = self.clock.steady();
+        let mut state = self.state();
         // Older ones wait for nothing any more.
         state.unanswered.retain(|_, at| may_be_unseen(*at, now));
         state.unanswered.insert(token.to_owned(), now);
+    }
+
+    /// Whether an earlier call of this process with a token may have launched what is not shown yet.
+    fn may_be_ours(&self, token: &str) -> bool {
+        let now = self.clock.steady();
+        self.state().unanswered.get(token).is_some_and(|at| may_be_unseen(*at, now))
+    }
+
+    /// The same of a process before this one, whichever its call was: that was under way for a while, at the most, when this
+    /// one began.
+    fn may_be_theirs(&self) -> bool {
+        let now = self.clock.steady();
+        let theirs = self.state().began.and_then(|began| began.checked_add(PROOF).ok());
+        theirs.is_some_and(|at| at > now || may_be_unseen(at, now))
+    }
+
+    /// What a claim is told whose launch failed, with the token where a call was made for it: nothing final while an earlier
+    /// call of its attempt may have launched what is not shown yet. The next attempt would launch a second one.
+    pub(super) fn unless_open(&self, token: Option<&str>, error: LaunchError) -> LaunchError {
+        match error {
+            LaunchError::Failed { message, .. }
+                if token.is_some_and(|token| self.may_be_ours(token)) || self.may_be_theirs() =>
+            {
+                LaunchError::Unknown(message)
+            }
+            other => other,
+        }
     }
 
     /// What an earlier call launched whose answer was lost: instances that carry batch and attempt. Those that are told their
@@ -147,7 +230,7 @@ impl AwsProvider {
         batch: &[LaunchRequest],
         uid: &str,
         answers: &mut Answers,
-    ) -> Result<(), CloudError> {
+    ) -> Result<(), LaunchError> {
         let open = || batch.iter().zip(answers.iter()).any(|(_, answer)| answer.is_none());
         let Some(first) = batch.first().filter(|_| open()) else { return Ok(()) };
         let attempt = first.attempt.to_string();
@@ -157,8 +240,8 @@ impl AwsProvider {
             (labels::TAG_ATTEMPT, &*attempt),
         ];
         let filters = wanted.map(|(key, value)| Filter::new(format!("tag:{key}"), [value]));
-        let found = self.api.instances(&[], &filters).await;
-        let mut found = placed(found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?)?;
+        let found = self.api.instances(&[], &filters).await.map_err(|error| not_looked(&error))?;
+        let mut found = placed(found).map_err(|error| LaunchError::Unknown(error.to_string().into()))?;
         // An answer with more than was asked for must not deal another's instance.
         let is_wanted = |info: &InstanceInfo| {
             wanted.iter().all(|(key, value)| info.tags.get(*key).is_some_and(|own| own == value))
@@ -186,7 +269,7 @@ impl AwsProvider {
             let instance = self.seen(&info);
             let Some(taken) = self.is_taken(&instance) else {
                 let unseen = "an instance of the batch may be another claim's: claims are not seen yet";
-                return Err(CloudError::Unavailable(unseen.into()));
+                return Err(LaunchError::Unknown(unseen.into()));
             };
             if taken {
                 continue;
@@ -227,18 +310,18 @@ impl AwsProvider {
     /// under another attempt.
     pub(super) fn fleet_refused(&self, token: &str, error: &AwsError) -> LaunchError {
         if !error.is_repeated() {
-            return call_error(error);
+            return self.unless_open(Some(token), call_error(error));
         }
-        let now = self.clock.now();
-        let mut state = self.state();
-        state.repeated.retain(|_, since| is_recent(*since, now, REMEMBERED));
-        let since = *state.repeated.entry(token.to_owned()).or_insert(now);
-        // A call of this process was made when it says. One of a process before it was under way for a while, at the most, when
-        // this one began.
-        let ours = state.unanswered.get(token).copied();
-        let theirs = state.began.and_then(|began| began.checked_add(PROOF).ok()).filter(|_| ours.is_none());
-        let shown_late = |at: Timestamp| at > now || may_be_unseen(at, now);
-        if may_be_unseen(since, now) && ours.or(theirs).is_none_or(shown_late) {
+        let now = self.clock.steady();
+        let since = {
+            let mut state = self.state();
+            state.repeated.retain(|_, since| is_recent(*since, now, REMEMBERED));
+            *state.repeated.entry(token.to_owned()).or_insert(now)
+        };
+        // A call of this process was made when it says.
+        let is_ours = self.state().unanswered.contains_key(token);
+        let unseen = if is_ours { self.may_be_ours(token) } else { self.may_be_theirs() };
+        if may_be_unseen(since, now) && unseen {
             return LaunchError::Unknown(error.to_string().into());
         }
         let message = format!("an earlier call left no instance behind: {error}");

@@ -14,9 +14,6 @@ use crate::calls::{
     ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, TemplateReservation, ZonalShift,
 };
 
-/// Most instances of a spread placement group in one zone.
-const SPREAD_MAX: usize = 7;
-
 /// Whether tags and named attributes pass all filters.
 fn passes(filters: &[Filter], tags: &TagSet, attribute: impl Fn(&str) -> Option<String>) -> bool {
     filters.iter().all(|filter| {
@@ -42,55 +39,6 @@ impl Inner {
             Some(Fault::Lose) => Ok(true),
             None => Ok(false),
         }
-    }
-
-    fn is_dry(&self, zone: &str) -> bool {
-        self.dry.contains("") || self.dry.contains(zone)
-    }
-
-    /// How many instances of a way there is room for; where there is none, in which code and words EC2 says so.
-    fn room(
-        &self,
-        kind: FleetKind,
-        way: &crate::calls::Override,
-    ) -> Result<usize, (&'static str, &'static str)> {
-        const NONE: &str = "there is none";
-        if !self.templates.contains_key(&way.template) {
-            return Err(("InvalidLaunchTemplateName.NotFoundException", NONE));
-        }
-        if self.is_dry(&way.zone) {
-            return Err(("InsufficientInstanceCapacity", NONE));
-        }
-        let mut room = usize::MAX;
-        let data = self.template_data.get(&way.template);
-        if data.is_some_and(|data| data.spot) != (kind == FleetKind::Spot) {
-            return Err(("InvalidParameterValue", "spot requests have tags, and only they"));
-        }
-        if let Some(TemplateReservation::Only(id)) = data.and_then(|data| data.reservation.as_ref()) {
-            let own = |known: &&ReservationInfo| {
-                known.id == *id && known.instance_type == way.instance_type && known.zone == way.zone
-            };
-            let left = self.reservations.iter().find(own).map_or(0, |known| known.available);
-            room = usize::try_from(left).unwrap_or(usize::MAX);
-            if room == 0 {
-                return Err(("ReservationCapacityExceeded", NONE));
-            }
-        }
-        let group = data.and_then(|data| data.placement.as_ref()).map(|(id, _)| id);
-        let spread = |known: &&PlacementGroup| Some(&known.id) == group && known.strategy == "spread";
-        if let Some(spread) = self.placement_groups.iter().find(spread) {
-            let of_group = self.instances.values().filter(|machine| {
-                let placed = machine.info.placement.as_ref().is_some_and(|(id, _)| *id == spread.id);
-                placed && machine.info.zone == way.zone && machine.info.state != "terminated"
-            });
-            let left = SPREAD_MAX.saturating_sub(of_group.count());
-            if left == 0 {
-                let message = "You have reached the limit of instances in this spread placement group";
-                return Err(("InsufficientInstanceCapacity", message));
-            }
-            room = room.min(left);
-        }
-        Ok(room)
     }
 }
 
@@ -173,6 +121,9 @@ impl FakeAws {
         if let Some(key) = needed.into_iter().find(|key| !request.tags.contains_key(*key)) {
             return Err(refused(key));
         }
+        if inner.whole {
+            inner.has_templates(request)?;
+        }
         let mut ways: Vec<_> = request.overrides.iter().collect();
         ways.sort_by(|a, b| (a.price, &a.instance_type, &a.zone).cmp(&(b.price, &b.instance_type, &b.zone)));
         let mut answer = FleetAnswer::default();
@@ -211,6 +162,7 @@ impl FakeAws {
         let zone_id =
             inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
         inner.born += 1;
+        inner.launchable = inner.launchable.map(|left| left.saturating_sub(1));
         let info = self.born(inner, request, way, zone_id.unwrap_or_default());
         if let Some(reservation) =
             inner.reservations.iter_mut().find(|known| info.reservation.as_ref() == Some(&known.id))
@@ -338,11 +290,8 @@ impl AwsApi for FakeAws {
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::TryFleet)?;
-        let known = |way: &crate::calls::Override| inner.templates.contains_key(&way.template);
-        match request.overrides.iter().find(|way| !known(way)) {
-            Some(way) => Err(AwsError::new("InvalidLaunchTemplateName.NotFoundException", &way.template)),
-            None => ALLOWED,
-        }
+        inner.has_templates(request)?;
+        ALLOWED
     }
 
     async fn try_instance(

@@ -4,6 +4,7 @@
 mod api;
 mod guest;
 mod region;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -197,6 +198,10 @@ pub(crate) struct Inner {
     hidden: BTreeMap<String, Timestamp>,
     /// Whether the account has no role for spot capacity.
     no_spot: bool,
+    /// Whether a fleet with a launch template that is not there is refused as a whole, instead of override by override.
+    whole: bool,
+    /// How many instances may be launched until EC2 throttles launches, where it does.
+    launchable: Option<usize>,
     /// Zones without any capacity; the empty name stands for all.
     dry: BTreeSet<String>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
@@ -399,6 +404,17 @@ impl FakeAws {
     /// Lets the region have these placement groups.
     pub fn set_placement_groups(&self, groups: Vec<PlacementGroup>) {
         self.lock().placement_groups = groups;
+    }
+
+    /// Refuses fleets with a launch template that is not there as a whole; otherwise each override has an error of its own.
+    pub fn refuse_whole(&self) {
+        self.lock().whole = true;
+    }
+
+    /// Lets so many more instances be launched, and has an error for each override of a fleet beyond, which is what EC2 does where
+    /// it throttles instances and not calls; `None` for no bound.
+    pub fn throttle_launches(&self, left: Option<usize>) {
+        self.lock().launchable = left;
     }
 
     /// Takes all capacity from a zone, from all of them where it is empty.

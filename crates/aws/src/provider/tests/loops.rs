@@ -238,24 +238,6 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
     assert!(world.aws.provider().launch(&[again]).await[0].is_ok());
 }
 
-/// Somebody deletes a template between its look-up and the fleet: it is made anew within the same call.
-#[tokio::test]
-async fn a_template_that_is_lost_is_made_again() {
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    for name in world.aws.cloud.templates_now().into_keys() {
-        AwsApi::delete_launch_template(&*world.aws.cloud, &name).await.unwrap();
-    }
-    let again = LaunchRequest {
-        claim: Arc::new(claim("again", "again")),
-        batch: "again".into(),
-        attempt: 1,
-        decided_by: None,
-    };
-    let answer = world.aws.provider().launch(&[again]).await.remove(0);
-    assert!(answer.is_ok(), "{answer:?}");
-}
-
 #[tokio::test]
 async fn reserved_machines_become_on_demand_and_leave_blocks_in_time() {
     let mut class = fresh("default");

@@ -1,7 +1,9 @@
 //! Launches whose answer was lost: nothing is launched twice, however EC2 shows what it did.
 
 use fleetwright_core::model::Requirements;
+use rstest::rstest;
 
+use super::super::open::UnderWay;
 use super::*;
 
 const SHOWN_LATE: SignedDuration = SignedDuration::from_secs(30);
@@ -190,6 +192,116 @@ async fn a_throttled_repeat_is_no_answer() {
     change_subnets(&aws);
     let answers = aws.provider().launch(&batch(2)[..1]).await;
     assert_eq!(id(&answers[0]), ids[0]);
+}
+
+/// Waits until no call of a process before this one can have launched what is not shown yet.
+async fn settled_in(aws: &Aws) {
+    aws.provider().launch(&[]).await;
+    aws.advance(Duration::from_secs(120)).await;
+}
+
+fn reason(answer: &Result<Instance, LaunchError>) -> &str {
+    match answer {
+        Err(LaunchError::Failed { reason, .. }) => reason,
+        other => panic!("not refused for good: {other:?}"),
+    }
+}
+
+/// A clear no to a later call, whichever it is, is no answer to the first: with another attempt there would be two machines.
+#[rstest]
+#[case::rights(Call::CreateFleet, "UnauthorizedOperation")]
+#[case::credentials(Call::CreateFleet, "ExpiredToken")]
+#[case::quota(Call::CreateFleet, "MaxFleetCountExceeded")]
+#[case::looking_without_rights(Call::Describe, "UnauthorizedOperation")]
+#[case::looking_with_old_credentials(Call::Describe, "ExpiredToken")]
+#[case::looking_in_vain(Call::Describe, "InvalidParameterValue")]
+#[tokio::test]
+async fn a_refusal_is_no_answer_to_an_earlier_call(
+    #[case] call: Call,
+    #[case] code: &str,
+    #[values(false, true)] restarted: bool,
+) {
+    let (aws, ids) = if restarted { lost(2).await } else { unanswered(2).await };
+    ids.iter().for_each(|id| aws.cloud.hide(id, SHOWN_LATE));
+    aws.cloud.inject(call, Fault::Refuse(AwsError::new(code, "no")));
+    for answer in aws.provider().launch(&batch(2)).await {
+        let Err(LaunchError::Unknown(why)) = answer else { panic!("{answer:?}") };
+        let told = why.contains(code) || why.contains("IAM does not allow ec2:DescribeInstances");
+        assert!(told, "people must hear what is wrong: {why}");
+    }
+    let answers = aws.provider().launch(&batch(2)).await;
+    assert_eq!(answers.iter().map(id).collect::<Vec<_>>(), ids);
+    aws.advance(Duration::from_secs(31)).await;
+    assert_eq!(aws.cloud.running().len(), 2);
+}
+
+/// What goes wrong before a process's first fleet of an attempt is no answer to one of the process before it.
+#[tokio::test]
+async fn a_failed_preparation_is_no_answer_to_an_earlier_call() {
+    let (aws, ids) = lost(1).await;
+    aws.cloud.hide(&ids[0], SHOWN_LATE);
+    aws.cloud.deny(Call::Templates);
+    let answer = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(is_unknown(&answer), "{answer:?}");
+    aws.cloud.allow(Call::Templates);
+    assert_eq!(id(&aws.provider().launch(&batch(1)).await[0]), ids[0]);
+}
+
+/// Where no earlier call can have launched anything a refusal is what it says, and it is told from the beginning: at a process's
+/// start without a reason of its own.
+#[tokio::test]
+async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.deny(Call::CreateFleet);
+    let early = aws.provider().launch(&batch(1)).await.remove(0);
+    assert!(
+        matches!(&early, Err(LaunchError::Unknown(why)) if why.contains("UnauthorizedOperation")),
+        "{early:?}"
+    );
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "it is made anew from what is known then");
+    aws.advance(Duration::from_secs(119)).await;
+    assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    aws.advance(Duration::from_secs(1)).await;
+    assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "Unauthorized");
+}
+
+/// The first call never reached EC2: a minute later nothing of it can be unseen, and what refuses the next one is believed.
+#[tokio::test]
+async fn a_refusal_is_believed_once_the_earlier_call_left_nothing() {
+    let aws = Aws::new(settings()).await;
+    settled_in(&aws).await;
+    let none = AwsError::new(AwsError::NO_ANSWER, "connection reset");
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(none));
+    assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    aws.cloud.deny(Call::CreateFleet);
+    for seconds in [0, 59] {
+        aws.advance(Duration::from_secs(seconds)).await;
+        assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
+    }
+    aws.advance(Duration::from_secs(1)).await;
+    assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "Unauthorized");
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+}
+
+/// A quota refuses the call and no offering: a claim that went for it would be made again at once, with the same choice.
+#[tokio::test]
+async fn a_quota_of_the_whole_call_is_no_lack_of_capacity() {
+    let aws = Aws::new(settings()).await;
+    settled_in(&aws).await;
+    let quota = AwsError::new("MaxFleetCountExceeded", "You've reached your quota");
+    aws.cloud.inject(Call::CreateFleet, Fault::Refuse(quota));
+    assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "FleetQuotaExceeded");
+}
+
+/// Whoever launches stops waiting for the answer of a call that hangs: that call is open as well.
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_open() {
+    let aws = Aws::new(settings()).await;
+    let provider = aws.provider.lock().unwrap().clone();
+    UnderWay::new(&provider, "answered").over();
+    drop(UnderWay::new(&provider, "dropped"));
+    let open: Vec<String> = provider.state().unanswered.keys().cloned().collect();
+    assert_eq!(open, ["dropped"]);
 }
 
 /// The instance of a claim has ended before the claim heard of it: there is no other of this attempt.
