@@ -1,7 +1,9 @@
 //! What the region has room for.
 
 use super::Inner;
-use crate::calls::{AwsError, FleetKind, FleetRequest, Override, PlacementGroup, ReservationInfo, TemplateReservation};
+use crate::calls::{
+    AwsError, FleetKind, FleetRequest, Override, PlacementGroup, ReservationInfo, TemplateReservation,
+};
 
 /// Most instances of a spread placement group in one zone.
 const SPREAD_MAX: usize = 7;
