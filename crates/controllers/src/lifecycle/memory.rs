@@ -77,6 +77,11 @@ impl Memory {
         *parts.absent.entry(claim.clone()).or_insert(now)
     }
 
+    /// Something of the launch of a claim was seen: that it left nothing must be seen anew.
+    pub(super) fn seen(&self, claim: &Str) {
+        self.parts().absent.remove(claim);
+    }
+
     /// Since when the cloud refuses a call for a claim; begins now where that is new.
     pub(super) fn refused_since(&self, claim: &Str, call: Call, now: Timestamp) -> Timestamp {
         let mut parts = self.parts();

@@ -1,6 +1,7 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod nameless;
 mod refused;
 mod world;
 

@@ -1,7 +1,7 @@
 //! A small world: the in-memory API server, a cloud that does what it is told, and hands that play the kubelet.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -170,10 +170,11 @@ impl CloudProvider for TestCloud {
             return std::future::pending().await;
         }
         match script {
+            // Who does not hear of them cannot name them.
             Some(Script::LoseAnswer) => {
                 requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
             }
-            _ => answers,
+            _ => self.named(requests, answers),
         }
     }
 
@@ -215,20 +216,39 @@ impl TestCloud {
     /// The instances of a call: those that are there, and new ones.
     fn born(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let mut sky = self.sky();
-        let mut answers = Vec::new();
+        let (mut answers, mut dealt) = (Vec::new(), BTreeSet::new());
         for request in requests {
             let launch = Some((request.batch.clone(), request.attempt));
             let same = |known: &&Instance| {
                 known.launched_by == launch && known.claim.as_ref() == Some(&request.claim.name)
             };
-            let known = sky.instances.values().find(same).cloned();
+            let nobodys = |known: &&Instance| {
+                known.launched_by == launch && known.claim.is_none() && !dealt.contains(&known.provider_id)
+            };
+            let all = || sky.instances.values().filter(|known| !known.terminating);
+            let known = all().find(same).or_else(|| all().find(nobodys)).cloned();
             let launched = known.unwrap_or_else(|| {
                 sky.launched += 1;
                 let name = format!("i-{}", sky.launched);
                 instance(&name, &request.claim.name, &request.batch, request.attempt)
             });
+            dealt.insert(launched.provider_id.clone());
             sky.instances.insert(launched.provider_id.clone(), launched.clone());
             answers.push(Ok(launched));
+        }
+        answers
+    }
+
+    /// Writes on instances whose they are.
+    fn named(
+        &self,
+        requests: &[LaunchRequest],
+        mut answers: Vec<Result<Instance, LaunchError>>,
+    ) -> Vec<Result<Instance, LaunchError>> {
+        let mut sky = self.sky();
+        for (request, instance) in requests.iter().zip(answers.iter_mut().flatten()) {
+            instance.claim = Some(request.claim.name.clone());
+            sky.instances.insert(instance.provider_id.clone(), instance.clone());
         }
         answers
     }
