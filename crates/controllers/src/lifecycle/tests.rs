@@ -3,6 +3,7 @@
 mod crash;
 mod nameless;
 mod refused;
+mod repair;
 mod world;
 
 use std::time::Duration;

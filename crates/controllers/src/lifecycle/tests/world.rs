@@ -15,7 +15,7 @@ use fleetwright_core::{
     clock::Clock,
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        Termination,
+        RepairPolicy, Termination,
     },
     model::{
         BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
@@ -318,7 +318,11 @@ impl World {
             name: "test".into(),
             node_classes: vec![class],
             schema: Arc::new(LabelSchema::default()),
-            repair_policies: Vec::new(),
+            repair_policies: vec![RepairPolicy {
+                condition: "Ready".into(),
+                status: "False".into(),
+                toleration: Duration::from_secs(600),
+            }],
             bootstraps_startup_taints: false,
         };
         let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock, power: power.clone() });
@@ -361,6 +365,14 @@ impl World {
         (self, ahead)
     }
 
+    /// Nodes are repaired.
+    pub(super) fn repairing(mut self) -> Self {
+        let mut settings = (*self.ctx.settings).clone();
+        settings.gates.node_repair = true;
+        self.ctx.settings = Arc::new(settings);
+        self
+    }
+
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
@@ -376,7 +388,9 @@ impl World {
             task.abort();
         }
         self.power.set(i64::MAX);
+        let settings = self.ctx.settings.clone();
         self.ctx = Self::process(&self.server, &self.cloud, 8);
+        self.ctx.settings = settings;
         self
     }
 
