@@ -75,6 +75,9 @@ pub const HARD_LIMITS: &str = "fleetwright.dev/hard-limits";
 /// Our annotation on NodePools, and our finalizer where it is there: a NodePool that is deleted stays while it has
 /// NodeClaims; all but `false` is on.
 pub const DELETE_PROTECTION: &str = "fleetwright.dev/delete-protection";
+/// Our annotation: the [`TERMINATION_TIMESTAMP`] that a repair wrote. Where the NodeClaim is not deleted after all, both are
+/// taken off again.
+pub const REPAIR_DEADLINE: &str = "fleetwright.dev/repair-deadline";
 /// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
 pub const REPLACES: &str = "fleetwright.dev/replaces";
 

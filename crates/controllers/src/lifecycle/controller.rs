@@ -3,13 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::nodeclaim::{
-    InstanceState, Next, Removal, Stage, Step, View,
-    finalization::{Finalization, Trace},
-    initialization::Initialization,
-    launch::Launch,
-    liveness::Liveness,
-    registration::Registration,
+use fleetwright_core::{
+    model::ProviderId,
+    nodeclaim::{
+        InstanceState, Next, Removal, Stage, Step, View,
+        finalization::Finalization,
+        initialization::Initialization,
+        launch::Launch,
+        liveness::Liveness,
+        registration::Registration,
+        trace::{self, Sighting, Trace},
+    },
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -127,28 +131,20 @@ impl Lifecycle {
         }
         let answer = ctx.cloud.list().await;
         let instances = refused::told(ctx, &self.0, machine, Call::List, answer).await??;
-        let index = ctx.index();
-        let launch = (claim.batch.clone(), claim.attempt);
-        let taken = |id: &str| index.claim_models().any(|other| other.provider_id.as_deref() == Some(id));
-        let of_launch = |instance: &&fleetwright_core::cloud::Instance| match &instance.claim {
-            Some(name) => *name == claim.name,
-            None => instance.launched_by.as_ref() == Some(&launch) && !taken(&instance.provider_id),
+        let sighting = {
+            let index = ctx.index();
+            // Also what a claim has that means nothing to us otherwise is taken.
+            let is_taken = |id: &ProviderId| index.claim_of_provider_id(id).is_some();
+            trace::sight(claim, &instances, index.claim_models().map(|other| &**other), is_taken)
         };
-        let found: Vec<_> = instances.iter().filter(of_launch).collect();
-        Ok(match found.first() {
-            None => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),
-            Some(instance) if instance.claim.is_some() => Trace::Found(instance.provider_id.clone()),
-            // Instances that were not dealt to claims yet: with as many claims as instances left, one is this claim's.
-            Some(instance) => {
-                let open = index.claim_models().filter(|other| {
-                    (&other.batch, other.attempt) == (&launch.0, launch.1) && other.provider_id.is_none()
-                });
-                if open.count() <= found.len() {
-                    Trace::Found(instance.provider_id.clone())
-                } else {
-                    Trace::Unknown
-                }
-            }
+        if sighting != Sighting::Nothing {
+            self.0.seen(&claim.uid);
+        }
+        Ok(match sighting {
+            Sighting::Nothing => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),
+            Sighting::Contested => Trace::Unknown,
+            Sighting::Own(id) => Trace::Found(id),
+            Sighting::OneOf(id) => Trace::OneOf(id),
         })
     }
 }

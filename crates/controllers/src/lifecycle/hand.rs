@@ -3,7 +3,10 @@
 //! What a pass changes of a claim's status is written by one patch, at its end or before the claim is deleted; the patch
 //! fails if anybody else wrote meanwhile.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use fleetwright_api::{self as api, HasConditions, labels as names};
 use fleetwright_core::{
@@ -121,7 +124,11 @@ impl<'a> Hand<'a> {
                 self.count_created();
                 self.pending.push(Pending::NodeName(name.to_string()));
             }
-            Step::SetDeadline(at) => self.set_deadline(at).await?,
+            Step::SetDeadline(at) => self.set_deadline(at, &[names::TERMINATION_TIMESTAMP]).await?,
+            Step::Condemn(at) => {
+                self.set_deadline(at, &[names::TERMINATION_TIMESTAMP, names::REPAIR_DEADLINE]).await?;
+            }
+            Step::Reprieve => self.reprieve().await?,
             Step::DeleteNodes(nodes) => {
                 for node in nodes {
                     self.delete_node(&node).await?;
@@ -195,12 +202,12 @@ impl<'a> Hand<'a> {
         let known = self.claim.metadata.labels.clone().unwrap_or_default();
         let decided = self.machine.claim.requirements.labels();
         let wanted = instance.labels.iter().chain(&decided);
-        let missing: std::collections::BTreeMap<&str, &str> = wanted
+        let missing: BTreeMap<&str, &str> = wanted
             .filter(|(key, _)| !known.contains_key(&***key))
             .map(|(key, value)| (&**key, &**value))
             .collect();
         let told = self.claim.metadata.annotations.clone().unwrap_or_default();
-        let noted: std::collections::BTreeMap<&str, &str> = instance
+        let noted: BTreeMap<&str, &str> = instance
             .annotations
             .iter()
             .filter(|(key, _)| !told.contains_key(&***key))
@@ -259,13 +266,27 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    async fn set_deadline(&mut self, at: Timestamp) -> Result<(), ReconcileError> {
+    async fn set_deadline(&mut self, at: Timestamp, keys: &[&str]) -> Result<(), ReconcileError> {
         let at = at.round(jiff::Unit::Second).unwrap_or(at);
-        let body = json!({"metadata": {
-            "resourceVersion": self.claim.metadata.resource_version,
-            "annotations": { names::TERMINATION_TIMESTAMP: at.to_string() },
-        }});
-        self.patch("write termination deadline", body).await
+        let all: BTreeMap<&str, String> = keys.iter().map(|key| (*key, at.to_string())).collect();
+        self.annotate("write termination deadline", json!(all)).await
+    }
+
+    /// Takes back what a repair wrote; a deadline that somebody else has set since then stays.
+    async fn reprieve(&mut self) -> Result<(), ReconcileError> {
+        let all = self.claim.metadata.annotations.clone().unwrap_or_default();
+        let Some(written) = all.get(names::REPAIR_DEADLINE) else { return Ok(()) };
+        let deadline =
+            all.get_key_value(names::TERMINATION_TIMESTAMP).filter(|(_, stands)| *stands == written);
+        let keys = deadline.map(|(key, _)| key.as_str()).into_iter().chain([names::REPAIR_DEADLINE]);
+        let none: BTreeMap<&str, Option<&str>> = keys.map(|key| (key, None)).collect();
+        self.annotate("take back termination deadline", json!(none)).await
+    }
+
+    async fn annotate(&mut self, what: &'static str, annotations: Value) -> Result<(), ReconcileError> {
+        let version = &self.claim.metadata.resource_version;
+        let body = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
+        self.patch(what, body).await
     }
 
     async fn delete_node(&self, name: &str) -> Result<(), ReconcileError> {

@@ -45,6 +45,8 @@ struct Parts {
     evictions: BTreeMap<Key, Leaving>,
     /// When their turns to be evicted come, in steady time, of those that have one and wait for it.
     turns: BTreeMap<Key, Timestamp>,
+    /// Those that a disruption budget has kept so far.
+    kept: BTreeSet<Key>,
     /// Claims, by UID, whose drain was counted.
     drained: BTreeSet<Str>,
 }
@@ -75,6 +77,11 @@ impl Memory {
             parts.absent.clear();
         }
         *parts.absent.entry(claim.clone()).or_insert(now)
+    }
+
+    /// Something of the launch of a claim was seen: that it left nothing must be seen anew.
+    pub(super) fn seen(&self, claim: &Str) {
+        self.parts().absent.remove(claim);
     }
 
     /// Since when the cloud refuses a call for a claim; begins now where that is new.
@@ -160,12 +167,14 @@ impl Memory {
         let news = known.is_none_or(|known| {
             known.uid != leaving.uid || (known.force.is_none() && leaving.force.is_some())
         });
-        // What does not fit is asked for again by the next pass of its drain.
-        if news && (known.is_some() || parts.evictions.len() < BOUND) {
+        // What does not fit is asked for again by the next pass of its drain. A deadline does not wait for that, and what is
+        // deleted by force does not stay here for long.
+        let fits = known.is_some() || leaving.force.is_some() || parts.evictions.len() < BOUND;
+        if news && fits {
+            parts.kept.remove(&key);
             parts.evictions.insert(key, leaving);
-            return true;
         }
-        false
+        news && fits
     }
 
     /// The pod of `key` that is to leave.
@@ -188,10 +197,46 @@ impl Memory {
         Some(wait)
     }
 
+    /// A disruption budget has kept a pod that is to leave. Returns whether that is news.
+    pub(crate) fn keep(&self, key: &Key) -> bool {
+        self.parts().kept.insert(key.clone())
+    }
+
+    /// Whether a disruption budget has kept a pod that is to leave.
+    pub(crate) fn is_kept(&self, key: &Key) -> bool {
+        self.parts().kept.contains(key)
+    }
+
     /// A pod has left, or needs not any more.
     pub(crate) fn left(&self, key: &Key) {
         let mut parts = self.parts();
+        parts.kept.remove(key);
         parts.evictions.remove(key);
         parts.turns.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What fits into memory, and what must.
+    use fleetwright_core::model::NamespacedName;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_out_of_time_is_taken_in_however_many_wait() {
+        let memory = Memory::default();
+        let leaving = |force| {
+            let reason = "Drifted".to_owned();
+            Leaving { uid: "u".into(), node: "n".into(), reason, force }
+        };
+        let key = |n: usize| Key::from(NamespacedName::new("default", format!("p{n}")));
+        assert!((0..BOUND).all(|n| memory.evict(key(n), leaving(None))));
+        assert!(!memory.evict(key(BOUND), leaving(None)), "it is asked for again");
+        assert!(memory.evict(key(BOUND), leaving(Some(Duration::from_secs(1)))));
+        assert!(memory.evict(key(0), leaving(Some(Duration::from_secs(1)))));
+        memory.left(&key(1));
+        memory.left(&key(2));
+        assert!(memory.evict(key(BOUND + 1), leaving(None)));
     }
 }

@@ -1,7 +1,9 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod nameless;
 mod refused;
+mod repair;
 mod world;
 
 use std::time::Duration;
@@ -415,6 +417,37 @@ async fn a_flood_of_evictions_is_spread() {
         assert!(leave() <= 2 + second, "{} within {second} s", leave());
     }
     assert_eq!(leave(), 10, "in the end all do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_budget_keeps_take_no_turns_of_others() {
+    let mut world = World::new();
+    world.ctx.rates = std::sync::Arc::new(crate::runtime::Rates::new((9, 9), (2, 1)));
+    let world = world.run();
+    world.grown("a", "node-a", json!({})).await;
+    world.grown("b", "node-b", json!({})).await;
+    (0..60).for_each(|n| world.pod(&format!("kept-{n}"), "node-a", json!({})));
+    let of_others = json!({"metadata": {"labels": {"app": "other"}}});
+    (0..4).for_each(|n| world.pod(&format!("p{n}"), "node-b", of_others.clone()));
+    world.apply(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 60, "desiredHealthy": 60, "expectedPods": 60, "observedGeneration": 1},
+    }));
+    world.sleep(2).await;
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    world.sleep(300).await;
+    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "b").expect("deletes");
+    let leave = || {
+        let leaves = |n: &u32| {
+            let pod = world.server.get("v1", "Pod", "default", &format!("p{n}"));
+            pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+        };
+        (0..4).filter(leaves).count()
+    };
+    let took = world.until("evicted", || leave() == 4).await;
+    assert!((1..=5).contains(&took), "{took} s: the rate holds, and nothing else");
 }
 
 #[tokio::test(start_paused = true)]

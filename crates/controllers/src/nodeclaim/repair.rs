@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
     cloud::RepairPolicy,
     model::{NodeClaim, labels},
@@ -73,21 +74,31 @@ impl Controller for Repair {
         let policies = &ctx.cloud.info().repair_policies;
         let found = {
             let index = ctx.index();
-            let claim = index.claim_of_node(&key.name).and_then(|claim| claim.metadata.name.clone());
+            let claim = index.claim_of_node(&key.name).cloned();
             index.node(&key.name).cloned().zip(claim)
         };
         let Some((node, claim)) = found else { return Ok(Requeue::No) };
-        let Some(breach) = earliest(policies, &conditions(&node)) else { return Ok(Requeue::No) };
-        let Some(machine) = Machine::look(ctx, &claim) else { return Ok(Requeue::No) };
-        if machine.claim.deleting.is_some() {
+        let breach = earliest(policies, &conditions(&node));
+        if breach.is_none() && !is_condemned(&claim) {
             return Ok(Requeue::No);
         }
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let Some(machine) = Machine::look(ctx, name).filter(|machine| machine.claim.deleting.is_none())
+        else {
+            return Ok(Requeue::No);
+        };
+        let Some(breach) = breach else {
+            self.reprieve(ctx, &machine).await?;
+            return Ok(Requeue::No);
+        };
         if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
             && !left.is_zero()
         {
+            self.reprieve(ctx, &machine).await?;
             return Ok(Requeue::After(left));
         }
         if let Some(why) = self.held(ctx, policies, &machine.claim, &node) {
+            self.reprieve(ctx, &machine).await?;
             tell_blocked(ctx, &machine, &node, &why);
             return Ok(Requeue::After(self.brake().again(steady).map_or(BLOCKED, |left| left.min(BLOCKED))));
         }
@@ -97,6 +108,16 @@ impl Controller for Repair {
 }
 
 impl Repair {
+    /// Takes back what is left of a repair that was cut off before the claim was deleted: whoever deletes it next may be one
+    /// who leaves its pods their protection.
+    async fn reprieve(&self, ctx: &Ctx, machine: &Machine) -> Result<(), ReconcileError> {
+        if is_condemned(&machine.raw) {
+            let lifted = Next::steps([Step::Reprieve]);
+            Hand::new(ctx, &self.memory, machine).carry_out(lifted).await?;
+        }
+        Ok(())
+    }
+
     /// Why the node is not repaired now.
     fn held(&self, ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -> Option<String> {
         let (mut broken, mut of_pool, mut all) = (0, 0, 0);
@@ -128,6 +149,11 @@ impl Repair {
             format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes, a third of them at a time")
         })
     }
+}
+
+/// Whether a repair has written that the claim's drain has no time.
+fn is_condemned(claim: &api::NodeClaim) -> bool {
+    claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::REPAIR_DEADLINE))
 }
 
 /// The conditions of a Node that say since when.
@@ -164,7 +190,7 @@ async fn replace(
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
-    let next = Next::steps([Step::SetDeadline(now), Step::Delete(Removal::Unhealthy)]);
+    let next = Next::steps([Step::Condemn(now), Step::Delete(Removal::Unhealthy)]);
     Hand::new(ctx, memory, machine).carry_out(next).await?;
     let image = machine.claim.image_id.as_deref().unwrap_or_default();
     let figures = [&*breach.condition, machine.pool_name(), machine.label(labels::CAPACITY_TYPE), image];

@@ -69,8 +69,10 @@ impl Controller for Lessons {
             ctx.metrics.set(&families::LEARNT, &[&key.name, kind], count);
         }
         if current != known {
-            let written = learnt::write(&current);
-            patch::annotate(ctx, pool.clone(), LEARNT, |_| written.clone()).await?;
+            patch::annotate(ctx, pool.clone(), LEARNT, |newest| {
+                learnt::write(&without(learnt::read(newest.unwrap_or_default()), &known, &current))
+            })
+            .await?;
         }
         let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
         let shown = find(pool.conditions(), CONDITION).is_some();
@@ -111,6 +113,13 @@ fn current(known: &Learnt, claims: &[Arc<NodeClaim>], now: Timestamp) -> Learnt 
     current
 }
 
+/// The newest lessons without those of `known` that are not `current`. What was learnt since then stays.
+fn without(mut newest: Learnt, known: &Learnt, current: &Learnt) -> Learnt {
+    newest.shapes.retain(|shape| !known.shapes.contains(shape) || current.shapes.contains(shape));
+    newest.taints.retain(|taint| !known.taints.contains(taint) || current.taints.contains(taint));
+    newest
+}
+
 /// Reason and message of the condition.
 fn sentence(learnt: &Learnt) -> (&'static str, String) {
     let shapes = learnt.shapes.iter().map(|shape| {
@@ -145,6 +154,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::testing::World;
 
     fn learnt() -> Learnt {
         let until = now() + jiff::SignedDuration::from_hours(6);
@@ -181,6 +191,38 @@ mod tests {
         assert_eq!(shapes(claim(1, None)), 1, "not launched yet");
         assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "it was there before");
         assert_eq!(current(&learnt(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_learnt_while_another_lesson_ends_is_kept() {
+        let world = World::new();
+        let since = world.ctx.now();
+        let teach = |taints: &[(&str, i64)]| {
+            let mut learnt = Learnt::default();
+            for (key, hours) in taints {
+                let taint = Taint::new(*key, "", TaintEffect::NoSchedule);
+                let until = since + jiff::SignedDuration::from_hours(*hours);
+                learnt.add_taint(LearntTaint { taint, claim: "c".into(), since, until });
+            }
+            let annotations = serde_json::json!({ LEARNT: learnt::write(&learnt) });
+            let pool = serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": {"name": "default", "annotations": annotations}});
+            world.server.apply(pool).unwrap();
+        };
+        let learnt = || async {
+            let pool = world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap();
+            let written = pool.metadata.annotations.clone().unwrap_or_default().remove(LEARNT);
+            let taints = learnt::read(&written.unwrap_or_default()).taints;
+            (pool, taints.iter().map(|known| known.taint.key.to_string()).collect::<Vec<_>>())
+        };
+        world.pool("default", serde_json::json!({}));
+        teach(&[("old", 1), ("lasts", 9)]);
+        world.ctx.observe(learnt().await.0);
+        world.pass(2 * 3600).await;
+        // The provisioner writes what this controller has not seen.
+        teach(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
+        Lessons.reconcile(&world.ctx, &Key::cluster("default")).await.unwrap();
+        assert_eq!(learnt().await.1, ["fresh", "lasts"]);
     }
 
     #[test]

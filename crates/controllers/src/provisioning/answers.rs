@@ -142,8 +142,15 @@ async fn learn(ctx: &Ctx, machine: &StateNode, misfit: &Misfit) -> Result<bool, 
     if !answer::learn(&mut known, machine, misfit, now) {
         return Ok(false);
     }
-    let written = learnt::write(&known);
-    patch::annotate(ctx, pool.clone(), names::LEARNT, |_| written.clone()).await?;
+    patch::annotate(ctx, pool.clone(), names::LEARNT, |newest| {
+        // Others may have taught it something meanwhile, or the same.
+        let mut known = learnt::read(newest.unwrap_or_default()).current(now);
+        match answer::learn(&mut known, machine, misfit, now) {
+            true => learnt::write(&known),
+            false => newest.map(str::to_owned),
+        }
+    })
+    .await?;
     let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
     ctx.metrics.inc(&families::LESSONS, &[&name, kind]);
     let text = lesson(machine, misfit);
@@ -223,4 +230,41 @@ async fn tell_and_forget(
         record.map(|record| raise::without_pods(record, pods))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    //! A lesson beside others.
+    use fleetwright_api as api;
+    use fleetwright_core::{
+        model::{Learnt, LearntTaint, Taint, TaintEffect},
+        testing::node,
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::World;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lesson_is_put_beside_those_that_came_meanwhile() {
+        let world = World::new();
+        world.pool("default", json!({}));
+        let read = || async { world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap() };
+        world.ctx.observe(read().await);
+        let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
+        let (since, until) = (world.ctx.now(), later(world.ctx.now(), answer::LESSON));
+        let mut others = Learnt::default();
+        others.add_taint(LearntTaint { taint: taint("other"), claim: "b".into(), since, until });
+        let annotations = json!({ names::LEARNT: learnt::write(&others) });
+        let metadata = json!({"name": "default", "annotations": annotations});
+        let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata});
+        world.server.apply(pool).unwrap();
+        let machine = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
+        let misfit = Misfit::Taint(taint("own"));
+        assert!(learn(&world.ctx, &machine, &misfit).await.unwrap());
+        let written = read().await.metadata.annotations.unwrap_or_default().remove(names::LEARNT);
+        let taints = learnt::read(&written.unwrap_or_default()).taints;
+        let keys: Vec<&str> = taints.iter().map(|known| &*known.taint.key).collect();
+        assert_eq!(keys, ["other", "own"]);
+    }
 }

@@ -34,7 +34,7 @@ pub use limit::RateLimit;
 pub use names::Names;
 pub use pulse::{SILENT, STUCK, Stuck};
 pub use queue::{Queue, later};
-pub use rates::{CLAIMS, EVICTIONS, Rates};
+pub use rates::{CLAIMS, EVICTIONS, Rates, TRIES_AGAIN};
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
 pub use solvers::Solvers;

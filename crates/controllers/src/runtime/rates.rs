@@ -14,6 +14,9 @@ use jiff::Timestamp;
 pub const CLAIMS: (u32, u32) = (1000, 50);
 /// Pods that are evicted: at once, and per second over time. Deletions past the deadline of a node are not slowed down.
 pub const EVICTIONS: (u32, u32) = (500, 100);
+/// Tries to evict pods that a disruption budget has kept before: they change nothing mostly, and are a load on the API server all
+/// the same.
+pub const TRIES_AGAIN: (u32, u32) = EVICTIONS;
 /// So many NodeClaims that had to wait are waited for at most: a pass for each one would be a pass every 20 ms.
 const GATHERED: u32 = 250;
 
@@ -22,6 +25,7 @@ const GATHERED: u32 = 250;
 pub struct Rates {
     claims: Mutex<TokenBucket>,
     evictions: Mutex<TokenBucket>,
+    tries_again: Mutex<TokenBucket>,
 }
 
 impl Default for Rates {
@@ -35,7 +39,7 @@ impl Rates {
     #[must_use]
     pub fn new(claims: (u32, u32), evictions: (u32, u32)) -> Self {
         let full = |(burst, per_second)| Mutex::new(TokenBucket::new(burst, per_second));
-        Self { claims: full(claims), evictions: full(evictions) }
+        Self { claims: full(claims), evictions: full(evictions), tries_again: full(TRIES_AGAIN) }
     }
 
     /// Whether `n` NodeClaims may be created now, all or none.
@@ -60,6 +64,21 @@ impl Rates {
     /// Takes a turn to evict a pod. Turns are given in order: who comes again when its own has come need not ask.
     pub fn evict(&self, now: Timestamp) -> Duration {
         lock(&self.evictions).owe(now)
+    }
+
+    /// A pod whose turn it was to be evicted was kept by a disruption budget.
+    pub fn not_evicted(&self) {
+        lock(&self.evictions).give_back();
+    }
+
+    /// Takes a turn to try it once more for a pod that was kept. However many there are, no turn of another pod is later for it.
+    pub fn try_again(&self, now: Timestamp) -> Duration {
+        lock(&self.tries_again).owe(now)
+    }
+
+    /// A pod was evicted that had been kept before: that counts like any other.
+    pub fn evicted_after_all(&self, now: Timestamp) {
+        lock(&self.evictions).owe(now);
     }
 }
 

@@ -54,8 +54,11 @@ impl Controller for EvictionQueue {
             self.0.left(key);
             return Ok(Requeue::No);
         };
+        let now = ctx.steady();
+        let is_kept = self.0.is_kept(key);
+        let turn = || if is_kept { ctx.rates.try_again(now) } else { ctx.rates.evict(now) };
         if leaving.force.is_none()
-            && let Some(wait) = self.0.eviction_turn(key, ctx.steady(), || ctx.rates.evict(ctx.steady()))
+            && let Some(wait) = self.0.eviction_turn(key, now, turn)
         {
             return Ok(Requeue::After(wait));
         }
@@ -67,6 +70,9 @@ impl Controller for EvictionQueue {
             Outcome::Leaves => {
                 self.0.left(key);
                 ctx.metrics.inc(&families::PODS_DRAINED, &[&leaving.reason]);
+                if is_kept && leaving.force.is_none() {
+                    ctx.rates.evicted_after_all(now);
+                }
                 if leaving.force.is_none() {
                     let message = format!("Evicted pod: {}", leaving.reason);
                     ctx.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
@@ -74,6 +80,9 @@ impl Controller for EvictionQueue {
                 Ok(Requeue::No)
             }
             Outcome::Blocked(why) => {
+                if self.0.keep(key) {
+                    ctx.rates.not_evicted();
+                }
                 let node = ctx.index().node(&leaving.node).cloned();
                 if let Some(node) = node {
                     let message = format!("Failed to drain node, evicting pod {}: {why}", pod.id);

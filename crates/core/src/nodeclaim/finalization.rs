@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{InstanceState, Next, Notice, Stage, Step, View, launch, remaining, termination};
+use super::{InstanceState, Next, Notice, Stage, Step, View, launch, remaining, termination, trace::Trace};
 use crate::model::{ProviderId, labels::REGISTERED, nodeclaim::ConditionType};
 
 /// How far apart the two lists are that prove that a launch left nothing behind.
@@ -16,20 +16,6 @@ pub const PROOF: Duration = Duration::from_secs(60);
 const NODES_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait after the cloud could not be asked.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// What a complete list of instances shows of a launch whose outcome was not written down.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Trace {
-    /// It was not asked for, or there was no answer.
-    #[default]
-    Unknown,
-    /// The cloud refused the last call for good: there is none.
-    Refused,
-    /// This instance was launched for the claim.
-    Found(ProviderId),
-    /// There is none, as was first seen then.
-    AbsentSince(Timestamp),
-}
 
 /// Ends a claim that is deleted.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +72,12 @@ impl Finalization<'_> {
             Trace::Found(id) => match self.instance {
                 InstanceState::NotOwned(why) => termination::not_owned(view, why),
                 InstanceState::Gone => Next::steps([Step::ReleaseClaim]),
+                InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
+            },
+            Trace::OneOf(id) => match self.instance {
+                InstanceState::NotOwned(why) => termination::not_owned(view, why),
+                // Which of them was launched for the claim nobody knows: it goes when the list shows none any more.
+                InstanceState::Gone => Next::wait(RETRY),
                 InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
             },
             Trace::AbsentSince(since) => match remaining(*since, PROOF, now) {

@@ -27,6 +27,7 @@ pub mod registration;
 pub mod repair;
 mod step;
 pub mod termination;
+pub mod trace;
 mod view;
 
 pub use notice::Notice;

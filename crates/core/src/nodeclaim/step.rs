@@ -90,6 +90,10 @@ pub enum Step {
     SetNodeName(NodeName),
     /// Write when the drain must be over.
     SetDeadline(jiff::Timestamp),
+    /// The same for a repair that is about to delete the claim: until then it can be taken back.
+    Condemn(jiff::Timestamp),
+    /// Take the deadline of a repair off a claim that it did not delete.
+    Reprieve,
     /// Delete these Nodes (their finalizer does the rest).
     DeleteNodes(Vec<NodeName>),
     /// Evict a pod through the Eviction API, with its UID as a precondition.

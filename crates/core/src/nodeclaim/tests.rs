@@ -127,6 +127,8 @@ fn step(step: &Step) -> String {
         Step::Delete(removal) => format!("delete {}", removal.as_str().unwrap_or("-")),
         Step::ChangeNode(change) => node_change(change),
         Step::SetNodeName(name) => format!("name {name}"),
+        Step::Condemn(at) => format!("condemn +{}", at.duration_since(now()).as_secs()),
+        Step::Reprieve => "reprieve".to_owned(),
         Step::SetDeadline(at) => format!("deadline +{}", at.duration_since(now()).as_secs()),
         Step::DeleteNodes(names) => format!("delete nodes {}", names.len()),
         Step::Evict(pod) => format!("evict {}", pod.id.name),

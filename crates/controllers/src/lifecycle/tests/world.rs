@@ -1,7 +1,7 @@
 //! A small world: the in-memory API server, a cloud that does what it is told, and hands that play the kubelet.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,7 +15,7 @@ use fleetwright_core::{
     clock::Clock,
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        Termination,
+        RepairPolicy, Termination,
     },
     model::{
         BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
@@ -170,10 +170,11 @@ impl CloudProvider for TestCloud {
             return std::future::pending().await;
         }
         match script {
+            // Who does not hear of them cannot name them.
             Some(Script::LoseAnswer) => {
                 requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
             }
-            _ => answers,
+            _ => self.named(requests, answers),
         }
     }
 
@@ -215,20 +216,39 @@ impl TestCloud {
     /// The instances of a call: those that are there, and new ones.
     fn born(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let mut sky = self.sky();
-        let mut answers = Vec::new();
+        let (mut answers, mut dealt) = (Vec::new(), BTreeSet::new());
         for request in requests {
             let launch = Some((request.batch.clone(), request.attempt));
             let same = |known: &&Instance| {
                 known.launched_by == launch && known.claim.as_ref() == Some(&request.claim.name)
             };
-            let known = sky.instances.values().find(same).cloned();
+            let nobodys = |known: &&Instance| {
+                known.launched_by == launch && known.claim.is_none() && !dealt.contains(&known.provider_id)
+            };
+            let all = || sky.instances.values().filter(|known| !known.terminating);
+            let known = all().find(same).or_else(|| all().find(nobodys)).cloned();
             let launched = known.unwrap_or_else(|| {
                 sky.launched += 1;
                 let name = format!("i-{}", sky.launched);
                 instance(&name, &request.claim.name, &request.batch, request.attempt)
             });
+            dealt.insert(launched.provider_id.clone());
             sky.instances.insert(launched.provider_id.clone(), launched.clone());
             answers.push(Ok(launched));
+        }
+        answers
+    }
+
+    /// Writes on instances whose they are.
+    fn named(
+        &self,
+        requests: &[LaunchRequest],
+        mut answers: Vec<Result<Instance, LaunchError>>,
+    ) -> Vec<Result<Instance, LaunchError>> {
+        let mut sky = self.sky();
+        for (request, instance) in requests.iter().zip(answers.iter_mut().flatten()) {
+            instance.claim = Some(request.claim.name.clone());
+            sky.instances.insert(instance.provider_id.clone(), instance.clone());
         }
         answers
     }
@@ -298,7 +318,11 @@ impl World {
             name: "test".into(),
             node_classes: vec![class],
             schema: Arc::new(LabelSchema::default()),
-            repair_policies: Vec::new(),
+            repair_policies: vec![RepairPolicy {
+                condition: "Ready".into(),
+                status: "False".into(),
+                toleration: Duration::from_secs(600),
+            }],
             bootstraps_startup_taints: false,
         };
         let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock, power: power.clone() });
@@ -341,6 +365,14 @@ impl World {
         (self, ahead)
     }
 
+    /// Nodes are repaired.
+    pub(super) fn repairing(mut self) -> Self {
+        let mut settings = (*self.ctx.settings).clone();
+        settings.gates.node_repair = true;
+        self.ctx.settings = Arc::new(settings);
+        self
+    }
+
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
@@ -356,7 +388,9 @@ impl World {
             task.abort();
         }
         self.power.set(i64::MAX);
+        let settings = self.ctx.settings.clone();
         self.ctx = Self::process(&self.server, &self.cloud, 8);
+        self.ctx.settings = settings;
         self
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        finalization::{Finalization, Trace},
+        finalization::Finalization,
         garbage_collection::{Collection, Findings},
         termination::NodeTermination,
+        trace::Trace,
     },
     *,
 };
@@ -151,7 +152,13 @@ fn an_open_launch_needs_proof() {
     assert_eq!(says(&open(), Trace::Refused, 0), "release");
     let found = "terminate fake:///x; InstanceTerminating=True/InstanceTerminating; ~5";
     assert_eq!(says(&open(), Trace::Found("fake:///x".into()), 99), found);
+    assert_eq!(says(&open(), Trace::OneOf("fake:///x".into()), 99), found);
     assert_eq!(says(&open().with(|claim| claim.attempt = 0), Trace::Unknown, 0), "release");
+    let gone = |trace: Trace| {
+        open().says(&Finalization { instance: &InstanceState::Gone, trace: &trace }, after(99))
+    };
+    assert_eq!(gone(Trace::Found("fake:///x".into())), "release");
+    assert_eq!(gone(Trace::OneOf("fake:///x".into())), "~5", "another one may be its own");
 }
 
 /// So many machines, of which the first `broken` are not ready and missing from the list.
