@@ -333,7 +333,7 @@ impl AwsApi for Batched {
         self.ledger.call("GetParameter", self.api.parameter(name).await)
     }
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        self.pace.pass(Paced::Fleet(request.count)).await?;
+        self.pace.pass(Paced::Fleet).await?;
         self.ledger.call("CreateFleet", self.api.create_fleet(request).await)
     }
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {

@@ -1,5 +1,7 @@
 //! What EC2's refusals mean: to the claim that was not launched, and to what is tried next.
 
+use std::time::Duration;
+
 use fleetwright_core::cloud::LaunchError;
 
 use crate::calls::{AwsError, Class, FleetError, classify};
@@ -68,6 +70,11 @@ pub fn is_without_template(code: &str) -> bool {
     matches!(code, "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound")
 }
 
+/// When to go on after EC2 has launched less than it was asked for because that was too much at once. By default an account has a
+/// thousand launches at once and gets two more a second; what one has that was granted more is known to EC2 alone, so that nothing is
+/// held back before EC2 says so.
+const LAUNCHES_AGAIN: Duration = Duration::from_secs(20);
+
 /// Whether the account has no role for spot capacity, and none may be created.
 #[must_use]
 pub fn is_without_role(error: &FleetError) -> bool {
@@ -103,7 +110,7 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
     }
     if errors.iter().all(|error| dry(error) || is_throttled(error)) {
         // What has run dry is known by now; the rest is asked for again.
-        return LaunchError::RateLimited { after: AwsError::new(&errors[0].code, "").wait() };
+        return LaunchError::RateLimited { after: LAUNCHES_AGAIN };
     }
     let telling = errors
         .iter()
@@ -170,7 +177,7 @@ mod tests {
     #[case(&["InsufficientInstanceCapacity"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "UnauthorizedOperation"], "Unauthorized")]
-    #[case(&["RequestLimitExceeded", "InsufficientInstanceCapacity"], "throttled by the cloud, next try in 1s")]
+    #[case(&["RequestLimitExceeded", "InsufficientInstanceCapacity"], "throttled by the cloud, next try in 20s")]
     #[case(&["RequestLimitExceeded", "UnauthorizedOperation"], "Unauthorized")]
     #[case(&["SomethingNew"], "LaunchFailed")]
     #[case(&[], "InsufficientCapacity")]
