@@ -146,7 +146,8 @@ pub(super) async fn credentials(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let good = cluster.class()?.status.context("no status")?;
     cx.proxy.rules(|rules| rules.expired = ["OURS".to_owned()].into());
     let refused = cluster.launch("one", 1, &claims(&["a"])).await;
-    let told = matches!(&refused[0], Err(LaunchError::Failed { reason, .. }) if &**reason == "Unauthorized");
+    // Whether anything was launched cannot be seen without credentials, so that the attempt stays open.
+    let told = matches!(&refused[0], Err(LaunchError::Unknown(why)) if why.contains("credentials"));
     cx.check(format!("the launch says why: {refused:?}"), told)?;
     let before = cx.proxy.mark();
     cluster.pass(SignedDuration::from_mins(20));
@@ -192,8 +193,13 @@ pub(super) async fn denied(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("instances, whatever is off", &cx.born_of(UID).await?, &2)?;
     cx.proxy.rules(|rules| rules.denied = ["CreateFleet"].into());
     let refused = cluster.launch("two", 1, &claims(&["c"])).await;
-    let told = matches!(&refused[0], Err(LaunchError::Failed { reason, .. }) if &**reason == "Unauthorized");
+    let told = matches!(&refused[0], Err(LaunchError::Unknown(why)) if why.contains("not authorized"));
     cx.check(format!("a launch that is not allowed says so: {refused:?}"), told)?;
+    // What the process before this one may have launched is shown by now.
+    cluster.pass(SignedDuration::from_mins(3));
+    let refused = cluster.launch("two", 1, &claims(&["c"])).await;
+    let told = matches!(&refused[0], Err(LaunchError::Failed { reason, .. }) if &**reason == "Unauthorized");
+    cx.check(format!("and then it is a failure: {refused:?}"), told)?;
     // A dry run finds it before anything is launched.
     cluster.edit(|class| class.spec.detailed_monitoring = Some(true))?;
     for _ in 0..3 {
