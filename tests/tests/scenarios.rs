@@ -1,6 +1,6 @@
 //! Plays every scenario of `tests/scenarios/` and compares the report with the one that stands beside it.
 //!
-//! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports anew; what a scenario expects
+//! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports again; what a scenario expects
 //! in its own words must hold all the same. `ONLY_SCENARIOS=drift` plays those whose file has that in its name.
 
 use std::{
@@ -41,7 +41,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "switches for people: what is played, and whether reports are written anew"
+    reason = "switches for people: what is played, and whether reports are written again"
 )]
 fn every_scenario_tells_its_story() {
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();

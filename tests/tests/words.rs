@@ -1,4 +1,4 @@
-//! Every word that the product says of its machines, in an event or as a reason of a condition, is asserted by a scenario.
+//! Every word that the product says of its nodes, in an event or as a reason of a condition, is asserted by a scenario.
 //!
 //! The words are read off the sources: what stands there by itself in quotes and begins with a capital. A new reason that no
 //! scenario tells turns this red; so does an exception that is none any more.
@@ -28,8 +28,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("Gone", "the same"),
     ("Never", "a value of a duration"),
     ("TaintsExist", "how two reasons end"),
-    ("NodeUnwell", "pods leave such a node before anybody looks: tests of core::nodeclaim::answer"),
-    ("RoomTaken", "a label of a metric; the event says it in words (life/lets-pods-go)"),
+    ("NodeUnhealthy", "pods leave such a node before anybody looks: tests of core::nodeclaim::answer"),
+    ("CapacityTaken", "a label of a metric; the event says it in words (life/lets-pods-go)"),
     ("Unreadable", "the API server's schema keeps such a NodeClaim out: tests of controllers::runtime"),
     ("Settles", "over too soon for a condition: the event says it in words (life/drift-blocked)"),
     ("PricesTooOld", "prices of the fake cloud are never old: tests of core::disruption"),

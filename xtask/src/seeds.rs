@@ -5,7 +5,7 @@
 use crate::shell;
 
 /// What is gone through where nothing else is asked for, so by CI, and within how many seconds: some five minutes on two
-/// quiet cores, and what a busy machine makes of them.
+/// quiet cores, and what a busy node makes of them.
 const ALL: [&str; 4] = ["--count", "2000", "--within", "1200"];
 
 /// Runs what `args` choose, or [`ALL`].

@@ -1,4 +1,4 @@
-//! Whether the custom resource definitions that a cluster has hold every field that keeps machines and pods safe.
+//! Whether the custom resource definitions that a cluster has hold every field that keeps nodes and pods safe.
 //!
 //! An API server prunes what its definitions do not know: with old ones a budget would be gone as soon as it is written, and a
 //! deadline would never come. Definitions of another release that merely lack what is new are fine.

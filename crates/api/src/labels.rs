@@ -37,7 +37,7 @@ pub const BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
 
 /// Label of a Node whose NodeClaim has registered.
 pub const REGISTERED: &str = "karpenter.sh/registered";
-/// Label of a Node whose NodeClaim has initialised.
+/// Label of a Node whose NodeClaim has initialized.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
 /// Label by which a Node tells that its taints are its own business.
 pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
@@ -53,13 +53,13 @@ pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
 /// Our annotation: what those pods asked for when the NodeClaim was decided, for people.
 pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
 /// Our annotation on NodePools: what their nodes taught, as JSON.
-pub const LEARNT: &str = "fleetwright.dev/learnt";
-/// Our annotation on NodePools: how long a node may take from joining to being initialised, as a Go duration; `Never` or
+pub const OBSERVED: &str = "fleetwright.dev/observed";
+/// Our annotation on NodePools: how long a node may take from joining to being initialized, as a Go duration; `Never` or
 /// zero is no deadline.
 pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout";
 /// Our annotation on NodePools: `generation/claim/time` of the NodeClaim that was replaced because its node was not
-/// initialised in time.
-pub const INITIALIZATION_STRIKE: &str = "fleetwright.dev/initialization-strike";
+/// initialized in time.
+pub const INITIALIZATION_FAILURES: &str = "fleetwright.dev/initialization-failures";
 /// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
 pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
 /// Our annotation on NodePools: the IANA time zone that the schedules of their budgets are read in; UTC where it is missing.
@@ -93,13 +93,13 @@ pub mod condition {
     /// NodePool: recent launches became nodes.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
-    /// Our condition on NodePools: their machines are what was promised.
-    pub const MACHINES_AS_PROMISED: &str = "MachinesAsPromised";
-    /// Our condition on NodePools: their nodes are initialised in time.
+    /// Our condition on NodePools: their nodes are what was promised.
+    pub const NODES_AS_EXPECTED: &str = "NodesAsExpected";
+    /// Our condition on NodePools: their nodes are initialized in time.
     pub const INITIALIZATION_HEALTHY: &str = "InitializationHealthy";
     /// Our condition on NodePools: they are deleted, and stay as long as they have NodeClaims.
     pub const DELETION_HELD: &str = "DeletionHeld";
-    /// Our condition on NodePools: no drifted machine waits for their drift cap.
+    /// Our condition on NodePools: no drifted node waits for their drift cap.
     pub const DRIFT_WITHIN_CAP: &str = "DriftWithinCap";
 
     /// NodeClaim: an instance exists.
@@ -122,7 +122,7 @@ pub mod condition {
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
     /// Our condition on NodeClaims: the pods that they were created for can go there.
     pub const PODS_FIT: &str = "PodsFit";
-    /// Our condition on NodeClaims: the node is initialised within its deadline.
+    /// Our condition on NodeClaims: the node is initialized within its deadline.
     pub const INITIALIZED_IN_TIME: &str = "InitializedInTime";
     /// Our condition on NodeClaims: everything lasting that keeps them from being disrupted.
     pub const DISRUPTION_BLOCKED: &str = "DisruptionBlocked";

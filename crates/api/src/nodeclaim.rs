@@ -1,4 +1,4 @@
-//! NodeClaim: one machine that is asked for, from the launch to the end.
+//! NodeClaim: one node that is asked for, from the launch to the end.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;

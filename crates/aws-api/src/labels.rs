@@ -147,8 +147,8 @@ pub const TAG_CLASS_HASH: &str = "fleetwright.dev/nodeclass-hash";
 /// Tag of instance profiles: the region.
 pub const TAG_REGION: &str = "topology.kubernetes.io/region";
 
-/// Annotation of ours on node classes: what real nodes taught about machines, a line for each instance type and image.
-pub const LEARNT: &str = "fleetwright.dev/learnt-capacity";
+/// Annotation of ours on node classes: what real nodes taught about instances, a line for each instance type and image.
+pub const OBSERVED: &str = "fleetwright.dev/observed-capacity";
 /// Annotation of ours on the first node class: the prices that AWS told last.
 pub const PRICES: &str = "fleetwright.dev/prices";
 

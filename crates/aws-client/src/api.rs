@@ -9,12 +9,12 @@ use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use fleetwright_aws::calls::{
     AwsApi, AwsError, ClusterInfo, Figure, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
-    InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, Price, ProfileInfo,
+    InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, Price, ProfileInfo,
     ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
-use crate::{SdkClient, error, fleet, instance, machines, network, prices, queues, template};
+use crate::{SdkClient, error, fleet, instance, instance_types, network, prices, queues, template};
 
 /// The states of instances that are not gone.
 const ALIVE: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
@@ -76,13 +76,13 @@ impl AwsApi for SdkClient {
         self.requests.take()
     }
 
-    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
+    async fn instance_types(&self) -> Result<Vec<InstanceTypeDescription>, AwsError> {
         let wanted = filters(&[
             Filter::new("supported-virtualization-type", ["hvm"]),
             Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
         ]);
         let pages = self.ec2.describe_instance_types().set_filters(wanted).into_paginator().page_size(100);
-        gather(pages.items().send().try_collect().await, machines::machine)
+        gather(pages.items().send().try_collect().await, instance_types::instance_type)
     }
 
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {

@@ -9,7 +9,7 @@ mod convert;
 mod error;
 mod fleet;
 mod instance;
-mod machines;
+mod instance_types;
 mod network;
 mod policies;
 mod prices;

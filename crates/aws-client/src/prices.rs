@@ -3,7 +3,7 @@
 use fleetwright_aws::calls::Price;
 use serde_json::Value;
 
-/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is no machine.
+/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is no instance.
 pub(crate) fn product(document: &str) -> Option<(String, Price)> {
     let product: Value = serde_json::from_str(document).ok()?;
     let name = product.pointer("/product/attributes/instanceType")?.as_str()?;
@@ -19,7 +19,7 @@ pub(crate) fn product(document: &str) -> Option<(String, Price)> {
     (price > Price::ZERO).then(|| (name.to_owned(), price))
 }
 
-/// What the price list is asked for: shared machines, and bare metal, which is sold as dedicated.
+/// What the price list is asked for: shared instances, and bare metal, which is sold as dedicated.
 pub(crate) const KINDS: [(&str, &str); 2] =
     [("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)")];
 

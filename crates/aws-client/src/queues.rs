@@ -32,7 +32,7 @@ impl Queues {
         Ok(url)
     }
 
-    /// Asks anew next time: a queue that was made again may have another address.
+    /// Asks again next time: a queue that was made again may have another address.
     pub(crate) fn forget(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }

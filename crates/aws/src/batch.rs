@@ -24,8 +24,8 @@ use futures::channel::oneshot;
 use crate::cache::Cache;
 use crate::calls::{
     AwsApi, AwsError, Class, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
-    InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo,
-    SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+    InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, ProfileInfo,
+    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 use crate::digest::digest;
 use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
@@ -300,8 +300,8 @@ impl AwsApi for Batched {
         outcomes.into_values().find_map(Result::err).map_or(Ok(()), Err)
     }
 
-    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
-        self.ledger.call("DescribeInstanceTypes", self.api.machines().await)
+    async fn instance_types(&self) -> Result<Vec<InstanceTypeDescription>, AwsError> {
+        self.ledger.call("DescribeInstanceTypes", self.api.instance_types().await)
     }
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
         self.ledger.call("DescribeInstanceTypeOfferings", self.api.sold_in().await)

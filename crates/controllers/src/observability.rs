@@ -166,7 +166,7 @@ impl Controller for PoolMetrics {
     }
 }
 
-/// What the launched machines of a pool cost, in dollars per hour; those whose price is not known cost nothing.
+/// What the launched nodes of a pool cost, in dollars per hour; those whose price is not known cost nothing.
 fn cost(snapshot: &Snapshot, pool: &str) -> f64 {
     let Some(catalog) = snapshot.catalog(pool) else { return 0.0 };
     let of_pool = snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool));

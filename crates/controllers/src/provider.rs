@@ -13,7 +13,7 @@ use fleetwright_state::Key;
 
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, hand::Hand, machine::Machine},
+    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand},
     metrics::{Family, Metrics},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
@@ -93,10 +93,10 @@ fn show(metrics: &Metrics, figure: &Figure) {
 fn outlook(ctx: &Ctx) -> Outlook {
     let index = ctx.index();
     let node = |name: &str| index.nodes_of_claim(name).next().cloned();
-    let machines = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
+    let nodes = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
     let pools =
         index.pools().filter_map(|pool| index.pool_model(pool.metadata.name.as_deref()?).cloned()).collect();
-    Outlook { now: ctx.now(), machines, pools }
+    Outlook { now: ctx.now(), nodes, pools }
 }
 
 impl Loop {
@@ -109,23 +109,23 @@ impl Loop {
                 .find(|claim| claim.provider_id.as_ref() == Some(&interruption.id))
                 .map(|claim| claim.name.clone())
         };
-        let Some(machine) = name.and_then(|name| Machine::look(ctx, &name)) else { return Ok(()) };
-        if machine.claim.deleting.is_some() {
+        let Some(node) = name.and_then(|name| ClaimedNode::look(ctx, &name)) else { return Ok(()) };
+        if node.claim.deleting.is_some() {
             return Ok(());
         }
         let (reason, message) = interruption.kind.event();
-        tell(ctx, &machine, reason, message);
-        tell(ctx, &machine, "TerminatingOnInterruption", "Interruption triggered termination");
+        tell(ctx, &node, reason, message);
+        tell(ctx, &node, "TerminatingOnInterruption", "Interruption triggered termination");
         let next = Next::steps([Step::Delete(Removal::Interrupted(interruption.kind))]);
-        Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
+        Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
         Ok(())
     }
 }
 
-/// Tells people about a machine, on its claim and on its nodes.
-fn tell(ctx: &Ctx, machine: &Machine, reason: &'static str, message: &str) {
-    ctx.recorder.publish(Event::warning(regarding(&*machine.raw), reason, message));
-    for node in &machine.nodes {
+/// Tells people about a node, on its claim and on its nodes.
+fn tell(ctx: &Ctx, node: &ClaimedNode, reason: &'static str, message: &str) {
+    ctx.recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
+    for node in &node.nodes {
         let node = ctx.index().node(&node.name).cloned();
         if let Some(node) = node {
             ctx.recorder.publish(Event::warning(regarding(&*node), reason, message));

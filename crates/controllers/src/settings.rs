@@ -16,7 +16,7 @@ pub struct Settings {
     pub batch_max: Duration,
     /// `BATCH_IDLE_DURATION`: a batch of pods is closed after this long without a new one.
     pub batch_idle: Duration,
-    /// `INITIALIZATION_TIMEOUT`: how long a node may take from joining to being initialised; `None` is for ever.
+    /// `INITIALIZATION_TIMEOUT`: how long a node may take from joining to being initialized; `None` is for ever.
     pub initialization_timeout: Option<Duration>,
     /// `PREFERENCE_POLICY`.
     pub preference_policy: PreferencePolicy,
@@ -43,7 +43,7 @@ pub struct DisruptionPace {
     pub period: Duration,
     /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
     pub validation_delay: Duration,
-    /// `DISRUPTION_TIMEOUT`: how long a command waits at least for what replaces its machines.
+    /// `DISRUPTION_TIMEOUT`: how long a command waits at least for what replaces its nodes.
     pub timeout: Duration,
 }
 

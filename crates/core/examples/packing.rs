@@ -67,20 +67,20 @@ fn row(
         let bound = reference.cost.lower_bound.dollars();
         (plan.cost.hourly.dollars() / bound - 1.0) * 100.0
     };
-    let least = thorough.openings.iter().map(|opening| opening.instance_types.len()).min().unwrap_or(0);
+    let least = thorough.new_claims.iter().map(|new_claim| new_claim.instance_types.len()).min().unwrap_or(0);
     let name = if wide { "wide" } else { "generic" };
     writeln!(
         out,
         "{name:<8} {capacity_type:<11} {types:>5} {:>10.2} | {:>6.2} % {:>5} {:>9.2?} | {:>6.2} % {:>5} {:>9.2?} | {:>6.2} % {:>5} {:>9.2?} | {least}",
         reference.cost.lower_bound.dollars(),
         gap(&reference),
-        reference.openings.len(),
+        reference.new_claims.len(),
         compatible,
         gap(&quick_plan),
-        quick_plan.openings.len(),
+        quick_plan.new_claims.len(),
         first,
         gap(&thorough),
-        thorough.openings.len(),
+        thorough.new_claims.len(),
         improved,
     )?;
     let request = request(&snapshot, Effort::First);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 pub struct Cause {
     /// Path of the field, such as `spec.containers[0].image`; empty where the cause is not a field.
     pub field: String,
-    /// Machine-readable reason, such as `FieldValueRequired`.
+    /// Node-readable reason, such as `FieldValueRequired`.
     pub reason: String,
     /// Text such as `Required value` or `Invalid value: "x": must be …`.
     pub message: String,

@@ -140,7 +140,7 @@ impl Faults for Once {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_strike_after_the_effect() -> Outcome {
+async fn faults_failure_after_the_effect() -> Outcome {
     let mut config = config();
     config.faults = Some(Arc::new(Once::default()));
     let server = Server::new(config);

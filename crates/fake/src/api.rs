@@ -11,21 +11,21 @@ use crate::{
     quantities::{QuantityMap, WireRequirement},
 };
 
-/// A call to launch machines.
+/// A call to launch instances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Launch {
-    /// UID of the cluster that will own the machines.
+    /// UID of the cluster that will own the instances.
     pub cluster_uid: String,
     /// The batch; together with the attempt the call's token.
     pub batch: String,
     /// The attempt.
     pub attempt: u32,
-    /// One machine each.
+    /// One instance each.
     pub items: Vec<LaunchItem>,
 }
 
-/// A machine that is asked for.
+/// An instance that is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchItem {
@@ -35,15 +35,15 @@ pub struct LaunchItem {
     pub node_pool: Option<String>,
     /// What may be launched, best first.
     pub choices: Vec<OfferingKey>,
-    /// What the machine must be: fixes the labels that its type leaves open.
+    /// What the instance must be: fixes the labels that its type leaves open.
     pub requirements: Vec<WireRequirement>,
     /// What its node is born with.
     pub bootstrap: Bootstrap,
-    /// How long the node stays away after the machine has booted, in milliseconds.
+    /// How long the node stays away after the instance has booted, in milliseconds.
     pub registration_delay_ms: u64,
 }
 
-/// What travels to a node through its machine's user data.
+/// What travels to a node through its instance's user data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Bootstrap {
@@ -81,15 +81,15 @@ pub struct LaunchReply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LaunchOutcome {
-    /// The machine exists.
-    Launched(Box<Machine>),
+    /// The instance exists.
+    Launched(Box<CloudInstance>),
     /// None of the choices had capacity.
     InsufficientCapacity(String),
     /// The cloud refuses: reason and message.
     Refused(String, String),
 }
 
-/// Where a machine is in its life.
+/// Where an instance is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lifecycle {
@@ -103,10 +103,10 @@ pub enum Lifecycle {
     Gone,
 }
 
-/// A machine, as the cloud knows it.
+/// An instance, as the cloud knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Machine {
+pub struct CloudInstance {
     /// The provider id, as in a Node's `spec.providerID`.
     pub id: String,
     /// The name of its node.
@@ -115,7 +115,7 @@ pub struct Machine {
     pub address: String,
     /// Tags from birth.
     pub tags: Tags,
-    /// What it was bought as; absent for an adopted machine of an unknown type.
+    /// What it was bought as; absent for an adopted instance of an unknown type.
     pub offering: Option<OfferingKey>,
     /// Price per hour in nano-dollars.
     pub price_nanos: i64,
@@ -131,7 +131,7 @@ pub struct Machine {
     pub state: Lifecycle,
     /// When it was launched.
     pub launched_at: Timestamp,
-    /// When its node joins; never where the machine is broken.
+    /// When its node joins; never where the instance is broken.
     pub joins_at: Option<Timestamp>,
     /// Whether its node has joined.
     pub joined: bool,
@@ -143,7 +143,7 @@ pub struct Machine {
     pub defects: Defects,
 }
 
-/// Who a machine belongs to.
+/// Who an instance belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tags {
@@ -159,7 +159,7 @@ pub struct Tags {
     pub attempt: u32,
 }
 
-/// Faults that a machine was born with.
+/// Faults that an instance was born with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Defects {
@@ -179,11 +179,11 @@ pub struct SpotPrices {
     pub stand_for_ms: Option<u64>,
 }
 
-/// The announcement that a machine is taken back.
+/// The announcement that an instance is taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TakeBack {
-    /// The machine.
+    /// The instance.
     pub id: String,
     /// What it was bought as.
     pub offering: Option<OfferingKey>,
@@ -191,15 +191,15 @@ pub struct TakeBack {
     pub at: Timestamp,
 }
 
-/// A call to end a machine.
+/// A call to end an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminate {
-    /// UID of the cluster that asks: the machine must carry it.
+    /// UID of the cluster that asks: the instance must carry it.
     pub cluster_uid: String,
-    /// The machine.
+    /// The instance.
     pub id: String,
-    /// A NodeClaim of the asking cluster names the machine: then one without a cluster's UID counts as its own.
+    /// A NodeClaim of the asking cluster names the instance: then one without a cluster's UID counts as its own.
     pub named_by_claim: bool,
 }
 
@@ -207,14 +207,14 @@ pub struct Terminate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ApiError {
-    /// No such machine.
-    #[error("no machine {id}")]
+    /// No such instance.
+    #[error("no instance {id}")]
     NotFound {
         /// Its id.
         id: String,
     },
-    /// The machine belongs to somebody else.
-    #[error("machine {id} is not owned by this cluster: {why}")]
+    /// The instance belongs to somebody else.
+    #[error("instance {id} is not owned by this cluster: {why}")]
     NotOwned {
         /// Its id.
         id: String,
@@ -254,16 +254,16 @@ pub enum ApiError {
 pub trait CloudApi: Send + Sync + 'static {
     /// What the cloud sells; read once.
     async fn catalogue(&self) -> Result<Catalogue, ApiError>;
-    /// Launches machines. The same token and claim give the same machine.
+    /// Launches instances. The same token and claim give the same instance.
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError>;
-    /// Ends a machine; tells its state, `Gone` once it is gone.
+    /// Ends an instance; tells its state, `Gone` once it is gone.
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError>;
-    /// One machine that is not gone; a new one may stay invisible for a moment.
-    async fn get(&self, id: &str) -> Result<Machine, ApiError>;
-    /// The machines that carry `cluster_uid` and are not gone, by id; new ones may stay invisible for a moment.
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError>;
+    /// One instance that is not gone; a new one may stay invisible for a moment.
+    async fn get(&self, id: &str) -> Result<CloudInstance, ApiError>;
+    /// The instances that carry `cluster_uid` and are not gone, by id; new ones may stay invisible for a moment.
+    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError>;
     /// What spot capacity costs now.
     async fn spot_prices(&self) -> Result<SpotPrices, ApiError>;
-    /// The machines that carry `cluster_uid` and are announced to be taken back, by id, until they end.
+    /// The instances that carry `cluster_uid` and are announced to be taken back, by id, until they end.
     async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError>;
 }

@@ -13,7 +13,7 @@ pub struct NodeClass {
     pub ready: bool,
     /// Why it is not, in words.
     pub message: String,
-    /// How long nodes stay away after their machine has booted.
+    /// How long nodes stay away after their instance has booted.
     pub registration_delay: Duration,
 }
 

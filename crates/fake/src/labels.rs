@@ -43,7 +43,7 @@ pub const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// Annotation of a Pod: how long it runs before it succeeds, as a duration such as `30s` or `2m`.
 pub const RUN_FOR: &str = "fleetwright.dev/run-for";
 
-/// Lower-case image id that every fake machine runs.
+/// Lower-case image id that every fake instance runs.
 pub const IMAGE_ID: &str = "fake-image-1";
 
 /// The schema of the fake cloud: Karpenter's, the kwok labels, and `keys` beyond them. The first key named

@@ -1,11 +1,11 @@
-//! A cloud in memory that behaves like one, its provider, and the kubelets of its machines.
+//! A cloud in memory that behaves like one, its provider, and the kubelets of its instances.
 //!
 //! Reading order:
 //! 1. [`catalogue`] — what the cloud sells.
-//! 2. [`cloud`] — machines, capacity that runs dry, latency, faults; driven by a clock and a seed.
+//! 2. [`cloud`] — instances, capacity that runs dry, latency, faults; driven by a clock and a seed.
 //! 3. [`api`] — the calls of the cloud, in process or over [`http`].
 //! 4. [`provider`] — [`fleetwright_core::cloud::CloudProvider`] over those calls.
-//! 5. [`kubelet`] — machines join the cluster and run pods: the one module with a Kubernetes client.
+//! 5. [`kubelet`] — instances join the cluster and run pods: the one module with a Kubernetes client.
 
 pub mod api;
 pub mod catalogue;

@@ -22,8 +22,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
-        ApiError, Bootstrap, CloudApi, Launch, LaunchItem, LaunchOutcome, Lifecycle, Machine, Terminate,
-        WireTaint,
+        ApiError, Bootstrap, CloudApi, CloudInstance, Launch, LaunchItem, LaunchOutcome, Lifecycle,
+        Terminate, WireTaint,
     },
     catalogue::{Catalogue, OfferingKey},
     classes::{ClassState, NodeClasses},
@@ -277,7 +277,7 @@ impl Choices<'_> {
     }
 }
 
-/// The available offerings that a claim allows and whose machines hold what it asks for: cheapest first, equals by type,
+/// The available offerings that a claim allows and whose instances hold what it asks for: cheapest first, equals by type,
 /// zone and capacity type.
 fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
     let mut found: Vec<(Price, OfferingKey)> = Vec::new();
@@ -325,26 +325,26 @@ fn bootstrap(claim: &NodeClaim) -> Bootstrap {
     }
 }
 
-fn instance(machine: &Machine) -> Result<Instance, String> {
+fn lower_instance(instance: &CloudInstance) -> Result<Instance, String> {
     let read = |map| {
-        from_quantities(map).map_err(|(key, message)| format!("machine {}: {key}: {message}", machine.id))
+        from_quantities(map).map_err(|(key, message)| format!("instance {}: {key}: {message}", instance.id))
     };
     Ok(Instance {
-        provider_id: machine.id.as_str().into(),
-        claim: machine.tags.claim.as_deref().map(Into::into),
-        launched_by: machine.tags.batch.as_deref().map(|batch| (batch.into(), machine.tags.attempt)),
-        cluster_uid: machine.tags.cluster_uid.as_deref().map(Into::into),
-        labels: machine
+        provider_id: instance.id.as_str().into(),
+        claim: instance.tags.claim.as_deref().map(Into::into),
+        launched_by: instance.tags.batch.as_deref().map(|batch| (batch.into(), instance.tags.attempt)),
+        cluster_uid: instance.tags.cluster_uid.as_deref().map(Into::into),
+        labels: instance
             .labels
             .iter()
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
         annotations: BTreeMap::new(),
         image_id: Some(labels::IMAGE_ID.into()),
-        capacity: read(&machine.capacity)?,
-        allocatable: read(&machine.allocatable)?,
-        created: Some(machine.launched_at),
-        terminating: machine.state >= Lifecycle::Terminating,
+        capacity: read(&instance.capacity)?,
+        allocatable: read(&instance.allocatable)?,
+        created: Some(instance.launched_at),
+        terminating: instance.state >= Lifecycle::Terminating,
     })
 }
 
@@ -437,7 +437,7 @@ impl CloudProvider for FakeProvider {
             self.send(call, asked, &mut results).await;
         }
         let short =
-            || Err(LaunchError::Unknown("the cloud answered for fewer machines than were asked for".into()));
+            || Err(LaunchError::Unknown("the cloud answered for fewer instances than were asked for".into()));
         results.into_iter().map(|result| result.unwrap_or_else(short)).collect()
     }
 
@@ -450,18 +450,18 @@ impl CloudProvider for FakeProvider {
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        let machine = self.shared.api.get(id).await.map_err(cloud_error)?;
-        instance(&machine).map_err(|message| CloudError::Unavailable(message.into()))
+        let instance = self.shared.api.get(id).await.map_err(cloud_error)?;
+        lower_instance(&instance).map_err(|message| CloudError::Unavailable(message.into()))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        let machines = self.shared.api.list(&self.shared.uid()?).await.map_err(cloud_error)?;
-        let read: Result<Vec<Instance>, String> = machines.iter().map(instance).collect();
+        let instances = self.shared.api.list(&self.shared.uid()?).await.map_err(cloud_error)?;
+        let read: Result<Vec<Instance>, String> = instances.iter().map(lower_instance).collect();
         read.map_err(|message| CloudError::Unavailable(message.into()))
     }
 
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        // A KWOKNodeClass says nothing that a running machine could differ from.
+        // A KWOKNodeClass says nothing that a running instance could differ from.
         Ok(None)
     }
 
@@ -472,8 +472,8 @@ impl CloudProvider for FakeProvider {
 
 fn outcome_of(outcome: LaunchOutcome) -> Result<Instance, LaunchError> {
     match outcome {
-        LaunchOutcome::Launched(machine) => {
-            instance(&machine).map_err(|message| LaunchError::Unknown(message.into()))
+        LaunchOutcome::Launched(instance) => {
+            lower_instance(&instance).map_err(|message| LaunchError::Unknown(message.into()))
         }
         LaunchOutcome::InsufficientCapacity(message) => {
             Err(LaunchError::InsufficientCapacity(message.into()))

@@ -14,7 +14,7 @@ pub fn to_quantities(resources: &Resources) -> QuantityMap {
     resources.iter().map(|(name, amount)| (name.to_string(), name.quantity(amount).to_string())).collect()
 }
 
-/// Resources that a machine supplies, read from quantities: rounded down.
+/// Resources that an instance supplies, read from quantities: rounded down.
 ///
 /// # Errors
 /// The resource whose quantity is none, or is negative, with what is wrong.

@@ -29,10 +29,10 @@ impl ProviderStep for Pricing {
     }
 }
 
-/// Hears which machines are about to be taken back.
+/// Hears which instances are about to be taken back.
 pub(crate) struct Notices {
     pub(crate) shared: Shared,
-    /// Machines whose notice was heard before: their offering is known to run dry.
+    /// Instances whose notice was heard before: their offering is known to run dry.
     pub(crate) heard: Mutex<BTreeSet<String>>,
 }
 

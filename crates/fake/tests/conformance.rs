@@ -178,15 +178,15 @@ async fn steps_tell(over_http: bool) {
     let moved = provider.catalog(&pool).await.unwrap();
     assert!(Arc::ptr_eq(&moved, &provider.catalog(&pool).await.unwrap()), "the same while nothing changes");
     assert_ne!(*shown, *moved);
-    // A machine costs what is shown at its launch.
+    // An instance costs what is shown at its launch.
     let request = conformance::launch_request(&fake, "a", "spot");
     let instance = provider.launch(&[request]).await.pop().unwrap().unwrap();
     let label = |key: &str| instance.labels.get(key).unwrap().to_string();
     let (kind, zone) = (label("node.kubernetes.io/instance-type"), label("topology.kubernetes.io/zone"));
-    let machine = fake.cloud.machines().pop().unwrap();
-    assert_eq!(moved.price(&kind, &zone, "spot").unwrap().nanos(), machine.price_nanos);
+    let real = fake.cloud.instances().pop().unwrap();
+    assert_eq!(moved.price(&kind, &zone, "spot").unwrap().nanos(), real.price_nanos);
     assert!(notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty());
-    assert!(fake.cloud.interrupt(&machine.id));
+    assert!(fake.cloud.interrupt(&real.id));
     for _ in 0..2 {
         let told = notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions;
         assert_eq!(told, [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]);

@@ -1,4 +1,4 @@
-//! Machines of the fake cloud become nodes of a cluster and run its pods, in virtual time.
+//! Instances of the fake cloud become nodes of a cluster and run its pods, in virtual time.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests fail as tests do")]
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -10,7 +10,10 @@ use fleetwright_api::{
 use fleetwright_core::clock::{Clock, SharedClock};
 use fleetwright_fake::{
     Cloud, CloudConfig, NodeClasses,
-    api::{Bootstrap, CloudApi, Launch, LaunchItem, LaunchOutcome, Lifecycle, Machine, Terminate, WireTaint},
+    api::{
+        Bootstrap, CloudApi, CloudInstance, Launch, LaunchItem, LaunchOutcome, Lifecycle, Terminate,
+        WireTaint,
+    },
     catalogue::{OfferingKey, kwok},
     classes::ClassState,
     cloud::{Fault, Occasion},
@@ -66,7 +69,7 @@ impl World {
         Self { client, cloud, clock }
     }
 
-    async fn launch(&self, claim: &str) -> Machine {
+    async fn launch(&self, claim: &str) -> CloudInstance {
         let taint = |key: &str, effect: &str| WireTaint {
             key: key.to_owned(),
             value: String::new(),
@@ -92,8 +95,8 @@ impl World {
         let call =
             Launch { cluster_uid: "us".to_owned(), batch: claim.to_owned(), attempt: 1, items: vec![item] };
         let reply = self.cloud.launch(&call).await.unwrap();
-        let [LaunchOutcome::Launched(machine)] = reply.outcomes.as_slice() else { panic!("{reply:?}") };
-        (**machine).clone()
+        let [LaunchOutcome::Launched(instance)] = reply.outcomes.as_slice() else { panic!("{reply:?}") };
+        (**instance).clone()
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -143,12 +146,12 @@ async fn seconds(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_becomes_a_node_and_leaves_again() {
+async fn an_instance_becomes_a_node_and_leaves_again() {
     let world = World::new(KubeletConfig::default());
-    let machine = world.launch("claim-1").await;
-    assert!(world.node(&machine.node_name).await.is_none());
+    let instance = world.launch("claim-1").await;
+    assert!(world.node(&instance.node_name).await.is_none());
     seconds(100).await;
-    let node = world.node(&machine.node_name).await.expect("the node has joined");
+    let node = world.node(&instance.node_name).await.expect("the node has joined");
     assert_eq!(ready(&node), "True");
     assert_eq!(taints(&node), ["boot", "karpenter.sh/unregistered"]);
     let labels = node.metadata.labels.clone().unwrap();
@@ -162,32 +165,32 @@ async fn a_machine_becomes_a_node_and_leaves_again() {
     ] {
         assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
     }
-    assert_eq!(node.spec.as_ref().unwrap().provider_id.as_deref(), Some(machine.id.as_str()));
+    assert_eq!(node.spec.as_ref().unwrap().provider_id.as_deref(), Some(instance.id.as_str()));
     assert_eq!(node.status.as_ref().unwrap().allocatable.as_ref().unwrap()["cpu"].0, "1900m");
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-node-lease");
-    let renewed = leases.get(&machine.node_name).await.unwrap().spec.unwrap().renew_time.unwrap().0;
+    let renewed = leases.get(&instance.node_name).await.unwrap().spec.unwrap().renew_time.unwrap().0;
     assert!(world.clock.now().duration_since(renewed).as_secs() <= 16, "{renewed}");
 
-    let end = Terminate { cluster_uid: "us".to_owned(), id: machine.id.clone(), named_by_claim: true };
+    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), named_by_claim: true };
     assert_eq!(world.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
     seconds(60).await;
-    let node = world.node(&machine.node_name).await.unwrap();
+    let node = world.node(&instance.node_name).await.unwrap();
     assert_eq!(ready(&node), "Unknown");
     assert!(taints(&node).contains(&"node.kubernetes.io/unreachable".to_owned()));
     seconds(90).await;
     assert!(
-        world.node(&machine.node_name).await.is_none(),
-        "a node without machine and finalizer is removed"
+        world.node(&instance.node_name).await.is_none(),
+        "a node without instance and finalizer is removed"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_run_succeed_and_end() {
     let world = World::new(KubeletConfig::without_leases());
-    let machine = world.launch("claim-1").await;
+    let instance = world.launch("claim-1").await;
     seconds(100).await;
-    world.bind("web", &machine.node_name, json!({})).await;
-    world.bind("job", &machine.node_name, json!({"fleetwright.dev/run-for": "30s"})).await;
+    world.bind("web", &instance.node_name, json!({})).await;
+    world.bind("job", &instance.node_name, json!({"fleetwright.dev/run-for": "30s"})).await;
     seconds(3).await;
     let web = world.pod("web").await.unwrap();
     assert_eq!(phase(&web), "Running");
@@ -201,12 +204,12 @@ async fn pods_run_succeed_and_end() {
     assert!(world.pod("web").await.is_some(), "it has its grace");
     seconds(3).await;
     assert!(world.pod("web").await.is_none());
-    // The machine fails: what still runs on it is collected once its node is gone.
-    world.bind("left", &machine.node_name, json!({})).await;
+    // The instance fails: what still runs on it is collected once its node is gone.
+    world.bind("left", &instance.node_name, json!({})).await;
     seconds(3).await;
-    assert!(world.cloud.lose(&machine.id));
+    assert!(world.cloud.lose(&instance.id));
     seconds(300).await;
-    assert!(world.pod("left").await.is_none() && world.node(&machine.node_name).await.is_none());
+    assert!(world.pod("left").await.is_none() && world.node(&instance.node_name).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +296,7 @@ async fn classes_are_followed() {
 async fn an_embedded_cloud_adopts_what_the_cluster_knows() {
     let world = World::new(KubeletConfig::without_leases());
     install(&world.client).await;
-    let machine = world.launch("joined").await;
+    let instance = world.launch("joined").await;
     seconds(100).await;
     let claims = custom(&world.client, "karpenter.sh", "v1", "NodeClaim", "nodeclaims");
     let claim = json!({
@@ -316,14 +319,14 @@ async fn an_embedded_cloud_adopts_what_the_cluster_knows() {
 
     let reborn = Cloud::new(kwok(), CloudConfig::instant(1), world.clock.clone());
     assert_eq!(adopt(world.client.clone(), &reborn, "us").await.unwrap(), 2);
-    let machines = reborn.machines();
-    let known = machines.iter().find(|known| known.id == machine.id).unwrap();
+    let instances = reborn.instances();
+    let known = instances.iter().find(|known| known.id == instance.id).unwrap();
     assert!(
-        known.joined && known.tags == machine.tags && known.price_nanos == machine.price_nanos,
+        known.joined && known.tags == instance.tags && known.price_nanos == instance.price_nanos,
         "{known:?}"
     );
-    assert_eq!((&known.offering, &known.capacity), (&machine.offering, &machine.capacity));
-    let launched = machines.iter().find(|known| known.id == "kwok://kwok-launched").unwrap();
+    assert_eq!((&known.offering, &known.capacity), (&instance.offering, &instance.capacity));
+    let launched = instances.iter().find(|known| known.id == "kwok://kwok-launched").unwrap();
     assert!(!launched.joined && launched.node_name == "kwok-launched", "{launched:?}");
     assert_eq!((launched.tags.batch.as_deref(), launched.tags.attempt), (Some("batch-7"), 2));
     assert_eq!(launched.bootstrap.taints.len(), 2);

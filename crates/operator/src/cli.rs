@@ -28,7 +28,7 @@ struct Tools {
 /// The tools around the controller.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
-    /// Shows the whole flow on this machine: no cluster, no Docker, no cloud account.
+    /// Shows the whole flow on this node: no cluster, no Docker, no cloud account.
     Demo(Demo),
     /// Shows what would be launched for the pods that wait, by the controller's own code, and does nothing.
     Plan(PlanOptions),
@@ -227,7 +227,7 @@ pub(crate) struct FakeCloud {
     /// Where its HTTP API listens.
     #[arg(long, default_value = "127.0.0.1:8090")]
     pub(crate) listen: SocketAddr,
-    /// The cluster that its machines join; by default as kubectl finds it.
+    /// The cluster that its nodes join; by default as kubectl finds it.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Which built-in instance types it has.
@@ -239,13 +239,13 @@ pub(crate) struct FakeCloud {
     /// How long a launch call takes.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) launch_latency: std::time::Duration,
-    /// How long a machine takes from launch to joining.
+    /// How long a node takes from launch to joining.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub(crate) boot_latency: std::time::Duration,
     /// How long a node takes from joining until it is ready.
     #[arg(long, default_value = "5s", value_parser = duration)]
     pub(crate) ready_latency: std::time::Duration,
-    /// How long a machine takes to end; by default between 8s and 60s, at random.
+    /// How long a node takes to end; by default between 8s and 60s, at random.
     #[arg(long, value_parser = duration)]
     pub(crate) terminate_latency: Option<std::time::Duration>,
     /// The seed of everything that is left to chance.

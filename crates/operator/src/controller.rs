@@ -218,7 +218,7 @@ fn proven(identity: &Identity) -> anyhow::Result<()> {
             tracing::info!(%why, "nothing proves that the cloud's cluster is this one");
             Ok(())
         }
-        // Acting on another cluster's machines is the one thing that must never happen.
+        // Acting on another cluster's nodes is the one thing that must never happen.
         Identity::Mismatch(why) => bail!("the cloud's cluster is not this one: {why}"),
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn provider(
         let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
         let cloud = Arc::new(Cloud::new(catalogue, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, cluster_uid).await?;
-        tracing::info!(machines = adopted, "embedded fake cloud adopted what the cluster knows of");
+        tracing::info!(nodes = adopted, "embedded fake cloud adopted what the cluster knows of");
         let kubelets = Kubelets::run(
             client.clone(),
             cloud.clone(),
@@ -132,7 +132,7 @@ pub(crate) fn serve_cloud(options: &cli::FakeCloud) -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind(options.listen)
             .await
             .with_context(|| format!("--listen {}", options.listen))?;
-        tracing::info!(address = %listener.local_addr()?, machines = adopted, "fake cloud is serving");
+        tracing::info!(address = %listener.local_addr()?, nodes = adopted, "fake cloud is serving");
         let kubelets = KubeletConfig { ready_after: options.ready_latency, ..KubeletConfig::default() };
         tokio::spawn(Kubelets::run(client, cloud.clone(), clock, kubelets, std::future::pending()));
         serve(listener, cloud, until_told()).await?;

@@ -28,7 +28,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     Ok(fleetwright_controllers::runtime::client(config)?)
 }
 
-/// Refuses custom resource definitions that would lose what keeps machines and pods safe. Where the document cannot be read for
+/// Refuses custom resource definitions that would lose what keeps nodes and pods safe. Where the document cannot be read for
 /// want of a right, nothing is refused.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ async fn check_storage(client: &Client) -> anyhow::Result<()> {
         let lost = installed::unreadable_storage(&definition, read);
         ensure!(
             lost.is_empty(),
-            "objects of {name} may be stored as {}, which cannot be read as {read}: write each of them anew (kubectl get and \
+            "objects of {name} may be stored as {}, which cannot be read as {read}: write each of them again (kubectl get and \
              replace) with a release that converts them, then take the version out of status.storedVersions",
             lost.join(", ")
         );

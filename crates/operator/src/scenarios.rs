@@ -1,6 +1,6 @@
 //! Scenario files of the tools, for their tests: the input is YAML, the report stands beside it as `.txt`.
 //!
-//! `UPDATE_SCENARIOS=1` writes reports and schemas anew.
+//! `UPDATE_SCENARIOS=1` writes reports and schemas again.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) fn check(folder: &str, report: impl Fn(&Path) -> String) {
             wrong.push(format!("=== {}\n--- wanted\n{wanted}--- found\n{found}", path.display()));
         }
     }
-    assert!(wrong.is_empty(), "{}\nUPDATE_SCENARIOS=1 writes the reports anew", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nUPDATE_SCENARIOS=1 writes the reports again", wrong.join("\n"));
 }
 
 /// Every scenario below a folder of `tests/scenarios/`.
@@ -63,6 +63,6 @@ pub(crate) fn check_schema<T: JsonSchema>(file: &str) {
     assert_eq!(
         std::fs::read_to_string(&path).unwrap_or_default(),
         schema,
-        "UPDATE_SCENARIOS=1 writes it anew"
+        "UPDATE_SCENARIOS=1 writes it again"
     );
 }

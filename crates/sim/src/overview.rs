@@ -17,7 +17,7 @@ pub struct Overview {
     pub claims: ClaimCounts,
     /// Pods of all namespaces.
     pub pods: PodCounts,
-    /// What all machines cost now, in nano-dollars per hour.
+    /// What all instances cost now, in nano-dollars per hour.
     #[serde(serialize_with = "nanos")]
     pub hourly: Price,
     /// NodeClaims that were created since the start.
@@ -42,7 +42,7 @@ pub struct NodeOverview {
     pub zone: String,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: String,
-    /// What its machine costs, in nano-dollars per hour.
+    /// What its instance costs, in nano-dollars per hour.
     #[serde(serialize_with = "nanos")]
     pub price: Price,
     /// How it stands.
@@ -77,11 +77,11 @@ pub enum NodePhase {
 /// NodeClaims by how far they are. Each is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClaimCounts {
-    /// No machine yet.
+    /// No instance yet.
     pub launching: usize,
-    /// A machine that has not joined yet.
+    /// An instance that has not joined yet.
     pub registering: usize,
-    /// Joined, not initialised.
+    /// Joined, not initialized.
     pub initializing: usize,
     /// Ready for pods.
     pub initialized: usize,

@@ -73,7 +73,7 @@ pub enum CloudMood {
     /// Real latencies, capacity for everybody.
     #[default]
     Good,
-    /// Pools run dry, spot machines are taken back, calls are throttled.
+    /// Pools run dry, spot instances are taken back, calls are throttled.
     Stormy,
 }
 
@@ -98,7 +98,7 @@ pub struct AwsShort {
     /// The alias that the node class selects its images by.
     #[serde(default = "al2023")]
     pub alias: String,
-    /// How much of the memory that it is sold with a machine has with an image, in per cent.
+    /// How much of the memory that it is sold with an instance has with an image, in per cent.
     #[serde(default)]
     pub memory: BTreeMap<String, i64>,
     /// Whether there is an interruption queue.
@@ -297,9 +297,9 @@ pub enum Step {
     Inject(Vec<Fault>),
     /// Ends the cloud's faults.
     Heal,
-    /// Announces of so many spot machines, the first by id, that the cloud takes them back.
+    /// Announces of so many spot instances, the first by id, that the cloud takes them back.
     Interrupt(usize),
-    /// So many machines, the first by id, are gone at once, and nobody says so.
+    /// So many instances, the first by id, are gone at once, and nobody says so.
     Lose(usize),
     /// Takes taints off all nodes, by key, as whoever looks after them would.
     Untaint(Vec<String>),
@@ -318,7 +318,7 @@ pub enum Step {
     Neighbour(Vec<Self>),
     /// Tells in the report, from here on, what happens to objects of these kinds, in the order in which it happens:
     /// `NodeClaim`, or certain words only, `NodeClaim Drained`, `Event Evicted`. Names that are drawn by lot are told as
-    /// `claim-1`, `machine-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`), `attachment-1`; steps that follow may use them
+    /// `claim-1`, `instance-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`), `attachment-1`; steps that follow may use them
     /// in `apply` and `delete`.
     Tell(Vec<String>),
     /// Compares.

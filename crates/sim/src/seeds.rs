@@ -2,7 +2,7 @@
 //!
 //! A run has three parts. While [`script`] changes loads, pools and objects, and [`chaos`] lets calls fail, operators are
 //! killed, cut off and told wrong times; nothing may be broken even then. After that the faults cease, and all has to come
-//! to rest: every pod runs, every machine is a node, nothing keeps a mark. At last nobody may write anything any more. A
+//! to rest: every pod runs, every instance is a node, nothing keeps a mark. At last nobody may write anything any more. A
 //! seed that fails fails again.
 //!
 //! Which trouble a seed gets is drawn first ([`plan`]): few kinds at once find more than all of them in every run.
@@ -46,18 +46,18 @@ use script::Script;
 
 /// How long everything may take to come to rest afterwards: longer than every timeout and brake.
 const REST: Duration = Duration::from_secs(90 * 60);
-/// How long after the trouble every machine is a node, or ended.
+/// How long after the trouble every instance is a node, or ended.
 const COLLECTED: Duration = Duration::from_secs(25 * 60);
 /// How long all that is at rest is watched. Later prices move, and what was refused for an hour is tried again.
 const WATCH: Duration = Duration::from_secs(3 * 60);
-/// So long after a machine came in the stead of others it may go in its turn: it stays for ten minutes, and a cluster in which
+/// So long after an instance came in place of others it may go in its turn: it stays for ten minutes, and a cluster in which
 /// nothing changes is looked at every five.
 const YOUNG: Duration = Duration::from_secs(16 * 60);
 /// How often the checks look.
 const STEP: Duration = Duration::from_secs(1);
-/// How many machines of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
+/// How many instances of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
 /// are left, and what is thought cheap and cannot be had is tried again and again.
-const RESERVED_MACHINES: u32 = 40;
+const RESERVED_INSTANCES: u32 = 40;
 /// The label that tells reservations apart.
 const RESERVATION: &str = "example.com/reservation-id";
 /// How many instance types the cloud has.
@@ -266,7 +266,7 @@ fn config(
     config
 }
 
-/// A few types of the realistic catalogue: a choice to make, and many runs in a short time. Some of the machines may be
+/// A few types of the realistic catalogue: a choice to make, and many runs in a short time. Some of the instances may be
 /// reserved.
 fn shop(reservations: bool) -> Catalogue {
     static SHOPS: OnceLock<[Catalogue; 2]> = OnceLock::new();
@@ -284,7 +284,7 @@ fn shop(reservations: bool) -> Catalogue {
     if reservations { reserved.clone() } else { few.clone() }
 }
 
-/// Adds a reservation of [`RESERVED_MACHINES`] in the zone of the first offering.
+/// Adds a reservation of [`RESERVED_INSTANCES`] in the zone of the first offering.
 fn reserve(kind: &mut InstanceType) {
     let Some(first) = kind.offerings.first() else { return };
     let id = format!("r-{}", kind.name);
@@ -297,7 +297,7 @@ fn reserve(kind: &mut InstanceType) {
     let offering = Offering {
         requirements: requirements.into_iter().collect(),
         price: Price::from_nanos(first.price.nanos() / 1_000_000),
-        reservation_capacity: Some(RESERVED_MACHINES),
+        reservation_capacity: Some(RESERVED_INSTANCES),
         ..first.clone()
     };
     kind.offerings.push(offering);
@@ -314,7 +314,7 @@ async fn rest(
     let begun = world.elapsed();
     let end = begun.saturating_add(REST);
     while world.elapsed() < end && !checker.is_full() {
-        // Machines that no claim accounts for are ended with care, so long after they were seen.
+        // Instances that no claim accounts for are ended with care, so long after they were seen.
         let waited = world.elapsed().saturating_sub(begun);
         let awaited = (waited < COLLECTED && Checker::has_orphans(world, script.ledger()))
             || waited < script.caught_up();

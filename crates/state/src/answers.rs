@@ -1,6 +1,6 @@
-//! Which claims answer which pods: a pod is answered by one claim at a time, until that is initialised or goes.
+//! Which claims answer which pods: a pod is answered by one claim at a time, until that is initialized or goes.
 //!
-//! Of claims that are initialised it is known too which pods they were created for, as long as those wait: another claim
+//! Of claims that are initialized it is known too which pods they were created for, as long as those wait: another claim
 //! for such a pod needs a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ type ByPod = BTreeMap<PodUid, BTreeSet<ClaimName>>;
 pub(crate) struct Answers {
     /// Of claims that are on their way.
     by_pod: ByPod,
-    /// Of claims that are initialised, but for pods that were bound since.
+    /// Of claims that are initialized, but for pods that were bound since.
     settled: ByPod,
 }
 

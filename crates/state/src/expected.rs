@@ -1,4 +1,4 @@
-//! What a machine will be that is not launched yet: reckoned from the instance types that its NodeClaim allows.
+//! What a node will be that is not launched yet: reckoned from the instance types that its NodeClaim allows.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn overlaid(claim: &NodeClaim, catalog: &Catalog) -> Option<NodeClaim> {
     Some(NodeClaim { capacity, allocatable, ..claim.clone() })
 }
 
-/// The most that the machine of a claim can have: its capacity or, while that is unknown, the largest amount of each
+/// The most that the node of a claim can have: its capacity or, while that is unknown, the largest amount of each
 /// resource among its candidates. Limits count it.
 pub(crate) fn at_most(claim: &NodeClaim, catalog: Option<&Catalog>) -> Resources {
     if !claim.capacity.is_zero() {

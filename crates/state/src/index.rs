@@ -33,7 +33,7 @@ use crate::{
     kind::{Key, Kind},
     ledger::{self, Ledger},
     lower::{Invalid, device::Selectors, pod::Interner},
-    machines::Machines,
+    nodes::NodeTable,
     pods::Pods,
     tracked::Tracked,
 };
@@ -52,7 +52,7 @@ pub struct Index {
     interner: Interner,
 
     pods: Pods,
-    machines: Machines,
+    nodes: NodeTable,
     answers: Answers,
     pools: BTreeMap<PoolName, PoolEntry>,
     /// Instance types as decisions see them: NodeOverlays applied, and what nodes taught.
@@ -79,7 +79,7 @@ pub struct Index {
 
     /// Claims or commands changed since the snapshot was taken, and with them who is answered.
     answers_stale: bool,
-    /// Pods, pools and the rest changed since the snapshot was taken; machines keep their own account.
+    /// Pods, pools and the rest changed since the snapshot was taken; nodes keep their own account.
     stale: bool,
     epoch: u64,
     latest: Option<Arc<Snapshot>>,
@@ -119,7 +119,7 @@ impl Index {
             invalid: BTreeMap::new(),
             interner: Interner::default(),
             pods: Pods::default(),
-            machines: Machines::default(),
+            nodes: NodeTable::default(),
             answers: Answers::default(),
             pools: BTreeMap::new(),
             catalogs: BTreeMap::new(),
@@ -209,21 +209,22 @@ impl Index {
             Some(catalog) => self.announced.insert(pool.clone(), catalog),
             None => self.announced.remove(pool),
         };
-        self.apply_learnt(pool);
+        self.apply_observed(pool);
     }
 
     /// Corrects what is announced of a pool's instance types by what its nodes taught.
-    fn apply_learnt(&mut self, pool: &PoolName) {
-        let learnt = self.pools.get(pool).and_then(|entry| entry.model.as_ref()).map(|model| &model.learnt);
+    fn apply_observed(&mut self, pool: &PoolName) {
+        let observed =
+            self.pools.get(pool).and_then(|entry| entry.model.as_ref()).map(|model| &model.observed);
         let announced = self.announced.get(pool);
         let after =
-            announced.map(|known| learnt.map_or_else(|| known.clone(), |learnt| learnt.applied(known)));
+            announced.map(|known| observed.map_or_else(|| known.clone(), |observed| observed.applied(known)));
         let before = match after.clone() {
             Some(catalog) => self.catalogs.insert(pool.clone(), catalog),
             None => self.catalogs.remove(pool),
         };
         let overlaid = [before, after].into_iter().flatten().flat_map(|catalog| catalog.overlaid.clone());
-        self.machines.touch_pool(pool, &overlaid.collect());
+        self.nodes.touch_pool(pool, &overlaid.collect());
         self.stale = true;
     }
 
@@ -240,7 +241,7 @@ impl Index {
     // === Intents ===
 
     /// Expects a pod on the Node or NodeClaim called `target` until then: a lease, released when the pod binds or goes, or
-    /// is refused by kube-scheduler. On a machine that is ready it is renewed so often only ([`crate::intents::RENEWALS`]).
+    /// is refused by kube-scheduler. On a node that is ready it is renewed so often only ([`crate::intents::RENEWALS`]).
     pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
         let target = target.into();
         // A pod that still runs elsewhere is not for kube-scheduler to bind yet.
@@ -249,17 +250,17 @@ impl Index {
         self.lease(pod, target, until, ready);
     }
 
-    /// Expects a pod until then on a machine that is kept for it although it cannot take it now: who keeps it bounds for
+    /// Expects a pod until then on a node that is kept for it although it cannot take it now: who keeps it bounds for
     /// how long.
     pub fn hold(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
         self.lease(pod, target.into(), until, false);
     }
 
     fn lease(&mut self, pod: PodUid, target: Str, until: Timestamp, ready: bool) {
-        self.machines.touch(&target);
+        self.nodes.touch(&target);
         let refusal = self.pods.by_uid(&pod).and_then(|pod| pod.refusal.clone());
         if let Some(earlier) = self.intents.nominate(pod, target, until, ready, refusal.as_ref()) {
-            self.machines.touch(&earlier);
+            self.nodes.touch(&earlier);
         }
     }
 
@@ -271,7 +272,7 @@ impl Index {
         }
     }
 
-    /// Whether the Node or NodeClaim called `target` is initialised.
+    /// Whether the Node or NodeClaim called `target` is initialized.
     fn is_ready(&self, target: &str) -> bool {
         let by_label = |node: &Arc<fleetwright_core::model::Node>| {
             let label = node.labels.get(fleetwright_core::model::labels::INITIALIZED);
@@ -285,21 +286,21 @@ impl Index {
     fn settle_pod(&mut self, pod: &PodUid) {
         self.answers.bound(pod);
         if let Some(target) = self.intents.forget_pod(pod) {
-            self.machines.touch(&target);
+            self.nodes.touch(&target);
         }
     }
 
     /// kube-scheduler says something of a pod that waits.
     fn hear_refusal(&mut self, pod: &Pod) {
         if let Some(target) = self.intents.refuse(&pod.uid, pod.refusal.as_ref()) {
-            self.machines.touch(&target);
+            self.nodes.touch(&target);
         }
     }
 
     /// Releases a pod's nomination.
     pub fn release(&mut self, pod: &PodUid) {
         if let Some(target) = self.intents.release(pod) {
-            self.machines.touch(&target);
+            self.nodes.touch(&target);
         }
     }
 
@@ -320,11 +321,11 @@ impl Index {
         self.intents.is_written_for(pod) || self.answered_by(pod).is_some()
     }
 
-    /// Notes a disruption command: its machines are marked for deletion until [`Self::end_command`].
+    /// Notes a disruption command: its nodes are marked for deletion until [`Self::end_command`].
     pub fn begin_command(&mut self, id: impl Into<Str>, command: CommandIntent) {
         self.answers_stale = true;
         for claim in self.intents.begin(id.into(), command) {
-            self.machines.touch_claim(&claim);
+            self.nodes.touch_claim(&claim);
         }
     }
 
@@ -332,7 +333,7 @@ impl Index {
     pub fn end_command(&mut self, id: &str) {
         self.answers_stale = true;
         for claim in self.intents.end(id) {
-            self.machines.touch_claim(&claim);
+            self.nodes.touch_claim(&claim);
         }
     }
 
@@ -377,13 +378,13 @@ impl Index {
     /// A NodeClaim as read.
     #[must_use]
     pub fn claim(&self, name: &str) -> Option<&Arc<api::NodeClaim>> {
-        self.machines.claims.get(name).map(|entry| &entry.raw)
+        self.nodes.claims.get(name).map(|entry| &entry.raw)
     }
 
     /// A NodeClaim lowered; `None` too where it is not ours or means nothing.
     #[must_use]
     pub fn claim_model(&self, name: &str) -> Option<&Arc<fleetwright_core::model::NodeClaim>> {
-        self.machines.claims.get(name)?.model.as_ref()
+        self.nodes.claims.get(name)?.model.as_ref()
     }
 
     /// `claim` lowered as if it had been read; `None` as with [`Self::claim_model`].
@@ -396,29 +397,29 @@ impl Index {
 
     /// All NodeClaims as read, by name.
     pub fn claims(&self) -> impl Iterator<Item = &Arc<api::NodeClaim>> {
-        self.machines.claims.values().map(|entry| &entry.raw)
+        self.nodes.claims.values().map(|entry| &entry.raw)
     }
 
     /// A Node as read.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
-        self.machines.nodes.get(name).map(|entry| &entry.raw)
+        self.nodes.nodes.get(name).map(|entry| &entry.raw)
     }
 
     /// A Node lowered; `None` too where it means nothing.
     #[must_use]
     pub fn node_model(&self, name: &str) -> Option<&Arc<fleetwright_core::model::Node>> {
-        self.machines.nodes.get(name)?.model.as_ref()
+        self.nodes.nodes.get(name)?.model.as_ref()
     }
 
     /// All Nodes as read, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.machines.nodes.values().map(|entry| &entry.raw)
+        self.nodes.nodes.values().map(|entry| &entry.raw)
     }
 
     /// All NodeClaims that are ours and mean something, by name.
     pub fn claim_models(&self) -> impl Iterator<Item = &Arc<fleetwright_core::model::NodeClaim>> {
-        self.machines.claims.values().filter_map(|entry| entry.model.as_ref())
+        self.nodes.claims.values().filter_map(|entry| entry.model.as_ref())
     }
 
     /// All Nodes with a NodeClaim's provider id, lowered, by name. More than one is a contradiction.
@@ -431,25 +432,25 @@ impl Index {
         &self,
         claim: &fleetwright_core::model::NodeClaim,
     ) -> impl Iterator<Item = &Arc<fleetwright_core::model::Node>> {
-        self.machines.nodes_of(claim)
+        self.nodes.nodes_of(claim)
     }
 
     /// The Node of a NodeClaim, by provider id.
     #[must_use]
     pub fn node_of_claim(&self, claim: &str) -> Option<&Arc<Node>> {
-        Some(&self.machines.node_of(self.claim_model(claim)?)?.raw)
+        Some(&self.nodes.node_of(self.claim_model(claim)?)?.raw)
     }
 
     /// The NodeClaim of a Node, by provider id.
     #[must_use]
     pub fn claim_of_node(&self, node: &str) -> Option<&Arc<api::NodeClaim>> {
-        Some(&self.machines.claim_of(self.node_model(node)?)?.raw)
+        Some(&self.nodes.claim_of(self.node_model(node)?)?.raw)
     }
 
     /// The NodeClaim with a provider id.
     #[must_use]
     pub fn claim_of_provider_id(&self, id: &str) -> Option<&Arc<api::NodeClaim>> {
-        Some(&self.machines.claim_by_provider_id(id)?.raw)
+        Some(&self.nodes.claim_by_provider_id(id)?.raw)
     }
 
     /// A NodePool as read.
@@ -525,7 +526,7 @@ impl Index {
         self.node_classes.get(class)
     }
 
-    /// The NodeClaims that were created for a pod and are still there, on their way or initialised, by name. Ones that a
+    /// The NodeClaims that were created for a pod and are still there, on their way or initialized, by name. Ones that a
     /// command takes are left out.
     #[must_use]
     pub fn created_for(&self, pod: &PodUid) -> Vec<ClaimName> {
@@ -533,7 +534,7 @@ impl Index {
         claims.filter(|claim| !self.intents.is_marked(claim)).cloned().collect()
     }
 
-    /// The claim that answers a pod while it is not initialised; `None` where the pod is free to be scheduled.
+    /// The claim that answers a pod while it is not initialized; `None` where the pod is free to be scheduled.
     #[must_use]
     pub fn answered_by(&self, pod: &PodUid) -> Option<ClaimName> {
         self.answers.to(pod, &self.intents).cloned()

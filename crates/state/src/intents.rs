@@ -10,21 +10,21 @@ use jiff::Timestamp;
 /// A disruption command that is being carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandIntent {
-    /// The machines that it takes, by name of their NodeClaims.
+    /// The nodes that it takes, by name of their NodeClaims.
     pub candidates: Vec<ClaimName>,
-    /// The NodeClaims that come in their stead.
+    /// The NodeClaims that come in their place.
     pub replacements: Vec<ClaimName>,
 }
 
-/// How often a pod's lease on one machine that is ready may be renewed. Passes renew it about every ten seconds; a pod that
-/// kube-scheduler has not bound for a minute to a machine that is there will not be bound to it, whatever we think.
+/// How often a pod's lease on one node that is ready may be renewed. Passes renew it about every ten seconds; a pod that
+/// kube-scheduler has not bound for a minute to a node that is there will not be bound to it, whatever we think.
 pub const RENEWALS: u32 = 6;
 
-/// What is remembered of a pod's leases on one machine, until the pod is bound, gone or expected elsewhere.
+/// What is remembered of a pod's leases on one node, until the pod is bound, gone or expected elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct History {
     target: Str,
-    /// Leases given while the machine was ready.
+    /// Leases given while the node was ready.
     given: u32,
     /// What kube-scheduler had said of the pod when the first of them was given.
     refusal: Option<Str>,
@@ -54,12 +54,12 @@ pub struct Intents {
 pub(crate) struct Reserved {
     /// The pool.
     pub(crate) pool: Str,
-    /// The most of each resource that the machine may have.
+    /// The most of each resource that the node may have.
     pub(crate) most: Resources,
 }
 
 impl Intents {
-    /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before. A machine that is
+    /// Expects a pod on the Node or NodeClaim called `target`, in place of where it was expected before. A node that is
     /// `ready` is leased again only so often, and not at all once kube-scheduler has refused the pod; `refusal` is what
     /// it said last. Returns the earlier target.
     pub(crate) fn nominate(
@@ -101,11 +101,11 @@ impl Intents {
     }
 
     /// Takes in what kube-scheduler says of a pod that waits. Returns where the pod was expected, where that shows that it
-    /// was refused there: the machine was ready, the lease was renewed, and the words are new.
+    /// was refused there: the node was ready, the lease was renewed, and the words are new.
     pub(crate) fn refuse(&mut self, pod: &PodUid, refusal: Option<&Str>) -> Option<Str> {
         let history = self.history.get_mut(pod)?;
         if history.given < 2 {
-            // It may have been said while the machine became ready.
+            // It may have been said while the node became ready.
             history.refusal = refusal.cloned();
             return None;
         }
@@ -171,7 +171,7 @@ impl Intents {
         self.writing.values().any(|pods| pods.contains(pod))
     }
 
-    /// Notes a command. Returns the machines whose marks change.
+    /// Notes a command. Returns the nodes whose marks change.
     pub(crate) fn begin(&mut self, id: Str, command: CommandIntent) -> Vec<ClaimName> {
         let mut touched = command.candidates.clone();
         if let Some(earlier) = self.commands.insert(id, command) {
@@ -180,12 +180,12 @@ impl Intents {
         touched
     }
 
-    /// Forgets a command: it is done, or rolled back. Returns the machines whose marks change.
+    /// Forgets a command: it is done, or rolled back. Returns the nodes whose marks change.
     pub(crate) fn end(&mut self, id: &str) -> Vec<ClaimName> {
         self.commands.remove(id).map(|command| command.candidates).unwrap_or_default()
     }
 
-    /// Whether a command takes the machine of this NodeClaim.
+    /// Whether a command takes the node of this NodeClaim.
     #[must_use]
     pub fn is_marked(&self, claim: &str) -> bool {
         self.commands.values().any(|command| command.candidates.iter().any(|candidate| &**candidate == claim))

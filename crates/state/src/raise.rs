@@ -1,4 +1,4 @@
-//! From the model to Kubernetes' objects: the NodeClaim that an opening of a plan becomes.
+//! From the model to Kubernetes' objects: the NodeClaim that a new NodeClaim of a plan becomes.
 
 mod constraints;
 
@@ -9,7 +9,7 @@ pub use constraints::constraints;
 use fleetwright_api::{self as api, labels as names, nodeclaim::ResourceRequirements};
 use fleetwright_core::{
     model::{Operator, Pod, PodUid, Requirement, Resources, Taint, labels},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 use k8s_openapi::apimachinery::pkg::{
     api::resource::Quantity,
@@ -27,22 +27,22 @@ pub struct Identity<'a> {
     pub cluster_uid: &'a str,
 }
 
-/// The NodeClaim to create for `opening`, from its NodePool as it stands, for `pods` (those of the opening that are
+/// The NodeClaim to create for `new NodeClaim`, from its NodePool as it stands, for `pods` (those of the new NodeClaim that are
 /// still without an answer).
 #[must_use]
 pub fn claim(
-    opening: &Opening,
+    new_claim: &NewClaim,
     pool: &api::NodePool,
     pods: &[Arc<Pod>],
     identity: Identity<'_>,
 ) -> api::NodeClaim {
     let template = &pool.spec.template;
     let class = &template.spec.node_class_ref;
-    let mut node_labels = strings(&opening.labels);
+    let mut node_labels = strings(&new_claim.labels);
     node_labels.insert(labels::NODEPOOL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
-    node_labels.insert(opening.pool.template.class.label_key(), class.name.clone());
+    node_labels.insert(new_claim.pool.template.class.label_key(), class.name.clone());
     let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
-    annotations.extend(strings(&opening.annotations));
+    annotations.extend(strings(&new_claim.annotations));
     annotations.insert(names::NODEPOOL_HASH.to_owned(), pool.drift_hash());
     annotations
         .insert(names::NODEPOOL_HASH_VERSION.to_owned(), names::CURRENT_NODEPOOL_HASH_VERSION.to_owned());
@@ -68,10 +68,10 @@ pub fn claim(
     let spec = api::NodeClaimSpec {
         expire_after: template.spec.expire_after.clone(),
         node_class_ref: class.clone(),
-        requirements: requirements(opening),
-        resources: ResourceRequirements { requests: quantities(&opening.requests) },
-        startup_taints: taints(&opening.startup_taints),
-        taints: taints(&opening.taints),
+        requirements: requirements(new_claim),
+        resources: ResourceRequirements { requests: quantities(&new_claim.requests) },
+        startup_taints: taints(&new_claim.startup_taints),
+        taints: taints(&new_claim.taints),
         termination_grace_period: template.spec.termination_grace_period.clone(),
     };
     api::NodeClaim { metadata, spec, status: None }
@@ -121,14 +121,14 @@ pub fn without_pods(record: &str, released: &std::collections::BTreeSet<PodUid>)
     record.split(',').filter(stays).collect::<Vec<_>>().join(",")
 }
 
-/// A number for each opening: those that are launched alike, and so share a launch batch, have the same.
+/// A number for each new NodeClaim: those that are launched alike, and so share a launch batch, have the same.
 #[must_use]
-pub fn shapes(openings: &[Opening]) -> Vec<usize> {
-    let mut known: Vec<&Opening> = Vec::new();
-    let mut shapes = Vec::with_capacity(openings.len());
-    for opening in openings {
-        let at = known.iter().position(|shape| same_launch(shape, opening)).unwrap_or_else(|| {
-            known.push(opening);
+pub fn shapes(new_claims: &[NewClaim]) -> Vec<usize> {
+    let mut known: Vec<&NewClaim> = Vec::new();
+    let mut shapes = Vec::with_capacity(new_claims.len());
+    for new_claim in new_claims {
+        let at = known.iter().position(|shape| same_launch(shape, new_claim)).unwrap_or_else(|| {
+            known.push(new_claim);
             known.len() - 1
         });
         shapes.push(at);
@@ -136,11 +136,11 @@ pub fn shapes(openings: &[Opening]) -> Vec<usize> {
     shapes
 }
 
-/// Whether two openings are launched alike: claims of one launch shape share a batch.
+/// Whether two new NodeClaims are launched alike: claims of one launch shape share a batch.
 #[must_use]
-pub fn same_launch(a: &Opening, b: &Opening) -> bool {
-    let types = |opening: &Opening| -> Vec<_> {
-        opening.instance_types.iter().map(|instance_type| instance_type.name.clone()).collect()
+pub fn same_launch(a: &NewClaim, b: &NewClaim) -> bool {
+    let types = |new_claim: &NewClaim| -> Vec<_> {
+        new_claim.instance_types.iter().map(|instance_type| instance_type.name.clone()).collect()
     };
     a.pool.name == b.pool.name
         && a.requirements == b.requirements
@@ -174,23 +174,23 @@ pub fn quantities(resources: &Resources) -> api::Quantities {
         .collect()
 }
 
-/// The opening's requirements with the instance types that are left, cheapest first.
-fn requirements(opening: &Opening) -> Vec<api::Requirement> {
+/// The new NodeClaim's requirements with the instance types that are left, cheapest first.
+fn requirements(new_claim: &NewClaim) -> Vec<api::Requirement> {
     let mut raised = Vec::new();
-    // The host has no name yet; within a plan the key only tells openings apart.
-    for wanted in opening.requirements.iter().filter(|wanted| &**wanted.key() != labels::HOSTNAME) {
-        if &**wanted.key() == labels::INSTANCE_TYPE && !opening.instance_types.is_empty() {
+    // The host has no name yet; within a plan the key only tells new NodeClaims apart.
+    for wanted in new_claim.requirements.iter().filter(|wanted| &**wanted.key() != labels::HOSTNAME) {
+        if &**wanted.key() == labels::INSTANCE_TYPE && !new_claim.instance_types.is_empty() {
             continue;
         }
         raised.extend(requirement(wanted));
     }
-    if !opening.instance_types.is_empty() {
-        let wanted = opening.requirements.get(labels::INSTANCE_TYPE);
+    if !new_claim.instance_types.is_empty() {
+        let wanted = new_claim.requirements.get(labels::INSTANCE_TYPE);
         raised.push(api::Requirement {
             key: labels::INSTANCE_TYPE.to_owned(),
             min_values: wanted.and_then(Requirement::min_values).map(i64::from),
             operator: api::Operator::In,
-            values: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
+            values: new_claim.instance_types.iter().map(|known| known.name.to_string()).collect(),
         });
     }
     raised.sort_by(|a, b| a.key.cmp(&b.key));

@@ -29,7 +29,7 @@ pub(crate) struct Account {
 
 /// An instance as moto has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Machine {
+pub(crate) struct Ec2Instance {
     pub(crate) id: String,
     pub(crate) state: String,
     pub(crate) instance_type: String,
@@ -174,13 +174,13 @@ impl Account {
     }
 
     /// Instances that are not terminated, by id.
-    pub(crate) async fn machines(&self) -> anyhow::Result<BTreeMap<String, Machine>> {
+    pub(crate) async fn instances(&self) -> anyhow::Result<BTreeMap<String, Ec2Instance>> {
         let told = self.ec2("DescribeInstances", &[]).await?;
         let items = told.all("instancesSet").into_iter().flat_map(|set| set.children.iter());
-        let machine = |item: &Element| {
+        let instance = |item: &Element| {
             let text = |path: &[&str]| item.at(path).to_owned();
             let id = text(&["instanceId"]);
-            let machine = Machine {
+            let instance = Ec2Instance {
                 id: id.clone(),
                 state: text(&["instanceState", "name"]),
                 instance_type: text(&["instanceType"]),
@@ -188,9 +188,9 @@ impl Account {
                 image: text(&["imageId"]),
                 tags: tags(item),
             };
-            (id, machine)
+            (id, instance)
         };
-        Ok(items.map(machine).filter(|(_, machine)| machine.state != "terminated").collect())
+        Ok(items.map(instance).filter(|(_, instance)| instance.state != "terminated").collect())
     }
 
     /// Launch templates: tags by name.

@@ -95,10 +95,10 @@ impl Cx<'_> {
 
     /// How many instances of the account carry a cluster's UID.
     pub(crate) async fn born_of(&self, uid: &str) -> anyhow::Result<usize> {
-        let machines = self.account.machines().await?;
+        let instances = self.account.instances().await?;
         let own = |tags: &std::collections::BTreeMap<String, String>| {
             tags.get(labels::TAG_CLUSTER_UID).is_some_and(|known| known == uid)
         };
-        Ok(machines.values().filter(|machine| own(&machine.tags) && machine.state == "running").count())
+        Ok(instances.values().filter(|instance| own(&instance.tags) && instance.state == "running").count())
     }
 }

@@ -15,7 +15,7 @@ const FOLDER: &str = "tools/moto-5.2.5";
 pub(crate) async fn moto_server(target: &Path) -> anyhow::Result<PathBuf> {
     let folder = target.join(FOLDER);
     let program = folder.join("bin/moto_server");
-    // Written last: an installation that was interrupted is begun anew.
+    // Written last: an installation that was interrupted is begun again.
     let complete = folder.join("complete");
     if complete.exists() {
         return Ok(program);

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	_ "time/tzdata" // time zones of CronJobs and schedules, on machines without a database of them
+	_ "time/tzdata" // time zones of CronJobs and schedules, on hosts without a database of them
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"

@@ -59,7 +59,7 @@ impl Tier {
     }
 }
 
-/// Where things are on this machine.
+/// Where things are on this instance.
 #[derive(Debug)]
 pub struct Environment {
     /// The operator's binary, built beside the runner's.

@@ -175,7 +175,7 @@ impl<'w> Cx<'w> {
         self.world.kubectl.run(args).await
     }
 
-    /// Creates what nearly every case begins with: its namespace, its NodePool of `cpus`-CPU machines, and a
+    /// Creates what nearly every case begins with: its namespace, its NodePool of `cpus`-CPU instances, and a
     /// Deployment of `replicas` pods named `web`.
     pub(crate) async fn deploy(&self, cpus: u32, replicas: u32, cpu: &str) -> anyhow::Result<()> {
         self.apply(&manifests::namespace(&self.namespace())).await?;
@@ -200,7 +200,7 @@ impl<'w> Cx<'w> {
         .await
     }
 
-    /// Waits until NodeClaims, Nodes and instances correspond one to one, all of them initialised.
+    /// Waits until NodeClaims, Nodes and instances correspond one to one, all of them initialized.
     pub(crate) async fn settled(&mut self, limit: Duration) -> anyhow::Result<Fleet> {
         self.eventually("NodeClaims, Nodes and instances correspond one to one", limit, async |world| {
             let fleet = world.fleet().await?;

@@ -46,7 +46,7 @@ fn first() -> Vec<Case> {
     ]
 }
 
-/// What takes long: machines that go, and operators that are killed.
+/// What takes long: instances that go, and operators that are killed.
 fn disruption() -> Vec<Case> {
     vec![
         case(
@@ -56,7 +56,7 @@ fn disruption() -> Vec<Case> {
         ),
         case(
             "kill-birth",
-            "kill -9 at each step from pod to initialised node leaves one machine for each",
+            "kill -9 at each step from pod to initialized node leaves one instance for each",
             |cx| Box::pin(phases::birth(cx)),
         ),
         case("kill-undo", "a command that was interrupted and is not wanted any more leaves no mark", |cx| {
@@ -73,7 +73,7 @@ fn disruption() -> Vec<Case> {
             "a protected pod goes at the deadline of its node, or when its time is over",
             |cx| Box::pin(do_not_disrupt::run(cx)),
         ),
-        case("replacement", "a node whose replacement never initialises stays, without taint", |cx| {
+        case("replacement", "a node whose replacement never initializes stays, without taint", |cx| {
             Box::pin(replacement::run(cx))
         }),
         case(

@@ -35,8 +35,8 @@ impl Change {
         Some(Self { verb, resource: resource(path), detail })
     }
 
-    /// Whether it is a step in the life of a machine, or of the pods on it.
-    pub(crate) fn is_of_machine(&self) -> bool {
+    /// Whether it is a step in the life of an instance, or of the pods on it.
+    pub(crate) fn is_of_instance(&self) -> bool {
         let resource = self.resource.split('/').next().unwrap_or_default();
         matches!(resource, "" | "nodeclaims" | "nodes" | "pods")
     }
@@ -46,7 +46,7 @@ impl Change {
         self.resource == "leases"
     }
 
-    /// Whether it asks the cloud for machines.
+    /// Whether it asks the cloud for instances.
     pub(crate) fn is_launch(&self) -> bool {
         self.verb == "launch"
     }
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn only_machines_and_their_pods_are_of_machines() {
+    fn only_instances_and_their_pods_are_of_instances() {
         let of = |path: &str| Change::of(&Method::POST, path, &Value::Null).unwrap();
-        assert!(of("/launch").is_of_machine() && of("/launch").is_launch());
-        assert!(of("/api/v1/namespaces/d/pods/p/eviction").is_of_machine());
-        assert!(!of("/apis/events.k8s.io/v1/namespaces/d/events").is_of_machine());
+        assert!(of("/launch").is_of_instance() && of("/launch").is_launch());
+        assert!(of("/api/v1/namespaces/d/pods/p/eviction").is_of_instance());
+        assert!(!of("/apis/events.k8s.io/v1/namespaces/d/events").is_of_instance());
         let lease = of("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases");
-        assert!(lease.is_lease() && !lease.is_of_machine());
+        assert!(lease.is_lease() && !lease.is_of_instance());
     }
 }

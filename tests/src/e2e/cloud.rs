@@ -1,4 +1,4 @@
-//! The fake cloud, with the kubelets of its machines, as a process that outlives the operator.
+//! The fake cloud, with the kubelets of its instances, as a process that outlives the operator.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Cloud {
     cluster: String,
 }
 
-/// A machine that the cloud has running or is starting.
+/// An instance that the cloud has running or is starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) provider_id: String,
@@ -39,7 +39,7 @@ impl Cloud {
         let [port] = free_ports()?;
         let address = format!("127.0.0.1:{port}");
         let kubeconfig = kubeconfig.display().to_string();
-        // Machines in a second instead of a minute: the cases wait for many of them, in real time.
+        // Instances in a second instead of a minute: the cases wait for many of them, in real time.
         let args = ["fake-cloud", "--listen", &address, "--kubeconfig", &kubeconfig].into_iter().chain([
             "--boot-latency",
             "1s",

@@ -11,7 +11,7 @@ use super::credentials::{Kubeconfigs, Tokens, signing_key, write_kubeconfig};
 use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
-/// Making a certificate takes a second; a starved machine may need many.
+/// Making a certificate takes a second; a starved instance may need many.
 const CERTIFICATE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The running parts. Dropped in this order: clients before servers.
@@ -172,7 +172,7 @@ fn client_args(files: &Files) -> Vec<String> {
         // Their defaults are for clusters of a hundred nodes, and would be all that `--speed` measures.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-        // Zero: no port of their own, so nothing can collide with what else runs on the machine.
+        // Zero: no port of their own, so nothing can collide with what else runs on the instance.
         "--secure-port=0".to_owned(),
     ]
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::cloud::Instance;
 
-/// One look at everything that is a machine, or should be.
+/// One look at everything that is an instance, or should be.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) claims: Vec<Value>,
@@ -26,8 +26,8 @@ impl Fleet {
         format!("{claims} NodeClaims, {nodes} Nodes, {} instances", self.instances.len())
     }
 
-    /// Everything that keeps the views from corresponding one to one. A machine with two claims or two nodes is a
-    /// duplicate; one without is an orphan; a claim or node without a machine is a ghost. Empty means all is well.
+    /// Everything that keeps the views from corresponding one to one. An instance with two claims or two nodes is a
+    /// duplicate; one without is an orphan; a claim or node without an instance is a ghost. Empty means all is well.
     pub(crate) fn discrepancies(&self) -> Vec<String> {
         #[derive(Default)]
         struct Views {
@@ -36,23 +36,23 @@ impl Fleet {
             instances: usize,
         }
         let mut found = Vec::new();
-        let mut machines: BTreeMap<String, Views> = BTreeMap::new();
+        let mut instances: BTreeMap<String, Views> = BTreeMap::new();
         for claim in &self.claims {
             match claim["status"]["providerID"].as_str() {
-                Some(id) => machines.entry(id.to_owned()).or_default().claims.push(name(claim)),
+                Some(id) => instances.entry(id.to_owned()).or_default().claims.push(name(claim)),
                 None => found.push(format!("NodeClaim {} has no instance", name(claim))),
             }
         }
         for node in &self.nodes {
             match node["spec"]["providerID"].as_str() {
-                Some(id) => machines.entry(id.to_owned()).or_default().nodes.push(name(node)),
+                Some(id) => instances.entry(id.to_owned()).or_default().nodes.push(name(node)),
                 None => found.push(format!("Node {} has no provider id", name(node))),
             }
         }
         for instance in &self.instances {
-            machines.entry(instance.provider_id.clone()).or_default().instances += 1;
+            instances.entry(instance.provider_id.clone()).or_default().instances += 1;
         }
-        for (id, Views { claims, nodes, instances }) in machines {
+        for (id, Views { claims, nodes, instances }) in instances {
             if (claims.len(), nodes.len(), instances) != (1, 1, 1) {
                 found.push(format!("{id}: NodeClaims {claims:?}, Nodes {nodes:?}, {instances} instances"));
             }

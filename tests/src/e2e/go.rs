@@ -102,7 +102,7 @@ fn compile(module: &Module, source: &Path, binary: &Path) -> anyhow::Result<()> 
         .args([binary.as_os_str(), ".".as_ref()])
         .current_dir(source)
         .env("GOTOOLCHAIN", "local")
-        // The compiler's peak is 2 GiB without a limit; a soft one keeps small machines out of trouble.
+        // The compiler's peak is 2 GiB without a limit; a soft one keeps small instances out of trouble.
         .env("GOMEMLIMIT", "3GiB")
         .status()
         .context("cannot start go")?;

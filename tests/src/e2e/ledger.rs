@@ -1,7 +1,7 @@
 //! Disruption budgets, judged from what was seen of the fleet and nothing else.
 //!
-//! A budget is a rule about beginnings: when the disruption of a machine begins, it and all others that are being
-//! disrupted or not ready may be no more than the budget allows of the machines that there are. Machines fail, and
+//! A budget is a rule about beginnings: when the disruption of an instance begins, it and all others that are being
+//! disrupted or not ready may be no more than the budget allows of the instances that there are. Instances fail, and
 //! others go, at any time later.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
 }
 
-/// Judges the disruptions of the machines of `pool` under a budget of `percent` of its machines, rounded up.
+/// Judges the disruptions of the instances of `pool` under a budget of `percent` of its instances, rounded up.
 pub(crate) fn judge(record: &[Seen], pool: &str, percent: usize) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut claims, mut nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -75,7 +75,7 @@ pub(crate) fn judge(record: &[Seen], pool: &str, percent: usize) -> Verdict {
     verdict
 }
 
-/// How many machines count, which of them are being disrupted or not ready, and which of all machines were taken on
+/// How many instances count, which of them are being disrupted or not ready, and which of all instances were taken on
 /// purpose.
 fn count(
     claims: &BTreeMap<String, &Value>,
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Machines `0..count` of pool `p`, ready and initialised.
+    /// Instances `0..count` of pool `p`, ready and initialized.
     fn fleet(count: usize) -> Vec<Seen> {
         (0..count).flat_map(|at| [claim(at, false, false), node(at, false, true)]).collect()
     }
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_instance_ends_makes_room() {
+    fn an_instance_whose_instance_ends_makes_room() {
         let mut record = fleet(20);
         record.extend([node(0, true, true), node(1, true, true), claim(0, true, true), node(2, true, true)]);
         assert_eq!(judge(&record, "p", 10).violations, Vec::<String>::new());
     }
 
     #[test]
-    fn a_machine_that_is_not_ready_takes_room_but_is_no_violation_itself() {
+    fn an_instance_that_is_not_ready_takes_room_but_is_no_violation_itself() {
         let mut record = fleet(20);
         record.extend([node(0, false, false), node(1, false, false), node(2, false, false)]);
         let verdict = judge(&record, "p", 10);

@@ -12,7 +12,7 @@ pub(crate) fn node_class() -> Value {
     })
 }
 
-/// A NodePool of machines with `cpus` CPUs, whose empty nodes go away at once.
+/// A NodePool of instances with `cpus` CPUs, whose empty nodes go away at once.
 pub(crate) fn node_pool(name: &str, cpus: u32) -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1",
@@ -37,7 +37,7 @@ pub(crate) fn node_pool(name: &str, cpus: u32) -> Value {
     })
 }
 
-/// A Deployment whose pods ask for `cpu` and run only on machines of `pool`.
+/// A Deployment whose pods ask for `cpu` and run only on instances of `pool`.
 pub(crate) fn deployment(namespace: &str, name: &str, pool: &str, replicas: u32, cpu: &str) -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -51,7 +51,7 @@ pub(crate) fn deployment(namespace: &str, name: &str, pool: &str, replicas: u32,
     })
 }
 
-/// A single pod for machines of `pool`.
+/// A single pod for instances of `pool`.
 pub(crate) fn pod(namespace: &str, name: &str, pool: &str, cpu: &str) -> Value {
     json!({
         "apiVersion": "v1",

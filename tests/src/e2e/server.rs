@@ -14,7 +14,7 @@ use super::credentials::Kubeconfigs;
 use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
-/// How long a server may take until it is ready. Seconds, on a machine with nothing else to do.
+/// How long a server may take until it is ready. Seconds, on an instance with nothing else to do.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A running API server with what schedules pods and runs workload controllers.

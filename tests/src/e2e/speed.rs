@@ -1,6 +1,6 @@
-//! How fast the whole is: pods are created all at once, get their machines, and go away again.
+//! How fast the whole is: pods are created all at once, get their instances, and go away again.
 //!
-//! Everything but the machines is real; those take the tier's second to boot. The operator keeps the pace that users
+//! Everything but the instances is real; those take the tier's second to boot. The operator keeps the pace that users
 //! have, the validation delay of 15 s among it. What is measured is seen from outside, but for the solver's own time and
 //! the count of calls, which the operator's metrics tell.
 
@@ -76,7 +76,7 @@ pub(super) async fn measure(world: &mut World, pods: usize) -> anyhow::Result<Ro
     })
 }
 
-/// Machines of all sizes up to 32 CPUs.
+/// Instances of all sizes up to 32 CPUs.
 fn node_pool() -> Value {
     let mut pool = manifests::node_pool(NAME, 4);
     let requirements = &mut pool["spec"]["template"]["spec"]["requirements"];
@@ -140,7 +140,7 @@ async fn reached(
     }
 }
 
-/// Waits until every machine is initialised, so that none is still on its way when the load goes.
+/// Waits until every instance is initialized, so that none is still on its way when the load goes.
 async fn initialized(world: &mut World, claims: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -150,7 +150,7 @@ async fn initialized(world: &mut World, claims: usize) -> anyhow::Result<()> {
         if ready == claims {
             return Ok(());
         }
-        anyhow::ensure!(Instant::now() < deadline, "{ready} of {claims} machines are initialised");
+        anyhow::ensure!(Instant::now() < deadline, "{ready} of {claims} instances are initialized");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -71,7 +71,7 @@ impl Traps {
     /// What is to become of this change.
     pub(super) fn meet(&self, change: &Change) -> Fate {
         let mut state = self.state();
-        if !state.armed || !change.is_of_machine() {
+        if !state.armed || !change.is_of_instance() {
             return Fate::Passes;
         }
         if state.closing.is_some() {

@@ -78,7 +78,7 @@ fn taint(taint: &Taint) -> u64 {
 }
 
 /// Go hashes a time by its binary form: a version byte, seconds since year 1, nanoseconds, the zone's offset in minutes.
-/// The offset is that of the machine's zone, which is 0 in a container without one.
+/// The offset is that of the node's zone, which is 0 in a container without one.
 fn time(time: &Time) -> u64 {
     const YEAR_1_TO_1970: i64 = 62_135_596_800;
     let mut form = vec![1_u8];

@@ -1,4 +1,4 @@
-//! The drift hash of an EC2NodeClass, version `v6`, and how NodeClaims of older versions are stamped anew.
+//! The drift hash of an EC2NodeClass, version `v6`, and how NodeClaims of older versions are stamped again.
 //!
 //! It is the set of four hashes: the spec's static fields, the family of the images as resolved, the cluster's certificate
 //! authority as it is put into user data, and the kubelet block as JSON. The names below are those of Karpenter's Go types

@@ -211,7 +211,7 @@ pub struct TemplateVolume {
     pub snapshot: Option<String>,
     /// Throughput in MiB/s.
     pub throughput: Option<i64>,
-    /// Initialisation rate in MiB/s.
+    /// Initialization rate in MiB/s.
     pub initialization_rate: Option<i32>,
     /// Size in GiB, rounded up.
     pub size_gib: Option<i64>,

@@ -5,7 +5,7 @@
 
 mod error;
 mod fleet;
-mod machine;
+mod instance_type;
 mod network;
 mod others;
 
@@ -18,7 +18,9 @@ pub use fleet::{
     FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest, InstanceInfo, LaunchTemplate, Market,
     Override, Strategy, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume,
 };
-pub use machine::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, SoldIn, Storage};
+pub use instance_type::{
+    Accelerator, Card, Gpu, InstanceTypeDescription, Network, NeuronDevice, SoldIn, Storage,
+};
 pub use network::{Filter, GroupInfo, PlacementGroup, SubnetInfo};
 pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, ReservationInfo, ZonalShift};
 
@@ -32,7 +34,7 @@ pub trait AwsApi: Send + Sync + 'static {
         Vec::new()
     }
     /// `DescribeInstanceTypes`: virtual machines of x86_64 and arm64.
-    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError>;
+    async fn instance_types(&self) -> Result<Vec<InstanceTypeDescription>, AwsError>;
     /// `DescribeInstanceTypeOfferings` by zone.
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError>;
     /// `DescribeSubnets`.

@@ -14,9 +14,9 @@ fn row(family: &FigureFamily) -> String {
     format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
-/// `UPDATE_METRICS=1` writes the table anew.
+/// `UPDATE_METRICS=1` writes the table again.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the switch that writes the table anew")]
+#[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
 fn the_documented_table_is_what_is_exposed() {
     const HEAD: &str = "| Name, on AWS | Type | Labels | What it says |\n|---|---|---|---|\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");

@@ -6,14 +6,14 @@ use fleetwright_core::model::labels::OS;
 
 use crate::families::windows_build;
 
-/// What machines an image is built for.
+/// What instances an image is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
-    /// Machines without GPU and accelerator.
+    /// Instances without GPU and accelerator.
     Standard,
-    /// Machines with GPUs.
+    /// Instances with GPUs.
     Nvidia,
-    /// Machines with Neuron devices.
+    /// Instances with Neuron devices.
     Neuron,
     /// Windows of one build.
     Windows(&'static str),
@@ -47,7 +47,7 @@ impl Variant {
 pub struct Parameter {
     /// Its name.
     pub path: String,
-    /// What the image is for; some serve several kinds of machines.
+    /// What the image is for; some serve several kinds of instances.
     pub variants: Vec<Variant>,
     /// Whether its value changes with time.
     pub mutable: bool,

@@ -1,8 +1,8 @@
 //! Which image an instance type runs.
 //!
-//! The most specific of the images that can run on it wins: the one that demands the presence of more of the machine, then the
+//! The most specific of the images that can run on it wins: the one that demands the presence of more of the instance, then the
 //! one that demands the absence of more, then the first of the status, which has the newest first. So an image for GPUs
-//! never serves a machine without, nor a plain one a machine with GPUs while there is one for GPUs.
+//! never serves an instance without, nor a plain one an instance with GPUs while there is one for GPUs.
 
 use fleetwright_aws_api::ec2nodeclass::{Ami, AmiRequirement};
 use fleetwright_core::model::{Operator, Requirement, Requirements};
@@ -16,7 +16,7 @@ pub struct Choice<'a> {
     pub rival: Option<&'a Ami>,
 }
 
-/// An image's demands; `None` where one cannot be read, which no machine meets.
+/// An image's demands; `None` where one cannot be read, which no instance meets.
 #[must_use]
 pub fn demands(requirements: &[AmiRequirement]) -> Option<Requirements> {
     let read = |requirement: &AmiRequirement| {
@@ -27,19 +27,19 @@ pub fn demands(requirements: &[AmiRequirement]) -> Option<Requirements> {
     requirements.iter().map(read).collect()
 }
 
-/// How much of the machine is demanded to be there, and to be absent.
+/// How much of the instance is demanded to be there, and to be absent.
 fn specificity(demands: &Requirements) -> (usize, usize) {
     let absent = demands.iter().filter(|requirement| requirement.allows_missing()).count();
     (demands.len() - absent, absent)
 }
 
-/// The image for a machine that `machine` describes.
+/// The image for an instance that `instance` describes.
 #[must_use]
-pub fn choose<'a>(machine: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
+pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
     let mut best: Option<(Choice<'a>, Requirements)> = None;
     for image in images {
         let Some(wanted) = demands(&image.requirements) else { continue };
-        if machine.compatible(&wanted, |_| false).is_err() {
+        if instance_type.compatible(&wanted, |_| false).is_err() {
             continue;
         }
         match &mut best {
@@ -59,7 +59,7 @@ pub fn choose<'a>(machine: &Requirements, images: &'a [Ami]) -> Option<Choice<'a
 
 #[cfg(test)]
 mod tests {
-    //! Which image serves which machine.
+    //! Which image serves which instance.
     use fleetwright_aws_api::labels::{INSTANCE_ACCELERATOR_COUNT, INSTANCE_GPU_COUNT};
     use fleetwright_core::model::labels::ARCH;
 
@@ -75,7 +75,7 @@ mod tests {
         Ami { id: id.to_owned(), requirements, ..Ami::default() }
     }
 
-    fn machine(gpus: Option<&str>, accelerators: Option<&str>) -> Requirements {
+    fn instance_type(gpus: Option<&str>, accelerators: Option<&str>) -> Requirements {
         [
             Requirement::is_in(ARCH, ["amd64"]),
             Requirement::is_in(INSTANCE_GPU_COUNT, gpus),
@@ -85,8 +85,8 @@ mod tests {
         .collect()
     }
 
-    fn chosen(machine: &Requirements, images: &[Ami]) -> Option<(String, Option<String>)> {
-        choose(machine, images)
+    fn chosen(instance_type: &Requirements, images: &[Ami]) -> Option<(String, Option<String>)> {
+        choose(instance_type, images)
             .map(|choice| (choice.image.id.clone(), choice.rival.map(|rival| rival.id.clone())))
     }
 
@@ -102,10 +102,10 @@ mod tests {
             ami("arm", &[arm64, no_gpu, no_neuron]),
             ami("plain", &[amd64, no_gpu, no_neuron]),
         ];
-        assert_eq!(chosen(&machine(None, None), &images), Some(("plain".to_owned(), None)));
-        assert_eq!(chosen(&machine(Some("1"), None), &images), Some(("nvidia".to_owned(), None)));
-        assert_eq!(chosen(&machine(None, Some("1")), &images), Some(("neuron".to_owned(), None)));
-        let both = chosen(&machine(Some("1"), Some("1")), &images);
+        assert_eq!(chosen(&instance_type(None, None), &images), Some(("plain".to_owned(), None)));
+        assert_eq!(chosen(&instance_type(Some("1"), None), &images), Some(("nvidia".to_owned(), None)));
+        assert_eq!(chosen(&instance_type(None, Some("1")), &images), Some(("neuron".to_owned(), None)));
+        let both = chosen(&instance_type(Some("1"), Some("1")), &images);
         assert_eq!(both, Some(("nvidia".to_owned(), Some("neuron".to_owned()))), "two could be meant");
     }
 
@@ -114,18 +114,18 @@ mod tests {
         let general = ami("general", &[(ARCH, "In", &["amd64"])]);
         let gpu = ami("gpu", &[(ARCH, "In", &["amd64"]), (INSTANCE_GPU_COUNT, "Exists", &[])]);
         for images in [[general.clone(), gpu.clone()], [gpu, general]] {
-            assert_eq!(chosen(&machine(Some("4"), None), &images), Some(("gpu".to_owned(), None)));
-            assert_eq!(chosen(&machine(None, None), &images), Some(("general".to_owned(), None)));
+            assert_eq!(chosen(&instance_type(Some("4"), None), &images), Some(("gpu".to_owned(), None)));
+            assert_eq!(chosen(&instance_type(None, None), &images), Some(("general".to_owned(), None)));
         }
     }
 
     #[test]
     fn what_cannot_be_read_serves_nothing() {
         let broken = ami("broken", &[(ARCH, "Is", &["amd64"])]);
-        assert_eq!(chosen(&machine(None, None), &[broken]), None);
+        assert_eq!(chosen(&instance_type(None, None), &[broken]), None);
         let two = [ami("new", &[(ARCH, "In", &["amd64"])]), ami("old", &[(ARCH, "In", &["amd64"])])];
         assert_eq!(
-            chosen(&machine(None, None), &two),
+            chosen(&instance_type(None, None), &two),
             Some(("new".to_owned(), None)),
             "the newest stands first"
         );

@@ -18,7 +18,7 @@ pub struct Candidate {
     pub variants: Vec<Variant>,
 }
 
-/// What an EKS-optimised image that was not selected by an alias is for, by its name. Only special machines count: a plain
+/// What an EKS-optimised image that was not selected by an alias is for, by its name. Only special instances count: a plain
 /// image may have been made into anything by its user data.
 #[must_use]
 pub fn variant_of_name(name: &str) -> Option<Variant> {

@@ -1,22 +1,22 @@
-//! What a machine of an instance type has.
+//! What an instance of an instance type has.
 
 use fleetwright_aws_api::ec2nodeclass::{BlockDeviceMapping, Ec2NodeClassSpec};
 use fleetwright_aws_api::{Family, labels};
 use fleetwright_core::model::{Quantity, ResourceName, Resources};
 
 use super::tables;
-use crate::calls::MachineInfo;
+use crate::calls::InstanceTypeDescription;
 use crate::families::{DEFAULT_VOLUME_SIZE, default_volumes, ephemeral_device};
 
 /// Bytes in a MiB.
 pub(super) const MIB: i64 = 1 << 20;
-/// What Graviton machines keep for contiguous allocation, in MiB.
+/// What Graviton instances keep for contiguous allocation, in MiB.
 const ARM_CMA_MIB: i64 = 64;
 
 /// The memory that the kubelet will report, estimated: what EC2 advertises less what the hypervisor takes, that rounded up to
 /// a whole MiB.
 #[must_use]
-pub(super) fn estimated_memory(info: &MachineInfo, overhead_ppm: i64) -> i64 {
+pub(super) fn estimated_memory(info: &InstanceTypeDescription, overhead_ppm: i64) -> i64 {
     let arm = info.architectures.first().is_some_and(|name| name == "arm64");
     let advertised = info.memory_mib.saturating_sub(if arm { ARM_CMA_MIB } else { 0 });
     let share = i128::from(advertised) * i128::from(overhead_ppm.max(0));
@@ -26,7 +26,7 @@ pub(super) fn estimated_memory(info: &MachineInfo, overhead_ppm: i64) -> i64 {
 
 /// The bytes that pods' files have room in.
 #[must_use]
-pub(super) fn ephemeral_storage(info: &MachineInfo, spec: &Ec2NodeClassSpec) -> i64 {
+pub(super) fn ephemeral_storage(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> i64 {
     let family = spec.family();
     if spec.instance_store_policy.as_deref() == Some("RAID0")
         && let Some(total) = info.storage.as_ref().and_then(|storage| storage.total_gb)
@@ -58,9 +58,14 @@ fn bytes(size: &str) -> Option<i64> {
     size.parse::<Quantity>().ok().map(Quantity::units_floor)
 }
 
-/// Everything that a machine has, its devices included.
+/// Everything that an instance has, its devices included.
 #[must_use]
-pub(super) fn capacity(info: &MachineInfo, spec: &Ec2NodeClassSpec, memory: i64, pods: i64) -> Resources {
+pub(super) fn capacity(
+    info: &InstanceTypeDescription,
+    spec: &Ec2NodeClassSpec,
+    memory: i64,
+    pods: i64,
+) -> Resources {
     let gpus = |maker: &str| -> i64 {
         info.gpus.iter().filter(|gpu| gpu.manufacturer == maker).map(|gpu| gpu.count).sum()
     };
@@ -85,7 +90,7 @@ pub(super) fn capacity(info: &MachineInfo, spec: &Ec2NodeClassSpec, memory: i64,
 }
 
 /// EFA interfaces: those that the class lists, else those that the type can have. An empty list is as none at all.
-fn efas(info: &MachineInfo, spec: &Ec2NodeClassSpec) -> i64 {
+fn efas(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> i64 {
     match spec.network_interfaces.as_deref() {
         Some(interfaces) if !interfaces.is_empty() => {
             let count = interfaces.iter().filter(|interface| interface.interface_type == "efa-only").count();

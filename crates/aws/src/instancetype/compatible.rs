@@ -3,11 +3,15 @@
 use fleetwright_aws_api::Family;
 use fleetwright_aws_api::ec2nodeclass::Ec2NodeClassSpec;
 
-use crate::calls::{MachineInfo, PlacementGroup};
+use crate::calls::{InstanceTypeDescription, PlacementGroup};
 
 /// Whether instances of the type can be launched with the class.
 #[must_use]
-pub fn compatible(info: &MachineInfo, spec: &Ec2NodeClassSpec, group: Option<&PlacementGroup>) -> bool {
+pub fn compatible(
+    info: &InstanceTypeDescription,
+    spec: &Ec2NodeClassSpec,
+    group: Option<&PlacementGroup>,
+) -> bool {
     // The first Gravitons lack instructions that AL2023 is built with.
     let image = spec.family() != Family::Al2023 || !info.name.starts_with("a1.");
     let nested = spec.cpu_options.as_ref().and_then(|options| options.nested_virtualization.as_deref());
@@ -19,7 +23,7 @@ pub fn compatible(info: &MachineInfo, spec: &Ec2NodeClassSpec, group: Option<&Pl
     image && nested && enclaves && group && tracking && interfaces_fit(info, spec)
 }
 
-fn interfaces_fit(info: &MachineInfo, spec: &Ec2NodeClassSpec) -> bool {
+fn interfaces_fit(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> bool {
     let Some(interfaces) = spec.network_interfaces.as_deref().filter(|list| !list.is_empty()) else {
         return true;
     };

@@ -20,10 +20,10 @@ pub use offerings::Market;
 pub use pods::eni_limited;
 pub use requirements::architecture;
 
-use crate::calls::{MachineInfo, PlacementGroup};
+use crate::calls::{InstanceTypeDescription, PlacementGroup};
 use crate::families::traits;
 use crate::images::choose;
-use crate::learnt::Learnt;
+use crate::observed::Observed;
 use crate::settings::Settings;
 use expressions::{Expression, Variables};
 use pods::PodLimits;
@@ -98,7 +98,7 @@ pub enum Unusable {
     Empty(String),
 }
 
-fn variables(info: &MachineInfo, pods: i64) -> Variables {
+fn variables(info: &InstanceTypeDescription, pods: i64) -> Variables {
     Variables {
         vcpus: info.vcpus,
         memory_mib: info.memory_mib,
@@ -109,7 +109,7 @@ fn variables(info: &MachineInfo, pods: i64) -> Variables {
     }
 }
 
-fn max_pods(info: &MachineInfo, view: &View<'_>, default: i64) -> Result<Option<i64>, Unusable> {
+fn max_pods(info: &InstanceTypeDescription, view: &View<'_>, default: i64) -> Result<Option<i64>, Unusable> {
     let text = match &view.kubelet.max_pods {
         None => return Ok(None),
         Some(MaxPods::Count(count)) => return Ok(Some(i64::from(*count))),
@@ -131,7 +131,7 @@ fn max_pods(info: &MachineInfo, view: &View<'_>, default: i64) -> Result<Option<
 /// # Errors
 /// Where the expression for maxPods has no usable value.
 pub fn resolve_kubelet(
-    info: &MachineInfo,
+    info: &InstanceTypeDescription,
     view: &View<'_>,
     problems: &mut Vec<String>,
 ) -> Result<ResolvedKubelet, Unusable> {
@@ -159,10 +159,10 @@ pub fn resolve_kubelet(
 /// # Errors
 /// Where the type cannot be used with the class at all.
 pub fn shape(
-    info: &MachineInfo,
+    info: &InstanceTypeDescription,
     sold_in: &BTreeSet<String>,
     view: &View<'_>,
-    learnt: &Learnt,
+    observed: &Observed,
 ) -> Result<Shaped, Unusable> {
     if info.vcpus <= 0 || info.memory_mib <= 0 {
         return Err(Unusable::Empty(info.name.clone()));
@@ -192,7 +192,7 @@ pub fn shape(
     let kubelet = resolve_kubelet(info, view, &mut problems)?;
     let estimate = capacity::estimated_memory(info, view.settings.memory_overhead_ppm);
     let predicted = capacity::capacity(info, view.spec, estimate, kubelet.pods);
-    let corrected = |image: &str| learnt.corrected(&info.name, image, &predicted);
+    let corrected = |image: &str| observed.corrected(&info.name, image, &predicted);
     let capacity = image.as_deref().map_or_else(|| predicted.clone(), corrected);
     let overhead_pods = if traits(family).eni_limited_memory_overhead {
         eni_limited(info, 0, view.spec.network_interfaces.as_deref())
@@ -217,9 +217,9 @@ pub fn shape(
 
 /// What EC2 sells in a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machines {
+pub struct InstanceTypeCatalogue {
     /// Types by name.
-    pub types: BTreeMap<String, MachineInfo>,
+    pub types: BTreeMap<String, InstanceTypeDescription>,
     /// The zones that sell each.
     pub sold_in: BTreeMap<String, BTreeSet<String>>,
 }
@@ -238,13 +238,18 @@ pub struct ClassCatalog {
 /// The catalogue of a class. A type that cannot be described is left out and named; the others stand. A type that no zone of
 /// the class sells is not listed; one that has no price anywhere is listed as such.
 #[must_use]
-pub fn catalog(machines: &Machines, view: &View<'_>, learnt: &Learnt, market: &Market<'_>) -> ClassCatalog {
+pub fn catalog(
+    instance_types: &InstanceTypeCatalogue,
+    view: &View<'_>,
+    observed: &Observed,
+    market: &Market<'_>,
+) -> ClassCatalog {
     let mut all = ClassCatalog::default();
     let (mut types, mut unpriced) = (Vec::new(), Vec::new());
     let nowhere = BTreeSet::new();
-    for (name, info) in &machines.types {
-        let sold_in = machines.sold_in.get(name).unwrap_or(&nowhere);
-        match shape(info, sold_in, view, learnt) {
+    for (name, info) in &instance_types.types {
+        let sold_in = instance_types.sold_in.get(name).unwrap_or(&nowhere);
+        match shape(info, sold_in, view, observed) {
             Ok(mut shaped) => {
                 let sold = offerings::offerings(info, &shaped, view, market);
                 if sold.priced.is_empty() && sold.unpriced.is_empty() {

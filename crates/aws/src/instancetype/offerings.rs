@@ -9,7 +9,7 @@ use fleetwright_core::model::{
 
 use super::compatible::compatible;
 use super::{Shaped, View};
-use crate::calls::MachineInfo;
+use crate::calls::InstanceTypeDescription;
 use crate::prices::Prices;
 use crate::unavailable::{Asked, Unavailable};
 
@@ -38,7 +38,12 @@ pub(super) struct Sold {
 /// All ways to buy the type in the zones that it and the class share; what has no price is not for sale. What none of the class's
 /// images runs on is of no use to it: it would displace dearer types in plans and launches, and never come.
 #[must_use]
-pub(super) fn offerings(info: &MachineInfo, shaped: &Shaped, view: &View<'_>, market: &Market<'_>) -> Sold {
+pub(super) fn offerings(
+    info: &InstanceTypeDescription,
+    shaped: &Shaped,
+    view: &View<'_>,
+    market: &Market<'_>,
+) -> Sold {
     let served = shaped.image.is_some() || view.status.amis.is_empty();
     let can = served && compatible(info, view.spec, view.group);
     let shaped = &shaped.instance_type;
@@ -80,7 +85,7 @@ struct Base<'a> {
 impl Base<'_> {
     fn offerings(
         &self,
-        info: &MachineInfo,
+        info: &InstanceTypeDescription,
         view: &View<'_>,
         market: &Market<'_>,
         can: bool,
@@ -93,7 +98,7 @@ impl Base<'_> {
 
     fn offering(
         &self,
-        info: &MachineInfo,
+        info: &InstanceTypeDescription,
         view: &View<'_>,
         market: &Market<'_>,
         can: bool,

@@ -1,4 +1,4 @@
-//! What of a machine pods cannot have.
+//! What of an instance pods cannot have.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use fleetwright_aws_api::Family;
 use fleetwright_aws_api::ec2nodeclass::NetworkInterface;
 
-use crate::calls::MachineInfo;
+use crate::calls::InstanceTypeDescription;
 use crate::families::traits;
 
 /// Pods of a node where neither the class nor its network says a number.
@@ -14,7 +14,11 @@ const DEFAULT_PODS: i64 = 110;
 ///
 /// The formula is that of EKS' `max-pods` calculator; it knows nothing of prefix delegation.
 #[must_use]
-pub fn eni_limited(info: &MachineInfo, reserved_enis: i64, interfaces: Option<&[NetworkInterface]>) -> i64 {
+pub fn eni_limited(
+    info: &InstanceTypeDescription,
+    reserved_enis: i64,
+    interfaces: Option<&[NetworkInterface]>,
+) -> i64 {
     let efa_only = interfaces.unwrap_or_default().iter();
     let efa_only = efa_only.filter(|i| i.network_card_index == 0 && i.interface_type == "efa-only").count();
     let efa_only = i64::try_from(efa_only).unwrap_or(i64::MAX);
@@ -40,7 +44,7 @@ pub(super) struct PodLimits {
 /// The number of pods of a node.
 #[must_use]
 pub(super) fn pods(
-    info: &MachineInfo,
+    info: &InstanceTypeDescription,
     family: Family,
     limits: PodLimits,
     reserved_enis: i64,

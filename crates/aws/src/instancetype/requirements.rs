@@ -12,12 +12,12 @@ use fleetwright_core::model::{
 };
 
 use super::tables;
-use crate::calls::MachineInfo;
+use crate::calls::InstanceTypeDescription;
 use crate::families::windows_build;
 
 /// The architecture by Kubernetes' name: that of the first which both know, else as EC2 names it.
 #[must_use]
-pub fn architecture(info: &MachineInfo) -> &str {
+pub fn architecture(info: &InstanceTypeDescription) -> &str {
     let known = info.architectures.iter().find_map(|name| match name.as_str() {
         "x86_64" => Some("amd64"),
         "arm64" => Some("arm64"),
@@ -36,7 +36,7 @@ pub(super) fn zones<'a>(sold_in: &'a BTreeSet<String>, subnets: &[Subnet]) -> BT
 /// What a node of the type will carry, by the class that it is launched with.
 #[must_use]
 pub(super) fn requirements(
-    info: &MachineInfo,
+    info: &InstanceTypeDescription,
     region: &str,
     zones: &BTreeSet<&str>,
     subnets: &[Subnet],
@@ -60,13 +60,13 @@ pub(super) fn requirements(
     if !ids.is_empty() {
         put(Requirement::is_in(labels::ZONE_ID, ids));
     }
-    for requirement in machine(info).into_iter().chain(reserved(reservations)) {
+    for requirement in instance_type(info).into_iter().chain(reserved(reservations)) {
         put(requirement);
     }
     all
 }
 
-fn operating_system(info: &MachineInfo, family: Family) -> Option<&'static str> {
+fn operating_system(info: &InstanceTypeDescription, family: Family) -> Option<&'static str> {
     match (family.is_windows(), architecture(info)) {
         (false, _) => Some("linux"),
         (true, "amd64") => Some("windows"),
@@ -79,8 +79,8 @@ fn maybe(key: &str, value: Option<impl ToString>) -> Requirement {
     Requirement::is_in(key, value.map(|value| value.to_string()))
 }
 
-/// What the machine itself is.
-fn machine(info: &MachineInfo) -> Vec<Requirement> {
+/// What the instance itself is.
+fn instance_type(info: &InstanceTypeDescription) -> Vec<Requirement> {
     let (family, size) = match info.name.split_once('.') {
         Some((family, size)) if !size.contains('.') => (Some(family), Some(size)),
         _ => (None, None),
@@ -124,7 +124,7 @@ fn machine(info: &MachineInfo) -> Vec<Requirement> {
 }
 
 /// Name, maker and number of the only kind of accelerator; Neuron devices go before others.
-fn accelerator(info: &MachineInfo) -> Option<(String, String, String)> {
+fn accelerator(info: &InstanceTypeDescription) -> Option<(String, String, String)> {
     match (info.neuron.as_deref(), info.accelerators.as_slice()) {
         (Some([only]), _) => Some((kebab(&only.name), "aws".to_owned(), only.count.to_string())),
         (None, [only]) => Some((kebab(&only.name), kebab(&only.manufacturer), only.count.to_string())),

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calls::{Card, Gpu, Network, NeuronDevice, Storage};
-use crate::learnt::Node;
+use crate::observed::Node;
 use crate::prices::Prices;
 use crate::unavailable::{Scarce, Unavailable};
 
 const MIB: i64 = 1 << 20;
 const GI: i64 = 1 << 30;
 
-fn m5_large() -> MachineInfo {
-    MachineInfo {
+fn m5_large() -> InstanceTypeDescription {
+    InstanceTypeDescription {
         name: "m5.large".to_owned(),
         usage_classes: vec!["on-demand".to_owned(), "spot".to_owned()],
         architectures: vec!["x86_64".to_owned()],
@@ -33,7 +33,7 @@ fn m5_large() -> MachineInfo {
             ena: true,
             ..Network::default()
         },
-        ..MachineInfo::default()
+        ..InstanceTypeDescription::default()
     }
 }
 
@@ -43,14 +43,14 @@ struct World {
     status: Ec2NodeClassStatus,
     kubelet: ParsedKubelet,
     group: Option<PlacementGroup>,
-    learnt: Learnt,
+    observed: Observed,
     prices: Prices,
     unavailable: Unavailable,
-    machines: Machines,
+    instance_types: InstanceTypeCatalogue,
 }
 
 impl World {
-    /// A class with edits of its spec, and one zone of two that both sell the machine.
+    /// A class with edits of its spec, and one zone of two that both sell the instance.
     fn new(edits: &[(&str, Value)]) -> Self {
         let mut spec = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
         for (field, value) in edits {
@@ -80,19 +80,19 @@ impl World {
             status: serde_json::from_value(status).unwrap(),
             kubelet: kubelet.parse().unwrap(),
             group: None,
-            learnt: Learnt::default(),
+            observed: Observed::default(),
             prices: Prices::of_region("us-east-1"),
             unavailable: Unavailable::default(),
-            machines: Machines::default(),
+            instance_types: InstanceTypeCatalogue::default(),
         };
         world.sell(m5_large());
         world
     }
 
-    fn sell(&mut self, info: MachineInfo) {
+    fn sell(&mut self, info: InstanceTypeDescription) {
         let zones = ["us-west-2a", "us-west-2b", "us-west-2c"].map(str::to_owned);
-        self.machines.sold_in.insert(info.name.clone(), zones.into());
-        self.machines.types.insert(info.name.clone(), info);
+        self.instance_types.sold_in.insert(info.name.clone(), zones.into());
+        self.instance_types.types.insert(info.name.clone(), info);
     }
 
     fn view(&self) -> View<'_> {
@@ -112,7 +112,7 @@ impl World {
             shifted_zones: &|id| id == "usw2-az9",
             reservation_capacity: &|id| u32::from(id != "cr-empty"),
         };
-        catalog(&self.machines, &self.view(), &self.learnt, &market)
+        catalog(&self.instance_types, &self.view(), &self.observed, &market)
     }
 
     fn only(&self) -> Arc<InstanceType> {
@@ -127,7 +127,7 @@ fn label(found: &InstanceType, key: &str) -> String {
 }
 
 #[test]
-fn labels_of_a_plain_machine() {
+fn labels_of_a_plain_instance_type() {
     let found = World::new(&[]).only();
     for (key, value) in [
         (labels::INSTANCE_CATEGORY, "m"),
@@ -224,7 +224,7 @@ fn reserved_by_expression(#[case] edit: Value, #[case] cpu: i64, #[case] memory:
 #[test]
 fn a_broken_expression_takes_one_type_and_is_named() {
     let mut world = World::new(&[("kubelet", json!({"maxPods": "vcpus > 2 ? 10 : -1"}))]);
-    world.sell(MachineInfo { name: "m5.xlarge".to_owned(), vcpus: 4, ..m5_large() });
+    world.sell(InstanceTypeDescription { name: "m5.xlarge".to_owned(), vcpus: 4, ..m5_large() });
     let catalog = world.catalog();
     let names: Vec<&str> = catalog.catalog.instance_types.iter().map(|t| &*t.name).collect();
     assert_eq!(names, ["m5.xlarge"]);
@@ -253,18 +253,21 @@ fn storage(#[case] edits: Value, #[case] expected: i64) {
     let edits: Vec<(&str, Value)> =
         edits.iter().map(|(field, value)| (field.as_str(), value.clone())).collect();
     let mut world = World::new(&edits);
-    world.sell(MachineInfo { storage: Some(Storage { total_gb: Some(75), nvme: true }), ..m5_large() });
+    world.sell(InstanceTypeDescription {
+        storage: Some(Storage { total_gb: Some(75), nvme: true }),
+        ..m5_large()
+    });
     let found = world.only();
     assert_eq!(found.capacity.base()[2], expected);
     assert_eq!(label(&found, labels::INSTANCE_LOCAL_NVME), "75");
 }
 
-/// EC2 may describe a machine without any figure of its network, and a class may list no interface at all.
+/// EC2 may describe an instance without any figure of its network, and a class may list no interface at all.
 #[test]
 fn what_is_not_described_is_none_and_never_less() {
     let mut world = World::new(&[("networkInterfaces", json!([]))]);
     let network = Network { ipv4_per_interface: 0, efa_max: Some(1), ..m5_large().network };
-    world.sell(MachineInfo { network, ..m5_large() });
+    world.sell(InstanceTypeDescription { network, ..m5_large() });
     let found = world.only();
     assert_eq!(found.capacity.get(&"pods".into()), 2, "those of the host's network");
     assert_eq!(found.capacity.get(&labels::RESOURCE_EFA.into()), 1, "an empty list lists nothing");
@@ -273,8 +276,8 @@ fn what_is_not_described_is_none_and_never_less() {
 #[test]
 fn devices() {
     let mut world = World::new(&[]);
-    world.machines = Machines::default();
-    world.sell(MachineInfo {
+    world.instance_types = InstanceTypeCatalogue::default();
+    world.sell(InstanceTypeDescription {
         name: "p3.8xlarge".to_owned(),
         gpus: vec![Gpu {
             name: "V100".to_owned(),
@@ -285,7 +288,7 @@ fn devices() {
         network: Network { efa_max: Some(2), ..m5_large().network },
         ..m5_large()
     });
-    world.sell(MachineInfo {
+    world.sell(InstanceTypeDescription {
         name: "inf2.48xlarge".to_owned(),
         neuron: Some(vec![NeuronDevice { name: "Inferentia2".to_owned(), count: 12, cores: 2 }]),
         ..m5_large()
@@ -316,20 +319,20 @@ fn born(name: &str) -> Node<'_> {
 
 /// Storage and pods count where they were predicted alike, and eviction thresholds follow them.
 #[test]
-fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
+fn storage_and_pods_are_observed_by_what_the_class_predicts() {
     let hard = json!({"evictionHard": {"nodefs.available": "10%"}});
     let mut world = World::new(&[("kubelet", hard.clone())]);
     let predicted = world.catalog().shaped["m5.large"].predicted.clone();
     assert_eq!(world.only().capacity, predicted);
     let told = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
-    world.learnt.observe("m5.large", "ami-plain", born("node-1"), &told, Some(&predicted));
+    world.observed.observe("m5.large", "ami-plain", born("node-1"), &told, Some(&predicted));
     let after = world.only();
     assert_eq!(after.capacity, told);
     assert_eq!(after.overhead.eviction_threshold.get(&ResourceName::EphemeralStorage), (19 * GI + 9) / 10);
     assert_eq!(
         world.catalog().shaped["m5.large"].predicted,
         predicted,
-        "what is learnt does not change the prediction"
+        "what is observed does not change the prediction"
     );
     assert_eq!(
         world.catalog().shaped["m5.large"].kubelet.pods,
@@ -338,7 +341,7 @@ fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
     );
     let volumes = json!([{"deviceName": "/dev/xvda", "rootVolume": true, "ebs": {"volumeSize": "100Gi"}}]);
     let mut other = World::new(&[("kubelet", hard), ("blockDeviceMappings", volumes)]);
-    other.learnt = world.learnt.clone();
+    other.observed = world.observed.clone();
     assert_eq!(other.only().capacity, predicted.with("ephemeral-storage", 100 * GI).with("pods", 20));
 }
 
@@ -347,13 +350,13 @@ fn storage_and_pods_are_learnt_by_what_the_class_predicts() {
 fn nodes_teach_per_image() {
     let mut world = World::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
     let before = world.only();
-    world.learnt.observe("m5.large", "ami-gpu", born("node-1"), &Resources::of(2000, 5 * GI), None);
+    world.observed.observe("m5.large", "ami-gpu", born("node-1"), &Resources::of(2000, 5 * GI), None);
     assert_eq!(world.only(), before);
-    world.learnt.observe("m5.large", "ami-plain", born("node-2"), &Resources::of(1930, 7 * GI), None);
+    world.observed.observe("m5.large", "ami-plain", born("node-2"), &Resources::of(1930, 7 * GI), None);
     let after = world.only();
     assert_eq!((after.capacity.cpu(), after.capacity.memory()), (1930, 7 * GI));
     assert_eq!(after.overhead.eviction_threshold.memory(), (7 * GI + 9) / 10);
-    world.learnt.retain_images(|image| image != "ami-plain");
+    world.observed.retain_images(|image| image != "ami-plain");
     assert_eq!(world.only(), before);
 }
 
@@ -431,7 +434,7 @@ fn partitions_multiply_offerings() {
         world.only().offerings.iter().all(|offering| !offering.available),
         "the type knows no partitions"
     );
-    world.sell(MachineInfo { placement_strategies: vec!["partition".to_owned()], ..m5_large() });
+    world.sell(InstanceTypeDescription { placement_strategies: vec!["partition".to_owned()], ..m5_large() });
     let found = world.only();
     assert_eq!(found.offerings.iter().filter(|offering| offering.available).count(), 12);
     assert_eq!(label(&found, labels::PLACEMENT_GROUP_ID), "pg-1");
@@ -451,7 +454,7 @@ fn what_a_class_asks_for(#[case] field: &str, #[case] value: Value, #[case] expe
     assert!(found.offerings.iter().all(|offering| offering.available == expected));
 }
 
-/// A class with images for one architecture has no use for machines of another, however cheap.
+/// A class with images for one architecture has no use for instances of another, however cheap.
 #[test]
 fn what_no_image_runs_on_is_not_to_be_had() {
     let mut world = World::new(&[]);

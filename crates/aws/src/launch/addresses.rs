@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launches_count_until_ec2_tells_anew() {
+    fn launches_count_until_ec2_tells_again() {
         let mut addresses = Addresses::default();
         addresses.refresh([("a".to_owned(), 100), ("b".to_owned(), 90)]);
         assert_eq!(addresses.roomiest(["a", "b"]), Some("a"));

@@ -153,7 +153,7 @@ fn reserved_first(all: &mut Vec<Candidate>) {
     all.retain(|candidate| !candidate.offerings.is_empty());
 }
 
-/// Machines with devices and bare metal serve pods that ask for them; others only where nothing else is left.
+/// Instances with devices and bare metal serve pods that ask for them; others only where nothing else is left.
 fn without_exotic(all: &mut Vec<Candidate>) {
     let exotic = |candidate: &Candidate| {
         let metal = candidate.instance_type.requirements.get(labels::INSTANCE_SIZE).and_then(|r| r.single());

@@ -10,24 +10,24 @@ use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, Str};
 #[must_use]
 pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog> {
     let is_corrected = |seen: &&Catalog| {
-        let mut offerings = seen.instance_types.iter().flat_map(|machine| &machine.offerings);
+        let mut offerings = seen.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
         !seen.overlaid.is_empty() || offerings.any(|offering| offering.overlaid)
     };
     let Some(seen) = decided_by.filter(is_corrected) else { return own.clone() };
     let mut types: BTreeMap<&Str, Arc<InstanceType>> =
-        own.instance_types.iter().map(|machine| (&machine.name, machine.clone())).collect();
+        own.instance_types.iter().map(|instance_type| (&instance_type.name, instance_type.clone())).collect();
     for unpriced in &own.unpriced {
         let Some(corrected) = seen.get(&unpriced.name) else { continue };
         let bought = unpriced.offerings.iter().filter(|offering| price_of(offering, corrected).is_some());
-        let known = types.get(&unpriced.name).map_or(&[][..], |machine| &machine.offerings);
+        let known = types.get(&unpriced.name).map_or(&[][..], |instance_type| &instance_type.offerings);
         let offerings: Vec<Offering> = known.iter().chain(bought).cloned().collect();
         if offerings.len() > known.len() {
             types.insert(&unpriced.name, Arc::new(InstanceType { offerings, ..(**unpriced).clone() }));
         }
     }
-    let merged = types.into_values().map(|machine| match seen.get(&machine.name) {
-        Some(corrected) => Arc::new(merge(&machine, corrected, seen)),
-        None => machine,
+    let merged = types.into_values().map(|instance_type| match seen.get(&instance_type.name) {
+        Some(corrected) => Arc::new(merge(&instance_type, corrected, seen)),
+        None => instance_type,
     });
     Arc::new(Catalog { overlaid: seen.overlaid.clone(), ..Catalog::new(merged.collect()) })
 }

@@ -276,7 +276,7 @@ pub async fn collect(
             continue;
         }
         let since = memory.unused_since.entry(profile.name.clone()).or_insert(now);
-        // A clock that was set back begins anew.
+        // A clock that was set back begins again.
         *since = (*since).min(now);
         let since = *since;
         if now.duration_since(since) < UNUSED_FOR || collected.deleted.len() >= DELETED_MAX {

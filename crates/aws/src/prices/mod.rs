@@ -78,7 +78,7 @@ impl Prices {
         Price::from_nanos(nanos / 10_000_000)
     }
 
-    /// Lays what AWS tells over what is known. Types of which it tells nothing keep their price; a free machine is a
+    /// Lays what AWS tells over what is known. Types of which it tells nothing keep their price; a free instance is a
     /// mistake and passed over. Returns whether anything changed.
     pub fn update_on_demand(&mut self, told: impl IntoIterator<Item = (String, Price)>) -> bool {
         let mut changed = false;

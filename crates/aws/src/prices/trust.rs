@@ -1,6 +1,6 @@
-//! Which prices are believed: one that is far from what the same machine cost before is a mistake until it is told again.
+//! Which prices are believed: one that is far from what the same instance cost before is a mistake until it is told again.
 //!
-//! A price that is wrong by an order of magnitude would have machines bought, or pods moved, for nothing. A price that did
+//! A price that is wrong by an order of magnitude would have instances bought, or pods moved, for nothing. A price that did
 //! change by so much is told again with the next round.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct Doubt {
 /// With what a price is compared.
 #[derive(Clone, Copy)]
 pub(super) enum Reference {
-    /// What was known of the same machine.
+    /// What was known of the same instance.
     Known(Price),
     /// Nothing was known of it on the spot market; this is what it costs on demand.
     OnDemand(Price),
@@ -66,7 +66,7 @@ pub(super) struct Sifted<K> {
 }
 
 impl<K: Ord + Clone> Doubts<K> {
-    /// Sorts what is told of a market. A free machine is a mistake and passed over.
+    /// Sorts what is told of a market. A free instance is a mistake and passed over.
     pub(super) fn sift(
         &mut self,
         told: Vec<(K, Price)>,

@@ -78,7 +78,7 @@ impl Troubles {
         self.0.remove(action);
     }
 
-    /// What is the same trouble keeps its words and its beginning, so that nothing is written anew for it.
+    /// What is the same trouble keeps its words and its beginning, so that nothing is written again for it.
     fn note(&mut self, thing: &'static str, why: Why, message: String, now: Timestamp) {
         let fresh = Trouble { why, message, since: now, last: now };
         let trouble = self.0.entry(thing).or_insert_with(|| fresh.clone());
@@ -220,7 +220,7 @@ mod tests {
 
     /// A clock that is set back puts nothing into a future that lasts.
     #[test]
-    fn a_clock_that_jumps_back_begins_anew() {
+    fn a_clock_that_jumps_back_begins_again() {
         let mut troubles = Troubles::default();
         troubles.failed("sqs:ReceiveMessage", &AwsError::new("InternalError", ""), at(1000));
         troubles.failed("sqs:ReceiveMessage", &AwsError::new("InternalError", ""), at(0));

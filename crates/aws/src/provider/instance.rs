@@ -66,8 +66,8 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
                 resources.set(&labels::RESOURCE_EFA.into(), info.efa_interfaces);
                 resources
             };
-            let machine = &shaped.instance_type;
-            (with_efa(machine.capacity.clone()), with_efa(machine.allocatable()))
+            let instance = &shaped.instance_type;
+            (with_efa(instance.capacity.clone()), with_efa(instance.allocatable()))
         }
         None => (Resources::new(), Resources::new()),
     };
@@ -120,7 +120,7 @@ fn annotations(info: &InstanceInfo) -> Labels {
     all
 }
 
-/// The labels of its node: what its type fixes, and what is known of this one machine.
+/// The labels of its node: what its type fixes, and what is known of this one instance.
 ///
 /// A type may have reservations of several kinds: which one it is follows from the instance's own, and of a reservation that its class
 /// does not select nothing is said but its id.

@@ -303,7 +303,7 @@ impl AwsProvider {
         }
     }
 
-    /// One call, and what is learnt of its answer.
+    /// One call, and what is observed of its answer.
     async fn ask(&self, request: &FleetRequest, prepared: &Prepared) -> Result<FleetAnswer, LaunchError> {
         let plan = &prepared.plan;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
@@ -330,7 +330,7 @@ impl AwsProvider {
         Ok(answer)
     }
 
-    /// Somebody has deleted launch templates. Their names are their content: they are made anew as they were, and a fleet that came to
+    /// Somebody has deleted launch templates. Their names are their content: they are made again as they were, and a fleet that came to
     /// nothing for it is asked for again, once.
     async fn ask_with_templates(
         &self,

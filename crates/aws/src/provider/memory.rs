@@ -11,7 +11,7 @@ use crate::calls::LaunchTemplate;
 use crate::recent::is_recent;
 
 /// How long a launch template must have been unused to be deleted. A launch under way holds its name for minutes at most; the dry run of
-/// a class at rest comes back to its own within forty ([`super::steps`]), and is to find it rather than to make it anew each time.
+/// a class at rest comes back to its own within forty ([`super::steps`]), and is to find it rather than to make it again each time.
 pub(super) const UNUSED_FOR: SignedDuration = SignedDuration::from_mins(50);
 
 /// How many answers are remembered: several times the largest burst. What is older is found by its tags.

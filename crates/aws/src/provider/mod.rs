@@ -35,13 +35,13 @@ use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, P
 use crate::drift;
 use crate::figures::{self, Ledger};
 use crate::images::Parameters;
-use crate::instancetype::{self, ClassCatalog, Machines, Market, View};
+use crate::instancetype::{self, ClassCatalog, InstanceTypeCatalogue, Market, View};
 use crate::interruption::TakenBack;
 use crate::launch::Addresses;
-use crate::learnt::Learnt;
 use crate::nodeclass::placement::Resolved;
 use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
+use crate::observed::Observed;
 use crate::prices::Prices;
 use crate::schema::schema;
 use crate::settings::Settings;
@@ -52,7 +52,7 @@ use features::Troubles;
 use memory::Dealt;
 use open::{SENT_MAX, Sent};
 
-/// Most classes whose catalogues are kept; one of another class is made anew each time.
+/// Most classes whose catalogues are kept; one of another class is made again each time.
 const CATALOGS_MAX: u64 = 1000;
 
 /// AWS as a cloud. Clones share everything.
@@ -74,10 +74,10 @@ pub struct AwsProvider {
 /// The maps among it are state, and whoever fills one says when an entry goes. What can be had again is in a [`Cache`].
 #[derive(Default)]
 struct State {
-    machines: Arc<Machines>,
-    machines_version: u64,
+    instance_types: Arc<InstanceTypeCatalogue>,
+    instance_types_version: u64,
     prices: Prices,
-    learnt: Learnt,
+    observed: Observed,
     unavailable: Unavailable,
     /// Instances whose capacity was taken back, by what said so: it is taken note of once.
     taken_back: TakenBack,
@@ -125,9 +125,9 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Versions {
     class: u64,
-    machines: u64,
+    instance_types: u64,
     prices: u64,
-    learnt: u64,
+    observed: u64,
     unavailable: u64,
     reservations: u64,
     groups: u64,
@@ -211,7 +211,7 @@ impl AwsProvider {
             ledger: Arc::default(),
             state: Arc::new(Mutex::new(state)),
         };
-        provider.refresh_machines().await?;
+        provider.refresh_instance_types().await?;
         Ok(provider)
     }
 
@@ -242,23 +242,23 @@ impl AwsProvider {
     ///
     /// # Errors
     /// Where EC2 does not answer, or answers with nothing.
-    pub async fn refresh_machines(&self) -> Result<(), CloudError> {
-        let types = self.read_of_region("ec2:DescribeInstanceTypes", self.api.machines().await)?;
+    pub async fn refresh_instance_types(&self) -> Result<(), CloudError> {
+        let types = self.read_of_region("ec2:DescribeInstanceTypes", self.api.instance_types().await)?;
         let sold = self.read_of_region("ec2:DescribeInstanceTypeOfferings", self.api.sold_in().await)?;
         if types.is_empty() || sold.is_empty() {
             return Err(CloudError::Unavailable("ec2 describes no instance types".into()));
         }
-        let mut machines = Machines::default();
+        let mut instance_types = InstanceTypeCatalogue::default();
         for info in types {
-            machines.types.insert(info.name.clone(), info);
+            instance_types.types.insert(info.name.clone(), info);
         }
         for place in sold {
-            machines.sold_in.entry(place.instance_type).or_default().insert(place.zone);
+            instance_types.sold_in.entry(place.instance_type).or_default().insert(place.zone);
         }
         let mut state = self.state();
-        if *state.machines != machines {
-            state.machines = Arc::new(machines);
-            state.machines_version += 1;
+        if *state.instance_types != instance_types {
+            state.instance_types = Arc::new(instance_types);
+            state.instance_types_version += 1;
         }
         Ok(())
     }
@@ -273,9 +273,9 @@ impl AwsProvider {
         change(&mut self.state().prices)
     }
 
-    /// Takes note of what nodes report; see [`Learnt`].
-    pub fn with_learnt<T>(&self, change: impl FnOnce(&mut Learnt) -> T) -> T {
-        change(&mut self.state().learnt)
+    /// Takes note of what nodes report; see [`Observed`].
+    pub fn with_observed<T>(&self, change: impl FnOnce(&mut Observed) -> T) -> T {
+        change(&mut self.state().observed)
     }
 
     /// What the last lists had of our cluster's name that is another cluster's.
@@ -323,9 +323,9 @@ impl AwsProvider {
         state.unavailable.sweep(self.clock.now());
         let versions = Versions {
             class: known.version,
-            machines: state.machines_version,
+            instance_types: state.instance_types_version,
             prices: state.prices.version(),
-            learnt: state.learnt.version(),
+            observed: state.observed.version(),
             unavailable: state.unavailable.version(),
             reservations: state.reservations.version(),
             groups: state.groups_version,
@@ -363,7 +363,7 @@ impl AwsProvider {
             shifted_zones: &|zone_id| state.shifts.is_away(zone_id),
             reservation_capacity: &|id| state.reservations.left(id),
         };
-        instancetype::catalog(&state.machines, &view, &state.learnt, &market)
+        instancetype::catalog(&state.instance_types, &view, &state.observed, &market)
     }
 
     /// The placement group of a class, where it has one that is known.
@@ -408,7 +408,7 @@ impl AwsProvider {
         }
     }
 
-    /// An instance was looked for where it cannot be: with a wrong region all machines would look as if they were gone.
+    /// An instance was looked for where it cannot be: with a wrong region all instances would look as if they were gone.
     fn elsewhere(&self, id: &ProviderId, zone: &str) -> CloudError {
         let region = &self.settings.region;
         let text = format!(
@@ -454,7 +454,7 @@ impl AwsProvider {
         subnets.any(|subnet| state.shifts.is_away(&subnet.zone_id))
     }
 
-    /// Refuses to change anything in a zone that traffic is shifted away from: its machines may be needed in an hour.
+    /// Refuses to change anything in a zone that traffic is shifted away from: its instances may be needed in an hour.
     fn not_away(&self, zone_id: &str) -> Result<(), CloudError> {
         match self.state().shifts.is_away(zone_id) {
             true => Err(CloudError::Unavailable(

@@ -2,7 +2,7 @@
 //!
 //! A call whose answer was lost may have launched everything, part of it, or nothing, and EC2 shows new instances late. The process
 //! that made it makes the very same again, whatever has changed since: EC2 gives the same instances. A process that does not
-//! know the request looks for instances by their tags; a claim is launched anew only where nothing says that a fleet was made for
+//! know the request looks for instances by their tags; a claim is launched again only where nothing says that a fleet was made for
 //! it, or where its instance was looked for long enough.
 //!
 //! So a refusal ends an attempt only where no earlier call of it can have launched what is not shown yet: of such a call, what refuses

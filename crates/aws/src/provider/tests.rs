@@ -264,7 +264,7 @@ async fn no_instance_is_dealt_twice_where_names_could_not_be_written() {
     let steps = aws.provider().steps();
     let names = steps.iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
     let first = NodeClaim { provider_id: Some(dealt[0].provider_id.clone()), ..claim("claim-000", "batch") };
-    let outlook = Outlook { machines: vec![(Arc::new(first), None)], ..Outlook::at(aws.now()) };
+    let outlook = Outlook { nodes: vec![(Arc::new(first), None)], ..Outlook::at(aws.now()) };
     names.run(&outlook).await.unwrap();
     let again = aws.provider().launch(&batch(2)[1..]).await.remove(0).unwrap();
     assert_eq!(again.provider_id, dealt[1].provider_id);

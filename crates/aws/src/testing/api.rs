@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Price;
 
-use super::{Call, ENDING, FakeAws, Fault, INVISIBLE, Inner, Machine, STARTING};
+use super::{Call, ENDING, FakeAws, Fault, INVISIBLE, Inner, RegionInstance, STARTING};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
-    GroupInfo, Image, InstanceInfo, InstanceStatus, LaunchTemplate, MachineInfo, Message, PlacementGroup,
-    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, TemplateReservation, ZonalShift,
+    GroupInfo, Image, InstanceInfo, InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message,
+    PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
+    TemplateReservation, ZonalShift,
 };
 
 /// Whether tags and named attributes pass all filters.
@@ -59,14 +60,17 @@ impl FakeAws {
     pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
         let Inner { instances, reservations, .. } = inner;
-        for machine in instances.values_mut().filter(|machine| machine.info.state != "terminated") {
-            let starts = machine.info.launched.is_some_and(|launched| now >= launched + STARTING);
-            if machine.info.state == "pending" && starts {
-                machine.info.state = "running".to_owned();
+        for instance_type in
+            instances.values_mut().filter(|instance_type| instance_type.info.state != "terminated")
+        {
+            let starts = instance_type.info.launched.is_some_and(|launched| now >= launched + STARTING);
+            if instance_type.info.state == "pending" && starts {
+                instance_type.info.state = "running".to_owned();
             }
-            if machine.ended.is_some_and(|ended| now >= ended + ENDING) {
-                machine.info.state = "terminated".to_owned();
-                let own = |known: &&mut ReservationInfo| machine.info.reservation.as_ref() == Some(&known.id);
+            if instance_type.ended.is_some_and(|ended| now >= ended + ENDING) {
+                instance_type.info.state = "terminated".to_owned();
+                let own =
+                    |known: &&mut ReservationInfo| instance_type.info.reservation.as_ref() == Some(&known.id);
                 if let Some(reservation) = reservations.iter_mut().find(own) {
                     reservation.available += 1;
                 }
@@ -178,17 +182,17 @@ impl FakeAws {
         };
         let user_data = inner.template_data.get(&way.template).map(|data| data.user_data.clone());
         let user_data = user_data.unwrap_or_default();
-        inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data });
+        inner.instances.insert(info.id.clone(), RegionInstance { info, ended: None, user_data });
         born
     }
 }
 
 #[async_trait]
 impl AwsApi for FakeAws {
-    async fn machines(&self) -> Result<Vec<MachineInfo>, AwsError> {
+    async fn instance_types(&self) -> Result<Vec<InstanceTypeDescription>, AwsError> {
         let mut inner = self.lock();
-        inner.enter(Call::Machines)?;
-        Ok(inner.machines.clone())
+        inner.enter(Call::InstanceTypesStep)?;
+        Ok(inner.instance_types.clone())
     }
 
     async fn sold_in(&self) -> Result<Vec<SoldIn>, AwsError> {
@@ -335,14 +339,14 @@ impl AwsApi for FakeAws {
         if let Some(id) = ids.iter().find(|id| !is_shown(id)) {
             return Err(AwsError::new("InvalidInstanceID.NotFound", id));
         }
-        let found = inner.instances.values().filter(|machine| {
-            let info = &machine.info;
+        let found = inner.instances.values().filter(|instance_type| {
+            let info = &instance_type.info;
             info.state != "terminated"
                 && is_shown(&info.id)
                 && (ids.is_empty() || ids.contains(&info.id))
                 && passes(filters, &info.tags, |_| None)
         });
-        let found = found.map(|machine| machine.info.clone());
+        let found = found.map(|instance_type| instance_type.info.clone());
         Ok(found.chain(inner.intruders.iter().cloned()).collect())
     }
 
@@ -368,8 +372,8 @@ impl AwsApi for FakeAws {
             return Err(AwsError::new("UnauthorizedOperation", "only late tags may be added"));
         }
         let missing = || AwsError::new("InvalidInstanceID.NotFound", id);
-        let machine = inner.instances.get_mut(id).ok_or_else(missing)?;
-        machine.info.tags.extend(tags.clone());
+        let instance_type = inner.instances.get_mut(id).ok_or_else(missing)?;
+        instance_type.info.tags.extend(tags.clone());
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use fleetwright_core::model::{Quantity, Resources, Taint, TaintEffect};
 use serde_json::Value;
 
-use crate::calls::{Image, InstanceInfo, MachineInfo};
+use crate::calls::{Image, InstanceInfo, InstanceTypeDescription};
 
 const MIB: i64 = 1 << 20;
 /// The root volume that every image has here.
@@ -48,7 +48,7 @@ struct Told {
 pub(super) fn boot(
     instance: &InstanceInfo,
     user_data: &str,
-    machine: &MachineInfo,
+    instance_type: &InstanceTypeDescription,
     image: &Image,
     memory_percent: i64,
 ) -> Option<Guest> {
@@ -56,20 +56,21 @@ pub(super) fn boot(
     let told = if image.name.starts_with("bottlerocket-") { settings(&text)? } else { node_config(&text)? };
     // A kernel of another architecture does not start.
     let architecture = if image.architecture == "arm64" { "arm64" } else { "amd64" };
-    if !machine.architectures.contains(&image.architecture) {
+    if !instance_type.architectures.contains(&image.architecture) {
         return None;
     }
-    let memory = machine.memory_mib.saturating_mul(MIB) / 100 * memory_percent;
-    let mut capacity = Resources::of(machine.vcpus.saturating_mul(1000), memory)
+    let memory = instance_type.memory_mib.saturating_mul(MIB) / 100 * memory_percent;
+    let mut capacity = Resources::of(instance_type.vcpus.saturating_mul(1000), memory)
         .with("ephemeral-storage", DISK)
         .with("pods", told.pods);
     // Drivers are part of the image.
     if image.name.contains("nvidia") {
-        let gpus = machine.gpus.iter().filter(|gpu| gpu.manufacturer == "NVIDIA").map(|gpu| gpu.count).sum();
+        let gpus =
+            instance_type.gpus.iter().filter(|gpu| gpu.manufacturer == "NVIDIA").map(|gpu| gpu.count).sum();
         capacity = capacity.with("nvidia.com/gpu", gpus);
     }
     let reserved = |name: &str| told.reserved.get(name).and_then(|text| text.parse::<Quantity>().ok());
-    let cpu = reserved("cpu").map_or_else(|| default_cpu(machine.vcpus), Quantity::milli_ceil);
+    let cpu = reserved("cpu").map_or_else(|| default_cpu(instance_type.vcpus), Quantity::milli_ceil);
     let kubelet = reserved("memory").map_or((11 * told.pods + 255) * MIB, Quantity::units_ceil);
     let mut allocatable = capacity.clone();
     allocatable.set(&"cpu".into(), capacity.cpu() - cpu);

@@ -17,8 +17,8 @@ pub use region::{CA, CLUSTER, OTHER_CA, REGION, class, cluster};
 
 use crate::calls::{
     AwsError, ClusterInfo, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo, InstanceStatus,
-    LaunchTemplate, MachineInfo, Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo,
-    TagSet, TemplateData, ZonalShift,
+    InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn,
+    SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 use fleetwright_core::model::Price;
 
@@ -28,7 +28,7 @@ pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
 pub const STARTING: SignedDuration = SignedDuration::from_secs(10);
 /// For how long a message that was received is not handed out again.
 pub const INVISIBLE: SignedDuration = SignedDuration::from_secs(20);
-/// How much of the memory that it is sold with a machine has, in per cent, where nobody says otherwise: a little more than the
+/// How much of the memory that it is sold with an instance has, in per cent, where nobody says otherwise: a little more than the
 /// provider's first guess.
 const MEMORY_PERCENT: i64 = 93;
 
@@ -45,7 +45,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `DescribeInstanceTypes`
-    Machines,
+    InstanceTypesStep,
     /// `DescribeInstanceTypeOfferings`
     SoldIn,
     /// `DescribeSubnets`
@@ -111,7 +111,7 @@ impl Call {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Machines => "DescribeInstanceTypes",
+            Self::InstanceTypesStep => "DescribeInstanceTypes",
             Self::SoldIn => "DescribeInstanceTypeOfferings",
             Self::Subnets => "DescribeSubnets",
             Self::Groups => "DescribeSecurityGroups",
@@ -171,7 +171,7 @@ pub struct FakeAws {
 
 /// An instance and when its end was ordered.
 #[derive(Clone, Debug)]
-struct Machine {
+struct RegionInstance {
     info: InstanceInfo,
     ended: Option<Timestamp>,
     /// As its launch template had them at its birth.
@@ -181,7 +181,7 @@ struct Machine {
 /// Everything that the region has.
 #[derive(Default)]
 pub(crate) struct Inner {
-    pub(crate) machines: Vec<MachineInfo>,
+    pub(crate) instance_types: Vec<InstanceTypeDescription>,
     pub(crate) sold_in: Vec<SoldIn>,
     pub(crate) subnets: Vec<SubnetInfo>,
     pub(crate) groups: Vec<GroupInfo>,
@@ -189,10 +189,10 @@ pub(crate) struct Inner {
     pub(crate) parameters: BTreeMap<String, String>,
     /// What EKS knows.
     pub(crate) cluster: Option<ClusterInfo>,
-    /// How much memory machines with an image have, in per cent.
+    /// How much memory instances with an image have, in per cent.
     memory: BTreeMap<String, i64>,
     templates: BTreeMap<String, LaunchTemplate>,
-    instances: BTreeMap<String, Machine>,
+    instances: BTreeMap<String, RegionInstance>,
     tokens: BTreeMap<String, (FleetRequest, FleetAnswer)>,
     /// Instances that EC2 does not show yet, and until when.
     hidden: BTreeMap<String, Timestamp>,
@@ -247,12 +247,14 @@ impl Inner {
             .iter()
             .filter(|id| self.protected.contains(*id))
             .filter_map(|id| self.instances.get(id))
-            .map(|machine| machine.info.zone.clone())
+            .map(|instance_type| instance_type.info.zone.clone())
             .collect();
         for id in ids {
-            if let Some(machine) = self.instances.get_mut(id).filter(|one| !zones.contains(&one.info.zone)) {
-                machine.info.state = "shutting-down".to_owned();
-                machine.ended = Some(machine.ended.map_or(now, |ended| ended.min(now)));
+            if let Some(instance_type) =
+                self.instances.get_mut(id).filter(|one| !zones.contains(&one.info.zone))
+            {
+                instance_type.info.state = "shutting-down".to_owned();
+                instance_type.ended = Some(instance_type.ended.map_or(now, |ended| ended.min(now)));
             }
         }
         let refused = |id: &String| {
@@ -355,8 +357,8 @@ impl FakeAws {
 
     /// Changes an instance as EC2 has it.
     pub fn change_instance(&self, id: &str, change: impl FnOnce(&mut InstanceInfo)) {
-        if let Some(machine) = self.lock().instances.get_mut(id) {
-            change(&mut machine.info);
+        if let Some(instance_type) = self.lock().instances.get_mut(id) {
+            change(&mut instance_type.info);
         }
     }
 
@@ -369,7 +371,7 @@ impl FakeAws {
     /// An instance as EC2 has it.
     #[must_use]
     pub fn instance_now(&self, id: &str) -> Option<InstanceInfo> {
-        self.lock().instances.get(id).map(|machine| machine.info.clone())
+        self.lock().instances.get(id).map(|instance_type| instance_type.info.clone())
     }
 
     /// How many calls changed something at AWS.
@@ -391,8 +393,8 @@ impl FakeAws {
     /// Takes back an instance after so long, whatever becomes of it until then, as EC2 does with spot capacity.
     pub fn reclaim(&self, id: &str, after: SignedDuration) {
         let at = self.clock.now() + after - ENDING;
-        if let Some(machine) = self.lock().instances.get_mut(id) {
-            machine.ended = Some(machine.ended.map_or(at, |ended| ended.min(at)));
+        if let Some(instance_type) = self.lock().instances.get_mut(id) {
+            instance_type.ended = Some(instance_type.ended.map_or(at, |ended| ended.min(at)));
         }
     }
 
@@ -436,7 +438,9 @@ impl FakeAws {
             ..InstanceInfo::default()
         };
         let place = (info.zone.clone(), info.id.clone());
-        inner.instances.insert(info.id.clone(), Machine { info, ended: None, user_data: String::new() });
+        inner
+            .instances
+            .insert(info.id.clone(), RegionInstance { info, ended: None, user_data: String::new() });
         place
     }
 
@@ -445,13 +449,13 @@ impl FakeAws {
     pub fn guests(&self) -> Vec<Guest> {
         let mut inner = self.lock();
         self.age(&mut inner);
-        let running = inner.instances.values().filter(|machine| machine.info.state == "running");
-        let boot = |machine: &Machine| {
-            let info = &machine.info;
-            let kind = inner.machines.iter().find(|kind| kind.name == info.instance_type)?;
+        let running = inner.instances.values().filter(|instance_type| instance_type.info.state == "running");
+        let boot = |instance_type: &RegionInstance| {
+            let info = &instance_type.info;
+            let kind = inner.instance_types.iter().find(|kind| kind.name == info.instance_type)?;
             let image = inner.images.iter().find(|image| image.id == info.image)?;
             let percent = inner.memory.get(&image.id).copied().unwrap_or(MEMORY_PERCENT);
-            guest::boot(info, &machine.user_data, kind, image, percent)
+            guest::boot(info, &instance_type.user_data, kind, image, percent)
         };
         running.filter_map(boot).collect()
     }
@@ -467,7 +471,8 @@ impl FakeAws {
     pub fn running(&self) -> BTreeSet<String> {
         let mut inner = self.lock();
         self.age(&mut inner);
-        let running = inner.instances.iter().filter(|(_, machine)| machine.info.state == "running");
+        let running =
+            inner.instances.iter().filter(|(_, instance_type)| instance_type.info.state == "running");
         running.map(|(id, _)| id.clone()).collect()
     }
 
@@ -488,7 +493,7 @@ impl FakeAws {
         self.lock().cluster = cluster;
     }
 
-    /// Lets machines with an image have this much of the memory that they are sold with, in per cent.
+    /// Lets instances with an image have this much of the memory that they are sold with, in per cent.
     pub fn set_memory(&self, image: &str, percent: i64) {
         self.lock().memory.insert(image.to_owned(), percent);
     }

@@ -4,7 +4,9 @@ use fleetwright_aws_api::Ec2NodeClass;
 use serde_json::json;
 
 use super::Inner;
-use crate::calls::{Card, ClusterInfo, Gpu, GroupInfo, Image, MachineInfo, Network, SoldIn, SubnetInfo};
+use crate::calls::{
+    Card, ClusterInfo, Gpu, GroupInfo, Image, InstanceTypeDescription, Network, SoldIn, SubnetInfo,
+};
 
 /// The region's name.
 pub const REGION: &str = "us-west-2";
@@ -30,13 +32,13 @@ const TYPES: [(&str, i64, i64, i64, i64); 7] = [
 const ZONES: [(&str, &str); 3] =
     [("us-west-2a", "usw2-az1"), ("us-west-2b", "usw2-az2"), ("us-west-2c", "usw2-az3")];
 
-fn machine(
+fn instance_type(
     (name, vcpus, gib, interfaces_max, ipv4_per_interface): (&str, i64, i64, i64, i64),
-) -> MachineInfo {
+) -> InstanceTypeDescription {
     let arm = name.starts_with("m6g");
     let gpu =
         Gpu { name: "V100".to_owned(), manufacturer: "NVIDIA".to_owned(), count: 1, memory_mib: 16_384 };
-    MachineInfo {
+    InstanceTypeDescription {
         name: name.to_owned(),
         usage_classes: vec!["on-demand".to_owned(), "spot".to_owned()],
         architectures: vec![if arm { "arm64" } else { "x86_64" }.to_owned()],
@@ -52,7 +54,7 @@ fn machine(
         },
         placement_strategies: ["cluster", "partition", "spread"].map(str::to_owned).to_vec(),
         gpus: if name.starts_with("p3") { vec![gpu] } else { Vec::new() },
-        ..MachineInfo::default()
+        ..InstanceTypeDescription::default()
     }
 }
 
@@ -103,7 +105,7 @@ pub(super) fn inner() -> Inner {
         tags: [("team".to_owned(), "a".to_owned())].into(),
     };
     Inner {
-        machines: TYPES.map(machine).into(),
+        instance_types: TYPES.map(instance_type).into(),
         sold_in: TYPES.iter().flat_map(|(name, ..)| sold(name)).collect(),
         subnets: ZONES.iter().map(subnet).collect(),
         groups: vec![GroupInfo { id: "sg-1".to_owned(), name: "nodes".to_owned(), ..GroupInfo::default() }],

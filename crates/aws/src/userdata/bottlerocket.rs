@@ -133,7 +133,7 @@ fn decide(kubernetes: &mut Table, bootstrap: &Bootstrap<'_>) {
     }
 }
 
-/// The command that makes one file system of the machine's own disks and binds the folders of containers onto it.
+/// The command that makes one file system of the instance's own disks and binds the folders of containers onto it.
 fn mount(by_default: bool) -> Value {
     let words = |words: &[&str]| Value::Array(words.iter().map(|word| Value::from(*word)).collect());
     let bind: &[&str] = if by_default {

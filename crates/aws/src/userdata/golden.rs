@@ -1,5 +1,5 @@
 //! Golden user data: every family with every option, byte by byte. A file is named after its family and option; the Windows families
-//! differ in their images alone and share theirs. `UPDATE_GOLDEN=1` writes them anew; whoever does so reads what has changed.
+//! differ in their images alone and share theirs. `UPDATE_GOLDEN=1` writes them again; whoever does so reads what has changed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -70,7 +70,7 @@ pub struct Bootstrap<'a> {
     pub labels: BTreeMap<String, String>,
     /// The class's user data.
     pub custom: Option<&'a str>,
-    /// Whether disks of the machine's own become one.
+    /// Whether disks of the instance's own become one.
     pub raid0: bool,
     /// Whether Bottlerocket binds its usual folders by itself.
     pub bind_by_default: bool,

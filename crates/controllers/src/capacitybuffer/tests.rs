@@ -70,7 +70,7 @@ async fn a_buffer_opens_nodes_once_and_gives_way_to_pods() {
     let held: Vec<u32> =
         world.ctx.index().snapshot(world.ctx.now()).nodes.iter().map(|n| n.buffered).collect();
     assert_eq!(held, [2], "emptiness knows");
-    // A pod of the cluster takes the room; the buffer gets another machine.
+    // A pod of the cluster takes the room; the buffer gets another node.
     world.pending_pod("p", "3");
     world.pass(60).await;
     assert_eq!(claims(&world), 2);

@@ -1,4 +1,4 @@
-//! A drift cap that is reached is shown on its NodePool, for as long as machines wait for it: with how many were replaced,
+//! A drift cap that is reached is shown on its NodePool, for as long as nodes wait for it: with how many were replaced,
 //! and when the next may be.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The loop that looks for machines that should go.
+//! The loop that looks for nodes that should go.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -29,7 +29,7 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(300);
 
 /// For so long after its first pass a process leaves out drift, which is not looked at twice before it is acted on: what an
-/// earlier process wrote of it has to be looked at anew, by the controller of each NodeClaim.
+/// earlier process wrote of it has to be looked at again, by the controller of each NodeClaim.
 const DRIFT_SETTLES: Duration = Duration::from_secs(10);
 
 /// The methods that the settings allow.
@@ -164,7 +164,7 @@ impl Disruption {
     ) -> (Vec<&'static dyn Method>, Recall, bool) {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut methods = methods(&ctx.settings);
-        // What is told of machines needs all reasons.
+        // What is told of nodes needs all reasons.
         let rests = !tells && memory.is_quiet(epoch, now);
         if rests {
             methods.retain(|method| method.reason() != DisruptionReason::Underutilized);
@@ -172,8 +172,8 @@ impl Disruption {
         (methods, memory.recall.clone(), rests)
     }
 
-    /// Whether it is time to say on every machine what blocks it; takes note. Not at start: what is not known yet would
-    /// look like a block, and be written on every machine and taken off again.
+    /// Whether it is time to say on every node what blocks it; takes note. Not at start: what is not known yet would
+    /// look like a block, and be written on every node and taken off again.
     fn is_due(&self, now: Timestamp) -> bool {
         let mut told = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let due = later(*told.get_or_insert(now), standing::INTERVAL) <= now;
@@ -190,7 +190,7 @@ impl Disruption {
         let Some(method) = commands.first().and_then(|first| method(first.method)) else { return Ok(false) };
         if method.is_validated() {
             for command in &commands {
-                report::on_machines(ctx, command, "ConsolidationCandidate", &command.to_string());
+                report::on_nodes(ctx, command, "ConsolidationCandidate", &command.to_string());
                 report::approved(ctx, command);
             }
             ctx.clock.sleep(ctx.settings.disruption.validation_delay).await;

@@ -1,8 +1,8 @@
-//! Commands outlive the process: each machine says on its NodeClaim which command takes it, before anything else happens
+//! Commands outlive the process: each node says on its NodeClaim which command takes it, before anything else happens
 //! to it, and each replacement says which command it is for.
 //!
 //! The next process takes a command over where all of it is there, else all of it is rolled back as orphans: a command
-//! that was cut off while its machines were being named or marked does not go on with some of them. Nothing tainted
+//! that was cut off while its nodes were being named or marked does not go on with some of them. Nothing tainted
 //! is ever forgotten: what says that it belongs to a command, or looks like it, is one or the other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -34,7 +34,7 @@ const NAMING: &str = "name disruption command";
 /// A command without replacements that is older was decided on a cluster that is another one by now.
 const STALE: Duration = Duration::from_secs(60);
 
-/// What stands on a machine that a command takes.
+/// What stands on a node that a command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
@@ -46,9 +46,9 @@ struct Record {
     started: String,
     /// How many NodeClaims it creates.
     replacements: usize,
-    /// How many machines it takes.
+    /// How many nodes it takes.
     #[serde(default)]
-    machines: usize,
+    nodes: usize,
 }
 
 /// Whether a claim says that a command takes it.
@@ -66,7 +66,7 @@ fn id_of(text: &str) -> Option<String> {
     serde_json::from_str::<Record>(text).ok().map(|record| record.id)
 }
 
-/// Says on a replacement which command it is for, what it comes in the stead of, and where that came back after a
+/// Says on a replacement which command it is for, what it comes in place of, and where that came back after a
 /// consolidation, when.
 pub(super) fn name_command(
     claim: &mut api::NodeClaim,
@@ -82,7 +82,7 @@ pub(super) fn name_command(
     }
 }
 
-/// Says on a machine which command takes it.
+/// Says on a node which command takes it.
 ///
 /// # Errors
 /// Where the API server cannot be reached, the claim is gone, or it names another command.
@@ -98,7 +98,7 @@ pub(super) async fn write(
         method: running.command.method.to_owned(),
         started: running.started.to_string(),
         replacements: running.command.replacements.len(),
-        machines: running.command.candidates.len(),
+        nodes: running.command.candidates.len(),
     };
     let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
     let Some(claim) = ctx.index().claim(name).cloned() else {
@@ -116,12 +116,12 @@ pub(super) async fn write(
     if ctx.index().claim_model(name).is_some_and(|claim| is_ours(claim)) {
         return Ok(());
     }
-    // Whoever takes the command back has to see whose the machine is.
+    // Whoever takes the command back has to see whose the node is.
     ctx.observe(ctx.call(NAMING, ctx.cluster_api::<api::NodeClaim>().get(name)).await?);
     Err(ReconcileError::Conflict { what: NAMING })
 }
 
-/// Takes the word off a machine again.
+/// Takes the word off a node again.
 ///
 /// # Errors
 /// Where the API server cannot be reached.
@@ -129,7 +129,7 @@ pub(super) async fn clear(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
     let Some(claim) = ctx.index().claim(name).cloned() else { return Ok(()) };
     let of = |claim: &api::NodeClaim| claim.metadata.annotations.as_ref()?.get(DISRUPTION_COMMAND).cloned();
     let Some(read) = of(&claim) else { return Ok(()) };
-    // Only what was read: what came in its stead is of another command.
+    // Only what was read: what came in its place is of another command.
     patch::annotate(ctx, claim, DISRUPTION_COMMAND, |known| {
         known.filter(|known| *known != read).map(str::to_owned)
     })
@@ -140,8 +140,8 @@ pub(super) async fn clear(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
 pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
     let now = ctx.now();
     let snapshot = ctx.index().snapshot(now);
-    for (id, (record, machines)) in recorded(&snapshot) {
-        let Some(running) = taken_over(&snapshot, &record, &machines, &id, now, ctx.steady()) else {
+    for (id, (record, nodes)) in recorded(&snapshot) {
+        let Some(running) = taken_over(&snapshot, &record, &nodes, &id, now, ctx.steady()) else {
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
         };
@@ -152,13 +152,13 @@ pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
     }
 }
 
-/// The commands that stand on the machines of a snapshot and go on, by id: what the next process would take over, and what
+/// The commands that stand on the nodes of a snapshot and go on, by id: what the next process would take over, and what
 /// whoever looks from outside can know of the process at hand.
 #[must_use]
 pub fn under_way(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
     let recorded = recorded(snapshot).into_iter();
-    let going_on = recorded.filter_map(|(id, (record, machines))| {
-        let running = taken_over(snapshot, &record, &machines, &id, now, now)?;
+    let going_on = recorded.filter_map(|(id, (record, nodes))| {
+        let running = taken_over(snapshot, &record, &nodes, &id, now, now)?;
         Some((id, intent(&running)))
     });
     going_on.collect()
@@ -170,7 +170,7 @@ fn intent(running: &Running) -> CommandIntent {
     CommandIntent { candidates: names.collect(), replacements: running.replacements.clone() }
 }
 
-/// The commands that machines name, with the indices of those machines.
+/// The commands that nodes name, with the indices of those nodes.
 fn recorded(snapshot: &Snapshot) -> BTreeMap<Str, (Record, Vec<usize>)> {
     let mut found: BTreeMap<Str, (Record, Vec<usize>)> = BTreeMap::new();
     for (index, node) in snapshot.nodes.iter().enumerate() {
@@ -186,7 +186,7 @@ fn recorded(snapshot: &Snapshot) -> BTreeMap<Str, (Record, Vec<usize>)> {
 fn taken_over(
     snapshot: &Snapshot,
     record: &Record,
-    machines: &[usize],
+    nodes: &[usize],
     id: &str,
     now: Timestamp,
     since: Timestamp,
@@ -196,16 +196,16 @@ fn taken_over(
     let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
     let ours = claims.filter(|claim| claim.annotations.get(REPLACES).is_some_and(|of| &**of == id));
     let replacements: Vec<ClaimName> = ours.map(|claim| claim.name.clone()).collect();
-    let candidates: Vec<Candidate> = machines.iter().filter_map(|index| known(snapshot, *index)).collect();
+    let candidates: Vec<Candidate> = nodes.iter().filter_map(|index| known(snapshot, *index)).collect();
     let going = |index: &usize| snapshot.nodes[*index].claim.as_ref().is_some_and(|c| c.deleting.is_some());
-    // Replacements are created once every machine is named, and machines go once all replacements are ready: either
-    // says that no machine is missing but those that are gone.
-    let named = record.replacements > 0 || machines.len() >= record.machines || machines.iter().any(going);
+    // Replacements are created once every node is named, and nodes go once all replacements are ready: either
+    // says that no node is missing but those that are gone.
+    let named = record.replacements > 0 || nodes.len() >= record.nodes || nodes.iter().any(going);
     let complete = named && replacements.len() == record.replacements;
     // Two clocks: where they differ this takes back what need not be, and lets go on what is looked at again before it is
     // carried out. How long a command may still take goes by this process alone.
     let stale = record.replacements == 0 && later(started, STALE) < now;
-    if !complete || stale || candidates.len() < machines.len() {
+    if !complete || stale || candidates.len() < nodes.len() {
         return None;
     }
     let reason: DisruptionReason = method.reason();

@@ -1,4 +1,4 @@
-//! Starting a command: mark the machines, look at them live, create what replaces them.
+//! Starting a command: mark the nodes, look at them live, create what replaces them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Why a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotStarted {
-    /// What replaces its machines has no room any more: nothing was touched. The next pass decides on what there is now.
+    /// What replaces its nodes has no room any more: nothing was touched. The next pass decides on what there is now.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     /// As many NodeClaims were created of late as may be: nothing was touched.
@@ -40,10 +40,10 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     ctx.rates.create(ctx.steady(), command.replacements.len()).map_err(NotStarted::Rate)?;
     let id: Str = ctx.names.suffix(10).into();
     let mut claims = Vec::with_capacity(command.replacements.len());
-    for (at, opening) in command.replacements.iter().enumerate() {
-        let claim = provisioning::replacement(ctx, opening, &format!("{id}-{at}"));
-        let mut claim =
-            claim.ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", opening.pool.name)))?;
+    for (at, new_claim) in command.replacements.iter().enumerate() {
+        let claim = provisioning::replacement(ctx, new_claim, &format!("{id}-{at}"));
+        let mut claim = claim
+            .ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", new_claim.pool.name)))?;
         let now = ctx.now();
         let (replaced, returned) = (replaced(&command.candidates, now), returned(&command.candidates, now));
         durable::name_command(&mut claim, &id, &replaced, returned);
@@ -74,7 +74,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     }
 }
 
-/// One entry holds both sides: no snapshot sees the machines gone without what replaces them, or the reverse.
+/// One entry holds both sides: no snapshot sees the nodes gone without what replaces them, or the reverse.
 fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: Running) {
     let candidates = running.command.candidates.iter();
     let candidates = candidates.filter_map(|candidate| candidate.node.claim_name().cloned()).collect();
@@ -83,7 +83,7 @@ fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: Running) {
     commands.insert(id.clone(), running);
 }
 
-/// Marks the machines, then creates what replaces them; returns the names that those got.
+/// Marks the nodes, then creates what replaces them; returns the names that those got.
 async fn mark_and_create(
     ctx: &Ctx,
     id: &str,
@@ -99,14 +99,14 @@ async fn mark_and_create(
     }
     let reason = report::reason_label(running.command.reason);
     let mut names = Vec::with_capacity(claims.len());
-    for (claim, opening) in claims.into_iter().zip(&running.command.replacements) {
-        let name = provisioning::write_replacement(ctx, claim, opening, reason).await?;
+    for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
+        let name = provisioning::write_replacement(ctx, claim, new_claim, reason).await?;
         names.push(ClaimName::from(name));
     }
     Ok(names)
 }
 
-/// Taints the machine, so that nothing new lands on it, and says on its claim why.
+/// Taints the node, so that nothing new lands on it, and says on its claim why.
 async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
     if let Some(name) = candidate.node.node_name() {
         patch::node_taints(ctx, name, |taints| {
@@ -125,8 +125,8 @@ async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(),
     .await
 }
 
-/// Takes a command back: the marks go, the machines stay. Replacements that were created already stay too: pods may be
-/// on their way to them, and as empty machines they go by themselves.
+/// Takes a command back: the marks go, the nodes stay. Replacements that were created already stay too: pods may be
+/// on their way to them, and as empty nodes they go by themselves.
 pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
     let Some(running) = commands.remove(id) else { return };
     let command = &running.command;

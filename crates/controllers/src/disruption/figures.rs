@@ -20,7 +20,7 @@ pub(crate) const EVALUATION: Family = Family::durations(
     &["reason", "consolidation_type"],
     "Duration of one evaluation of a disruption method",
 );
-/// Machines that a method could take.
+/// Nodes that a method could take.
 pub(crate) const ELIGIBLE: Family = Family::gauge(
     "karpenter_voluntary_disruption_eligible_nodes",
     &["reason"],

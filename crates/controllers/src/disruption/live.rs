@@ -15,10 +15,10 @@ use kube::{Api, api::ListParams};
 
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 
-/// How many machines are read at once.
+/// How many nodes are read at once.
 const AT_ONCE: usize = 10;
 
-/// Reads afresh what the machines of `candidates` hold.
+/// Reads afresh what the nodes of `candidates` hold.
 ///
 /// # Errors
 /// Where anything cannot be read: nothing may be removed then.

@@ -1,7 +1,7 @@
 //! Carrying out what `core::disruption` decides.
 //!
 //! [`decide::Disruption`] looks at the cluster again and again, waits out the validation delay and starts commands;
-//! [`queue::Queue`] sees each command through: replacements first, then the machines. A command is one entry of the
+//! [`queue::Queue`] sees each command through: replacements first, then the nodes. A command is one entry of the
 //! index's intents from the moment that it starts, so that every snapshot sees all of it.
 
 mod brakes;
@@ -69,7 +69,7 @@ struct Commands(Mutex<BTreeMap<Str, Running>>);
 struct Running {
     /// What was decided.
     command: Arc<Command>,
-    /// NodeClaims that come in the machines' stead, in the order of the command.
+    /// NodeClaims that come in the nodes' place, in the order of the command.
     replacements: Vec<ClaimName>,
     /// When this process began it or took it over, in steady time.
     since: Timestamp,
@@ -83,7 +83,7 @@ impl Running {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
     }
 
-    /// Whether a machine of the command was chosen because it was empty.
+    /// Whether a node of the command was chosen because it was empty.
     fn was_empty(&self, candidate: &Candidate) -> bool {
         candidate.is_empty() || self.command.reason == DisruptionReason::Empty
     }
@@ -119,7 +119,7 @@ impl Commands {
         self.lock().values().any(takes)
     }
 
-    /// How long a command may take while so many machines are queued: 80 ms for each, and no less than the settings say.
+    /// How long a command may take while so many nodes are queued: 80 ms for each, and no less than the settings say.
     fn timeout(&self, least: Duration) -> Duration {
         let queued: usize = self.lock().values().map(|running| running.command.candidates.len()).sum();
         Duration::from_millis(80)

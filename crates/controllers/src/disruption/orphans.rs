@@ -1,4 +1,4 @@
-//! Machines that carry the mark of a command that nobody carries out any more (the process was started again, and the
+//! Nodes that carry the mark of a command that nobody carries out any more (the process was started again, and the
 //! command could not be taken over): the mark is taken off.
 
 use fleetwright_api::labels::condition::DISRUPTION_REASON;
@@ -39,7 +39,7 @@ fn is_orphan(node: &StateNode, commands: &Commands) -> bool {
     marked && !deleting && !commands.holds(&claim.name)
 }
 
-/// Takes the taint and the condition of a command off a machine.
+/// Takes the taint and the condition of a command off a node.
 ///
 /// # Errors
 /// Where the API server cannot be reached; what is gone counts as done.

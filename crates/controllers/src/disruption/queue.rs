@@ -1,4 +1,4 @@
-//! Sees commands through: waits for the replacements, then removes the machines.
+//! Sees commands through: waits for the replacements, then removes the nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ impl Queue {
 
 /// What is to be done next about a command.
 enum Step {
-    /// Its machines are gone or going: forget it.
+    /// Its nodes are gone or going: forget it.
     Done,
     /// This replacement is not ready yet.
     Wait(ClaimName),
@@ -133,7 +133,7 @@ impl Queue {
     }
 }
 
-/// Whether a pod that came before the taint, or a budget that shrank since, keeps a machine from being removed now.
+/// Whether a pod that came before the taint, or a budget that shrank since, keeps a node from being removed now.
 fn blocked(
     snapshot: &fleetwright_core::model::Snapshot,
     old: &Candidate,
@@ -143,9 +143,9 @@ fn blocked(
     let at = snapshot.nodes.iter().position(|node| node.claim_name() == Some(name))?;
     let mut unmarked = snapshot.clone();
     // It is ours: the mark of this very command must not count against it.
-    let machine: &mut Arc<StateNode> = unmarked.nodes.get_mut(at)?;
-    Arc::make_mut(machine).marked_for_deletion = false;
-    Arc::make_mut(machine).nominations.clear();
+    let node: &mut Arc<StateNode> = unmarked.nodes.get_mut(at)?;
+    Arc::make_mut(node).marked_for_deletion = false;
+    Arc::make_mut(node).nominations.clear();
     match candidate(&unmarked, at, snapshot.taken_at, running.command.eventual) {
         Err(
             blocker @ (Blocker::DoNotDisruptPod(..)
@@ -172,7 +172,7 @@ async fn remove(ctx: &Ctx, running: &Running) -> Result<(), ReconcileError> {
     }
     for candidate in &running.command.candidates {
         let Some(claim) = &candidate.node.claim else { continue };
-        // By UID: a claim that was made anew under the same name is another one.
+        // By UID: a claim that was made again under the same name is another one.
         let preconditions = Preconditions { uid: Some(claim.uid.to_string()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let deleted = gone_is_ok(ctx.call("delete nodeclaim", api.delete(&claim.name, &params)).await)?;

@@ -53,7 +53,7 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
             "disruption did not reach every node in this pass, the next one begins with the rest"
         );
     }
-    // A machine that is leaving has heard so: that it cannot be disrupted again is no news.
+    // A node that is leaving has heard so: that it cannot be disrupted again is no news.
     for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
         let text = capitalised(&blocked.blocker.to_string());
         for object in objects(ctx, &blocked.node) {
@@ -94,8 +94,8 @@ fn budget(ctx: &Ctx, allowance: &Allowance) {
     ctx.recorder.publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
 }
 
-/// Tells on all machines of a command what happens to it.
-pub(super) fn on_machines(ctx: &Ctx, command: &Command, reason: &'static str, text: &str) {
+/// Tells on all nodes of a command what happens to it.
+pub(super) fn on_nodes(ctx: &Ctx, command: &Command, reason: &'static str, text: &str) {
     for candidate in &command.candidates {
         for object in objects(ctx, &candidate.node) {
             ctx.recorder.publish(Event::normal(object, reason, text));
@@ -112,7 +112,7 @@ pub(super) fn waiting(ctx: &Ctx, command: &Command, replacement: &str) {
     ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
 }
 
-/// Tells on all machines of a command that they go now.
+/// Tells on all nodes of a command that they go now.
 pub(super) fn terminating(ctx: &Ctx, command: &Command) {
     for object in command.candidates.iter().flat_map(|candidate| objects(ctx, &candidate.node)) {
         let kind = object.kind.clone().unwrap_or_default();
@@ -121,7 +121,7 @@ pub(super) fn terminating(ctx: &Ctx, command: &Command) {
     }
 }
 
-/// Tells that the policy `Balanced` approves of a command: on the machine, or where there are several on their NodePool.
+/// Tells that the policy `Balanced` approves of a command: on the node, or where there are several on their NodePool.
 pub(super) fn approved(ctx: &Ctx, command: &Command) {
     for judged in &command.judged {
         let text = format!(
@@ -177,16 +177,16 @@ pub(super) fn reason_label(reason: DisruptionReason) -> &'static str {
     }
 }
 
-/// The Node and the NodeClaim of a machine, as far as they are there.
-fn objects(ctx: &Ctx, machine: &StateNode) -> Vec<ObjectReference> {
+/// The Node and the NodeClaim of a node, as far as they are there.
+fn objects(ctx: &Ctx, node: &StateNode) -> Vec<ObjectReference> {
     let index = ctx.index();
-    let node = machine.node_name().and_then(|name| index.node(name)).map(|node| regarding(&**node));
-    let claim = machine.claim_name().and_then(|name| index.claim(name)).map(|claim| regarding(&**claim));
+    let object = node.node_name().and_then(|name| index.node(name)).map(|object| regarding(&**object));
+    let claim = node.claim_name().and_then(|name| index.claim(name)).map(|claim| regarding(&**claim));
     if claim.is_none() {
-        // Machines of others are none of our business.
+        // Nodes of others are none of our business.
         return Vec::new();
     }
-    node.into_iter().chain(claim).collect()
+    object.into_iter().chain(claim).collect()
 }
 
 fn capitalised(text: &str) -> String {

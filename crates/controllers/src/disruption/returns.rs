@@ -1,8 +1,8 @@
 //! Which pods consolidation displaced a short time ago: a NodeClaim that has to be created for one of them says that
-//! consolidation took a machine too many.
+//! consolidation took a node too many.
 //!
 //! Where pods go is for kube-scheduler to say. It takes them as they come, while a simulation begins with the largest,
-//! so that one of them may be left without the place that was found for it. A machine comes for it, and all is as it was
+//! so that one of them may be left without the place that was found for it. A node comes for it, and all is as it was
 //! before: the same consolidation is proposed again. All of this can be lost: after a restart it happens once more.
 
 use std::{
@@ -16,10 +16,10 @@ use jiff::Timestamp;
 
 use crate::runtime::later;
 
-/// For so long after its machine was taken a pod counts as displaced: drains seldom last longer, and what comes later may
+/// For so long after its node was taken a pod counts as displaced: drains seldom last longer, and what comes later may
 /// as well have come for more load.
 const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Pods that are remembered at most; beyond that, machines that come for displaced pods are not known as such.
+/// Pods that are remembered at most; beyond that, nodes that come for displaced pods are not known as such.
 const BOUND: usize = 100_000;
 
 /// Pods that were displaced, by UID of their controller, each until when that counts.
@@ -32,7 +32,7 @@ impl Returns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Consolidation takes the machine of these pods. Pods without a controller do not come back.
+    /// Consolidation takes the node of these pods. Pods without a controller do not come back.
     pub(super) fn displaced(&self, pods: &[Arc<Pod>], now: Timestamp) {
         let mut all = self.lock();
         all.retain(|_, pods| {
@@ -49,7 +49,7 @@ impl Returns {
         }
     }
 
-    /// Whether one of the pods that a NodeClaim is created for is a displaced one, or comes in the stead of one. Each that
+    /// Whether one of the pods that a NodeClaim is created for is a displaced one, or comes in place of one. Each that
     /// was displaced comes back once.
     pub(crate) fn come_back(&self, pods: &[Arc<Pod>], now: Timestamp) -> bool {
         let mut all = self.lock();

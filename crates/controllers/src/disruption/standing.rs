@@ -1,4 +1,4 @@
-//! What keeps a machine from being disrupted, as a condition of its NodeClaim: everything in one place, for
+//! What keeps a node from being disrupted, as a condition of its NodeClaim: everything in one place, for
 //! `kubectl describe`.
 //!
 //! Blocks that end within minutes by themselves are not written: they would cost a write to come and one to go. A
@@ -39,7 +39,7 @@ struct Mark {
     until: Option<Timestamp>,
     /// Whether each event of a pod puts the end off: the end that was told is the earliest, and said to be.
     moves: bool,
-    /// Whether consolidation found it: only passes that ask every method know it of every machine.
+    /// Whether consolidation found it: only passes that ask every method know it of every node.
     found: bool,
 }
 
@@ -129,7 +129,7 @@ fn text_of(blocker: &Blocker) -> String {
     }
 }
 
-/// Of which machines a pass knows all that keeps them.
+/// Of which nodes a pass knows all that keeps them.
 #[derive(Debug)]
 pub(super) struct Scope {
     /// Whether every method was asked.
@@ -165,13 +165,13 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone(), marks);
     }
 
-    /// Forgets machines that are gone.
+    /// Forgets nodes that are gone.
     fn keep(&self, standings: &[Standing]) {
         let there: BTreeSet<&ClaimName> = standings.iter().filter_map(|one| one.node.claim_name()).collect();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| there.contains(name));
     }
 
-    /// Brings the conditions up to date with how machines stand.
+    /// Brings the conditions up to date with how nodes stand.
     ///
     /// # Errors
     /// The first that could not be written; the others were tried too.

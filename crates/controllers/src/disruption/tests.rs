@@ -18,13 +18,13 @@ fn condition(type_: &str) -> Value {
     json!({"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": SINCE})
 }
 
-/// A drifted machine with a pod that fills it.
+/// A drifted node with a pod that fills it.
 fn drifted(world: &World, name: &str) {
-    machine(world, name, "Drifted");
+    node(world, name, "Drifted");
 }
 
-/// A machine on demand with a pod that fills it, and with a condition.
-fn machine(world: &World, name: &str, of: &str) {
+/// A node on demand with a pod that fills it, and with a condition.
+fn node(world: &World, name: &str, of: &str) {
     let labels = json!({
         "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
         "node.kubernetes.io/instance-type": "medium", "topology.kubernetes.io/zone": "a",
@@ -136,7 +136,7 @@ async fn a_leader_with_another_clock_gives_a_command_its_time() {
         world.pass(60).await;
         assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "{ahead} s: it is taken over");
         assert_eq!(replacements(&world), before, "{ahead} s");
-        // Drift is over, so that nothing is decided anew.
+        // Drift is over, so that nothing is decided again.
         let mut old = claim(&world, "old");
         old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
         world.server.apply(old).unwrap();
@@ -151,7 +151,7 @@ async fn old_prices_move_nothing() {
         let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);
         let world = World::over(CatalogOnly::priced(Some(as_of)));
         world.pool("default", json!({}));
-        machine(&world, "old", "Consolidatable");
+        node(&world, "old", "Consolidatable");
         run_for(&world, 60).await;
         assert_eq!(named(&claim(&world, "old")), moves, "prices are {hours} hours old");
     }
@@ -164,7 +164,7 @@ async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
     for (of, jump) in kinds.into_iter().flat_map(|of| [(of, 90), (of, -120)]) {
         let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
         world.pool("default", json!({}));
-        machine(&world, "old", of);
+        node(&world, "old", of);
         let mut controllers = super::controllers();
         controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
         let _running = world.run(controllers);
@@ -181,7 +181,7 @@ async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_process_wrote_of_drift_is_looked_at_anew() {
+async fn what_an_earlier_process_wrote_of_drift_is_looked_at_again() {
     let world = || {
         let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
         world.pool("default", json!({}));
@@ -227,12 +227,12 @@ struct Crash {
 
 const BOTH: &[&str] = &["old-a", "old-b"];
 
-/// What an earlier process left of a command of two machines.
+/// What an earlier process left of a command of two nodes.
 fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
     let world = World::new();
     world.pool("default", json!({}));
     let record = json!({"id": "cmd", "method": method, "started": world.ctx.now().to_string(),
-        "replacements": replaces, "machines": 2});
+        "replacements": replaces, "nodes": 2});
     for name in BOTH {
         drifted(&world, name);
         let mut object = claim(&world, name);
@@ -265,7 +265,7 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_of_several_machines_goes_on_or_back_as_a_whole() {
+async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
     let none: &[&str] = &[];
     let one: &[&str] = &["old-a"];
     let crash = |named, tainted, replacements, deleting| Crash { named, tainted, replacements, deleting };
@@ -286,7 +286,7 @@ async fn a_command_of_several_machines_goes_on_or_back_as_a_whole() {
     ];
     for (what, crash, method, replaces, goes_on) in cases {
         let world = left_behind(&crash, method, replaces);
-        // What would be decided anew must not be mistaken for what goes on.
+        // What would be decided again must not be mistaken for what goes on.
         for name in BOTH {
             let mut object = claim(&world, name);
             object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");

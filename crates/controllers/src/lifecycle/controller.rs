@@ -1,4 +1,4 @@
-//! `nodeclaim.lifecycle`: launch, registration, initialisation, liveness, and the end.
+//! `nodeclaim.lifecycle`: launch, registration, initialization, liveness, and the end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 
 use super::{
+    claimed_node::{ClaimedNode, claim_of, waiting_for_drivers},
     families, first_busy,
     hand::{Hand, needs_trace},
-    machine::{Machine, claim_of, waiting_for_drivers},
     memory::Memory,
     refused::{self, Call},
     requeue,
@@ -32,7 +32,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How soon a machine that the brake holds back is looked at again.
+/// How soon a node that the brake holds back is looked at again.
 const BRAKED_AGAIN: Duration = Duration::from_secs(60);
 /// For how long it is not said again that it is held back.
 const BRAKED_QUIET: Duration = Duration::from_secs(900);
@@ -63,53 +63,53 @@ impl Controller for Lifecycle {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
-        if machine.claim.deleting.is_some() {
-            return self.end(ctx, &machine).await;
+        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        if node.claim.deleting.is_some() {
+            return self.end(ctx, &node).await;
         }
-        let (now, view) = (ctx.now(), machine.view(ctx.cloud.info()));
-        let closed = self.0.launches.is_closed(ctx, &machine.claim);
-        let liveness = Liveness { unasked: self.0.launches.unasked(&machine.claim, now) };
+        let (now, view) = (ctx.now(), node.view(ctx.cloud.info()));
+        let closed = self.0.launches.is_closed(ctx, &node.claim);
+        let liveness = Liveness { unasked: self.0.launches.unasked(&node.claim, now) };
         let next = first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
-            self.braked(ctx, &machine, liveness.next(&view, now)),
+            self.braked(ctx, &node, liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
-        let done = Hand::new(ctx, &self.0, &machine).looking_ahead(joining).carry_out(next).await?;
+        let done = Hand::new(ctx, &self.0, &node).looking_ahead(joining).carry_out(next).await?;
         Ok(requeue(done.again))
     }
 }
 
-/// What a launched machine waits for until it is initialised.
+/// What a launched node waits for until it is initialized.
 fn joining(view: &View<'_>, now: Timestamp) -> Next {
     first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {
-    /// The same answer, put off where too many machines that do not join are about to be given up.
-    fn braked(&self, ctx: &Ctx, machine: &Machine, next: Next) -> Next {
+    /// The same answer, put off where too many nodes that do not join are about to be given up.
+    fn braked(&self, ctx: &Ctx, node: &ClaimedNode, next: Next) -> Next {
         if !next.steps.contains(&Step::Delete(Removal::RegistrationTimeout)) {
             return next;
         }
         let all = ctx.index().claim_models().count();
-        if self.0.may_give_up(&machine.claim.name, all, ctx.steady()) {
+        if self.0.may_give_up(&node.claim.name, all, ctx.steady()) {
             return next;
         }
         ctx.metrics.inc(&families::BRAKED, &["liveness"]);
-        let text = "the node has not joined in time, and many others have not: at most the larger of 10 machines and 25% of \
+        let text = "the node has not joined in time, and many others have not: at most the larger of 10 nodes and 25% of \
                     all are given up within 10 minutes; look at what they have in common";
-        let about = regarding(&*machine.raw);
-        ctx.recorder.publish(Event::warning(about, "TerminationBraked", text).quiet_for(BRAKED_QUIET));
+        let about = regarding(&*node.raw);
+        ctx.recorder.publish(Event::warning(about, "TerminationHeld", text).quiet_for(BRAKED_QUIET));
         Next::wait(BRAKED_AGAIN)
     }
 
     /// A deleted claim: its nodes, its instance, its finalizer.
-    async fn end(&self, ctx: &Ctx, machine: &Machine) -> Result<Requeue, ReconcileError> {
-        let view = machine.view(ctx.cloud.info());
-        let trace = if needs_trace(machine) { self.trace(ctx, machine).await? } else { Trace::Unknown };
+    async fn end(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+        let view = node.view(ctx.cloud.info());
+        let trace = if needs_trace(node) { self.trace(ctx, node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
-        let mut hand = Hand::new(ctx, &self.0, machine);
+        let mut hand = Hand::new(ctx, &self.0, node);
         loop {
             let next = Finalization { instance: &instance, trace: &trace }.next(&view, ctx.now());
             let done = hand.carry_out(next).await?;
@@ -124,13 +124,13 @@ impl Lifecycle {
     }
 
     /// What a complete list of instances shows of a launch whose outcome was not written down.
-    async fn trace(&self, ctx: &Ctx, machine: &Machine) -> Result<Trace, ReconcileError> {
-        let claim = &machine.claim;
+    async fn trace(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Trace, ReconcileError> {
+        let claim = &node.claim;
         if self.0.launches.is_refused(&claim.uid) {
             return Ok(Trace::Refused);
         }
         let answer = ctx.cloud.list().await;
-        let instances = refused::told(ctx, &self.0, machine, Call::List, answer).await??;
+        let instances = refused::told(ctx, &self.0, node, Call::List, answer).await??;
         let sighting = {
             let index = ctx.index();
             // Also what a claim has that means nothing to us otherwise is taken.

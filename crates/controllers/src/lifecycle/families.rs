@@ -95,28 +95,28 @@ pub(crate) const PODS_RELEASED: Family = Family::counter(
     "Number of pods that the NodeClaim created for them could not take, by reason and NodePool",
 );
 /// What nodes taught about their pools.
-pub(crate) const LESSONS: Family = Family::counter(
-    "fleetwright_nodepools_lessons_total",
+pub(crate) const OBSERVATIONS: Family = Family::counter(
+    "fleetwright_nodepools_observations_total",
     &["nodepool", "kind"],
-    "Number of times that a machine was not what was promised: smaller (shape), or with a taint that nobody announced",
+    "Number of times that a node was not what was promised: smaller (shape), or with a taint that nobody announced",
 );
-/// What is held to be true of a pool's machines because of what they taught.
-pub(crate) const LEARNT: Family = Family::gauge(
-    "fleetwright_nodepools_learnt_count",
+/// What is held to be true of a pool's nodes because of what they taught.
+pub(crate) const OBSERVED: Family = Family::gauge(
+    "fleetwright_nodepools_observed_count",
     &["nodepool", "kind"],
     "Instance types that count as smaller than promised (shape), and taints that nobody announced (taint), by NodePool",
 );
-/// Nodes that were not initialised in time.
+/// Nodes that were not initialized in time.
 pub(crate) const INITIALIZATION_TIMEOUTS: Family = Family::counter(
     "fleetwright_nodeclaims_initialization_timeouts_total",
     &["reason", "nodepool"],
-    "Number of NodeClaims whose node was not initialised in time, by what was missing",
+    "Number of NodeClaims whose node was not initialized in time, by what was missing",
 );
 /// Terminations that a brake holds back.
 pub(crate) const BRAKED: Family = Family::counter(
-    "fleetwright_terminations_braked_total",
+    "fleetwright_terminations_held_total",
     &["cause"],
-    "Number of times that the end of a machine was put off because too many were about to end for an inferred cause",
+    "Number of times that the end of a node was put off because too many were about to end for an inferred cause",
 );
 /// Instances without a claim that were ended.
 pub(crate) const ORPHANS_ENDED: Family = Family::counter(

@@ -24,9 +24,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
+    claimed_node::ClaimedNode,
     families,
     launch::Asked,
-    machine::Machine,
     memory::{Leaving, Memory},
     node_patch,
     refused::{self, Call},
@@ -43,14 +43,14 @@ pub(crate) struct Done {
     pub(crate) instance: Option<InstanceState>,
 }
 
-/// What stages say of a machine.
+/// What stages say of a node.
 pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
 
-/// One pass over one machine.
+/// One pass over one node.
 pub(crate) struct Hand<'a> {
     ctx: &'a Ctx,
     memory: &'a Memory,
-    machine: &'a Machine,
+    node: &'a ClaimedNode,
     /// The claim as of our last write.
     claim: api::NodeClaim,
     answer: Option<Instance>,
@@ -68,9 +68,9 @@ enum Pending {
 }
 
 impl<'a> Hand<'a> {
-    pub(crate) fn new(ctx: &'a Ctx, memory: &'a Memory, machine: &'a Machine) -> Self {
-        let claim = (*machine.raw).clone();
-        Self { ctx, memory, machine, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
+    pub(crate) fn new(ctx: &'a Ctx, memory: &'a Memory, node: &'a ClaimedNode) -> Self {
+        let claim = (*node.raw).clone();
+        Self { ctx, memory, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
     }
 
     /// The same, asking `stages` before it writes a status what follows from it. Where that is of the status alone, one
@@ -139,14 +139,14 @@ impl<'a> Hand<'a> {
             Step::Terminate(id) => self.terminate(&id, done).await?,
             Step::ReleaseNode(node) => self.release_node(&node).await?,
             Step::ReleaseClaim => self.release_claim().await?,
-            Step::Tell(notice) => tell(self.ctx, self.machine, &notice),
+            Step::Tell(notice) => tell(self.ctx, self.node, &notice),
             Step::CountRegistration(well) => self.count_registration(well),
         }
         Ok(Vec::new())
     }
 
     fn name(&self) -> &str {
-        &self.machine.claim.name
+        &self.node.claim.name
     }
 
     fn api(&self) -> Api<api::NodeClaim> {
@@ -171,7 +171,7 @@ impl<'a> Hand<'a> {
         if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
             finalizers.push(names::TERMINATION_FINALIZER.to_owned());
         }
-        self.memory.launches.intended(&self.machine.claim.uid);
+        self.memory.launches.intended(&self.node.claim.uid);
         self.patch(
             "write launch intent",
             json!({"metadata": {
@@ -184,12 +184,12 @@ impl<'a> Hand<'a> {
     }
 
     async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
-        let next = match self.memory.launches.ask(self.ctx, &self.machine.claim).await {
+        let next = match self.memory.launches.ask(self.ctx, &self.node.claim).await {
             Asked::Next(next) => next,
             Asked::Wait(wait) => Next::wait(wait),
             Asked::UnderWay => Next::nothing(),
         };
-        self.answer = self.memory.launches.take_instance(&self.machine.claim.uid);
+        self.answer = self.memory.launches.take_instance(&self.node.claim.uid);
         if let Some(again) = next.again {
             done.again = Some(done.again.map_or(again, |earlier| earlier.min(again)));
         }
@@ -200,7 +200,7 @@ impl<'a> Hand<'a> {
     async fn adopt(&mut self) -> Result<(), ReconcileError> {
         let Some(instance) = self.answer.take() else { return Ok(()) };
         let known = self.claim.metadata.labels.clone().unwrap_or_default();
-        let decided = self.machine.claim.requirements.labels();
+        let decided = self.node.claim.requirements.labels();
         let wanted = instance.labels.iter().chain(&decided);
         let missing: BTreeMap<&str, &str> = wanted
             .filter(|(key, _)| !known.contains_key(&***key))
@@ -232,7 +232,7 @@ impl<'a> Hand<'a> {
     }
 
     async fn delete(&mut self, removal: Removal) -> Result<(), ReconcileError> {
-        let (api, params) = (self.api(), only(&self.machine.claim.uid));
+        let (api, params) = (self.api(), only(&self.node.claim.uid));
         let result = self.ctx.call("delete nodeclaim", api.delete(self.name(), &params)).await;
         match gone_is_ok(result)? {
             Some(either) => {
@@ -249,7 +249,7 @@ impl<'a> Hand<'a> {
             "deleted nodeclaim"
         );
         if let Some(reason) = reason {
-            let (pool, capacity_type) = (self.machine.pool_name(), self.machine.label(labels::CAPACITY_TYPE));
+            let (pool, capacity_type) = (self.node.pool_name(), self.node.label(labels::CAPACITY_TYPE));
             let labels = [reason, pool, capacity_type, "", "forceful"];
             self.ctx.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
         }
@@ -259,7 +259,7 @@ impl<'a> Hand<'a> {
     async fn change_node(&mut self, change: &NodeChange) -> Result<(), ReconcileError> {
         let Some(name) = &change.node else { return Ok(()) };
         let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
-        let Some(body) = node_patch::of(&node, change, &self.machine.claim) else { return Ok(()) };
+        let Some(body) = node_patch::of(&node, change, &self.node.claim) else { return Ok(()) };
         let (api, params) = (self.ctx.cluster_api::<Node>(), PatchParams::default());
         let patched = self.ctx.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
         self.ctx.observe(patched);
@@ -300,10 +300,9 @@ impl<'a> Hand<'a> {
     }
 
     fn leave(&self, key: Key, uid: fleetwright_core::model::PodUid, force: Option<Duration>) {
-        let Some(node) = self.machine.nodes.first() else { return };
+        let Some(node) = self.node.nodes.first() else { return };
         let disrupted = &ConditionType::DisruptionReason;
-        let reason =
-            self.machine.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
+        let reason = self.node.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
         let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
         let leaving = Leaving { uid, node: node.name.clone(), reason, force };
         if self.memory.evict(key.clone(), leaving) {
@@ -312,8 +311,8 @@ impl<'a> Hand<'a> {
     }
 
     async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
-        let answer = self.ctx.cloud.terminate(&self.machine.claim, id).await;
-        let refused = refused::note(self.ctx, self.memory, self.machine, Call::Terminate, &answer);
+        let answer = self.ctx.cloud.terminate(&self.node.claim, id).await;
+        let refused = refused::note(self.ctx, self.memory, self.node, Call::Terminate, &answer);
         self.pending.extend(refused.map(Pending::Set));
         done.instance = Some(match answer {
             Ok(Termination::Accepted) => InstanceState::Exists,
@@ -327,7 +326,7 @@ impl<'a> Hand<'a> {
     async fn release_node(&self, name: &str) -> Result<(), ReconcileError> {
         let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
         release_node(self.ctx, &node).await?;
-        let (pool, zone) = (self.machine.pool_name(), self.machine.label(labels::ZONE));
+        let (pool, zone) = (self.node.pool_name(), self.node.label(labels::ZONE));
         let now = self.ctx.now();
         self.ctx.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
         let meta = &node.metadata;
@@ -359,37 +358,37 @@ impl<'a> Hand<'a> {
                 self.ctx.observe(claim);
             }
         }
-        let machine = self.machine;
-        let (pool, zone) = (machine.pool_name(), machine.label(labels::ZONE));
-        let labels = [pool, machine.label(labels::CAPACITY_TYPE), zone];
+        let node = self.node;
+        let (pool, zone) = (node.pool_name(), node.label(labels::ZONE));
+        let labels = [pool, node.label(labels::CAPACITY_TYPE), zone];
         self.ctx.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
         let now = self.ctx.now();
-        if let Some(deleting) = machine.claim.deleting {
+        if let Some(deleting) = node.claim.deleting {
             self.ctx.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
         }
         let told = ConditionType::InstanceTerminating;
-        if let Some(since) = machine.claim.true_since(told) {
+        if let Some(since) = node.claim.true_since(told) {
             self.ctx.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
-        self.memory.forget(&machine.claim.uid);
+        self.memory.forget(&node.claim.uid);
         tracing::info!(NodeClaim = self.name(), "nodeclaim is gone");
         Ok(())
     }
 
     fn count_created(&self) {
-        let labels = [self.machine.pool_name(), self.machine.label(labels::ZONE)];
+        let labels = [self.node.pool_name(), self.node.label(labels::ZONE)];
         self.ctx.metrics.inc(&families::NODES_CREATED, &labels);
     }
 
     fn count_registration(&self, well: bool) {
-        let Some(pool) = &self.machine.pool else { return };
+        let Some(pool) = &self.node.pool else { return };
         let index = self.ctx.index();
         let stored =
             index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| crate::nodepool::health_of(raw));
         drop(index);
         self.memory.note_registration(&pool.uid, stored, well);
         if !well {
-            self.memory.note_failure(&pool.uid, failure_of(&self.machine.claim));
+            self.memory.note_failure(&pool.uid, failure_of(&self.node.claim));
         }
         self.ctx.enqueue(crate::nodepool::REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
@@ -397,8 +396,8 @@ impl<'a> Hand<'a> {
     fn look_ahead(&mut self) {
         let Some(stages) = self.ahead.filter(|_| !self.pending.is_empty() && !self.released) else { return };
         let now = self.ctx.now();
-        let Some(machine) = Machine::foreseen(self.ctx, self.wanted(now)) else { return };
-        let steps = stages(&machine.view(self.ctx.cloud.info()), now).steps;
+        let Some(node) = ClaimedNode::foreseen(self.ctx, self.wanted(now)) else { return };
+        let steps = stages(&node.view(self.ctx.cloud.info()), now).steps;
         if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
             let changes = steps.into_iter().filter_map(|step| match step {
                 Step::Condition(change) => Some(Pending::Set(change)),
@@ -516,6 +515,6 @@ fn seconds(since: Timestamp, now: Timestamp) -> f64 {
 }
 
 /// Whether the finalizer may only go with a proof that the launch left nothing behind.
-pub(crate) fn needs_trace(machine: &Machine) -> bool {
-    machine.claim.deleting.is_some() && launch::is_outcome_open(&machine.claim)
+pub(crate) fn needs_trace(node: &ClaimedNode) -> bool {
+    node.claim.deleting.is_some() && launch::is_outcome_open(&node.claim)
 }

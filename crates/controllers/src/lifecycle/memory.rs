@@ -1,4 +1,4 @@
-//! What the controllers remember between passes. All of it can be lost: after a restart it is found out anew.
+//! What the controllers remember between passes. All of it can be lost: after a restart it is found out again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ struct Parts {
     health: BTreeMap<Str, RegistrationHealth>,
     /// Why the last of them failed, by UID of the pool, as far as this process has seen one fail.
     failures: BTreeMap<Str, Str>,
-    /// On giving up machines that do not join.
+    /// On giving up nodes that do not join.
     joining: Option<Brake>,
     /// Pods that are to leave.
     evictions: BTreeMap<Key, Leaving>,
@@ -79,7 +79,7 @@ impl Memory {
         *parts.absent.entry(claim.clone()).or_insert(now)
     }
 
-    /// Something of the launch of a claim was seen: that it left nothing must be seen anew.
+    /// Something of the launch of a claim was seen: that it left nothing must be seen again.
     pub(super) fn seen(&self, claim: &Str) {
         self.parts().absent.remove(claim);
     }
@@ -98,7 +98,7 @@ impl Memory {
         self.parts().refused.remove(&(claim.clone(), call));
     }
 
-    /// Whether the machine of a claim that has not joined may be given up, among `all` machines.
+    /// Whether the node of a claim that has not joined may be given up, among `all` nodes.
     pub(crate) fn may_give_up(&self, claim: &str, all: usize, now: Timestamp) -> bool {
         let mut parts = self.parts();
         parts.joining.get_or_insert_with(|| Brake::new(Share::NEVER_JOINED)).passes(claim, all, now)

@@ -1,13 +1,13 @@
 //! NodeClaims from birth to death: what stages of `core::nodeclaim` decide is carried out here.
 //!
-//! [`machine`] looks at a claim with what belongs to it, a stage says what to do next, and [`hand`] does it. What the
+//! [`node`] looks at a claim with what belongs to it, a stage says what to do next, and [`hand`] does it. What the
 //! controllers [remember](memory) between passes spares calls; nothing of it is needed for safety.
 
+pub(crate) mod claimed_node;
 mod controller;
 pub(crate) mod families;
 pub(crate) mod hand;
 mod launch;
-pub(crate) mod machine;
 pub(crate) mod memory;
 mod node_patch;
 pub(crate) mod refused;
@@ -51,7 +51,7 @@ pub fn controllers(settings: &Settings, steps: Vec<Arc<dyn ProviderStep>>) -> Ve
         Arc::new(nodepool::Readiness),
         Arc::new(nodepool::Protection),
         Arc::new(nodepool::RegistrationHealth(memory.clone())),
-        Arc::new(nodepool::Lessons),
+        Arc::new(nodepool::ObservedReaper),
         Arc::new(nodeclaim::InitializationDeadline(memory.clone())),
     ];
     if settings.gates.static_capacity {

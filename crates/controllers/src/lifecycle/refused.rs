@@ -1,4 +1,4 @@
-//! A cloud that does not answer while a machine ends: the claim says which call failed and why, until it goes on.
+//! A cloud that does not answer while a node ends: the claim says which call failed and why, until it goes on.
 //!
 //! What is denied is said at once, what may pass by itself once it has lasted. The same refusal is written once, whatever
 //! the cloud adds to each answer.
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fleetwright_api::labels::condition::INSTANCE_TERMINATING;
 use fleetwright_core::{cloud::CloudError, model::nodeclaim::ConditionType, nodeclaim::ConditionChange};
 
-use super::{machine::Machine, memory::Memory};
+use super::{claimed_node::ClaimedNode, memory::Memory};
 use crate::{
     events::{Event, regarding},
     patch,
@@ -84,45 +84,45 @@ pub(crate) fn may_pass(error: &CloudError) -> bool {
 pub(crate) fn note<T>(
     ctx: &Ctx,
     memory: &Memory,
-    machine: &Machine,
+    node: &ClaimedNode,
     call: Call,
     answer: &Result<T, CloudError>,
 ) -> Option<ConditionChange> {
     let Some(error) = answer.as_ref().err().filter(|error| !is_answer(error)) else {
-        memory.answered(&machine.claim.uid, call);
+        memory.answered(&node.claim.uid, call);
         return None;
     };
     let now = ctx.now();
-    let since = memory.refused_since(&machine.claim.uid, call, now);
+    let since = memory.refused_since(&node.claim.uid, call, now);
     if may_pass(error) && later(since, PATIENCE) > now {
         return None;
     }
     let failure = call.failure(error);
     let message = message_of(&failure, error);
-    let event = Event::warning(regarding(&*machine.raw), call.reason(), message.clone());
-    let same = [machine.claim.uid.to_string(), failure.clone()];
+    let event = Event::warning(regarding(&*node.raw), call.reason(), message.clone());
+    let same = [node.claim.uid.to_string(), failure.clone()];
     ctx.recorder.publish(event.same_if(same).quiet_for(QUIET));
-    let stands = machine.claim.conditions.get(&ConditionType::InstanceTerminating);
+    let stands = node.claim.conditions.get(&ConditionType::InstanceTerminating);
     let said = stands
         .is_some_and(|known| *known.reason == *call.reason() && known.message.starts_with(failure.as_str()));
     (!said).then(|| ConditionChange::unknown(ConditionType::InstanceTerminating, call.reason(), message))
 }
 
 /// Notes the answer to a question that no step asked, and writes what it means for the condition. Where that takes a
-/// refusal back, the claim is another one than `machine` shows.
+/// refusal back, the claim is another one than `node` shows.
 ///
 /// # Errors
 /// The one of the cloud that is not an answer, or what the API server says.
 pub(crate) async fn told<T>(
     ctx: &Ctx,
     memory: &Memory,
-    machine: &Machine,
+    node: &ClaimedNode,
     call: Call,
     answer: Result<T, CloudError>,
 ) -> Result<Result<T, CloudError>, ReconcileError> {
-    let change = note(ctx, memory, machine, call, &answer);
+    let change = note(ctx, memory, node, call, &answer);
     if let Some(change) = change {
-        let written = patch::claim_conditions(ctx, &machine.claim.name, |conditions| {
+        let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
             conditions.set_unknown_with_reason(INSTANCE_TERMINATING, &change.reason, &change.message);
         });
         gone_is_ok(written.await)?;
@@ -137,12 +137,12 @@ pub(crate) async fn told<T>(
 ///
 /// # Errors
 /// Where the API server cannot be reached.
-pub(crate) async fn looked_up(ctx: &Ctx, machine: &Machine) -> Result<bool, ReconcileError> {
-    let stands = machine.claim.conditions.get(&ConditionType::InstanceTerminating);
+pub(crate) async fn looked_up(ctx: &Ctx, node: &ClaimedNode) -> Result<bool, ReconcileError> {
+    let stands = node.claim.conditions.get(&ConditionType::InstanceTerminating);
     if stands.is_none_or(|known| *known.reason != *Call::Get.reason()) {
         return Ok(false);
     }
-    let written = patch::claim_conditions(ctx, &machine.claim.name, |conditions| {
+    let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
         // It is an independent condition, which can always be cleared.
         let _ = conditions.clear(INSTANCE_TERMINATING);
     });

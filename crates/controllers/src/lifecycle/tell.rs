@@ -2,14 +2,14 @@
 
 use fleetwright_core::nodeclaim::Notice;
 
-use super::machine::Machine;
+use super::claimed_node::ClaimedNode;
 use crate::{
     events::{Event, regarding, regarding_pod},
     runtime::Ctx,
 };
 
-/// Tells people about a machine.
-pub(crate) fn tell(ctx: &Ctx, machine: &Machine, notice: &Notice) {
+/// Tells people about a node.
+pub(crate) fn tell(ctx: &Ctx, node: &ClaimedNode, notice: &Notice) {
     let (reason, message) = (notice.reason(), notice.message());
     let event = |object| {
         if notice.is_warning() {
@@ -19,15 +19,15 @@ pub(crate) fn tell(ctx: &Ctx, machine: &Machine, notice: &Notice) {
         }
     };
     if let Some(id) = notice.pod() {
-        if let Some(pod) = machine.pods.iter().find(|pod| pod.id == *id) {
+        if let Some(pod) = node.pods.iter().find(|pod| pod.id == *id) {
             ctx.recorder.publish(event(regarding_pod(pod)));
         }
         return;
     }
-    ctx.recorder.publish(event(regarding(&*machine.raw)));
+    ctx.recorder.publish(event(regarding(&*node.raw)));
     if notice.concerns_node() {
         let index = ctx.index();
-        let nodes: Vec<_> = machine.nodes.iter().filter_map(|node| index.node(&node.name).cloned()).collect();
+        let nodes: Vec<_> = node.nodes.iter().filter_map(|node| index.node(&node.name).cloned()).collect();
         drop(index);
         for node in nodes {
             ctx.recorder.publish(event(regarding(&*node)));

@@ -122,7 +122,7 @@ async fn an_answer_that_is_lost_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_shown_and_tried_anew() {
+async fn a_failure_is_shown_and_tried_again() {
     let world = World::new();
     let failed = LaunchError::Failed { reason: "Denied".into(), message: "not allowed".into() };
     world.cloud.sky().script.push_back(Script::Refuse(failed));

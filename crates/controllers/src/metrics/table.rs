@@ -98,8 +98,8 @@ const LIFE: &[Family] = &[
     life::ORPHANS_ENDED,
     life::COLLECTION_HELD,
     life::PODS_RELEASED,
-    life::LESSONS,
-    life::LEARNT,
+    life::OBSERVATIONS,
+    life::OBSERVED,
     life::INITIALIZATION_TIMEOUTS,
     life::BRAKED,
 ];
@@ -134,9 +134,9 @@ fn row(family: &Family) -> String {
     format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
-/// `UPDATE_METRICS=1` writes the table anew.
+/// `UPDATE_METRICS=1` writes the table again.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the switch that writes the table anew")]
+#[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
 fn the_documented_table_is_what_is_exposed() {
     const HEAD: &str = "| Name | Type | Labels | What it says |\n|---|---|---|---|\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");

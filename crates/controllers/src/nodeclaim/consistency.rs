@@ -9,8 +9,8 @@ use fleetwright_state::{Change, Index, Key};
 use crate::{
     lifecycle::{
         Memory,
+        claimed_node::{ClaimedNode, claim_of},
         hand::Hand,
-        machine::{Machine, claim_of},
         requeue,
     },
     runtime::{Controller, Ctx, ReconcileError, Requeue},
@@ -35,9 +35,9 @@ impl Controller for Consistency {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
-        let next = consistency::Consistency.next(&machine.view(ctx.cloud.info()), ctx.now());
-        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let next = consistency::Consistency.next(&node.view(ctx.cloud.info()), ctx.now());
+        let done = Hand::new(ctx, &self.0, &node).carry_out(next).await?;
         Ok(requeue(done.again))
     }
 }

@@ -14,7 +14,7 @@ use fleetwright_core::{
 use fleetwright_state::{Change, Index, Key, Kind};
 
 use crate::{
-    lifecycle::{Memory, hand::Hand, machine::Machine, requeue},
+    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand, requeue},
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
@@ -47,15 +47,15 @@ impl Controller for Disruption {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
-        let catalog = machine.pool.as_ref().and_then(|pool| ctx.index().catalog(&pool.name).cloned());
+        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let catalog = node.pool.as_ref().and_then(|pool| ctx.index().catalog(&pool.name).cloned());
         // A catalogue without any type is one that could not be read, not one that was emptied.
         let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
-        let provider = by_provider(ctx, &machine).await?;
-        let (view, now) = (machine.view(ctx.cloud.info()), ctx.now());
+        let provider = by_provider(ctx, &node).await?;
+        let (view, now) = (node.view(ctx.cloud.info()), ctx.now());
         let drifted = Drifted { catalog: catalog.as_deref(), provider: provider.as_ref() };
         let next = Consolidatable.next(&view, now).and(drifted.next(&view, now));
-        let done = Hand::new(ctx, &self.0, &machine).carry_out(next).await?;
+        let done = Hand::new(ctx, &self.0, &node).carry_out(next).await?;
         Ok(requeue(done.again))
     }
 }
@@ -72,9 +72,9 @@ fn spec_changed(change: &Change) -> bool {
 }
 
 /// What the provider says of drift, where the pool shows none and there is an instance to ask about.
-async fn by_provider(ctx: &Ctx, machine: &Machine) -> Result<Option<cloud::Drift>, ReconcileError> {
-    let claim = &machine.claim;
-    let Some(pool) = &machine.pool else { return Ok(None) };
+async fn by_provider(ctx: &Ctx, node: &ClaimedNode) -> Result<Option<cloud::Drift>, ReconcileError> {
+    let claim = &node.claim;
+    let Some(pool) = &node.pool else { return Ok(None) };
     if claim.deleting.is_some() || !launch::is_launched(claim) || Drifted::by_pool(claim, pool).is_some() {
         return Ok(None);
     }

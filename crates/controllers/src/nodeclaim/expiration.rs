@@ -17,11 +17,11 @@ use fleetwright_core::{
 use fleetwright_state::{Change, Index, Key};
 
 use crate::{
-    lifecycle::{Memory, hand::Hand, machine::Machine, requeue},
+    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand, requeue},
     runtime::{Controller, Ctx, ReconcileError, Requeue},
 };
 
-/// So often a claim's age is looked at again at least: a deadline that was told by a wrong clock is told anew.
+/// So often a claim's age is looked at again at least: a deadline that was told by a wrong clock is told again.
 const LOOK: Duration = Duration::from_secs(3600);
 
 /// When a claim that has to wait for others is looked at again.
@@ -70,15 +70,15 @@ impl Controller for Expiration {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
         if let Some(rest) = ctx.wall_clock_rest() {
             return Ok(Requeue::After(rest));
         }
-        let next = expiration::Expiration.next(&machine.view(ctx.cloud.info()), ctx.now());
+        let next = expiration::Expiration.next(&node.view(ctx.cloud.info()), ctx.now());
         if next.steps.iter().any(|step| matches!(step, Step::Delete(_))) && self.is_held(ctx, &key.name) {
             return Ok(Requeue::After(HELD));
         }
-        let done = Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
+        let done = Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
         Ok(requeue(done.again.map(|again| again.min(LOOK))))
     }
 }

@@ -20,7 +20,7 @@ use fleetwright_state::Key;
 use super::orphans::Collector;
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    lifecycle::{Memory, claimed_node::ClaimedNode, families, hand::Hand},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
 
@@ -48,12 +48,12 @@ impl GarbageCollection {
 
     /// Takes in a list that was begun when the index was at least as it is now.
     fn survey(&self, ctx: &Ctx, listed: &BTreeSet<ProviderId>) -> Findings {
-        let machines: Vec<_> = {
+        let nodes: Vec<_> = {
             let index = ctx.index();
             let node = |name: &str| index.nodes_of_claim(name).next().cloned();
             index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect()
         };
-        let views: Vec<_> = machines.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
+        let views: Vec<_> = nodes.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
         self.with(|collection| collection.survey(&views, listed, ctx.now(), ctx.steady()))
     }
 
@@ -68,15 +68,15 @@ impl GarbageCollection {
                 held.len()
             );
             let about = regarding(&*claim);
-            let event = Event::warning(about, "TerminationBraked", text).same_if([&**name]).quiet_for(QUIET);
+            let event = Event::warning(about, "TerminationHeld", text).same_if([&**name]).quiet_for(QUIET);
             ctx.recorder.publish(event);
         }
     }
 
     /// Asks for the one instance, and deletes its claim where there is none.
     async fn verify(&self, ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
-        let Some(machine) = Machine::look(ctx, name) else { return Ok(()) };
-        let Some(id) = &machine.claim.provider_id else { return Ok(()) };
+        let Some(node) = ClaimedNode::look(ctx, name) else { return Ok(()) };
+        let Some(id) = &node.claim.provider_id else { return Ok(()) };
         match ctx.cloud.get(id).await {
             Err(CloudError::NotFound(_)) => {}
             Ok(_) => {
@@ -86,7 +86,7 @@ impl GarbageCollection {
             Err(error) => return Err(error.into()),
         }
         let next = Next::steps([Step::Delete(Removal::GarbageCollected)]);
-        Hand::new(ctx, &self.memory, &machine).carry_out(next).await?;
+        Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
         self.with(|collection| collection.removed(name, ctx.steady()));
         Ok(())
     }

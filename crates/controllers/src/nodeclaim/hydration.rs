@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    lifecycle::machine::claim_of,
+    lifecycle::claimed_node::claim_of,
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };

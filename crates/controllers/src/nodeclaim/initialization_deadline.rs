@@ -1,7 +1,7 @@
-//! `nodeclaim.initializationdeadline`: says of nodes that are not initialised in time what is missing and who brings it,
+//! `nodeclaim.initializationdeadline`: says of nodes that are not initialized in time what is missing and who brings it,
 //! replaces one, then stops launching for the pool. Off where neither setting nor annotation sets a deadline.
 //!
-//! What was done stands on the NodePool before it is done: the annotation `initialization-strike` before the machine is
+//! What was done stands on the NodePool before it is done: the annotation `initialization-failures` before the node is
 //! replaced, the condition InitializationHealthy for people and for what stops launches.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use fleetwright_api::{
     self as api, HasConditions,
     condition::find,
     labels::{
-        INITIALIZATION_STRIKE, INITIALIZATION_TIMEOUT,
+        INITIALIZATION_FAILURES, INITIALIZATION_TIMEOUT,
         condition::{INITIALIZATION_HEALTHY as HEALTHY, INITIALIZED_IN_TIME as IN_TIME},
     },
 };
@@ -27,9 +27,10 @@ use k8s_openapi::api::core::v1::Node;
 use crate::{
     events::{Event, regarding},
     lifecycle::{
-        Memory, families,
+        Memory,
+        claimed_node::{ClaimedNode, claim_of},
+        families,
         hand::Hand,
-        machine::{Machine, claim_of},
     },
     nodepool::change_conditions,
     patch,
@@ -70,12 +71,12 @@ impl Controller for InitializationDeadline {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(machine) = Machine::look(ctx, &key.name) else { return Ok(Requeue::No) };
-        let pool = machine.pool.as_ref().and_then(|pool| ctx.index().pool(&pool.name).cloned());
+        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let pool = node.pool.as_ref().and_then(|pool| ctx.index().pool(&pool.name).cloned());
         let Some(pool) = pool else { return Ok(Requeue::No) };
         let timeout = timeout_of(&pool, ctx.settings.initialization_timeout);
         let standing = standing(&pool);
-        match decide(&machine.view(ctx.cloud.info()), timeout, &standing, ctx.now()) {
+        match decide(&node.view(ctx.cloud.info()), timeout, &standing, ctx.now()) {
             Decision::Nothing => Ok(Requeue::No),
             Decision::Wait(left) => Ok(Requeue::After(left)),
             Decision::Recovered => {
@@ -83,7 +84,7 @@ impl Controller for InitializationDeadline {
                 Ok(Requeue::No)
             }
             Decision::Overdue { missing, rung } => {
-                self.overdue(ctx, &machine, &pool, &missing, rung).await?;
+                self.overdue(ctx, &node, &pool, &missing, rung).await?;
                 Ok(Requeue::After(AGAIN))
             }
         }
@@ -94,54 +95,54 @@ impl InitializationDeadline {
     async fn overdue(
         &self,
         ctx: &Ctx,
-        machine: &Machine,
+        node: &ClaimedNode,
         pool: &Arc<api::NodePool>,
         missing: &Missing,
         rung: Rung,
     ) -> Result<(), ReconcileError> {
-        let name = machine.claim.name.as_str();
-        let told = find(machine.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
-        let text = self.explained(ctx, machine, missing).await?;
+        let name = node.claim.name.as_str();
+        let told = find(node.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
+        let text = self.explained(ctx, node, missing).await?;
         patch::claim_conditions(ctx, name, |conditions| {
             conditions.set_false(IN_TIME, &missing.reason, &text);
         })
         .await?;
-        ctx.recorder.publish(Event::warning(regarding(&*machine.raw), "InitializationTimeout", text.clone()));
+        ctx.recorder.publish(Event::warning(regarding(&*node.raw), "InitializationTimeout", text.clone()));
         if !told {
-            let labels = [&*missing.reason, machine.pool_name()];
+            let labels = [&*missing.reason, node.pool_name()];
             ctx.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
             tracing::warn!(
                 NodeClaim = name,
                 reason = &*missing.reason,
                 text,
-                "node was not initialised in time"
+                "node was not initialized in time"
             );
         }
         match rung {
             Rung::Replace => {
-                strike(ctx, pool, name).await?;
+                record_failure(ctx, pool, name).await?;
                 let message = format!("nodeclaim {name} is replaced: {text}");
-                mark(ctx, machine.pool_name(), |conditions| {
+                mark(ctx, node.pool_name(), |conditions| {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
                 })
                 .await?;
                 let next = Next::steps([Step::Delete(Removal::InitializationTimeout)]);
-                Hand::new(ctx, &self.0, machine).carry_out(next).await?;
+                Hand::new(ctx, &self.0, node).carry_out(next).await?;
                 Ok(())
             }
             Rung::Halt => {
                 let message = format!(
-                    "nothing is launched for this pool until its spec changes or a node of it is initialised: the machine \
+                    "nothing is launched for this pool until its spec changes or a node of it is initialized: the node \
                      that replaced an earlier one, nodeclaim {name}, fails too: {text}"
                 );
-                mark(ctx, machine.pool_name(), |conditions| {
+                mark(ctx, node.pool_name(), |conditions| {
                     conditions.set_false(HEALTHY, "InitializationTimeout", &message);
                 })
                 .await?;
-                ctx.recorder.publish(Event::warning(regarding(&**pool), "LaunchesStopped", message));
-                free(ctx, machine).await
+                ctx.recorder.publish(Event::warning(regarding(&**pool), "LaunchesSuspended", message));
+                free(ctx, node).await
             }
-            Rung::Report => free(ctx, machine).await,
+            Rung::Report => free(ctx, node).await,
         }
     }
 
@@ -149,7 +150,7 @@ impl InitializationDeadline {
     async fn explained(
         &self,
         ctx: &Ctx,
-        machine: &Machine,
+        node: &ClaimedNode,
         missing: &Missing,
     ) -> Result<String, ReconcileError> {
         let mut text = format!(
@@ -157,7 +158,7 @@ impl InitializationDeadline {
             missing.message, missing.since, missing.owner
         );
         let by_taint = missing.reason.ends_with("TaintsExist");
-        if let Some(node) = machine.nodes.first().filter(|_| by_taint) {
+        if let Some(node) = node.nodes.first().filter(|_| by_taint) {
             let read = ctx.call("read node", ctx.cluster_api::<Node>().get(&node.name)).await;
             if let Some(writer) = gone_is_ok(read)?.as_ref().and_then(writer_of_taints) {
                 text = format!("{text}; taints were last written by {writer}");
@@ -201,9 +202,9 @@ fn standing(pool: &api::NodePool) -> Standing {
     if let Some(halted) = shown.filter(|shown| shown.is_false()) {
         return Standing::Halted { since: halted.changed_at() };
     }
-    let strike = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_STRIKE));
-    let read = strike.and_then(|strike| {
-        let mut parts = strike.splitn(3, '/');
+    let record_failure = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_FAILURES));
+    let read = record_failure.and_then(|record_failure| {
+        let mut parts = record_failure.splitn(3, '/');
         let of: i64 = parts.next()?.parse().ok()?;
         let (claim, since): (&str, Timestamp) = (parts.next()?, parts.next()?.parse().ok()?);
         (of == generation).then(|| Standing::Replaced { claim: claim.into(), since })
@@ -211,15 +212,15 @@ fn standing(pool: &api::NodePool) -> Standing {
     read.unwrap_or_default()
 }
 
-/// Notes that the machine of `claim` is being replaced. Fails where another one was noted meanwhile.
-async fn strike(ctx: &Ctx, pool: &Arc<api::NodePool>, claim: &str) -> Result<(), ReconcileError> {
+/// Notes that the node of `claim` is being replaced. Fails where another one was noted meanwhile.
+async fn record_failure(ctx: &Ctx, pool: &Arc<api::NodePool>, claim: &str) -> Result<(), ReconcileError> {
     let (generation, now) = (pool.metadata.generation.unwrap_or(0), ctx.now());
-    let before = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_STRIKE)).cloned();
+    let before = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_FAILURES)).cloned();
     if matches!(standing(pool), Standing::Replaced { .. }) {
         return Ok(());
     }
     let raced = std::sync::atomic::AtomicBool::new(false);
-    patch::annotate(ctx, pool.clone(), INITIALIZATION_STRIKE, |known| {
+    patch::annotate(ctx, pool.clone(), INITIALIZATION_FAILURES, |known| {
         if known != before.as_deref() {
             raced.store(true, std::sync::atomic::Ordering::Relaxed);
             return known.map(str::to_owned);
@@ -244,22 +245,22 @@ async fn mark(
 }
 
 async fn recover(ctx: &Ctx, pool: &Arc<api::NodePool>) -> Result<(), ReconcileError> {
-    patch::annotate(ctx, pool.clone(), INITIALIZATION_STRIKE, |_| None).await?;
+    patch::annotate(ctx, pool.clone(), INITIALIZATION_FAILURES, |_| None).await?;
     mark(ctx, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
         conditions.set_true(HEALTHY);
     })
     .await
 }
 
-/// Lets the pods of a machine that is left as it is go elsewhere.
-async fn free(ctx: &Ctx, machine: &Machine) -> Result<(), ReconcileError> {
-    let pods: BTreeSet<_> = machine.claim.intended_pods.iter().cloned().collect();
+/// Lets the pods of a node that is left as it is go elsewhere.
+async fn free(ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
+    let pods: BTreeSet<_> = node.claim.intended_pods.iter().cloned().collect();
     if pods.is_empty() {
         return Ok(());
     }
     let misfit = Misfit::NotInitialized;
     let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
-    answers::let_go(ctx, &machine.claim.name, misfit.reason(), &text, &pods).await
+    answers::let_go(ctx, &node.claim.name, misfit.reason(), &text, &pods).await
 }
 
 #[cfg(test)]
@@ -297,15 +298,18 @@ mod tests {
 
     #[test]
     fn the_ladder_is_read_from_the_pool() {
-        let strike = json!({ INITIALIZATION_STRIKE: "3/default-a/2025-01-01T00:00:00Z" });
-        let old = json!({ INITIALIZATION_STRIKE: "2/default-a/2025-01-01T00:00:00Z" });
+        let record_failure = json!({ INITIALIZATION_FAILURES: "3/default-a/2025-01-01T00:00:00Z" });
+        let old = json!({ INITIALIZATION_FAILURES: "2/default-a/2025-01-01T00:00:00Z" });
         assert_eq!(standing(&pool(json!({}), None)), Standing::Healthy);
         assert!(
-            matches!(standing(&pool(strike.clone(), None)), Standing::Replaced { claim, .. } if &*claim == "default-a")
+            matches!(standing(&pool(record_failure.clone(), None)), Standing::Replaced { claim, .. } if &*claim == "default-a")
         );
         assert_eq!(standing(&pool(old, None)), Standing::Healthy, "the spec has changed");
-        assert!(matches!(standing(&pool(strike.clone(), Some(("False", 3)))), Standing::Halted { .. }));
-        assert!(matches!(standing(&pool(strike, Some(("False", 2)))), Standing::Replaced { .. }));
-        assert_eq!(standing(&pool(json!({ INITIALIZATION_STRIKE: "3/a" }), None)), Standing::Healthy);
+        assert!(matches!(
+            standing(&pool(record_failure.clone(), Some(("False", 3)))),
+            Standing::Halted { .. }
+        ));
+        assert!(matches!(standing(&pool(record_failure, Some(("False", 2)))), Standing::Replaced { .. }));
+        assert_eq!(standing(&pool(json!({ INITIALIZATION_FAILURES: "3/a" }), None)), Standing::Healthy);
     }
 }

@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, families, hand::Hand, machine::Machine},
+    lifecycle::{Memory, claimed_node::ClaimedNode, families, hand::Hand},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
@@ -77,32 +77,31 @@ impl Controller for Repair {
             let claim = index.claim_of_node(&key.name).cloned();
             index.node(&key.name).cloned().zip(claim)
         };
-        let Some((node, claim)) = found else { return Ok(Requeue::No) };
-        let breach = earliest(policies, &conditions(&node));
+        let Some((object, claim)) = found else { return Ok(Requeue::No) };
+        let breach = earliest(policies, &conditions(&object));
         if breach.is_none() && !is_condemned(&claim) {
             return Ok(Requeue::No);
         }
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let Some(machine) = Machine::look(ctx, name).filter(|machine| machine.claim.deleting.is_none())
-        else {
+        let Some(node) = ClaimedNode::look(ctx, name).filter(|node| node.claim.deleting.is_none()) else {
             return Ok(Requeue::No);
         };
         let Some(breach) = breach else {
-            self.reprieve(ctx, &machine).await?;
+            self.reprieve(ctx, &node).await?;
             return Ok(Requeue::No);
         };
         if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
             && !left.is_zero()
         {
-            self.reprieve(ctx, &machine).await?;
+            self.reprieve(ctx, &node).await?;
             return Ok(Requeue::After(left));
         }
-        if let Some(why) = self.held(ctx, policies, &machine.claim, &node) {
-            self.reprieve(ctx, &machine).await?;
-            tell_blocked(ctx, &machine, &node, &why);
+        if let Some(why) = self.held(ctx, policies, &node.claim, &object) {
+            self.reprieve(ctx, &node).await?;
+            tell_blocked(ctx, &node, &object, &why);
             return Ok(Requeue::After(self.brake().again(steady).map_or(BLOCKED, |left| left.min(BLOCKED))));
         }
-        replace(ctx, &self.memory, &machine, &breach, now).await?;
+        replace(ctx, &self.memory, &node, &breach, now).await?;
         Ok(Requeue::No)
     }
 }
@@ -110,10 +109,10 @@ impl Controller for Repair {
 impl Repair {
     /// Takes back what is left of a repair that was cut off before the claim was deleted: whoever deletes it next may be one
     /// who leaves its pods their protection.
-    async fn reprieve(&self, ctx: &Ctx, machine: &Machine) -> Result<(), ReconcileError> {
-        if is_condemned(&machine.raw) {
+    async fn reprieve(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
+        if is_condemned(&node.raw) {
             let lifted = Next::steps([Step::Reprieve]);
-            Hand::new(ctx, &self.memory, machine).carry_out(lifted).await?;
+            Hand::new(ctx, &self.memory, node).carry_out(lifted).await?;
         }
         Ok(())
     }
@@ -169,8 +168,8 @@ fn conditions(node: &Node) -> Vec<NodeCondition> {
     all.into_iter().flatten().filter_map(read).collect()
 }
 
-fn tell_blocked(ctx: &Ctx, machine: &Machine, node: &Node, why: &str) {
-    for object in [regarding(node), regarding(&*machine.raw)] {
+fn tell_blocked(ctx: &Ctx, node: &ClaimedNode, object: &Node, why: &str) {
+    for object in [regarding(object), regarding(&*node.raw)] {
         let event = Event::warning(object, "NodeRepairBlocked", why).quiet_for(QUARTER_HOUR);
         ctx.recorder.publish(event);
     }
@@ -180,20 +179,20 @@ fn tell_blocked(ctx: &Ctx, machine: &Machine, node: &Node, why: &str) {
 async fn replace(
     ctx: &Ctx,
     memory: &Memory,
-    machine: &Machine,
+    node: &ClaimedNode,
     breach: &Breach,
     now: Timestamp,
 ) -> Result<(), ReconcileError> {
     tracing::info!(
-        NodeClaim = machine.claim.name.as_str(),
+        NodeClaim = node.claim.name.as_str(),
         condition = &*breach.condition,
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
     let next = Next::steps([Step::Condemn(now), Step::Delete(Removal::Unhealthy)]);
-    Hand::new(ctx, memory, machine).carry_out(next).await?;
-    let image = machine.claim.image_id.as_deref().unwrap_or_default();
-    let figures = [&*breach.condition, machine.pool_name(), machine.label(labels::CAPACITY_TYPE), image];
+    Hand::new(ctx, memory, node).carry_out(next).await?;
+    let image = node.claim.image_id.as_deref().unwrap_or_default();
+    let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];
     ctx.metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);
     Ok(())
 }

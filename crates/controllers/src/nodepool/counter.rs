@@ -1,4 +1,4 @@
-//! `nodepool.counter`: what the machines of a NodePool are in sum.
+//! `nodepool.counter`: what the nodes of a NodePool are in sum.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Controller for Counter {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        // From then on it comes back by itself: a write for each machine that comes would be one too many.
+        // From then on it comes back by itself: a write for each node that comes would be one too many.
         let born = change.kind == Kind::NodePool && change.is_created();
         born.then(|| change.key.clone()).into_iter().collect()
     }

@@ -2,7 +2,7 @@
 
 mod counter;
 mod hash;
-mod learnt;
+mod observed;
 mod protection;
 mod readiness;
 mod registration_health;
@@ -12,7 +12,7 @@ mod validation;
 
 pub use counter::Counter;
 pub use hash::Hash;
-pub use learnt::Lessons;
+pub use observed::ObservedReaper;
 pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;

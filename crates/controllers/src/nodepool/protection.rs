@@ -1,4 +1,4 @@
-//! `nodepool.protection`: a NodePool that is deleted takes its NodeClaims, and with them its machines, along: owner references
+//! `nodepool.protection`: a NodePool that is deleted takes its NodeClaims, and with them its nodes, along: owner references
 //! see to that once the NodePool is gone. Where its annotation asks for it, a finalizer keeps it there while it has any.
 //!
 //! A deletion in the foreground is out of reach: for it the garbage collector deletes what is owned first, whatever

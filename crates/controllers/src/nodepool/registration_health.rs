@@ -58,7 +58,7 @@ impl Controller for RegistrationHealth {
         let stored = find(pool.conditions(), HEALTHY);
         let changed = stored.is_none_or(|stored| stored.observed_generation != generation)
             || seen != Some(class.generation);
-        // What was learnt is about another pool or class than there is now.
+        // What was observed is about another pool or class than there is now.
         if changed && stored.is_some() {
             self.0.reset_health(&uid);
         }

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_api::{self as api, HasConditions, condition, labels::condition::REGISTERED};
 use fleetwright_core::{
-    disruption::{Scaling, scale, static_opening},
+    disruption::{Scaling, scale, static_new_claim},
     model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
     nodeclaim::pace::{Pace, Pause},
 };
@@ -45,7 +45,7 @@ pub struct StaticProvisioning {
 /// What is remembered of a pool.
 #[derive(Debug, Default)]
 struct Paced {
-    /// UID and generation of the pool: what was learnt is of no use for another spec.
+    /// UID and generation of the pool: what was observed is of no use for another spec.
     spec: (String, i64),
     pace: Pace,
     /// The claim that ended last before its node had joined, where that was not looked at yet.
@@ -114,17 +114,17 @@ impl Controller for StaticProvisioning {
                 self.tell_paused(ctx, &key.name, wanted, &pause);
                 return Ok(Requeue::After(pause.left));
             }
-            let Some(opening) = static_opening(&snapshot, &pool) else {
+            let Some(new_claim) = static_new_claim(&snapshot, &pool) else {
                 self.tell_nothing_fits(ctx, &key.name);
                 return Ok(Requeue::After(INTERVAL));
             };
             // One shape, one batch; each claim is in the index before the next one is counted.
             let batch = ctx.names.suffix(10);
             for _ in 0..wanted.min(AT_ONCE) {
-                let Some(claim) = provisioning::replacement(ctx, &opening, &batch) else { break };
+                let Some(claim) = provisioning::replacement(ctx, &new_claim, &batch) else { break };
                 let name = claim.metadata.name.clone().unwrap_or_default();
-                let coming = [(name.as_str(), &opening)];
-                // What replaces drifted machines may have taken the last room since the machines were counted.
+                let coming = [(name.as_str(), &new_claim)];
+                // What replaces drifted nodes may have taken the last room since the nodes were counted.
                 let reserved =
                     provisioning::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
@@ -140,7 +140,7 @@ impl Controller for StaticProvisioning {
                     );
                     return Ok(Requeue::After(wait.max(SOON)));
                 }
-                provisioning::write_replacement(ctx, claim, &opening, "provisioned").await?;
+                provisioning::write_replacement(ctx, claim, &new_claim, "provisioned").await?;
             }
             if wanted > AT_ONCE {
                 return Ok(Requeue::Now);
@@ -215,7 +215,7 @@ impl StaticProvisioning {
             "{missing} node(s) are missing, and nothing is created for {left} s: {rounds} time(s) in a row NodeClaims ended \
              before their node had joined, the last one was {claim}; look at its events, and at who deletes NodeClaims"
         );
-        let event = Event::warning(regarding(&*pool), "NodeClaimsComeToNothing", text);
+        let event = Event::warning(regarding(&*pool), "ReplicaCreationBackoff", text);
         ctx.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
     }
 

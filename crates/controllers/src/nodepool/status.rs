@@ -6,8 +6,8 @@ use fleetwright_api::{
     self as api, ConditionSet, HasConditions,
     condition::find,
     labels::condition::{
-        DRIFT_WITHIN_CAP, INITIALIZATION_HEALTHY, MACHINES_AS_PROMISED, NODE_CLASS_READY,
-        NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED,
+        DRIFT_WITHIN_CAP, INITIALIZATION_HEALTHY, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY,
+        NODES_AS_EXPECTED, READY, VALIDATION_SUCCEEDED,
     },
 };
 use fleetwright_core::model::NodeClassRef;
@@ -86,7 +86,7 @@ fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
         VALIDATION_SUCCEEDED,
         NODE_CLASS_READY,
         NODE_REGISTRATION_HEALTHY,
-        MACHINES_AS_PROMISED,
+        NODES_AS_EXPECTED,
         INITIALIZATION_HEALTHY,
         DRIFT_WITHIN_CAP,
         READY,

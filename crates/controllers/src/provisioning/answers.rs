@@ -1,7 +1,7 @@
 //! Before a second NodeClaim is written for a pod, the first one is judged: it keeps the pod, or it says why not. What that
-//! teaches about the machines of a pool is written down first, so that the next plan does not repeat it.
+//! teaches about the nodes of a pool is written down first, so that the next plan does not repeat it.
 //!
-//! Order of writes: the lesson (on the NodePool), the reason (a condition of the NodeClaim), the release (its record of
+//! Order of writes: the observation (on the NodePool), the reason (a condition of the NodeClaim), the release (its record of
 //! pods). A process that ends in between leaves a pod without a second answer, never one without a reason.
 
 use std::{
@@ -15,7 +15,7 @@ use fleetwright_core::{
     nodeclaim::answer::{self, Misfit, Verdict},
     scheduling::Plan,
 };
-use fleetwright_state::{learnt, raise};
+use fleetwright_state::{observed, raise};
 
 use super::tell;
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 pub(super) struct Judged {
     /// Pods for which nothing is opened in this pass.
     kept: BTreeSet<PodUid>,
-    /// Pods that their machine is kept for, with its name.
+    /// Pods that their node is kept for, with its name.
     held: Vec<(PodUid, Str)>,
     /// Pods that wait for something about their node to pass, with what it is.
     waiting: Vec<(Arc<Pod>, String)>,
@@ -39,50 +39,50 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// Keeps a pod with its machine.
-    fn hold(&mut self, pod: &Pod, machine: &StateNode) {
+    /// Keeps a pod with its node.
+    fn hold(&mut self, pod: &Pod, node: &StateNode) {
         self.kept.insert(pod.uid.clone());
-        self.held.push((pod.uid.clone(), machine.name().into()));
+        self.held.push((pod.uid.clone(), node.name().into()));
     }
 }
 
-/// Judges the earlier answers to the pods that `plan` opens machines for, lets go of what does not hold, and takes out of
-/// the openings who stays. True where something was learnt that the plan did not know: another should follow soon.
+/// Judges the earlier answers to the pods that `plan` opens nodes for, lets go of what does not hold, and takes out of
+/// the new NodeClaims who stays. True where something was observed that the plan did not know: another should follow soon.
 ///
 /// # Errors
 /// Where a reason cannot be written: then nothing may be opened.
 pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
     let mut judged = judge(ctx, snapshot, plan);
-    let mut learnt = false;
+    let mut observed = false;
     hold(ctx, std::mem::take(&mut judged.held));
     for (pod, why) in &judged.waiting {
         tell::waits(ctx, pod, why);
     }
     for (claim, released) in std::mem::take(&mut judged.released) {
-        let Some(machine) = snapshot.node(&claim) else { continue };
+        let Some(node) = snapshot.node(&claim) else { continue };
         for (misfit, pods) in released {
-            if learn(ctx, machine, &misfit).await? {
-                learnt = true;
+            if learn(ctx, node, &misfit).await? {
+                observed = true;
                 judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
             }
-            release(ctx, &claim, machine, &misfit, &pods).await?;
+            release(ctx, &claim, node, &misfit, &pods).await?;
         }
     }
     if !judged.kept.is_empty() {
-        for opening in &mut plan.openings {
-            opening.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
+        for new_claim in &mut plan.new_claims {
+            new_claim.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
         }
-        plan.openings.retain(|opening| !opening.pods.is_empty());
+        plan.new_claims.retain(|new_claim| !new_claim.pods.is_empty());
     }
-    Ok(learnt)
+    Ok(observed)
 }
 
-/// A machine whose pods wait for it is not empty, whatever it looks like. [`answer::PATIENCE`] bounds that.
+/// A node whose pods wait for it is not empty, whatever it looks like. [`answer::PATIENCE`] bounds that.
 fn hold(ctx: &Ctx, held: Vec<(PodUid, Str)>) {
     let until = later(ctx.now(), ctx.settings.nomination_window());
     let mut index = ctx.index();
-    for (pod, machine) in held {
-        index.hold(pod, machine, until);
+    for (pod, node) in held {
+        index.hold(pod, node, until);
     }
 }
 
@@ -91,21 +91,21 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
     let mut judged = Judged::default();
     let mut planned: Option<BTreeMap<usize, Resources>> = None;
     let index = ctx.index();
-    for pod in plan.openings.iter().flat_map(|opening| &opening.pods).filter(|pod| !pod.is_virtual) {
+    for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual) {
         for claim in index.created_for(&pod.uid) {
             let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
-            let Some((at, machine)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
+            let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
                 // Written after the snapshot was taken: it is as good an answer as any.
                 judged.kept.insert(pod.uid.clone());
                 continue;
             };
             let planned = planned.get_or_insert_with(|| beside(plan));
             let beside = planned.get(&at).cloned().unwrap_or_default();
-            match answer::judge(machine, pod, &beside, &snapshot.volumes, now) {
+            match answer::judge(node, pod, &beside, &snapshot.volumes, now) {
                 // Pods that wait are brought up again by themselves.
-                Verdict::Keep => judged.hold(pod, machine),
+                Verdict::Keep => judged.hold(pod, node),
                 Verdict::Wait(misfit, left) => {
-                    judged.hold(pod, machine);
+                    judged.hold(pod, node);
                     if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
                         judged.waiting.push((pod.clone(), why));
                     }
@@ -120,7 +120,7 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
     judged
 }
 
-/// What the plan puts on each machine.
+/// What the plan puts on each node.
 fn beside(plan: &Plan) -> BTreeMap<usize, Resources> {
     let sum = |pods: &[Arc<Pod>]| {
         let mut sum = Resources::new();
@@ -131,41 +131,41 @@ fn beside(plan: &Plan) -> BTreeMap<usize, Resources> {
 }
 
 /// Writes down what a misfit teaches; true where it was not known.
-async fn learn(ctx: &Ctx, machine: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
+async fn learn(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
     let now = ctx.now();
-    let Some(name) = machine.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
+    let Some(name) = node.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
     let found = {
         let index = ctx.index();
-        index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.learnt.current(now)))
+        index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.observed.current(now)))
     };
     let Some((pool, mut known)) = found else { return Ok(false) };
-    if !answer::learn(&mut known, machine, misfit, now) {
+    if !answer::learn(&mut known, node, misfit, now) {
         return Ok(false);
     }
-    patch::annotate(ctx, pool.clone(), names::LEARNT, |newest| {
+    patch::annotate(ctx, pool.clone(), names::OBSERVED, |newest| {
         // Others may have taught it something meanwhile, or the same.
-        let mut known = learnt::read(newest.unwrap_or_default()).current(now);
-        match answer::learn(&mut known, machine, misfit, now) {
-            true => learnt::write(&known),
+        let mut known = observed::read(newest.unwrap_or_default()).current(now);
+        match answer::learn(&mut known, node, misfit, now) {
+            true => observed::write(&known),
             false => newest.map(str::to_owned),
         }
     })
     .await?;
     let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
-    ctx.metrics.inc(&families::LESSONS, &[&name, kind]);
-    let text = lesson(machine, misfit);
-    tracing::warn!(NodePool = name.as_str(), text, "machines of the nodepool are not what was promised");
-    ctx.recorder.publish(Event::warning(regarding(&*pool), "MachineNotAsPromised", text));
+    ctx.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
+    let text = observation(node, misfit);
+    tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool are not what was promised");
+    ctx.recorder.publish(Event::warning(regarding(&*pool), "NodeNotAsExpected", text));
     Ok(true)
 }
 
-fn lesson(machine: &StateNode, misfit: &Misfit) -> String {
-    let label = |key: &str| machine.label(key).unwrap_or("an unknown type").to_owned();
-    let claim = machine.claim_name().map(ToString::to_string).unwrap_or_default();
-    let hours = answer::LESSON.as_secs() / 3600;
+fn observation(node: &StateNode, misfit: &Misfit) -> String {
+    let label = |key: &str| node.label(key).unwrap_or("an unknown type").to_owned();
+    let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
+    let hours = answer::OBSERVATION_LIFETIME.as_secs() / 3600;
     match misfit {
         Misfit::Taint(taint) => format!(
-            "nodeclaim {claim} came up with taint {taint}, which nobody announced: for {hours}h machines of this pool are \
+            "nodeclaim {claim} came up with taint {taint}, which nobody announced: for {hours}h nodes of this pool are \
              expected to have it; declare it in spec.template.spec.startupTaints if it goes away by itself"
         ),
         _ => format!(
@@ -180,16 +180,16 @@ fn lesson(machine: &StateNode, misfit: &Misfit) -> String {
 async fn release(
     ctx: &Ctx,
     claim: &ClaimName,
-    machine: &StateNode,
+    node: &StateNode,
     misfit: &Misfit,
     pods: &[Arc<Pod>],
 ) -> Result<(), ReconcileError> {
     let ids: Vec<&NamespacedName> = pods.iter().map(|pod| &pod.id).collect();
     let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
     let text = answer::explanation(&ids, misfit);
-    let pool = machine.pool().map(|pool| pool.to_string()).unwrap_or_default();
-    // That others took the room is no fault of the machine: it is told once, and does not stay on it.
-    let lasting = !matches!(misfit, Misfit::RoomTaken);
+    let pool = node.pool().map(|pool| pool.to_string()).unwrap_or_default();
+    // That others took the room is no fault of the node: it is told once, and does not stay on it.
+    let lasting = !matches!(misfit, Misfit::CapacityTaken);
     if lasting {
         let_go(ctx, claim, misfit.reason(), &text, &uids).await?;
     } else {
@@ -234,10 +234,10 @@ async fn tell_and_forget(
 
 #[cfg(test)]
 mod tests {
-    //! A lesson beside others.
+    //! An observation beside others.
     use fleetwright_api as api;
     use fleetwright_core::{
-        model::{Learnt, LearntTaint, Taint, TaintEffect},
+        model::{Observed, ObservedTaint, Taint, TaintEffect},
         testing::node,
     };
     use serde_json::json;
@@ -246,24 +246,24 @@ mod tests {
     use crate::testing::World;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lesson_is_put_beside_those_that_came_meanwhile() {
+    async fn an_observation_is_put_beside_those_that_came_meanwhile() {
         let world = World::new();
         world.pool("default", json!({}));
         let read = || async { world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap() };
         world.ctx.observe(read().await);
         let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
-        let (since, until) = (world.ctx.now(), later(world.ctx.now(), answer::LESSON));
-        let mut others = Learnt::default();
-        others.add_taint(LearntTaint { taint: taint("other"), claim: "b".into(), since, until });
-        let annotations = json!({ names::LEARNT: learnt::write(&others) });
+        let (since, until) = (world.ctx.now(), later(world.ctx.now(), answer::OBSERVATION_LIFETIME));
+        let mut others = Observed::default();
+        others.add_taint(ObservedTaint { taint: taint("other"), claim: "b".into(), since, until });
+        let annotations = json!({ names::OBSERVED: observed::write(&others) });
         let metadata = json!({"name": "default", "annotations": annotations});
         let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata});
         world.server.apply(pool).unwrap();
-        let machine = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
+        let node = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
         let misfit = Misfit::Taint(taint("own"));
-        assert!(learn(&world.ctx, &machine, &misfit).await.unwrap());
-        let written = read().await.metadata.annotations.unwrap_or_default().remove(names::LEARNT);
-        let taints = learnt::read(&written.unwrap_or_default()).taints;
+        assert!(learn(&world.ctx, &node, &misfit).await.unwrap());
+        let written = read().await.metadata.annotations.unwrap_or_default().remove(names::OBSERVED);
+        let taints = observed::read(&written.unwrap_or_default()).taints;
         let keys: Vec<&str> = taints.iter().map(|known| &*known.taint.key).collect();
         assert_eq!(keys, ["other", "own"]);
     }

@@ -19,7 +19,7 @@ fn buffer_of(pod: &Pod) -> Option<NamespacedName> {
 /// Whether each buffer of a plan fits on what there is.
 pub(super) fn outcomes(plan: &Plan) -> BTreeMap<NamespacedName, BufferOutcome> {
     let fits = plan.existing.iter().flat_map(|placement| &placement.pods);
-    let opened = plan.openings.iter().flat_map(|opening| &opening.pods);
+    let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
     let unfit = opened.chain(plan.unplaced.iter().map(|(pod, _)| pod));
     let mut outcomes: BTreeMap<NamespacedName, BufferOutcome> =
         fits.filter_map(|pod| Some((buffer_of(pod)?, BufferOutcome::Fits))).collect();
@@ -27,12 +27,12 @@ pub(super) fn outcomes(plan: &Plan) -> BTreeMap<NamespacedName, BufferOutcome> {
     outcomes
 }
 
-/// How many chunks a plan puts on each machine that there is, by name of its NodeClaim or Node.
+/// How many chunks a plan puts on each node that there is, by name of its NodeClaim or Node.
 pub(super) fn held(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<Str, u32> {
     let mut held = BTreeMap::new();
     for placement in &plan.existing {
-        if let Some(machine) = snapshot.nodes.get(placement.node) {
-            let name = machine.claim_name().map_or_else(|| machine.name(), ClaimName::as_str);
+        if let Some(node) = snapshot.nodes.get(placement.node) {
+            let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
             hold(&mut held, name, &placement.pods);
         }
     }

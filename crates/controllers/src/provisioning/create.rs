@@ -1,4 +1,4 @@
-//! Carries out the openings of a plan: writes NodeClaims, each exactly once.
+//! Carries out the new NodeClaims of a plan: writes NodeClaims, each exactly once.
 //!
 //! The name is chosen before the call, and a call whose outcome is unknown is repeated under the same name; what cannot be
 //! cleared up at once is cleared up before the next plan is made.
@@ -12,7 +12,7 @@ use std::{
 use fleetwright_api as api;
 use fleetwright_core::{
     model::{Pod, PodUid, Resources, Str, labels::RETURNED},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 use fleetwright_state::raise::{self, Identity};
 use futures::{StreamExt, stream};
@@ -31,7 +31,7 @@ const ATTEMPTS: u32 = 4;
 /// Delays between attempts.
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(2), 1, 1);
 
-/// What became of one opening.
+/// What became of one new NodeClaim.
 pub(super) enum Created {
     /// It stands.
     Claim {
@@ -63,27 +63,27 @@ pub(super) enum Created {
 /// Why NodeClaims are created, for metrics.
 pub(super) const REASON: &str = "provisioned";
 
-/// Writes the NodeClaims of a plan's openings, in order.
-pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
-    let batches = batches(ctx, &openings);
+/// Writes the NodeClaims of a plan's new NodeClaims, in order.
+pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created> {
+    let batches = batches(ctx, &new_claims);
     let mut taken = Taken::default();
-    let mut prepared = Vec::with_capacity(openings.len());
-    for (opening, batch) in openings.iter().zip(&batches) {
+    let mut prepared = Vec::with_capacity(new_claims.len());
+    for (new_claim, batch) in new_claims.iter().zip(&batches) {
         if ctx.rates.create(ctx.steady(), 1).is_err() {
             prepared.push(Err(Created::Held));
             continue;
         }
-        let claim = prepare(ctx, opening, batch, &mut taken);
+        let claim = prepare(ctx, new_claim, batch, &mut taken);
         if claim.is_err() {
             ctx.rates.not_created();
         }
         prepared.push(claim);
     }
-    let writes = prepared.into_iter().zip(openings).map(|(prepared, opening)| async move {
+    let writes = prepared.into_iter().zip(new_claims).map(|(prepared, new_claim)| async move {
         match prepared {
             Ok((claim, pods)) => {
                 let name = claim.metadata.name.clone().unwrap_or_default();
-                let created = write(ctx, claim, pods, &opening, REASON).await;
+                let created = write(ctx, claim, pods, &new_claim, REASON).await;
                 // What may stand is cleared up before anybody plans for its pods again.
                 if !matches!(created, Created::Unknown { .. }) {
                     ctx.index().written(&name);
@@ -96,10 +96,10 @@ pub(super) async fn claims(ctx: &Ctx, openings: Vec<Opening>) -> Vec<Created> {
     stream::iter(writes).buffered(AT_ONCE).collect().await
 }
 
-/// A batch id for each opening: those that are launched alike share one.
-fn batches(ctx: &Ctx, openings: &[Opening]) -> Vec<String> {
+/// A batch id for each new NodeClaim: those that are launched alike share one.
+fn batches(ctx: &Ctx, new_claims: &[NewClaim]) -> Vec<String> {
     let plan = ctx.names.suffix(10);
-    raise::shapes(openings).into_iter().map(|shape| format!("{plan}-{shape}")).collect()
+    raise::shapes(new_claims).into_iter().map(|shape| format!("{plan}-{shape}")).collect()
 }
 
 /// What this pass has given out so far.
@@ -113,7 +113,7 @@ struct Taken {
 /// The NodeClaim to write, or what there is instead: everything is looked at again, as it stands now.
 fn prepare(
     ctx: &Ctx,
-    opening: &Opening,
+    new_claim: &NewClaim,
     batch: &str,
     taken: &mut Taken,
 ) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
@@ -123,21 +123,21 @@ fn prepare(
             return true;
         }
         let now = index.pod_by_uid(&pod.uid);
-        // A pod is answered by one claim at a time, until that claim is initialised or gone.
+        // A pod is answered by one claim at a time, until that claim is initialized or gone.
         now.is_some_and(|now| now.is_active() && now.node == pod.node)
             && !taken.pods.contains(&pod.uid)
             && !index.has_answer(&pod.uid)
     };
-    let pods: Vec<Arc<Pod>> = opening.pods.iter().filter(waits).cloned().collect();
+    let pods: Vec<Arc<Pod>> = new_claim.pods.iter().filter(waits).cloned().collect();
     if pods.is_empty() {
         return Err(Created::Needless);
     }
-    let name: Str = opening.pool.name.as_str().into();
+    let name: Str = new_claim.pool.name.as_str().into();
     let refuse = |why: String| Created::Refused { why, pods: pods.clone() };
     let Some(pool) = index.pool(&name).filter(|pool| pool.metadata.deletion_timestamp.is_none()) else {
         return Err(refuse(format!("nodepool {name:?} is gone")));
     };
-    let largest = limits::most(opening);
+    let largest = limits::most(new_claim);
     let used = taken.pools.entry(name.clone()).or_insert_with(|| index.usage_at_most(&name));
     // The newest limits count, not those of the snapshot.
     let with_it = (used.0.plus(&largest), used.1 + 1);
@@ -147,7 +147,7 @@ fn prepare(
     let identity =
         Identity { name: format!("{name}-{}", ctx.names.suffix(5)), batch, cluster_uid: &ctx.cluster_uid };
     let written_as = identity.name.clone();
-    let mut claim = raise::claim(opening, pool, &pods, identity);
+    let mut claim = raise::claim(new_claim, pool, &pods, identity);
     let now = ctx.now();
     if ctx.returns.come_back(&pods, now) {
         let annotations = claim.metadata.annotations.get_or_insert_default();
@@ -162,7 +162,7 @@ async fn write(
     ctx: &Ctx,
     mut claim: api::NodeClaim,
     pods: Vec<Arc<Pod>>,
-    opening: &Opening,
+    new_claim: &NewClaim,
     reason: &str,
 ) -> Created {
     let api = ctx.cluster_api::<api::NodeClaim>();
@@ -173,14 +173,14 @@ async fn write(
         }
         let name = claim.metadata.name.clone().unwrap_or_default();
         match ctx.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
-            Ok(created) => return stands(ctx, created, pods, opening, reason),
+            Ok(created) => return stands(ctx, created, pods, new_claim, reason),
             Err(error) if error.is_conflict() => match taken_by(ctx, &name).await {
                 // An earlier attempt had its effect after all.
                 Ok(Some(other)) if is_same(&other, &claim) => {
-                    return stands(ctx, other, pods, opening, reason);
+                    return stands(ctx, other, pods, new_claim, reason);
                 }
                 Ok(_) => {
-                    claim.metadata.name = Some(format!("{}-{}", opening.pool.name, ctx.names.suffix(5)));
+                    claim.metadata.name = Some(format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5)));
                     unknown = None;
                 }
                 Err(error) => unknown = Some(error),
@@ -227,21 +227,21 @@ fn stands(
     ctx: &Ctx,
     created: api::NodeClaim,
     pods: Vec<Arc<Pod>>,
-    opening: &Opening,
+    new_claim: &NewClaim,
     reason: &str,
 ) -> Created {
     let name: Str = created.metadata.name.as_deref().unwrap_or_default().into();
-    let relaxed = opening.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
-    let labels = [reason, &opening.pool.name, if relaxed { "true" } else { "false" }];
+    let relaxed = new_claim.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
+    let labels = [reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
     ctx.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
     tracing::info!(
         NodeClaim = &*name,
-        NodePool = &*opening.pool.name,
-        requests = %opening.requests,
-        instance_types = opening.instance_types.len(),
-        expected = &*opening.chosen.instance_type,
-        zone = &*opening.chosen.zone,
-        capacity_type = &*opening.chosen.capacity_type,
+        NodePool = &*new_claim.pool.name,
+        requests = %new_claim.requests,
+        instance_types = new_claim.instance_types.len(),
+        expected = &*new_claim.chosen.instance_type,
+        zone = &*new_claim.chosen.zone,
+        capacity_type = &*new_claim.chosen.capacity_type,
         pods = pods.len(),
         "created nodeclaim"
     );
@@ -249,16 +249,16 @@ fn stands(
     Created::Claim { name, pods }
 }
 
-/// The NodeClaim that replaces machines which a disruption command takes; `None` where its NodePool is gone.
-pub(crate) fn replacement(ctx: &Ctx, opening: &Opening, batch: &str) -> Option<api::NodeClaim> {
+/// The NodeClaim that replaces nodes which a disruption command takes; `None` where its NodePool is gone.
+pub(crate) fn replacement(ctx: &Ctx, new_claim: &NewClaim, batch: &str) -> Option<api::NodeClaim> {
     let index = ctx.index();
-    let pool = index.pool(&opening.pool.name)?;
-    let name = format!("{}-{}", opening.pool.name, ctx.names.suffix(5));
+    let pool = index.pool(&new_claim.pool.name)?;
+    let name = format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5));
     let identity = Identity { name, batch, cluster_uid: &ctx.cluster_uid };
-    Some(raise::claim(opening, pool, &opening.pods, identity))
+    Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
 }
 
-/// Writes a replacement that has its room ([`super::reserve`]), and returns the name that it got. It answers those of the opening's pods that have no answer
+/// Writes a replacement that has its room ([`super::reserve`]), and returns the name that it got. It answers those of the new NodeClaim's pods that have no answer
 /// yet: a pod that was pending when the command was decided may have got one since.
 ///
 /// # Errors
@@ -266,19 +266,19 @@ pub(crate) fn replacement(ctx: &Ctx, opening: &Opening, batch: &str) -> Option<a
 pub(crate) async fn write_replacement(
     ctx: &Ctx,
     mut claim: api::NodeClaim,
-    opening: &Opening,
+    new_claim: &NewClaim,
     reason: &str,
 ) -> Result<Str, ReconcileError> {
     let name = claim.metadata.name.clone().unwrap_or_default();
     let pods: Vec<Arc<Pod>> = {
         let mut index = ctx.index();
-        let free = opening.pods.iter().filter(|pod| !index.has_answer(&pod.uid));
+        let free = new_claim.pods.iter().filter(|pod| !index.has_answer(&pod.uid));
         let pods: Vec<Arc<Pod>> = free.cloned().collect();
         index.writing(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
         pods
     };
     raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
-    let written = write(ctx, claim, pods, opening, reason).await;
+    let written = write(ctx, claim, pods, new_claim, reason).await;
     ctx.index().written(&name);
     match written {
         Created::Claim { name, .. } => Ok(name),

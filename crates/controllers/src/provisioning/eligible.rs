@@ -1,4 +1,4 @@
-//! Which pods a scheduling pass is about: those that wait, and those whose machines are going away.
+//! Which pods a scheduling pass is about: those that wait, and those whose nodes are going away.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn opted_out(pod: &Pod) -> bool {
     !terms.is_empty() && terms.iter().all(refuses)
 }
 
-/// Whether a pod on a machine that goes away will be evicted, so that it needs another place in time. One that is
+/// Whether a pod on a node that goes away will be evicted, so that it needs another place in time. One that is
 /// protected, or that no disruption budget will let go, stays until its node's deadline.
 fn is_displaced(pod: &Pod, snapshot: &Snapshot, now: Timestamp) -> bool {
     if !pod.is_reschedulable() || pod.protected_until(now).is_some() {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_machines_that_go_need_a_place_unless_they_stay_to_the_end() {
+    fn pods_of_nodes_that_go_need_a_place_unless_they_stay_to_the_end() {
         let pdb = |app: &str, blocks_always| PodDisruptionBudget {
             id: fleetwright_core::model::NamespacedName::new("default", app),
             selector: Some(fleetwright_core::model::LabelSelector::of("app", app)),

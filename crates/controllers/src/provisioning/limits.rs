@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fleetwright_core::{
     model::{ClaimName, PoolName, Resources, Str},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 use fleetwright_state::Index;
 
@@ -23,13 +23,13 @@ pub(crate) struct LimitExceeded {
     limit: i64,
 }
 
-/// The most of each resource that a machine may have.
-pub(super) fn most(opening: &Opening) -> Resources {
-    let capacities = opening.instance_types.iter().map(|instance_type| &instance_type.capacity);
+/// The most of each resource that a node may have.
+pub(super) fn most(new_claim: &NewClaim) -> Resources {
+    let capacities = new_claim.instance_types.iter().map(|instance_type| &instance_type.capacity);
     capacities.fold(Resources::new(), |largest, capacity| largest.component_max(capacity))
 }
 
-/// Whether the limits of `pool` have room for `used` machines in sum; those of a pool that is gone do.
+/// Whether the limits of `pool` have room for `used` nodes in sum; those of a pool that is gone do.
 pub(super) fn hold(index: &Index, pool: &Str, used: &(Resources, i64)) -> Result<(), LimitExceeded> {
     let Some(model) = index.pool_model(pool) else { return Ok(()) };
     match model.limits.first_exceeded(&used.0, used.1) {
@@ -38,23 +38,23 @@ pub(super) fn hold(index: &Index, pool: &Str, used: &(Resources, i64)) -> Result
     }
 }
 
-/// Keeps room for NodeClaims that come in the stead of those in `leaving`, all of them or none, until they are written
+/// Keeps room for NodeClaims that come in place of those in `leaving`, all of them or none, until they are written
 /// (`Index::written`).
 ///
-/// What leaves makes room before it is gone, as in Karpenter: a pool at its limit can replace its machines. In a static
-/// pool it does not: there a limit beyond `replicas` is what says how many machines may be replaced at a time.
+/// What leaves makes room before it is gone, as in Karpenter: a pool at its limit can replace its nodes. In a static
+/// pool it does not: there a limit beyond `replicas` is what says how many nodes may be replaced at a time.
 ///
 /// # Errors
 /// The first limit that has no room; pools are looked at by name.
 pub(crate) fn reserve<'a>(
     index: &mut Index,
-    replacements: impl Iterator<Item = (&'a str, &'a Opening)>,
+    replacements: impl Iterator<Item = (&'a str, &'a NewClaim)>,
     leaving: impl Iterator<Item = &'a ClaimName>,
 ) -> Result<(), LimitExceeded> {
     let leaving = leaving.cloned().collect();
     let mut coming: BTreeMap<PoolName, Vec<(&str, Resources)>> = BTreeMap::new();
-    for (name, opening) in replacements {
-        coming.entry(opening.pool.name.clone()).or_default().push((name, most(opening)));
+    for (name, new_claim) in replacements {
+        coming.entry(new_claim.pool.name.clone()).or_default().push((name, most(new_claim)));
     }
     for (pool, claims) in &coming {
         let pool: Str = pool.as_str().into();

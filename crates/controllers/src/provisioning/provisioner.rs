@@ -158,20 +158,20 @@ impl Provisioner {
     ) -> Result<Option<Duration>, ReconcileError> {
         let until = later(ctx.now(), ctx.settings.nomination_window());
         for placement in &plan.existing {
-            let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
-            let target = machine.name();
+            let Some(node) = snapshot.nodes.get(placement.node) else { continue };
+            let target = node.name();
             nominate(ctx, &placement.pods, target, until);
-            let claim = machine.claim_name().map(|name| format!("nodeclaim/{name}"));
-            let node = machine.node_name().map(|name| format!("node/{name}"));
+            let claim = node.claim_name().map(|name| format!("nodeclaim/{name}"));
+            let node = node.node_name().map(|name| format!("node/{name}"));
             let names: Vec<String> = claim.into_iter().chain(node).collect();
             tell::nominated(ctx, &placement.pods, &names.join(", "));
         }
         let outcomes = buffers::outcomes(&plan);
         let mut held = buffers::held(snapshot, &plan);
-        let learnt = answers::settle(ctx, snapshot, &mut plan).await?;
-        let mut again = (plan.partial || learnt).then_some(SOON);
+        let observed = answers::settle(ctx, snapshot, &mut plan).await?;
+        let mut again = (plan.partial || observed).then_some(SOON);
         let (mut held_back, mut failure) = (0, None);
-        for created in create::claims(ctx, plan.openings).await {
+        for created in create::claims(ctx, plan.new_claims).await {
             match created {
                 Created::Claim { name, pods } => {
                     buffers::hold(&mut held, &name, &pods);
@@ -293,7 +293,7 @@ fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {
     let placed: usize = plan.existing.iter().map(|placement| placement.pods.len()).sum();
     tracing::info!(
         pods,
-        nodeclaims = plan.openings.len(),
+        nodeclaims = plan.new_claims.len(),
         on_existing = placed,
         without_place = plan.unplaced.len(),
         hourly = %plan.cost.hourly,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::static_opening,
+    disruption::static_new_claim,
     model::{NamespacedName, Pod, PoolName, Snapshot},
     scheduling::{Eliminated, Unplaced},
 };
@@ -42,7 +42,7 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
     ctx.recorder.publish(event);
 }
 
-/// A pod that waits for a machine that is there, with the reason. That is told beside any verdict of a plan.
+/// A pod that waits for a node that is there, with the reason. That is told beside any verdict of a plan.
 pub(super) fn waits(ctx: &Ctx, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
@@ -90,11 +90,11 @@ fn finds_none(eliminated: &Eliminated) -> bool {
 /// Whether the requirements of a pool leave no instance type to any pod.
 fn is_bare(snapshot: &Snapshot, name: &PoolName) -> bool {
     let pool = snapshot.pools.iter().find(|pool| pool.name == *name);
-    pool.is_some_and(|pool| static_opening(snapshot, pool).is_none())
+    pool.is_some_and(|pool| static_new_claim(snapshot, pool).is_none())
 }
 
 /// Pods that mean nothing and wait: they are in no snapshot, and say why here. Returns how many there are. One that runs
-/// needs no place, and keeps its machine with a reason.
+/// needs no place, and keeps its node with a reason.
 pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
         let index = ctx.index();

@@ -74,7 +74,7 @@ pub struct Ctx {
     pub settings: Arc<Settings>,
     /// Where events for people go.
     pub recorder: Recorder,
-    /// Figures for machines.
+    /// Figures for nodes.
     pub metrics: Arc<Metrics>,
     /// When scheduling first saw, decided about and placed pods.
     pub pod_times: Arc<PodTimes>,

@@ -1,7 +1,7 @@
 //! One leader among replicas, by a Lease as client-go's leader election keeps it, so that both understand each other.
 //!
 //! Whether a lease has run out is judged by how long its record was seen not to change, on a monotonic clock: no two
-//! machines' clocks are compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, while
+//! nodes' clocks are compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, while
 //! others wait [`LEASE_DURATION`] since they saw it: between both nobody acts. See [`super::fence`].
 //!
 //! What a standby has watched may be older than what its predecessor wrote last, a NodeClaim or a command above all. A new

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::metrics::{Metrics, runtime as families};
 
 /// Two clocks are not read at one moment where the steady one moves by more than this from before to after: the thread, or
-/// the machine, was held up in between. The next look tells.
+/// the node, was held up in between. The next look tells.
 const ONE_MOMENT: Duration = Duration::from_secs(1);
 
 /// What is known of the jumps of the wall clock.

@@ -26,7 +26,7 @@ const WATCH_SECONDS: u32 = 60;
 const WATCH_SILENCE: Duration = Duration::from_secs(75);
 /// How long a page of a list may take.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// After so many failures in a row to resume, the list is begun anew.
+/// After so many failures in a row to resume, the list is begun again.
 const RESUMES: u32 = 5;
 /// Delays between attempts.
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(30), 1, 1);

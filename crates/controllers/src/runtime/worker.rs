@@ -144,7 +144,7 @@ impl Worker {
         self.begun.insert(key.clone(), ctx.steady());
         self.running.spawn(async move {
             let begun = ctx.steady();
-            // What a panic may leave half done is what a crash may leave half done: every reconcile begins anew.
+            // What a panic may leave half done is what a crash may leave half done: every reconcile begins again.
             let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
             let result = CURRENT.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.steady().duration_since(begun)).unwrap_or_default();

@@ -13,9 +13,10 @@ use fleetwright_state::{Change, Index, Key};
 use crate::{
     events::{Event, regarding},
     lifecycle::{
-        Memory, families,
+        Memory,
+        claimed_node::ClaimedNode,
+        families,
         hand::{Hand, release_node},
-        machine::Machine,
         refused::{self, Call},
         requeue,
     },
@@ -65,41 +66,42 @@ impl Controller for NodeTermination {
             let claim = index.claim_of_node(&key.name).and_then(|claim| claim.metadata.name.clone());
             (index.node_model(&key.name).cloned(), claim)
         };
-        let Some(node) = node.filter(|node| node.deleting.is_some() && node.has_finalizer) else {
+        let Some(object) = node.filter(|node| node.deleting.is_some() && node.has_finalizer) else {
             return Ok(Requeue::No);
         };
-        match claim.and_then(|claim| Machine::look(ctx, &claim)) {
-            Some(machine) => self.end(ctx, &node, &machine.only(&node)).await,
-            None => orphan(ctx, &node).await,
+        match claim.and_then(|claim| ClaimedNode::look(ctx, &claim)) {
+            Some(node) => self.end(ctx, &object, &node.only(&object)).await,
+            None => orphan(ctx, &object).await,
         }
     }
 }
 
 impl NodeTermination {
-    async fn end(&self, ctx: &Ctx, node: &Node, machine: &Machine) -> Result<Requeue, ReconcileError> {
-        let view = machine.view(ctx.cloud.info());
-        let attachments = attachments(ctx, node, &machine.pods);
-        let mut instance = match (&node.provider_id, node.ready) {
+    async fn end(&self, ctx: &Ctx, object: &Node, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+        let view = node.view(ctx.cloud.info());
+        let attachments = attachments(ctx, object, &node.pods);
+        let mut instance = match (&object.provider_id, object.ready) {
             (Some(id), false) => {
                 let answer = state_of(ctx, id).await;
-                refused::told(ctx, &self.0, machine, Call::Get, answer).await??
+                refused::told(ctx, &self.0, node, Call::Get, answer).await??
             }
             _ => InstanceState::Unknown,
         };
-        if refused::looked_up(ctx, machine).await? {
+        if refused::looked_up(ctx, node).await? {
             // The claim is another one now.
             return Ok(Requeue::Now);
         }
-        let mut hand = Hand::new(ctx, &self.0, machine);
+        let mut hand = Hand::new(ctx, &self.0, node);
         loop {
-            let stage = termination::NodeTermination { node, attachments: &attachments, instance: &instance };
+            let stage =
+                termination::NodeTermination { node: object, attachments: &attachments, instance: &instance };
             let next = stage.next(&view, ctx.now());
             let drained = |step: &Step| {
                 matches!(step, Step::Condition(change) if change.condition == ConditionType::Drained
                     && change.reason == ConditionType::Drained.as_str().into())
             };
-            if next.steps.iter().any(drained) && self.0.first_drained(&machine.claim.uid) {
-                ctx.metrics.inc(&families::NODES_DRAINED, &[machine.pool_name()]);
+            if next.steps.iter().any(drained) && self.0.first_drained(&node.claim.uid) {
+                ctx.metrics.inc(&families::NODES_DRAINED, &[node.pool_name()]);
             }
             let done = hand.carry_out(next).await?;
             match done.instance {

@@ -1,4 +1,4 @@
-//! Questions to large clusters: a pod that waits, machines that could go, and what it all weighs.
+//! Questions to large clusters: a pod that waits, nodes that could go, and what it all weighs.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ pub(crate) const ROWS: [Work; 4] = [
 
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 
-/// Pods of one machine, of one of 300 deployments each; together they take `load` milli-CPUs.
+/// Pods of one node, of one of 300 deployments each; together they take `load` milli-CPUs.
 fn pods_of(at: usize, per_node: usize, load: i64) -> Vec<Arc<Pod>> {
     let name = format!("node-{at:05}");
     let cpu = load / i64::try_from(per_node).unwrap_or(1);
@@ -45,12 +45,12 @@ fn pods_of(at: usize, per_node: usize, load: i64) -> Vec<Arc<Pod>> {
     (0..per_node).map(running).collect()
 }
 
-/// Machines of 4 CPUs; `shape` says of each what it is, how many pods it has, and what they take together.
+/// Nodes of 4 CPUs; `shape` says of each what it is, how many pods it has, and what they take together.
 pub(crate) fn cluster_of(
     nodes: usize,
     shape: impl Fn(usize, NodeBuilder) -> (NodeBuilder, usize, i64),
 ) -> Snapshot {
-    let machines = (0..nodes).map(|at| {
+    let nodes = (0..nodes).map(|at| {
         let name = format!("node-{at:05}");
         let built = node(&name).size("c-4x-amd64-linux", 4, 8).zone(ZONES[at % 3]).label(HOSTNAME, &name);
         let (built, per_node, load) = shape(at, built.condition(ConditionType::Consolidatable));
@@ -58,15 +58,15 @@ pub(crate) fn cluster_of(
         pods.into_iter().fold(built, NodeBuilder::pod).build()
     });
     let scene = Scene::new().catalog(kwok_catalog()).pool(pool("default"));
-    let mut snapshot = machines.fold(scene, Scene::node_unsorted).build();
+    let mut snapshot = nodes.fold(scene, Scene::node_unsorted).build();
     // As where one template makes many pods, which the index shares.
     share(&mut snapshot);
     snapshot
 }
 
-/// Machines of 4 CPUs with so many pods each.
+/// Nodes of 4 CPUs with so many pods each.
 fn cluster(nodes: usize, per_node: usize, load: i64) -> Snapshot {
-    // Spot machines are not replaced by spot machines unless the settings say so: what could be saved is looked at, and left.
+    // Spot nodes are not replaced by spot nodes unless the settings say so: what could be saved is looked at, and left.
     cluster_of(nodes, |_, built| (built.capacity_type(SPOT), per_node, load))
 }
 
@@ -75,8 +75,8 @@ fn share(snapshot: &mut Snapshot) {
     let mut known: Vec<Arc<Pod>> = Vec::new();
     let mut by_app = std::collections::BTreeMap::new();
     for node in &mut snapshot.nodes {
-        let mut machine = (**node).clone();
-        for pod in &mut machine.pods {
+        let mut shared = (**node).clone();
+        for pod in &mut shared.pods {
             let template = by_app.entry(Arc::clone(&pod.labels)).or_insert_with(|| {
                 known.push(Arc::clone(pod));
                 known.len() - 1
@@ -87,7 +87,7 @@ fn share(snapshot: &mut Snapshot) {
             own.id.namespace = template.id.namespace.clone();
             *pod = Arc::new(own);
         }
-        *node = Arc::new(machine);
+        *node = Arc::new(shared);
     }
 }
 
@@ -104,23 +104,23 @@ fn what_ifs() -> Measured {
     ] {
         let snapshot = cluster(nodes, 10, load);
         let mut solver = Solver::new(&snapshot, &Rules::default());
-        let (mut times, mut openings) = (Vec::new(), 0);
+        let (mut times, mut new_claims) = (Vec::new(), 0);
         for at in 0..nodes {
             let (pods, without) = (&snapshot.nodes[at].pods, [at]);
             let request =
                 Request { pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
             let (plan, cost) = measure::cost(|| solver.solve(&request));
             times.push(cost.time);
-            openings += plan.openings.len();
+            new_claims += plan.new_claims.len();
         }
         let (median, p99) = quantiles(times);
-        let what = if openings == 0 { "delete" } else { "replace" };
+        let what = if new_claims == 0 { "delete" } else { "replace" };
         rows.push(Row {
             work: format!("one what-if at {nodes} nodes ({what})"),
             result: format!("median {}, p99 {}", micros(median), micros(p99)),
             target,
             met: limit.map(|limit| median <= limit),
-            input: format!("{nodes} machines with 10 pods that take {load} of 4,000 milli-CPUs"),
+            input: format!("{nodes} nodes with 10 pods that take {load} of 4,000 milli-CPUs"),
             ..Row::default()
         });
     }
@@ -177,9 +177,9 @@ fn one_pod() -> Measured {
                 pod.node = before.node_name().cloned();
                 Arc::new(pod)
             };
-            let mut machine = (**before).clone();
-            machine.set_pods(before.pods.iter().cloned().chain(placement.pods.iter().map(bound)).collect());
-            settled.nodes[placement.node] = Arc::new(machine);
+            let mut node = (**before).clone();
+            node.set_pods(before.pods.iter().cloned().chain(placement.pods.iter().map(bound)).collect());
+            settled.nodes[placement.node] = Arc::new(node);
         }
         snapshot = Arc::new(settled);
     }
@@ -196,7 +196,7 @@ fn one_pod() -> Measured {
     }])
 }
 
-/// Every machine is thought away once, and none can go.
+/// Every node is thought away once, and none can go.
 fn passes() -> Measured {
     let mut rows = Vec::new();
     for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
@@ -221,7 +221,7 @@ fn passes() -> Measured {
             result: format!("{time:.1?}, {what_ifs} what-ifs, {commands} commands"),
             target,
             met: Some(time <= limit),
-            input: format!("{nodes} machines of the cheapest type that holds their 10 pods"),
+            input: format!("{nodes} nodes of the cheapest type that holds their 10 pods"),
             ..Row::default()
         });
     }

@@ -23,23 +23,23 @@ type Work = (&'static str, fn() -> Measured);
 /// Rows by the start of their names.
 pub(crate) const ROWS: [Work; 1] = [("disruption pass", passes)];
 
-/// A cluster of machines whose pods take `load` of 4,000 milli-CPUs, and what makes it worth looking at.
+/// A cluster of nodes whose pods take `load` of 4,000 milli-CPUs, and what makes it worth looking at.
 struct Case {
     name: &'static str,
     load: i64,
-    /// Every so many-th machine has drifted.
+    /// Every so many-th node has drifted.
     drifted: Option<usize>,
-    /// Every so many-th machine is empty.
+    /// Every so many-th node is empty.
     empty: Option<usize>,
-    /// Whether half of the machines came after the solver was built, as in any cluster after a while.
+    /// Whether half of the nodes came after the solver was built, as in any cluster after a while.
     churned: bool,
     /// So many deployments instead, whose pods keep apart by hostname.
     apart: Option<usize>,
-    /// Machines of 16 CPUs on demand in the place of all that.
+    /// Nodes of 16 CPUs on demand in the place of all that.
     roomy: Option<Roomy>,
 }
 
-/// Machines that have room for CPUs and none for memory, so that no pod fits anywhere else.
+/// Nodes that have room for CPUs and none for memory, so that no pod fits anywhere else.
 #[derive(Clone, Copy)]
 struct Roomy {
     /// Their pods: CPU in thousandths, memory in GiB.
@@ -52,7 +52,7 @@ struct Roomy {
 const PLAIN: Case =
     Case { name: "", load: 0, drifted: None, empty: None, churned: false, apart: None, roomy: None };
 
-/// Machines that hold one of the pods cost more than half.
+/// Nodes that hold one of the pods cost more than half.
 const IN_VAIN: Roomy = Roomy {
     pods: [(4_500, 15), (4_500, 15)],
     types: ["c-16x-amd64-linux", "s-8x-amd64-linux", "c-1x-amd64-linux"],
@@ -92,7 +92,7 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     })
 }
 
-/// Ten pods on each machine, no two of one of so many deployments.
+/// Ten pods on each node, no two of one of so many deployments.
 fn keeping_apart(nodes: usize, apps: usize, load: i64) -> Snapshot {
     cluster_of(nodes, |at, built| {
         let host = format!("node-{at:05}");
@@ -168,11 +168,11 @@ fn row(
     (time, proposal): (Duration, &Proposal),
     (limit, target): (Duration, &'static str),
 ) -> Row {
-    let machines: usize = proposal.commands.iter().map(|command| command.candidates.len()).sum();
+    let candidates: usize = proposal.commands.iter().map(|command| command.candidates.len()).sum();
     Row {
         work: format!("disruption pass at {nodes} nodes, {}", case.name),
         result: format!(
-            "{time:.1?}, {} what-ifs, {} commands of {machines} nodes ({})",
+            "{time:.1?}, {} what-ifs, {} commands of {candidates} nodes ({})",
             proposal.what_ifs,
             proposal.commands.len(),
             proposal.method.unwrap_or("none")
@@ -180,8 +180,8 @@ fn row(
         target,
         met: Some(time <= limit),
         input: match case.roomy {
-            None => "spot machines of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
-            Some(_) => "machines of 16 CPUs on demand with 2 pods each, else as before".to_owned(),
+            None => "spot nodes of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
+            Some(_) => "nodes of 16 CPUs on demand with 2 pods each, else as before".to_owned(),
         },
         ..Row::default()
     }

@@ -16,7 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// What some work took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Of the processor: what else runs on the machine counts as little as can be.
+    /// Of the processor: what else runs on the node counts as little as can be.
     pub(crate) time: Duration,
     /// Calls of the allocator, growing included.
     pub(crate) allocations: usize,

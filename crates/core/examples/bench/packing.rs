@@ -194,7 +194,7 @@ impl Case {
             },
             hourly: Some(plan.cost.hourly.dollars()),
             lower_bound: Some(bound),
-            nodes: Some(plan.openings.len()),
+            nodes: Some(plan.new_claims.len()),
             violations: Some(found.len() + plan.unplaced.len()),
             input: self.input.clone(),
         }

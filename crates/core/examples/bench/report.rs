@@ -88,7 +88,7 @@ pub(crate) fn json(rows: &[Row]) -> Value {
         })
     };
     json!({
-        "version": 1, "seed": SEED, "machine": measure::processor(), "peakRssBytes": measure::peak_rss(),
+        "version": 1, "seed": SEED, "node": measure::processor(), "peakRssBytes": measure::peak_rss(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
     })
 }

@@ -1,6 +1,6 @@
 //! Whether somebody set the wall clock: it is held against the steady one, and rests what goes by it for a cycle.
 //!
-//! Both clocks run equally fast; where their difference moves by more than [`JUMP`], one of them was set, or the machine
+//! Both clocks run equally fast; where their difference moves by more than [`JUMP`], one of them was set, or the node
 //! stood still. Ages, schedules and windows read from the wall clock are doubtful then: it may be set right again at once.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 pub const JUMP: Duration = Duration::from_secs(30);
 /// For so long after a jump, in steady time, decisions by the wall clock rest: one cycle.
 pub const REST: Duration = Duration::from_secs(60);
-/// So often, in steady time, the difference is taken anew: clocks that are slewed drift apart slowly, and may.
+/// So often, in steady time, the difference is taken again: clocks that are slewed drift apart slowly, and may.
 const ANCHOR: Duration = Duration::from_secs(60);
 
 /// What is known of the two clocks from looking at both.

@@ -49,7 +49,7 @@ pub enum CloudError {
 /// Why an instance was not launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// None of the allowed offerings has capacity: delete the claim, schedule its pods anew. The provider remembers what
+    /// None of the allowed offerings has capacity: delete the claim, schedule its pods again. The provider remembers what
     /// was unavailable in its catalogue.
     #[error("insufficient capacity, {0}")]
     InsufficientCapacity(Str),

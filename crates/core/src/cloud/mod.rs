@@ -65,7 +65,7 @@ pub struct LaunchRequest {
     pub decided_by: Option<Arc<Catalog>>,
 }
 
-/// A machine as the cloud knows it.
+/// A node as the cloud knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// The cloud's name of it; stable.

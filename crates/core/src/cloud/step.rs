@@ -26,22 +26,22 @@ pub struct Outlook {
     /// The time.
     pub now: Timestamp,
     /// All NodeClaims by name, each with its Node once that has joined.
-    pub machines: Vec<(Arc<NodeClaim>, Option<Arc<Node>>)>,
+    pub nodes: Vec<(Arc<NodeClaim>, Option<Arc<Node>>)>,
     /// All NodePools by name.
     pub pools: Vec<Arc<NodePool>>,
 }
 
 impl Outlook {
-    /// A cluster without any machine.
+    /// A cluster without any node.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
-        Self { now, machines: Vec::new(), pools: Vec::new() }
+        Self { now, nodes: Vec::new(), pools: Vec::new() }
     }
 
     /// The NodeClaim that an instance belongs to, with its Node.
     #[must_use]
-    pub fn machine(&self, id: &str) -> Option<&(Arc<NodeClaim>, Option<Arc<Node>>)> {
-        self.machines.iter().find(|(claim, _)| claim.provider_id.as_deref() == Some(id))
+    pub fn node(&self, id: &str) -> Option<&(Arc<NodeClaim>, Option<Arc<Node>>)> {
+        self.nodes.iter().find(|(claim, _)| claim.provider_id.as_deref() == Some(id))
     }
 }
 

@@ -81,7 +81,7 @@ fn totals(context: &Context<'_>, pool: &str) -> (Price, DisruptionCost) {
     for node in context.snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool)) {
         sums.0 = sums.0 + super::candidate::price(context.snapshot, node).unwrap_or_default();
         let moving = node.pods.iter().filter(|pod| pod.is_reschedulable());
-        sums.1 = sums.1 + cost::of_machine(moving.map(|pod| &**pod));
+        sums.1 = sums.1 + cost::of_node(moving.map(|pod| &**pod));
     }
     sums
 }

@@ -37,9 +37,9 @@ struct Notes {
     first: BTreeSet<Str>,
     /// How moves were weighed by the policy `Balanced`.
     judged: RefCell<Vec<Judged>>,
-    /// Sets of machines, as indices, that could become several cheaper ones, with what that saves in nano-dollars.
+    /// Sets of nodes, as indices, that could become several cheaper ones, with what that saves in nano-dollars.
     splits: RefCell<Vec<(i64, Vec<usize>)>>,
-    /// Sets of machines that may be worth packing by price.
+    /// Sets of nodes that may be worth packing by price.
     suspects: RefCell<Suspects>,
 }
 
@@ -119,12 +119,12 @@ impl<'a> Bench<'a> {
         Bench { snapshot, rules: self.rules, solver: Prepared::Lent(self.prepared()), notes }
     }
 
-    /// Lets later simulations go on from one that leaves no machine to be created; `false` where that cannot be.
+    /// Lets later simulations go on from one that leaves no node to be created; `false` where that cannot be.
     pub(super) fn settle(&self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
         self.prepared().borrow_mut().settle(moved, without)
     }
 
-    /// Answers what would happen without some machines, whose pods are `moved`, as one of the simulations that a pass may
+    /// Answers what would happen without some nodes, whose pods are `moved`, as one of the simulations that a pass may
     /// make.
     pub(super) fn what_if(&self, moved: &[Arc<Pod>], without: &[usize]) -> scheduling::Plan {
         self.notes.left.set(self.notes.left.get().saturating_sub(1));
@@ -132,7 +132,7 @@ impl<'a> Bench<'a> {
         self.prepared().borrow_mut().what_if(moved, without)
     }
 
-    /// [`Self::what_if`] with its openings packed by price, as one more of the simulations.
+    /// [`Self::what_if`] with its new NodeClaims packed by price, as one more of the simulations.
     pub(super) fn repack(
         &self,
         moved: &[Arc<Pod>],
@@ -171,22 +171,22 @@ impl<'a> Bench<'a> {
         self.notes.judged.take()
     }
 
-    /// Notes machines that could become several.
-    pub(super) fn note_split(&self, saving: i64, machines: Vec<usize>) {
+    /// Notes nodes that could become several.
+    pub(super) fn note_split(&self, saving: i64, nodes: Vec<usize>) {
         let mut splits = self.notes.splits.borrow_mut();
-        if splits.iter().all(|(_, known)| *known != machines) {
-            splits.push((saving, machines));
+        if splits.iter().all(|(_, known)| *known != nodes) {
+            splits.push((saving, nodes));
         }
     }
 
-    /// The sets of machines that could become several, what saves most first.
+    /// The sets of nodes that could become several, what saves most first.
     pub(super) fn splits(&self) -> Vec<Vec<usize>> {
         let mut splits = self.notes.splits.borrow().clone();
         splits.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.cmp(second)));
-        splits.into_iter().map(|(_, machines)| machines).collect()
+        splits.into_iter().map(|(_, nodes)| nodes).collect()
     }
 
-    /// Sets of machines that may be worth packing by price.
+    /// Sets of nodes that may be worth packing by price.
     pub(super) fn suspects(&self) -> RefMut<'_, Suspects> {
         self.notes.suspects.borrow_mut()
     }

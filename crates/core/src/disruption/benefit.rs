@@ -1,7 +1,7 @@
 //! Whether a replacement pays: what it saves over the time that it can be expected to last, against what the move costs.
 //!
-//! A move costs twice: pods start again, which throws away what their machines did for some minutes, and for some
-//! minutes old and new machines are paid together. Moves that create nothing are not asked: they save from the first
+//! A move costs twice: pods start again, which throws away what their nodes did for some minutes, and for some
+//! minutes old and new nodes are paid together. Moves that create nothing are not asked: they save from the first
 //! second on.
 
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::model::Price;
 
 /// A saving is counted for so long at most: prices and load change within a day.
 pub(super) const HORIZON: Duration = Duration::from_secs(24 * 60 * 60);
-/// The work that a plain pod loses by starting again, as time of its machine. Pods of other eviction costs lose so much
+/// The work that a plain pod loses by starting again, as time of its node. Pods of other eviction costs lose so much
 /// more or less.
 const RESTART: Duration = Duration::from_secs(5 * 60);
-/// For so long old and new machines are paid together: launch, start, drain.
+/// For so long old and new nodes are paid together: launch, start, drain.
 const OVERLAP: Duration = Duration::from_secs(5 * 60);
 
 /// Whether `command` saves more than it costs.
@@ -37,7 +37,7 @@ pub(super) fn check(command: &Command, now: Timestamp) -> Result<(), Unconsolida
     Err(Unconsolidatable::NoNetBenefit { savings: price(savings), over, cost: price(cost) })
 }
 
-/// For how long a machine would go on if it were left alone, at most [`HORIZON`]: at its expiry it is replaced anyway.
+/// For how long a node would go on if it were left alone, at most [`HORIZON`]: at its expiry it is replaced anyway.
 fn life_left(candidate: &Candidate, now: Timestamp) -> Duration {
     let claim = candidate.node.claim.as_ref();
     let end = claim.and_then(|claim| claim.created.checked_add(claim.expire_after?).ok());
@@ -49,8 +49,8 @@ fn life_left(candidate: &Candidate, now: Timestamp) -> Duration {
 fn restarts(command: &Command) -> i128 {
     let of_one = |candidate: &Candidate| {
         let pods = i128::try_from(candidate.pods.len()).unwrap_or(i128::MAX).max(1);
-        let evictions = i128::from(candidate.cost.units() - DisruptionCost::MACHINE.units());
-        let whole = i128::from(DisruptionCost::MACHINE.units());
+        let evictions = i128::from(candidate.cost.units() - DisruptionCost::NODE.units());
+        let whole = i128::from(DisruptionCost::NODE.units());
         amount(candidate.price, RESTART).saturating_mul(evictions) / whole / pods
     };
     command.candidates.iter().map(of_one).sum()

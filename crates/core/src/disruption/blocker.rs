@@ -1,4 +1,4 @@
-//! Why a machine stays: typed, with owner and end; rendered here for events, conditions and reports alike.
+//! Why a node stays: typed, with owner and end; rendered here for events, conditions and reports alike.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use super::{BudgetError, Judged};
 use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str};
 
-/// A machine that may not be disrupted now.
+/// A node that may not be disrupted now.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// The machine.
+    /// The node.
     pub node: Arc<StateNode>,
     /// The first thing that blocks it.
     pub blocker: Blocker,
 }
 
-/// What keeps a machine from being disrupted at all. The text is Karpenter's.
+/// What keeps a node from being disrupted at all. The text is Karpenter's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
     /// A command has it already.
@@ -25,7 +25,7 @@ pub enum Blocker {
     NotManaged,
     /// The claim has no Node yet.
     NoNode,
-    /// Not initialised.
+    /// Not initialized.
     NotInitialized,
     /// It goes away anyway.
     Deleting,
@@ -98,7 +98,7 @@ pub enum Blocker {
         /// Of how many.
         all: usize,
     },
-    /// Its pool keeps a number of machines: they go when they drift, by the method for that alone.
+    /// Its pool keeps a number of nodes: they go when they drift, by the method for that alone.
     StaticPool(Str),
     /// Consolidation looked at it and left it.
     Unconsolidatable(Unconsolidatable),
@@ -147,7 +147,7 @@ impl Blocker {
         }
     }
 
-    /// Whether the machine is leaving already, so that nothing keeps it.
+    /// Whether the node is leaving already, so that nothing keeps it.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         matches!(self, Self::Queued | Self::Deleting)
@@ -241,7 +241,7 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// Why consolidation leaves a machine that could be disrupted. The text is Karpenter's, with the figures.
+/// Why consolidation leaves a node that could be disrupted. The text is Karpenter's, with the figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unconsolidatable {
     /// The instance type is not in the catalogue any more.
@@ -253,7 +253,7 @@ pub enum Unconsolidatable {
     /// `consolidateAfter: Never`.
     #[error("NodePool {0:?} has consolidation disabled")]
     Disabled(Str),
-    /// The policy takes only empty machines.
+    /// The policy takes only empty nodes.
     #[error("NodePool {0:?} has consolidation policy WhenEmpty, but node is not empty")]
     PolicyWhenEmpty(Str),
     /// It holds capacity that a CapacityBuffer asks for.
@@ -262,10 +262,10 @@ pub enum Unconsolidatable {
     /// Some pods would have no place: the first few, with reasons, and how many more.
     #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
     PodsWouldNotSchedule(Vec<String>, usize),
-    /// Pods would land on machines that are not ready.
+    /// Pods would land on nodes that are not ready.
     #[error("would schedule against uninitialized {0}")]
     LandsOnUninitialized(Str),
-    /// More than one machine would have to be created for these.
+    /// More than one node would have to be created for these.
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
@@ -279,7 +279,7 @@ pub enum Unconsolidatable {
     /// minValues cannot be met among the cheaper types.
     #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
     MinValues(Str),
-    /// What would come in its stead has no room under a limit of its pool. Amounts are in the units of the model.
+    /// What would come in its place has no room under a limit of its pool. Amounts are in the units of the model.
     #[error("Can't replace, NodePool {pool:?} would exceed its limit of {resource} ({usage} of {limit})")]
     LimitExceeded {
         /// The pool.
@@ -315,23 +315,23 @@ pub enum Unconsolidatable {
         savings: Price,
         /// Over how long.
         over: Duration,
-        /// What pods lose by starting again, and what is paid while old and new machines both run.
+        /// What pods lose by starting again, and what is paid while old and new nodes both run.
         cost: Price,
     },
     /// It would undo a move of our own.
-    #[error("it came in the stead of {offering} at {since}, and would become that again")]
+    #[error("it came in place of {offering} at {since}, and would become that again")]
     WouldUndo {
         /// What it would become again, as `instance type/capacity type`.
         offering: Str,
-        /// When it came in the stead of that.
+        /// When it came in place of that.
         since: Timestamp,
     },
-    /// It came in the stead of others not long ago, and its pods stayed.
+    /// It came in place of others not long ago, and its pods stayed.
     #[error(
-        "it came in the stead of others and was initialised at {since}: it stays for ten minutes, or until pods leave it"
+        "it came in place of others and was initialized at {since}: it stays for ten minutes, or until pods leave it"
     )]
     Settles {
-        /// When it was initialised.
+        /// When it was initialized.
         since: Timestamp,
     },
     /// Prices are too old to tell what is cheaper.
@@ -340,10 +340,10 @@ pub enum Unconsolidatable {
         /// When they were told last.
         as_of: Timestamp,
     },
-    /// Nothing can come in its stead, for this reason of its static pool.
+    /// Nothing can come in its place, for this reason of its static pool.
     #[error("NodePool {0:?} {1}")]
-    Static(Str, Standstill),
-    /// It came back after a consolidation, and would go without a machine in its stead.
+    Static(Str, StaticDriftHeld),
+    /// It came back after a consolidation, and would go without a node in its place.
     #[error(
         "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"
     )]
@@ -353,10 +353,10 @@ pub enum Unconsolidatable {
     },
 }
 
-/// Why a static pool replaces no drifted machine now.
+/// Why a static pool replaces no drifted node now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standstill {
-    /// It has more machines than it wants: the surplus goes first, so that nothing is made that is not kept.
+pub enum StaticDriftHeld {
+    /// It has more nodes than it wants: the surplus goes first, so that nothing is made that is not kept.
     Surplus {
         /// How many there are.
         nodes: i64,
@@ -371,7 +371,7 @@ pub enum Standstill {
     NotReady,
 }
 
-impl fmt::Display for Standstill {
+impl fmt::Display for StaticDriftHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Surplus { nodes, replicas } => write!(
@@ -411,10 +411,10 @@ impl Unconsolidatable {
             Self::WouldReturn { .. } => "WouldReturn",
             Self::PricesTooOld { .. } => "PricesTooOld",
             Self::Settles { .. } => "Settles",
-            Self::Static(_, Standstill::Surplus { .. }) => "Surplus",
-            Self::Static(_, Standstill::NodeLimit) => "NodeLimit",
-            Self::Static(_, Standstill::NothingOffered) => "NothingOffered",
-            Self::Static(_, Standstill::NotReady) => "NodePoolNotReady",
+            Self::Static(_, StaticDriftHeld::Surplus { .. }) => "Surplus",
+            Self::Static(_, StaticDriftHeld::NodeLimit) => "NodeLimit",
+            Self::Static(_, StaticDriftHeld::NothingOffered) => "NothingOffered",
+            Self::Static(_, StaticDriftHeld::NotReady) => "NodePoolNotReady",
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A brake on mass drift: a pool may ask that no more than so many of its machines are replaced within a time, whatever
-//! its budgets say. A bad image then costs a few machines before somebody looks, not a fleet one budget at a time.
+//! A brake on mass drift: a pool may ask that no more than so many of its nodes are replaced within a time, whatever
+//! its budgets say. A bad image then costs a few nodes before somebody looks, not a fleet one budget at a time.
 //!
-//! What counts is read from the cluster: NodeClaims that came in the stead of others. A restart forgets nothing.
+//! What counts is read from the cluster: NodeClaims that came in place of others. A restart forgets nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How many machines of a pool may be disrupted now.
+//! How many nodes of a pool may be disrupted now.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct Allowance {
     pub pool: PoolName,
     /// The reason.
     pub reason: DisruptionReason,
-    /// Machines that count: managed, initialised, not being ended.
+    /// Nodes that count: managed, initialized, not being ended.
     pub total: i64,
     /// How many may be disrupted at once.
     pub allowed: i64,
@@ -56,7 +56,7 @@ impl Allowance {
     }
 }
 
-/// How many of `total` machines the pool's budgets allow to be disrupted at once: the least of the active ones.
+/// How many of `total` nodes the pool's budgets allow to be disrupted at once: the least of the active ones.
 ///
 /// # Errors
 /// Where any budget of the pool cannot be read: then nothing is allowed, whatever the others say.
@@ -143,14 +143,14 @@ fn of_pool(pool: &NodePool, reason: DisruptionReason, counted: Counted, now: Tim
     Allowance { pool: pool.name.clone(), reason, total, allowed, disrupting, until, error }
 }
 
-/// The machines of a pool that count for its budgets.
+/// The nodes of a pool that count for its budgets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     total: i64,
     disrupting: i64,
 }
 
-/// Counts the machines of all pools at once.
+/// Counts the nodes of all pools at once.
 fn counts(snapshot: &Snapshot) -> BTreeMap<&str, Counted> {
     let mut pools: BTreeMap<&str, Counted> = BTreeMap::new();
     for node in &snapshot.nodes {
@@ -163,13 +163,13 @@ fn counts(snapshot: &Snapshot) -> BTreeMap<&str, Counted> {
     pools
 }
 
-/// Whether a machine counts for the budgets of its pool.
+/// Whether a node counts for the budgets of its pool.
 fn is_counted(node: &StateNode) -> bool {
     use crate::model::nodeclaim::ConditionType::InstanceTerminating;
     node.claim.as_ref().is_some_and(|claim| !claim.is(InstanceTerminating)) && node.is_initialized()
 }
 
-/// Whether a machine takes up the budget of its pool already.
+/// Whether a node takes up the budget of its pool already.
 pub(super) fn is_disrupting(node: &StateNode) -> bool {
     node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready)
 }

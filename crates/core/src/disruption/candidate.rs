@@ -1,4 +1,4 @@
-//! Which machines may be disrupted, and what is known of them.
+//! Which nodes may be disrupted, and what is known of them.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -17,12 +17,12 @@ use crate::{
     nodeclaim::drain::disrupted_taint,
 };
 
-/// A machine that may be disrupted.
+/// A node that may be disrupted.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Index into [`Snapshot::nodes`].
     pub index: usize,
-    /// The machine.
+    /// The node.
     pub node: Arc<StateNode>,
     /// Its pool.
     pub pool: Arc<NodePool>,
@@ -81,7 +81,7 @@ impl Candidate {
     }
 }
 
-/// All machines that may be disrupted, by name, and the blocked ones with what blocks them. `eventual` looks past pods
+/// All nodes that may be disrupted, by name, and the blocked ones with what blocks them. `eventual` looks past pods
 /// that object where a terminationGracePeriod ends the wait.
 #[must_use]
 pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<Candidate>, Vec<Blocked>) {
@@ -96,7 +96,7 @@ pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<C
     (eligible, blocked)
 }
 
-/// The machine at `index` as a candidate.
+/// The node at `index` as a candidate.
 ///
 /// # Errors
 /// The first thing that blocks it, in Karpenter's order.
@@ -129,7 +129,7 @@ pub(super) fn guarded<'a>(
     known(snapshot, index).ok_or_else(|| Blocker::NoPool(pool.into()))
 }
 
-/// What there is to know of the machine at `index`, whatever blocks it; `None` where its pool is not known. Without the
+/// What there is to know of the node at `index`, whatever blocks it; `None` where its pool is not known. Without the
 /// pool's instance types, type and price are not known either.
 #[must_use]
 pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
@@ -144,12 +144,12 @@ pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
         pool: pool.clone(),
         instance_type: snapshot.catalog(pool_name).and_then(|catalog| catalog.get(type_name)).cloned(),
         price: price(snapshot, node).unwrap_or_default(),
-        cost: cost::of_machine(pods.iter().map(|pod| &**pod)),
+        cost: cost::of_node(pods.iter().map(|pod| &**pod)),
         pods,
     })
 }
 
-/// What a machine costs, where its pool's catalogue knows.
+/// What a node costs, where its pool's catalogue knows.
 #[must_use]
 pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let label = |key| node.label(key).unwrap_or_default();
@@ -157,7 +157,7 @@ pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     catalog.price(label(labels::INSTANCE_TYPE), label(labels::ZONE), label(labels::CAPACITY_TYPE))
 }
 
-/// Everything that blocks the machine at `index` now, in Karpenter's order.
+/// Everything that blocks the node at `index` now, in Karpenter's order.
 #[must_use]
 pub(super) fn blockers<'a>(
     snapshot: &'a Snapshot,

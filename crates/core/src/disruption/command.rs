@@ -3,10 +3,10 @@
 use super::{Judged, Method, candidate::Candidate, cost::DisruptionCost};
 use crate::{
     model::{DisruptionReason, Price},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 
-/// A decision, complete: machines to remove, and what to create before that.
+/// A decision, complete: nodes to remove, and what to create before that.
 #[derive(Clone, Debug)]
 #[must_use = "a command that nobody carries out or reports is lost"]
 pub struct Command {
@@ -16,10 +16,10 @@ pub struct Command {
     pub consolidation_type: &'static str,
     /// The reason that budgets were asked with.
     pub reason: DisruptionReason,
-    /// Machines to remove.
+    /// Nodes to remove.
     pub candidates: Vec<Candidate>,
     /// NodeClaims to create, and to wait for, before anything is removed.
-    pub replacements: Vec<Opening>,
+    pub replacements: Vec<NewClaim>,
     /// Whether it goes through with pods that object.
     pub eventual: bool,
     /// How it was weighed by each of its pools whose policy is `Balanced`; all of them approve.
@@ -48,7 +48,7 @@ impl Decision {
 
 impl Command {
     /// What `method` decides: `candidates` go once `replacements` are ready.
-    pub(super) fn of(method: &dyn Method, candidates: Vec<Candidate>, replacements: Vec<Opening>) -> Self {
+    pub(super) fn of(method: &dyn Method, candidates: Vec<Candidate>, replacements: Vec<NewClaim>) -> Self {
         Self {
             method: method.name(),
             consolidation_type: method.consolidation_type(),
@@ -63,7 +63,7 @@ impl Command {
     /// What the replacements are expected to cost together.
     #[must_use]
     pub fn price_then(&self) -> Price {
-        self.replacements.iter().map(|opening| opening.chosen.price).sum()
+        self.replacements.iter().map(|new_claim| new_claim.chosen.price).sum()
     }
 
     /// Whether it creates anything.
@@ -72,7 +72,7 @@ impl Command {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
     }
 
-    /// What the machines to remove cost together.
+    /// What the nodes to remove cost together.
     #[must_use]
     pub fn price_now(&self) -> Price {
         self.candidates.iter().map(|candidate| candidate.price).sum()
@@ -107,8 +107,8 @@ impl std::fmt::Display for Command {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} ({}/{})", candidate.name(), label(INSTANCE_TYPE), label(CAPACITY_TYPE))?;
         }
-        for opening in &self.replacements {
-            write!(f, " -> {}/{}", opening.chosen.instance_type, opening.chosen.capacity_type)?;
+        for new_claim in &self.replacements {
+            write!(f, " -> {}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the methods of consolidation share: who is a case, and what a set of machines can be turned into.
+//! What the methods of consolidation share: who is a case, and what a set of nodes can be turned into.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
         labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
         nodeclaim::ConditionType,
     },
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 
 /// From how many cheaper types a spot node must be able to choose before it is replaced by another spot node, so that it
@@ -34,7 +34,7 @@ pub(super) fn is_consolidatable(context: &Context<'_>, candidate: &Candidate) ->
     claim.is(ConditionType::Consolidatable) && over
 }
 
-/// Whether a machine is a case for consolidation.
+/// Whether a node is a case for consolidation.
 pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
     if candidate.pool.is_static() {
         return Ok(false);
@@ -72,7 +72,7 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
     }
 }
 
-/// What `candidates` can be turned into together: nothing, or one cheaper machine. Where it would be several cheaper
+/// What `candidates` can be turned into together: nothing, or one cheaper node. Where it would be several cheaper
 /// ones, that is noted for the method that does so.
 ///
 /// # Errors
@@ -82,12 +82,12 @@ pub(super) fn compute(
     method: &dyn Method,
     candidates: &[&Candidate],
 ) -> Result<Command, Unconsolidatable> {
-    let mut openings = openings(context, candidates)?;
-    let look = Look::at(&openings);
-    let replacements = match (openings.pop(), openings.len()) {
+    let mut new_claims = new_claims(context, candidates)?;
+    let look = Look::at(&new_claims);
+    let replacements = match (new_claims.pop(), new_claims.len()) {
         (None, _) => Vec::new(),
-        (Some(opening), 0) => match cheaper(context, candidates, opening) {
-            Ok(opening) => vec![opening],
+        (Some(new_claim), 0) => match cheaper(context, candidates, new_claim) {
+            Ok(new_claim) => vec![new_claim],
             Err(why) => {
                 if matches!(why, Unconsolidatable::NotCheaper { .. }) {
                     several::suspect(context, candidates, &look);
@@ -96,8 +96,8 @@ pub(super) fn compute(
             }
         },
         (Some(last), others) => {
-            openings.push(last);
-            if !several::note(context, candidates, openings) {
+            new_claims.push(last);
+            if !several::note(context, candidates, new_claims) {
                 several::suspect(context, candidates, &look);
             }
             return Err(Unconsolidatable::NeedsSeveral(others + 1));
@@ -107,14 +107,14 @@ pub(super) fn compute(
 }
 
 /// What would have to be created for the pods of `candidates`.
-pub(super) fn openings(
+pub(super) fn new_claims(
     context: &Context<'_>,
     candidates: &[&Candidate],
-) -> Result<Vec<Opening>, Unconsolidatable> {
+) -> Result<Vec<NewClaim>, Unconsolidatable> {
     let simulation = simulate(context, candidates);
     match simulation.problem {
         Some(problem) => Err(problem),
-        None => Ok(simulation.plan.openings),
+        None => Ok(simulation.plan.new_claims),
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn weigh(
     context: &Context<'_>,
     method: &dyn Method,
     candidates: &[&Candidate],
-    mut replacements: Vec<Opening>,
+    mut replacements: Vec<NewClaim>,
 ) -> Result<Command, Unconsolidatable> {
     for replacement in &mut replacements {
         history::leave_out(candidates, replacement, context.now)?;
@@ -140,97 +140,97 @@ pub(super) fn weigh(
     }
 }
 
-/// The opening narrowed to what is strictly cheaper than the machines that it replaces.
+/// The new NodeClaim narrowed to what is strictly cheaper than the nodes that it replaces.
 fn cheaper(
     context: &Context<'_>,
     candidates: &[&Candidate],
-    opening: Opening,
-) -> Result<Opening, Unconsolidatable> {
+    new_claim: NewClaim,
+) -> Result<NewClaim, Unconsolidatable> {
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
-    if may_be_spot(&opening) && candidates.iter().all(|candidate| candidate.is_spot()) {
-        return spot_to_spot(context, candidates, opening, now);
+    if may_be_spot(&new_claim) && candidates.iter().all(|candidate| candidate.is_spot()) {
+        return spot_to_spot(context, candidates, new_claim, now);
     }
     // What launching may end at counts, which can be more than what it is expected to.
-    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &opening.requirements);
-    let cheapest = opening.instance_types.iter().filter_map(worst).min();
+    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &new_claim.requirements);
+    let cheapest = new_claim.instance_types.iter().filter_map(worst).min();
     let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
-    let mut opening =
-        narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+    let mut new_claim =
+        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;
-    prefer_spot(&mut opening);
-    Ok(opening)
+    prefer_spot(&mut new_claim);
+    Ok(new_claim)
 }
 
 /// Where spot and on-demand are both left the launch decides; the price was judged by spot, so spot it must be.
-pub(super) fn prefer_spot(opening: &mut Opening) {
-    if opening.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot(opening) {
-        force_spot(opening);
+pub(super) fn prefer_spot(new_claim: &mut NewClaim) {
+    if new_claim.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot(new_claim) {
+        force_spot(new_claim);
     }
 }
 
 /// Whether one of its instance types can be had as spot.
-pub(super) fn may_be_spot(opening: &Opening) -> bool {
-    opening.requirements.allows(CAPACITY_TYPE, SPOT)
-        && opening.instance_types.iter().any(|known| offers(known, &opening.requirements, SPOT))
+pub(super) fn may_be_spot(new_claim: &NewClaim) -> bool {
+    new_claim.requirements.allows(CAPACITY_TYPE, SPOT)
+        && new_claim.instance_types.iter().any(|known| offers(known, &new_claim.requirements, SPOT))
 }
 
 fn spot_to_spot(
     context: &Context<'_>,
     candidates: &[&Candidate],
-    opening: Opening,
+    new_claim: NewClaim,
     now: Price,
-) -> Result<Opening, Unconsolidatable> {
+) -> Result<NewClaim, Unconsolidatable> {
     if !context.rules.spot_to_spot {
         return Err(Unconsolidatable::SpotToSpotDisabled);
     }
-    let mut opening = opening;
-    force_spot(&mut opening);
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(opening.chosen.price) };
-    let mut opening =
-        narrow(opening, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+    let mut new_claim = new_claim;
+    force_spot(&mut new_claim);
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.price) };
+    let mut new_claim =
+        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
             .map_err(|error| error.unwrap_or(not_cheaper))?;
     if candidates.len() == 1 {
-        history::leave_out(candidates, &mut opening, context.now)?;
-        keep_flexible(&mut opening)?;
+        history::leave_out(candidates, &mut new_claim, context.now)?;
+        keep_flexible(&mut new_claim)?;
     }
-    Ok(opening)
+    Ok(new_claim)
 }
 
-/// Keeps the cheapest types of a spot machine that comes in the stead of one, as many as it must be able to choose from.
+/// Keeps the cheapest types of a spot node that comes in place of one, as many as it must be able to choose from.
 ///
 /// # Errors
 /// Where there are too few.
-pub(super) fn keep_flexible(opening: &mut Opening) -> Result<(), Unconsolidatable> {
-    let found = opening.instance_types.len();
+pub(super) fn keep_flexible(new_claim: &mut NewClaim) -> Result<(), Unconsolidatable> {
+    let found = new_claim.instance_types.len();
     if found < SPOT_TO_SPOT_TYPES {
         return Err(Unconsolidatable::SpotToSpotFlexibility(found));
     }
     let needed = (SPOT_TO_SPOT_TYPES..=found).find(|count| {
-        let kept = &opening.instance_types[..*count];
-        opening.unmet_min_values(kept).is_none()
+        let kept = &new_claim.instance_types[..*count];
+        new_claim.unmet_min_values(kept).is_none()
     });
-    opening.retain_first(needed.unwrap_or(found));
+    new_claim.retain_first(needed.unwrap_or(found));
     Ok(())
 }
 
-pub(super) fn force_spot(opening: &mut Opening) {
-    opening.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
-    opening.refresh();
+pub(super) fn force_spot(new_claim: &mut NewClaim) {
+    new_claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
+    new_claim.refresh();
 }
 
 /// Keeps the instance types that `keep` names; `Err(None)` where none is left, `Err(Some)` where minValues is unmet.
 pub(super) fn narrow(
-    mut opening: Opening,
+    mut new_claim: NewClaim,
     keep: impl Fn(&InstanceType, &Requirements) -> bool,
-) -> Result<Opening, Option<Unconsolidatable>> {
-    let requirements = opening.requirements.clone();
-    opening.retain(|instance_type| keep(instance_type, &requirements));
-    if opening.instance_types.is_empty() {
+) -> Result<NewClaim, Option<Unconsolidatable>> {
+    let requirements = new_claim.requirements.clone();
+    new_claim.retain(|instance_type| keep(instance_type, &requirements));
+    if new_claim.instance_types.is_empty() {
         return Err(None);
     }
-    match opening.unmet_min_values(&opening.instance_types) {
+    match new_claim.unmet_min_values(&new_claim.instance_types) {
         Some(key) => Err(Some(Unconsolidatable::MinValues(key))),
-        None => Ok(opening),
+        None => Ok(new_claim),
     }
 }
 

@@ -13,8 +13,8 @@ const UNIT: i64 = 1 << 27;
 pub struct DisruptionCost(i64);
 
 impl DisruptionCost {
-    /// What removing a machine costs before any pod is counted.
-    pub const MACHINE: Self = Self(UNIT);
+    /// What removing a node costs before any pod is counted.
+    pub const NODE: Self = Self(UNIT);
 
     /// In 2^-27 units.
     #[must_use]
@@ -50,7 +50,7 @@ pub fn eviction_cost(pod: &Pod) -> DisruptionCost {
     DisruptionCost(cost.clamp(-10 * UNIT, 10 * UNIT).max(0))
 }
 
-/// What moving these pods off one machine costs.
-pub(super) fn of_machine<'a>(pods: impl Iterator<Item = &'a Pod>) -> DisruptionCost {
-    DisruptionCost::MACHINE + pods.map(eviction_cost).sum()
+/// What moving these pods off one node costs.
+pub(super) fn of_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> DisruptionCost {
+    DisruptionCost::NODE + pods.map(eviction_cost).sum()
 }

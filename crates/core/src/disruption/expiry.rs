@@ -1,7 +1,7 @@
-//! Machines that are past their age, replaced within the budgets of their pool before they are deleted by force.
+//! Nodes that are past their age, replaced within the budgets of their pool before they are deleted by force.
 //!
 //! Only where the NodePool asks for it: Karpenter deletes at the age, whatever the budgets say. Budgets know no reason of
-//! this name; a machine that is too old counts as one that has drifted. Those of static pools are for static drift, which
+//! this name; a node that is too old counts as one that has drifted. Those of static pools are for static drift, which
 //! replaces one for one.
 
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use super::{Budgets, Candidate, Context, Method, Unconsolidatable, Verdict, drift};
 use crate::model::DisruptionReason;
 
-/// Replaces machines past their age, the oldest first.
+/// Replaces nodes past their age, the oldest first.
 pub(super) struct Expiry;
 
-/// When a machine came of age, where that is so and its pool wants it replaced within budgets.
+/// When a node came of age, where that is so and its pool wants it replaced within budgets.
 pub(super) fn expired_since(context: &Context<'_>, candidate: &Candidate) -> Option<Timestamp> {
     candidate.pool.expiry_grace?;
     let claim = candidate.node.claim.as_ref()?;

@@ -1,4 +1,4 @@
-//! What keeps machines beyond themselves: PodDisruptionBudgets, looked up once for all pods with the same labels, and whether
+//! What keeps nodes beyond themselves: PodDisruptionBudgets, looked up once for all pods with the same labels, and whether
 //! so many nodes are not ready that none is ended.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
@@ -22,7 +22,7 @@ const FEW: usize = 3;
 const PERCENT: usize = 45;
 
 /// How many of how many nodes of ours are not ready, where that is more than a few and nearly half: then it is rather the
-/// network or the control plane that fails than the machines, and whatever is ended now makes it worse.
+/// network or the control plane that fails than the nodes, and whatever is ended now makes it worse.
 #[must_use]
 pub fn outage<'n>(nodes: impl IntoIterator<Item = &'n StateNode>) -> Option<(usize, usize)> {
     let joined = nodes.into_iter().filter(|node| node.is_managed() && node.is_initialized());

@@ -1,8 +1,8 @@
 //! Own moves are remembered on what they made, so that none is undone by a later one: prices that go up and down, or
 //! capacity that comes and goes, would else move the same pods back and forth.
 //!
-//! The memory is an annotation of the NodeClaim that came in the stead of others. What those had replaced themselves not
-//! long ago is handed on, so that a circle over several machines is seen as well. A NodeClaim that had to be created for
+//! The memory is an annotation of the NodeClaim that came in place of others. What those had replaced themselves not
+//! long ago is handed on, so that a circle over several nodes is seen as well. A NodeClaim that had to be created for
 //! pods which a consolidation had displaced remembers that too: whatever let those pods down then would do so again.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -16,17 +16,17 @@ use crate::{
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, REPLACED, RETURNED},
         nodeclaim::ConditionType,
     },
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 
-/// For so long a machine does not become again what it replaced.
+/// For so long a node does not become again what it replaced.
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
-/// For so long what came in the stead of others stays, while its pods stay.
+/// For so long what came in place of others stays, while its pods stay.
 pub(super) const SETTLES: Duration = Duration::from_secs(10 * 60);
 /// Moves that are remembered at most, the latest ones: an annotation is not a log.
 const MAX_REMEMBERED: usize = 16;
 
-/// What machines are, for what comes in their stead at `now`: `instance type/capacity type`, and with `@` and seconds of
+/// What nodes are, for what comes in their place at `now`: `instance type/capacity type`, and with `@` and seconds of
 /// the Unix epoch what they had replaced themselves within [`HORIZON`]; sorted, joined by commas.
 #[must_use]
 pub fn replaced(candidates: &[Candidate], now: Timestamp) -> String {
@@ -53,7 +53,7 @@ pub fn replaced(candidates: &[Candidate], now: Timestamp) -> String {
     texts.join(",")
 }
 
-/// What a claim, or what it replaced, came in the stead of within [`HORIZON`], each with when.
+/// What a claim, or what it replaced, came in place of within [`HORIZON`], each with when.
 fn recent(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item = (&str, Timestamp)> {
     let text = claim.annotations.get(REPLACED).map_or("", |text| &**text);
     let entries = text.split(',').filter(|entry| !entry.is_empty());
@@ -69,14 +69,14 @@ fn recent(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item = (&str, Time
     entries.filter(move |(_, at)| at.checked_add(HORIZON).is_ok_and(|end| now < end))
 }
 
-/// When the last of the machines of `candidates` came back for pods that a consolidation had displaced; `None` where
+/// When the last of the nodes of `candidates` came back for pods that a consolidation had displaced; `None` where
 /// none did within [`HORIZON`].
 #[must_use]
 pub fn returned(candidates: &[Candidate], now: Timestamp) -> Option<Timestamp> {
     candidates.iter().filter_map(|candidate| came_back(candidate, now)).max()
 }
 
-/// When a machine came back for pods that a consolidation had displaced, where that was within [`HORIZON`].
+/// When a node came back for pods that a consolidation had displaced, where that was within [`HORIZON`].
 pub(super) fn came_back(candidate: &Candidate, now: Timestamp) -> Option<Timestamp> {
     let claim = candidate.node.claim.as_ref()?;
     // A moment that cannot be read counts as that of the claim, which is not earlier.
@@ -86,7 +86,7 @@ pub(super) fn came_back(candidate: &Candidate, now: Timestamp) -> Option<Timesta
     at.checked_add(HORIZON).is_ok_and(|end| now < end).then_some(at)
 }
 
-/// Since when a machine is a node that came in the stead of others less than [`SETTLES`] ago, where it still has all that it
+/// Since when a node is a node that came in place of others less than [`SETTLES`] ago, where it still has all that it
 /// was made for: `None` where some of its pods left, for then it may be too large.
 pub(super) fn settles(candidate: &Candidate, now: Timestamp) -> Option<Timestamp> {
     let claim = candidate.node.claim.as_ref()?;
@@ -96,10 +96,10 @@ pub(super) fn settles(candidate: &Candidate, now: Timestamp) -> Option<Timestamp
 }
 
 /// Whether one of `candidates` would become again what it replaced not long ago, or whether one that came back after a
-/// consolidation would go without a machine in its stead.
+/// consolidation would go without a node in its place.
 pub(super) fn check(
     candidates: &[&Candidate],
-    replacements: &[Opening],
+    replacements: &[NewClaim],
     now: Timestamp,
 ) -> Result<(), Unconsolidatable> {
     if replacements.len() < candidates.len()
@@ -107,8 +107,8 @@ pub(super) fn check(
     {
         return Err(Unconsolidatable::WouldReturn { since });
     }
-    for opening in replacements {
-        let wanted = format!("{}/{}", opening.chosen.instance_type, opening.chosen.capacity_type);
+    for new_claim in replacements {
+        let wanted = format!("{}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type);
         if let Some((offering, since)) = gone(candidates, now).find(|(offering, _)| *offering == wanted) {
             return Err(Unconsolidatable::WouldUndo { offering: offering.into(), since });
         }
@@ -116,7 +116,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What `candidates`, or what they replaced, came in the stead of within [`HORIZON`].
+/// What `candidates`, or what they replaced, came in place of within [`HORIZON`].
 fn gone<'a>(
     candidates: &'a [&Candidate],
     now: Timestamp,
@@ -125,30 +125,34 @@ fn gone<'a>(
     claims.flat_map(move |claim| recent(claim, now))
 }
 
-/// Leaves out of `opening` what `candidates` came in the stead of not long ago: the launch chooses among all types that
+/// Leaves out of `new NodeClaim` what `candidates` came in place of not long ago: the launch chooses among all types that
 /// it names, not only what is expected of it. That itself is for [`check`] to judge.
 ///
 /// # Errors
 /// Where too few types are left for minValues.
 pub(super) fn leave_out(
     candidates: &[&Candidate],
-    opening: &mut Opening,
+    new_claim: &mut NewClaim,
     now: Timestamp,
 ) -> Result<(), Unconsolidatable> {
     let parts = gone(candidates, now).filter_map(|(offering, since)| {
         let (instance_type, capacity_type) = offering.rsplit_once('/')?;
-        opening.requirements.allows(CAPACITY_TYPE, capacity_type).then_some((instance_type, offering, since))
+        new_claim.requirements.allows(CAPACITY_TYPE, capacity_type).then_some((
+            instance_type,
+            offering,
+            since,
+        ))
     });
     let parts: Vec<_> = parts.collect();
-    let chosen = opening.chosen.instance_type.clone();
+    let chosen = new_claim.chosen.instance_type.clone();
     let undone = |known: &InstanceType| {
         parts.iter().find(|(instance_type, ..)| known.name != chosen && *known.name == **instance_type)
     };
-    let Some((_, offering, since)) = opening.instance_types.iter().find_map(|known| undone(known)) else {
+    let Some((_, offering, since)) = new_claim.instance_types.iter().find_map(|known| undone(known)) else {
         return Ok(());
     };
-    opening.retain(|known| undone(known).is_none());
-    match opening.unmet_min_values(&opening.instance_types) {
+    new_claim.retain(|known| undone(known).is_none());
+    match new_claim.unmet_min_values(&new_claim.instance_types) {
         Some(_) => Err(Unconsolidatable::WouldUndo { offering: (*offering).into(), since: *since }),
         None => Ok(()),
     }

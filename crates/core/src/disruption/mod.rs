@@ -1,4 +1,4 @@
-//! A snapshot becomes [`Command`]s: which machines to remove, what to create in their stead, and why the others stay.
+//! A snapshot becomes [`Command`]s: which nodes to remove, what to create in their place, and why the others stay.
 //!
 //! [`propose`] runs the [`METHODS`] in order; the first that has something to do ends the pass. A new method is one file
 //! and one line there. Nothing is carried out here: the shell waits out the validation delay, asks [`validate`] on a
@@ -35,7 +35,7 @@ mod validation;
 
 pub use balanced::Judged;
 pub use bench::Bench;
-pub use blocker::{Blocked, Blocker, Standstill, Unconsolidatable};
+pub use blocker::{Blocked, Blocker, StaticDriftHeld, Unconsolidatable};
 pub use brake::{Brake, brake};
 pub use budget::{Allowance, BudgetError, allowance, allowed};
 pub use candidate::{Candidate, candidate, candidates, known};
@@ -48,7 +48,7 @@ pub use pass::{propose, propose_after, propose_with};
 pub use several::Refused;
 pub use simulation::{Simulation, simulate};
 pub use standing::{Standing, Survey, standing, standings, survey};
-pub use static_pool::{Census, Scaling, opening as static_opening, scale};
+pub use static_pool::{Census, Scaling, new_claim as static_new_claim, scale};
 pub use validation::{Rejected, still_allowed, validate, validate_on};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ use jiff::Timestamp;
 
 use crate::{
     model::{DisruptionReason, PoolName, Snapshot, Str},
-    scheduling::{self, Opening},
+    scheduling::{self, NewClaim},
 };
 
 /// What of the settings disruption reads.
@@ -102,7 +102,7 @@ pub struct Context<'a> {
     pub solver: &'a Bench<'a>,
 }
 
-/// A way to find machines that should go. One file each.
+/// A way to find nodes that should go. One file each.
 pub trait Method: Sync {
     /// Name for metrics and for people: `emptiness`, `multi-node-consolidation`.
     fn name(&self) -> &'static str;
@@ -124,17 +124,17 @@ pub trait Method: Sync {
         true
     }
 
-    /// Whether this machine is one for the method.
+    /// Whether this node is one for the method.
     ///
     /// # Errors
-    /// Why not; `Ok(false)` where the machine simply is no case for the method and nobody needs to be told.
+    /// Why not; `Ok(false)` where the node simply is no case for the method and nobody needs to be told.
     fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
 
     /// Puts the cases of a pass into the order in which they are looked at, once for all commands of the pass.
     fn arrange(&self, _cases: &mut [&Candidate]) {}
 
-    /// Whether `planned`, which was to come in the stead of `candidates`, would still do.
-    fn still_holds(&self, context: &Context<'_>, candidates: &[&Candidate], planned: &[Opening]) -> bool {
+    /// Whether `planned`, which was to come in place of `candidates`, would still do.
+    fn still_holds(&self, context: &Context<'_>, candidates: &[&Candidate], planned: &[NewClaim]) -> bool {
         validation::covers(context, candidates, planned)
     }
 
@@ -171,7 +171,7 @@ pub struct Verdict {
     pub unreached: Vec<Candidate>,
 }
 
-/// How many more machines of each pool may be disrupted for one reason.
+/// How many more nodes of each pool may be disrupted for one reason.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
     left: BTreeMap<PoolName, i64>,
@@ -180,7 +180,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Takes one machine of `pool` out of the budget, where there is room.
+    /// Takes one node of `pool` out of the budget, where there is room.
     pub fn take(&mut self, pool: &str) -> bool {
         match self.left.get_mut(pool) {
             Some(left) if *left > 0 => {
@@ -194,7 +194,7 @@ impl Budgets {
         }
     }
 
-    /// Whether there is room for one more machine of `pool`; takes note where there is none.
+    /// Whether there is room for one more node of `pool`; takes note where there is none.
     pub fn has(&mut self, pool: &str) -> bool {
         let room = self.left(pool) > 0;
         self.constrained |= !room;
@@ -232,15 +232,15 @@ pub struct Proposal {
     pub commands: Vec<Command>,
     /// Name of that method.
     pub method: Option<&'static str>,
-    /// Machines that may not be disrupted at all now, by name.
+    /// Nodes that may not be disrupted at all now, by name.
     pub blocked: Vec<Blocked>,
-    /// Machines that consolidation looked at and left, with the reason.
+    /// Nodes that consolidation looked at and left, with the reason.
     pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
-    /// Machines that have drifted and have to stay, with the reason.
+    /// Nodes that have drifted and have to stay, with the reason.
     pub held: Vec<(Candidate, Unconsolidatable)>,
     /// What the budgets allow, per pool and reason.
     pub allowances: Vec<Allowance>,
-    /// How many machines each tried method had as cases.
+    /// How many nodes each tried method had as cases.
     pub eligible: Vec<(&'static str, usize)>,
     /// How many simulations were run.
     pub what_ifs: u32,

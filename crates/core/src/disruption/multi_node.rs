@@ -1,11 +1,11 @@
-//! Several machines at once: turned into nothing, or into one cheaper machine.
+//! Several nodes at once: turned into nothing, or into one cheaper node.
 
 use super::{
     Budgets, Candidate, Command, Context, Method, Unconsolidatable, Verdict, consolidation, history,
 };
 use crate::model::{DisruptionReason, Price};
 
-/// At most so many machines in one command.
+/// At most so many nodes in one command.
 const MAX_CANDIDATES: usize = 100;
 
 /// Finds the longest prefix, by saving per disruption, that can go together.
@@ -33,7 +33,7 @@ impl Method for MultiNode {
     }
 
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
-        // One that came back goes for no less than a machine in its stead: it would hold up all that are ordered after it.
+        // One that came back goes for no less than a node in its place: it would hold up all that are ordered after it.
         let may_merge = |candidate: &&Candidate| history::came_back(candidate, context.now).is_none();
         let may_merge = candidates.iter().copied().filter(may_merge);
         let within = may_merge.filter(|candidate| budgets.take(&candidate.pool.name));
@@ -65,21 +65,21 @@ impl Method for MultiNode {
 impl MultiNode {
     fn prefix(&self, context: &Context<'_>, candidates: &[&Candidate]) -> Result<Command, Unconsolidatable> {
         let mut command = consolidation::compute(context, self, candidates)?;
-        let Some(opening) = command.replacements.first_mut() else { return Ok(command) };
+        let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
         // Buying a type that is being removed only pays where it is cheaper than the cheapest of that type: else one of
         // them could simply have stayed.
         let kept_by_staying = candidates.iter().filter(|candidate| {
             let own = candidate.instance_type.as_ref();
-            own.is_some_and(|own| opening.instance_types.iter().any(|offered| offered.name == own.name))
+            own.is_some_and(|own| new_claim.instance_types.iter().any(|offered| offered.name == own.name))
         });
         let cheapest_stay: Option<Price> = kept_by_staying.map(|candidate| candidate.price).min();
         if let Some(limit) = cheapest_stay {
-            let requirements = opening.requirements.clone();
-            opening.retain(|offered| {
+            let requirements = new_claim.requirements.clone();
+            new_claim.retain(|offered| {
                 consolidation::worst_launch_price(offered, &requirements).is_some_and(|price| price < limit)
             });
-            if opening.instance_types.is_empty()
-                || opening.unmet_min_values(&opening.instance_types).is_some()
+            if new_claim.instance_types.is_empty()
+                || new_claim.unmet_min_values(&new_claim.instance_types).is_some()
             {
                 return Err(Unconsolidatable::NotCheaper { now: limit, cheapest: None });
             }

@@ -8,35 +8,35 @@ use crate::{
         Labels, NodeClaim, Requirements, Snapshot, StateNode, Str,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE},
     },
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 
-/// Marks the machines that `command`, the `nth` of its pass, takes, and adds those that it creates, as the index does when
-/// a command starts. Indices of machines stay what they are.
+/// Marks the nodes that `command`, the `nth` of its pass, takes, and adds those that it creates, as the index does when
+/// a command starts. Indices of nodes stay what they are.
 pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) {
     for candidate in &command.candidates {
         if let Some(node) = snapshot.nodes.get_mut(candidate.index) {
             Arc::make_mut(node).marked_for_deletion = true;
         }
     }
-    for (at, opening) in command.replacements.iter().enumerate() {
-        // Machines are sorted by name: a tilde comes after all that a name may have.
-        let claim = expected(opening, &format!("~{nth:06}-{at:03}-{}", opening.pool.name));
-        for pod in &opening.pods {
+    for (at, new_claim) in command.replacements.iter().enumerate() {
+        // Nodes are sorted by name: a tilde comes after all that a name may have.
+        let claim = expected(new_claim, &format!("~{nth:06}-{at:03}-{}", new_claim.pool.name));
+        for pod in &new_claim.pods {
             snapshot.answered.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
         snapshot.nodes.push(Arc::new(StateNode::new(Some(Arc::new(claim)), None, Vec::new())));
     }
 }
 
-/// The claim that an opening becomes, as large as the offering that it is expected to become.
-fn expected(opening: &Opening, name: &str) -> NodeClaim {
-    let chosen = &opening.chosen;
-    let found = opening.instance_types.iter().find(|known| known.name == chosen.instance_type);
+/// The claim that a new NodeClaim becomes, as large as the offering that it is expected to become.
+fn expected(new_claim: &NewClaim, name: &str) -> NodeClaim {
+    let chosen = &new_claim.chosen;
+    let found = new_claim.instance_types.iter().find(|known| known.name == chosen.instance_type);
     let (capacity, allocatable) =
         found.map_or_else(Default::default, |found| (found.capacity.clone(), found.allocatable()));
-    let mut labels: Labels = opening.labels.clone();
-    labels.insert(NODEPOOL.into(), opening.pool.name.as_str().into());
+    let mut labels: Labels = new_claim.labels.clone();
+    labels.insert(NODEPOOL.into(), new_claim.pool.name.as_str().into());
     for (key, value) in
         [(INSTANCE_TYPE, &chosen.instance_type), (ZONE, &chosen.zone), (CAPACITY_TYPE, &chosen.capacity_type)]
     {
@@ -44,21 +44,21 @@ fn expected(opening: &Opening, name: &str) -> NodeClaim {
             labels.insert(key.into(), value.clone());
         }
     }
-    let mut requirements: Requirements = opening.requirements.clone();
+    let mut requirements: Requirements = new_claim.requirements.clone();
     for requirement in Requirements::from_labels(&labels).iter() {
         requirements.replace(requirement.clone());
     }
     NodeClaim {
-        pool: Some(opening.pool.name.clone()),
+        pool: Some(new_claim.pool.name.clone()),
         labels,
-        annotations: opening.annotations.clone(),
-        taints: opening.taints.clone(),
-        startup_taints: opening.startup_taints.clone(),
+        annotations: new_claim.annotations.clone(),
+        taints: new_claim.taints.clone(),
+        startup_taints: new_claim.startup_taints.clone(),
         requirements,
-        requests: opening.requests.clone(),
-        intended_pods: opening.pods.iter().map(|pod| pod.uid.clone()).collect(),
+        requests: new_claim.requests.clone(),
+        intended_pods: new_claim.pods.iter().map(|pod| pod.uid.clone()).collect(),
         capacity,
         allocatable,
-        ..NodeClaim::new(name, opening.pool.template.class.clone(), opening.pool.created)
+        ..NodeClaim::new(name, new_claim.pool.template.class.clone(), new_claim.pool.created)
     }
 }

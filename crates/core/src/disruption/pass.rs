@@ -91,9 +91,9 @@ struct Pass {
     proposal: Proposal,
     /// What the budgets say once the commands so far are under way.
     under_way: Vec<Allowance>,
-    /// Machines that need not be looked at again by the method that acts, by index.
+    /// Nodes that need not be looked at again by the method that acts, by index.
     settled: HashSet<usize>,
-    /// What was told of machines, by index: whether drift says so, and what kind of reason it is.
+    /// What was told of nodes, by index: whether drift says so, and what kind of reason it is.
     told: HashSet<(usize, bool, &'static str)>,
 }
 
@@ -130,7 +130,7 @@ impl Pass {
         budgets
     }
 
-    /// One reason of a kind for each machine is enough.
+    /// One reason of a kind for each node is enough.
     fn tell(&mut self, method: &dyn Method, candidate: Candidate, reason: Unconsolidatable) {
         let drifted = method.reason() == DisruptionReason::Drifted;
         if self.told.insert((candidate.index, drifted, reason.kind())) {
@@ -205,7 +205,7 @@ fn settle(context: &Context<'_>, command: &Command) -> bool {
     command.replacements.is_empty() && context.solver.settle(&moved, &without)
 }
 
-/// Counts the machines of a command against the budgets, but those that take them up already.
+/// Counts the nodes of a command against the budgets, but those that take them up already.
 fn take_up(allowances: &mut [Allowance], command: &Command) {
     for candidate in command.candidates.iter().filter(|candidate| !budget::is_disrupting(&candidate.node)) {
         for allowance in allowances.iter_mut().filter(|allowance| allowance.pool == candidate.pool.name) {

@@ -1,4 +1,4 @@
-//! What would happen if some machines went away.
+//! What would happen if some nodes went away.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
 pub struct Simulation {
     /// Where the pods would go.
     pub plan: Plan,
-    /// Why it may not be done: a pod without a place, or one on a machine that is not ready.
+    /// Why it may not be done: a pod without a place, or one on a node that is not ready.
     pub problem: Option<Unconsolidatable>,
 }
 
 /// How many pods a message names.
 const PODS_NAMED: usize = 5;
 
-/// Thinks `candidates` away and schedules their pods, the pending ones, and those of machines that go away already.
+/// Thinks `candidates` away and schedules their pods, the pending ones, and those of nodes that go away already.
 #[must_use]
 pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation {
     let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
@@ -61,7 +61,7 @@ fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
 }
 
 /// Pods of the candidates have a place that works: they do not leave it for one that may never. Pods that wait, or whose
-/// machine goes anyway, have none.
+/// node goes anyway, have none.
 fn uninitialized(snapshot: &Snapshot, plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
     let is_ready = |placement: &&Placement| snapshot.nodes[placement.node].is_initialized();
     let mut unready = plan.existing.iter().filter(|placement| !is_ready(placement)).peekable();

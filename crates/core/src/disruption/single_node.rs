@@ -1,11 +1,11 @@
-//! One machine: turned into nothing, or into a cheaper machine. What a pass does not reach comes first in the next one.
+//! One node: turned into nothing, or into a cheaper node. What a pass does not reach comes first in the next one.
 
 use std::collections::BTreeMap;
 
 use super::{Budgets, Candidate, Context, Method, Unconsolidatable, Verdict, consolidation};
 use crate::model::{DisruptionReason, PoolName};
 
-/// Goes through the machines, best saving per disruption first within each pool and the pools in turn, and takes the
+/// Goes through the nodes, best saving per disruption first within each pool and the pools in turn, and takes the
 /// first that can go.
 pub(super) struct SingleNode;
 

@@ -1,4 +1,4 @@
-//! How every machine stands with disruption: a candidate or not, and everything that keeps it.
+//! How every node stands with disruption: a candidate or not, and everything that keeps it.
 //!
 //! What `fleetwright disrupt` and `fleetwright explain node` show, by the code that the controller runs.
 
@@ -20,20 +20,20 @@ use crate::model::{
     nodeclaim::ConditionType,
 };
 
-/// How one machine stands with disruption.
+/// How one node stands with disruption.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The machine.
+    /// The node.
     pub node: Arc<StateNode>,
     /// Whether one of the methods takes it as a case, budgets and outcome aside.
     pub candidate: bool,
     /// What it costs per hour, where that is known.
     pub price: Option<Price>,
-    /// Everything that keeps it now, in the order in which it is looked at; empty for a machine that a command takes.
+    /// Everything that keeps it now, in the order in which it is looked at; empty for a node that a command takes.
     pub blockers: Vec<Blocker>,
 }
 
-/// What disruption would do now, and how every machine stands with it.
+/// What disruption would do now, and how every node stands with it.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Survey {
@@ -41,7 +41,7 @@ pub struct Survey {
     pub method: Option<&'static str>,
     /// What one pass would carry out, in order, as far as the budgets allow.
     pub commands: Vec<Command>,
-    /// All machines, by name.
+    /// All nodes, by name.
     pub nodes: Vec<Standing>,
     /// What the budgets say, by pool (as pools are tried) and reason; `allowed` is not more than there is.
     pub budgets: Vec<Allowance>,
@@ -69,7 +69,7 @@ pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dy
     }
 }
 
-/// How every machine stands after a pass that came to `proposal`, by name.
+/// How every node stands after a pass that came to `proposal`, by name.
 #[must_use]
 pub fn standings(
     snapshot: &Snapshot,
@@ -85,7 +85,7 @@ pub fn standings(
     (0..snapshot.nodes.len()).map(|index| known.standing(&context, &guards, index, methods)).collect()
 }
 
-/// How the machine whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs
+/// How the node whose Node or NodeClaim is called `name` stands with all methods; `None` where there is none. Costs
 /// two simulations.
 #[must_use]
 pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) -> Option<Standing> {
@@ -122,14 +122,14 @@ pub fn standing(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) 
     Some(Known::of(&context, &proposal).standing(&context, &Guards::of(snapshot), index, &METHODS))
 }
 
-/// What a pass found out, by machine.
+/// What a pass found out, by node.
 struct Known<'a> {
     taken: BTreeSet<Str>,
     reasons: BTreeMap<Str, Vec<&'a Unconsolidatable>>,
-    /// What budgets say by pool and reason, and how many machines of the pool the commands take.
+    /// What budgets say by pool and reason, and how many nodes of the pool the commands take.
     budgets: BTreeMap<(Str, DisruptionReason), (&'a Allowance, i64)>,
     pods: BTreeMap<&'a PodUid, &'a NamespacedName>,
-    /// How many machines of each pool the commands take.
+    /// How many nodes of each pool the commands take.
     started: BTreeMap<Str, i64>,
 }
 
@@ -217,7 +217,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whether consolidateAfter keeps the machine.
+    /// Whether consolidateAfter keeps the node.
     fn waits(&self, context: &Context<'_>, index: usize) -> Option<Blocker> {
         let node = &context.snapshot.nodes[index];
         let pool = context.snapshot.pool(node.label(labels::NODEPOOL)?)?;
@@ -235,7 +235,7 @@ impl<'a> Known<'a> {
         (!settled).then_some(Blocker::NotConsolidatable)
     }
 
-    /// The brake that leaves no room for a machine that has drifted.
+    /// The brake that leaves no room for a node that has drifted.
     fn over_brake(
         &self,
         context: &Context<'_>,
@@ -250,7 +250,7 @@ impl<'a> Known<'a> {
         (replaced >= cap).then(|| Blocker::Brake { pool: pool.as_str().into(), cap, replaced, until })
     }
 
-    /// The budgets that leave no room for a machine that is a case for `methods`.
+    /// The budgets that leave no room for a node that is a case for `methods`.
     fn over_budget(&self, node: &StateNode, methods: &[&dyn Method]) -> Vec<Blocker> {
         let Some(pool) = node.pool() else { return Vec::new() };
         let pool: Str = pool.as_str().into();
@@ -273,7 +273,7 @@ impl<'a> Known<'a> {
 /// How far apart the event and the start of the pod that caused it may be: events are noted every ten seconds at most.
 const NEAR: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
 
-/// The pod whose arrival is the pod event of that moment, if it is still on the machine.
+/// The pod whose arrival is the pod event of that moment, if it is still on the node.
 fn arrived(node: &StateNode, at: Timestamp) -> Option<NamespacedName> {
     let near = |started: &Timestamp| started.duration_since(at).abs() <= NEAR;
     let pods = node.pods.iter().filter(|pod| !pod.is_daemon() && pod.started.as_ref().is_some_and(near));

@@ -1,15 +1,15 @@
-//! Drifted machines of static pools: one for one, without a simulation, because such a pool keeps a number and not a load.
+//! Drifted nodes of static pools: one for one, without a simulation, because such a pool keeps a number and not a load.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Budgets, Candidate, Command, Context, Method, Standstill, Unconsolidatable, Verdict,
+    Budgets, Candidate, Command, Context, Method, StaticDriftHeld, Unconsolidatable, Verdict,
     expiry::expired_since,
-    static_pool::{Census, opening},
+    static_pool::{Census, new_claim},
 };
 use crate::model::{DisruptionReason, NodePool, PoolName};
 
-/// Replaces drifted machines of static pools, as many at once as budgets and limits allow.
+/// Replaces drifted nodes of static pools, as many at once as budgets and limits allow.
 pub(super) struct StaticDrift;
 
 impl Method for StaticDrift {
@@ -40,7 +40,7 @@ impl Method for StaticDrift {
 
     fn propose(&self, context: &Context<'_>, candidates: &[&Candidate], budgets: &mut Budgets) -> Verdict {
         let mut verdict = Verdict::default();
-        // By pool: how many machines its limit still allows beside those that there are, or why there is no asking.
+        // By pool: how many nodes its limit still allows beside those that there are, or why there is no asking.
         let mut room: BTreeMap<PoolName, Result<i64, Unconsolidatable>> = BTreeMap::new();
         let mut ordered = candidates.to_vec();
         let since =
@@ -52,8 +52,10 @@ impl Method for StaticDrift {
             let room = room.entry(pool.name.clone()).or_insert_with(|| room_for_one_more(context, pool));
             let stuck = |why| Unconsolidatable::Static(name(), why);
             let replacement = match &*room {
-                Ok(0) => Err(stuck(Standstill::NodeLimit)),
-                Ok(_) => opening(context.snapshot, pool).ok_or_else(|| stuck(Standstill::NothingOffered)),
+                Ok(0) => Err(stuck(StaticDriftHeld::NodeLimit)),
+                Ok(_) => {
+                    new_claim(context.snapshot, pool).ok_or_else(|| stuck(StaticDriftHeld::NothingOffered))
+                }
                 Err(why) => Err(why.clone()),
             };
             match (replacement, room) {
@@ -69,19 +71,19 @@ impl Method for StaticDrift {
     }
 }
 
-/// How many machines the limit of `pool` still allows.
+/// How many nodes the limit of `pool` still allows.
 ///
 /// # Errors
-/// Where nothing is launched for it: its machines would be tainted for nothing, again and again. Where it has one too many: the
+/// Where nothing is launched for it: its nodes would be tainted for nothing, again and again. Where it has one too many: the
 /// surplus goes first, so that nothing is made that is not kept.
 fn room_for_one_more(context: &Context<'_>, pool: &NodePool) -> Result<i64, Unconsolidatable> {
     if !pool.ready || pool.deleting {
-        return Err(Unconsolidatable::Static(pool.name.as_str().into(), Standstill::NotReady));
+        return Err(Unconsolidatable::Static(pool.name.as_str().into(), StaticDriftHeld::NotReady));
     }
     let census = Census::of(context.snapshot, &pool.name);
     let (nodes, replicas) = (census.active + census.replaced, pool.replicas.unwrap_or(0));
     if nodes > replicas {
-        let surplus = Standstill::Surplus { nodes, replicas };
+        let surplus = StaticDriftHeld::Surplus { nodes, replicas };
         return Err(Unconsolidatable::Static(pool.name.as_str().into(), surplus));
     }
     Ok(census.room(pool))

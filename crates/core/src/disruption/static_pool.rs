@@ -1,4 +1,4 @@
-//! Pools with `spec.replicas`: how many machines are missing, or which ones are too many.
+//! Pools with `spec.replicas`: how many nodes are missing, or which ones are too many.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -11,10 +11,10 @@ use crate::{
         labels::{DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL},
         nodeclaim::ConditionType,
     },
-    scheduling::{Chosen, Opening},
+    scheduling::{Chosen, NewClaim},
 };
 
-/// The machines of a pool, by what is happening to them.
+/// The nodes of a pool, by what is happening to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Those that are to stay.
@@ -26,7 +26,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// Counts the machines of the pool called `pool`.
+    /// Counts the nodes of the pool called `pool`.
     #[must_use]
     pub fn of(snapshot: &Snapshot, pool: &str) -> Self {
         let mut census = Self::default();
@@ -41,7 +41,7 @@ impl Census {
         census
     }
 
-    /// How many more machines `limits.nodes` of the pool allows.
+    /// How many more nodes `limits.nodes` of the pool allows.
     #[must_use]
     pub fn room(&self, pool: &NodePool) -> i64 {
         let there = self.active + self.replaced + self.deleting;
@@ -63,7 +63,7 @@ fn is_ending(node: &StateNode) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Scaling {
-    /// So many machines are to be created.
+    /// So many nodes are to be created.
     pub create: i64,
     /// So many more would be, if `limits.nodes` allowed them.
     pub limited: i64,
@@ -71,9 +71,9 @@ pub struct Scaling {
     pub remove: Vec<ClaimName>,
 }
 
-/// What brings `pool` to its number of machines. Nothing for a pool without one, or that goes away.
+/// What brings `pool` to its number of nodes. Nothing for a pool without one, or that goes away.
 ///
-/// Machines that go are, in this order: those that are not launched; those without pods but daemons' that nothing
+/// Nodes that go are, in this order: those that are not launched; those without pods but daemons' that nothing
 /// protects; those that nothing protects, the cheapest to disrupt first, weighed by the share of their life that is
 /// left; then the protected ones in the same way. Karpenter removes them without asking budgets, as here.
 pub fn scale(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Scaling {
@@ -98,11 +98,11 @@ fn rank(node: &StateNode, now: Timestamp) -> (Reverse<bool>, Reverse<bool>, bool
         || node.pods.iter().any(|pod| pod.is_active() && pod.protected_until(now).is_some());
     let moving = || node.pods.iter().filter(|pod| pod.is_reschedulable());
     let idle = moving().next().is_none() && !protected;
-    let cost = i128::from(cost::of_machine(moving().map(|pod| &**pod)).units());
+    let cost = i128::from(cost::of_node(moving().map(|pod| &**pod)).units());
     (Reverse(!node.is_launched()), Reverse(idle), protected, cost.saturating_mul(life_left(node, now)))
 }
 
-/// The share of its life that a machine has left, in millionths; all of it where it does not expire.
+/// The share of its life that a node has left, in millionths; all of it where it does not expire.
 fn life_left(node: &StateNode, now: Timestamp) -> i128 {
     const WHOLE: i128 = 1_000_000;
     let Some(claim) = &node.claim else { return WHOLE };
@@ -112,10 +112,10 @@ fn life_left(node: &StateNode, now: Timestamp) -> i128 {
     (life - age).max(0).saturating_mul(WHOLE) / life
 }
 
-/// A machine of a static pool as it is to be created: what the pool allows, for no pod. `None` where the pool has no
+/// A node of a static pool as it is to be created: what the pool allows, for no pod. `None` where the pool has no
 /// catalogue, or nothing in it is available.
 #[must_use]
-pub fn opening(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<Opening> {
+pub fn new_claim(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<NewClaim> {
     let catalog = snapshot.catalog(&pool.name)?;
     let labels: Labels = pool.template.labels.clone();
     let mut requirements: Requirements = pool.template.requirements.clone();
@@ -130,7 +130,7 @@ pub fn opening(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<Opening> {
         capacity_type: "".into(),
         price: crate::model::Price::ZERO,
     };
-    let mut opening = Opening {
+    let mut new_claim = NewClaim {
         pool: pool.clone(),
         requirements: requirements.clone(),
         instance_types: allowed.cloned().collect(),
@@ -143,11 +143,11 @@ pub fn opening(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<Opening> {
         startup_taints: pool.template.startup_taints.clone(),
         claims: Vec::new(),
     };
-    opening.refresh();
-    if opening.instance_types.is_empty() {
+    new_claim.refresh();
+    if new_claim.instance_types.is_empty() {
         return None;
     }
     // As in Karpenter, the claim names no instance types of its own: the pool's requirements say it all.
-    opening.requirements = requirements;
-    Some(opening)
+    new_claim.requirements = requirements;
+    Some(new_claim)
 }

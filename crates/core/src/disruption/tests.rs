@@ -1,4 +1,4 @@
-//! Disruption on small clusters, each told in a line: which machines go, and what comes in their stead.
+//! Disruption on small clusters, each told in a line: which nodes go, and what comes in their place.
 
 mod by_price;
 mod moves;
@@ -33,12 +33,12 @@ fn running(host: &str, template: PodBuilder) -> PodBuilder {
     })
 }
 
-/// A machine whose consolidateAfter is over.
+/// A node whose consolidateAfter is over.
 fn idle(name: &str) -> NodeBuilder {
     node(name).condition(ConditionType::Consolidatable)
 }
 
-/// A claim that came in the stead of `replaced` and has been a node for some time.
+/// A claim that came in place of `replaced` and has been a node for some time.
 fn came_for(claim: &mut NodeClaim, replaced: &str) {
     claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
     let initialized = crate::model::Condition {
@@ -120,7 +120,7 @@ fn reasons(proposal: &Proposal) -> Vec<String> {
 }
 
 #[test]
-fn empty_machines_go_together_within_the_budget() {
+fn empty_nodes_go_together_within_the_budget() {
     let scene = || Scene::new().node(idle("a").build()).node(idle("b").build()).node(idle("c").build());
     check(scene().pool(pool("default")), "emptiness: a b c");
     check(scene().pool(with_budget(BudgetNodes::Count(2))), "emptiness: a b");
@@ -140,12 +140,12 @@ fn what_is_being_disrupted_takes_up_the_budget() {
 }
 
 #[test]
-fn a_machine_waits_for_consolidate_after() {
+fn a_node_waits_for_consolidate_after() {
     let calm = || pool("default").with(|pool| pool.consolidate_after = Some(Duration::from_secs(60)));
     let since = |secs: i64| now() - jiff::SignedDuration::from_secs(secs);
     for (age, expected) in [(59, "nothing"), (60, "emptiness: a")] {
-        let machine = idle("a").with_claim(|claim| claim.last_pod_event = Some(since(age)));
-        check(Scene::new().pool(calm()).node(machine.build()), expected);
+        let node = idle("a").with_claim(|claim| claim.last_pod_event = Some(since(age)));
+        check(Scene::new().pool(calm()).node(node.build()), expected);
     }
     let never = pool("default").with(|pool| pool.consolidate_after = None);
     let proposal = checked(Scene::new().pool(never).node(idle("a").build()), "nothing");
@@ -153,9 +153,9 @@ fn a_machine_waits_for_consolidate_after() {
 }
 
 #[test]
-fn blocked_machines_say_why() {
+fn blocked_nodes_say_why() {
     let claim = |change: fn(&mut NodeClaim)| idle("a").with_claim(change);
-    for (machine, text) in [
+    for (node, text) in [
         (node("a").uninitialized(), "a: node isn't initialized"),
         (idle("a").marked(), "a: candidate is already being disrupted"),
         (claim(|claim| claim.deleting = Some(now())), "a: node is deleting or marked for deletion"),
@@ -167,7 +167,7 @@ fn blocked_machines_say_why() {
         ),
         (idle("a").pool("other"), "a: NodePool not found (NodePool=other)"),
     ] {
-        let proposal = checked(Scene::with_default_pool().node(machine.build()), "nothing");
+        let proposal = checked(Scene::with_default_pool().node(node.build()), "nothing");
         assert_eq!(blockers(&proposal), [text]);
     }
     let mut nominated = (*idle("a").build()).clone();
@@ -180,7 +180,7 @@ fn blocked_machines_say_why() {
 }
 
 #[test]
-fn pods_that_object_keep_their_machine() {
+fn pods_that_object_keep_their_node() {
     let protect = |what: DoNotDisrupt| running("a", pod("p").cpu(100)).with(|pod| pod.do_not_disrupt = what);
     for (what, blocked) in [
         (DoNotDisrupt::Always, true),
@@ -188,9 +188,9 @@ fn pods_that_object_keep_their_machine() {
         (DoNotDisrupt::For(Duration::from_secs(1)), true),
         (DoNotDisrupt::For(Duration::ZERO), false),
     ] {
-        let machine = idle("a").pod(protect(what.clone()).into());
+        let node = idle("a").pod(protect(what.clone()).into());
         let proposal =
-            propose(&Scene::with_default_pool().node(machine.build()).build(), &Rules::default(), now());
+            propose(&Scene::with_default_pool().node(node.build()).build(), &Rules::default(), now());
         assert_eq!(blockers(&proposal).len(), usize::from(blocked), "{what:?}");
     }
     let pdb = |name: &str, allowed| PodDisruptionBudget {
@@ -200,7 +200,7 @@ fn pods_that_object_keep_their_machine() {
         blocks_always: false,
         always_allow_unhealthy: false,
     };
-    let machine = || idle("a").pod(running("a", pod("p").cpu(100).app("web")).into()).build();
+    let node = || idle("a").pod(running("a", pod("p").cpu(100).app("web")).into()).build();
     for (pdbs, text) in [
         (vec![pdb("x", 0)], Some("a: pdb prevents pod evictions (PodDisruptionBudget=[default/x])")),
         (vec![pdb("x", 1)], None),
@@ -209,14 +209,14 @@ fn pods_that_object_keep_their_machine() {
             Some("a: eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/x default/y])"),
         ),
     ] {
-        let scene = pdbs.into_iter().fold(Scene::with_default_pool().node(machine()), Scene::pdb);
+        let scene = pdbs.into_iter().fold(Scene::with_default_pool().node(node()), Scene::pdb);
         let proposal = propose(&scene.build(), &Rules::default(), now());
         assert_eq!(blockers(&proposal), text.into_iter().collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn pods_that_fit_elsewhere_free_their_machine() {
+fn pods_that_fit_elsewhere_free_their_node() {
     let scene = Scene::new()
         .pool(on_demand_only())
         .node(idle("a").pod(on("a", "p", 500)).build())
@@ -226,17 +226,17 @@ fn pods_that_fit_elsewhere_free_their_machine() {
 }
 
 #[test]
-fn several_machines_become_one_cheaper() {
+fn several_nodes_become_one_cheaper() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 900)).build();
     let scene = Scene::new().pool(on_demand_only()).node(full("a")).node(full("b")).node(full("c"));
     check(scene, "multi-node-consolidation: a b");
 }
 
 #[test]
-fn a_machine_that_is_too_large_is_replaced_by_a_smaller_one() {
+fn a_node_that_is_too_large_is_replaced_by_a_smaller_one() {
     let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
     check(Scene::with_default_pool().node(lone()), "single-node-consolidation: a -> small/spot");
-    // Where the policy takes only empty machines, it stays.
+    // Where the policy takes only empty nodes, it stays.
     let when_empty = pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::WhenEmpty);
     let proposal = checked(Scene::new().pool(when_empty).node(lone()), "nothing");
     assert!(reasons(&proposal)[0].contains("consolidation policy WhenEmpty, but node is not empty"));
@@ -265,7 +265,7 @@ fn what_is_cheapest_already_stays_and_says_so() {
 }
 
 #[test]
-fn drifted_machines_are_replaced_oldest_first() {
+fn drifted_nodes_are_replaced_oldest_first() {
     let drifted = |name: &str, ago: i64| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).with_claim(
             move |claim| {
@@ -353,6 +353,6 @@ fn balanced_pools_want_a_saving_worth_the_trouble() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
     let scene =
         Scene::new().pool(balanced()).node(idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build());
-    // One small pod of a machine that is far too large for it: worth it.
+    // One small pod of a node that is far too large for it: worth it.
     check(scene, "single-node-consolidation: b -> small/spot");
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{
     Bench, Budgets, Candidate, Command, Context, Method, Rules, budget, candidate, method, simulate,
 };
-use crate::{model::Snapshot, scheduling::Opening};
+use crate::{model::Snapshot, scheduling::NewClaim};
 
 /// Why a command does not hold any more. The words are Karpenter's metric labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Rejected {
     Budget,
     /// The pods would need something else now.
     Scheduling,
-    /// A machine is no candidate any more.
+    /// A node is no candidate any more.
     Churn,
 }
 
@@ -30,7 +30,7 @@ impl Rejected {
     }
 }
 
-/// The command as it may be carried out on `snapshot`: unchanged, or for emptiness the machines that are still empty.
+/// The command as it may be carried out on `snapshot`: unchanged, or for emptiness the nodes that are still empty.
 ///
 /// # Errors
 /// Why it may not be carried out.
@@ -72,7 +72,7 @@ pub fn validate_on(
     Ok(Command { candidates: fresh, ..command.clone() })
 }
 
-/// Whether the machines of a command are still candidates of its method, and within the budgets, on `snapshot`: what is
+/// Whether the nodes of a command are still candidates of its method, and within the budgets, on `snapshot`: what is
 /// looked at again before a command that is not validated starts after another one of its pass.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub fn still_allowed(
     Ok(())
 }
 
-/// Emptiness proceeds with the machines that are still empty and within budget.
+/// Emptiness proceeds with the nodes that are still empty and within budget.
 fn surviving(
     context: &Context<'_>,
     method: &dyn Method,
@@ -113,7 +113,7 @@ fn surviving(
     if kept.is_empty() { Err(Rejected::Budget) } else { Ok(Command { candidates: kept, ..command.clone() }) }
 }
 
-/// The same machine as a candidate of the newer snapshot, where it still is a case for the method.
+/// The same node as a candidate of the newer snapshot, where it still is a case for the method.
 fn again(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<Candidate> {
     let claim = old.node.claim_name()?;
     let index = context.snapshot.nodes.iter().position(|node| node.claim_name() == Some(claim))?;
@@ -122,14 +122,14 @@ fn again(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<
 }
 
 /// Whether what is to be created for the pods of `candidates` is what a what-if asks for.
-pub(super) fn covers(context: &Context<'_>, candidates: &[&Candidate], planned: &[Opening]) -> bool {
+pub(super) fn covers(context: &Context<'_>, candidates: &[&Candidate], planned: &[NewClaim]) -> bool {
     let simulation = simulate(context, candidates);
-    simulation.problem.is_none() && still_covers(planned, &simulation.plan.openings)
+    simulation.problem.is_none() && still_covers(planned, &simulation.plan.new_claims)
 }
 
-/// Whether what is to be created would still do: as many machines, and every type that may be launched is one that the
+/// Whether what is to be created would still do: as many nodes, and every type that may be launched is one that the
 /// newer simulation would accept.
-pub(super) fn still_covers(planned: &[Opening], needed: &[Opening]) -> bool {
+pub(super) fn still_covers(planned: &[NewClaim], needed: &[NewClaim]) -> bool {
     planned.len() == needed.len()
         && planned.iter().zip(needed).all(|(planned, needed)| {
             let accepted =

@@ -11,7 +11,7 @@ use super::{
     resources::{ResourceName, Resources},
 };
 
-/// A kind of machine.
+/// A kind of node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
@@ -20,7 +20,7 @@ pub struct InstanceType {
     pub requirements: Requirements,
     /// Where and how it can be bought, in the provider's order. Unavailable ones are listed too.
     pub offerings: Vec<Offering>,
-    /// What the machine has.
+    /// What the node has.
     pub capacity: Resources,
     /// What of it pods cannot have.
     pub overhead: Overhead,

@@ -15,9 +15,9 @@ pub const NODEPOOL: &str = "karpenter.sh/nodepool";
 pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 /// `true` once a node is registered.
 pub const REGISTERED: &str = "karpenter.sh/registered";
-/// `true` once a node is initialised.
+/// `true` once a node is initialized.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// Annotation of a NodeClaim: drivers, separated by commas, that publish devices on the node before it is initialised.
+/// Annotation of a NodeClaim: drivers, separated by commas, that publish devices on the node before it is initialized.
 pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
 /// Protects a pod or a node from voluntary disruption.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -35,7 +35,7 @@ pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
 /// On a NodeClaim that replaced others: what those were, as `instance type/capacity type` joined by commas.
 pub const REPLACED: &str = "fleetwright.dev/replaced";
-/// On a NodeClaim that came for pods which consolidation had displaced, or in the stead of one that did: when, in seconds
+/// On a NodeClaim that came for pods which consolidation had displaced, or in place of one that did: when, in seconds
 /// of the Unix epoch.
 pub const RETURNED: &str = "fleetwright.dev/returned";
 /// Annotation of a NodeClaim, from its launch on: the label that its provider still has to tell before its node may register.

@@ -56,7 +56,7 @@ pub struct Nomination {
     pub until: Timestamp,
 }
 
-/// A machine as decisions see it: a NodeClaim, its Node, or one of them alone, with its pods.
+/// A node as decisions see it: a NodeClaim, its Node, or one of them alone, with its pods.
 ///
 /// Build with [`StateNode::new`]; the derived fields follow from the parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ impl StateNode {
         !self.is_managed() || self.node_label(labels::REGISTERED) == Some("true")
     }
 
-    /// Whether its Node carries the initialised label. Unmanaged nodes count as initialised.
+    /// Whether its Node carries the initialized label. Unmanaged nodes count as initialized.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         !self.is_managed() || self.node_label(labels::INITIALIZED) == Some("true")
@@ -194,7 +194,7 @@ impl StateNode {
         }
     }
 
-    /// What the machine is or will be: its labels, and while it is not launched also what its claim asks for, so that
+    /// What the node is or will be: its labels, and while it is not launched also what its claim asks for, so that
     /// an open choice (zone, instance type) stays a set of values.
     #[must_use]
     pub fn requirements(&self) -> Requirements {
@@ -227,7 +227,7 @@ impl StateNode {
         annotations.get(key).map(|value| &**value)
     }
 
-    /// Taints that count for scheduling: the claim's until the Node is registered; before initialisation those that go
+    /// Taints that count for scheduling: the claim's until the Node is registered; before initialization those that go
     /// away by themselves (ephemeral and startup taints) are left out.
     #[must_use]
     pub fn taints(&self) -> Vec<Taint> {
@@ -245,7 +245,7 @@ impl StateNode {
         own.iter().filter(passing).cloned().collect()
     }
 
-    /// What the machine has; before initialisation, what the Node does not show yet is taken from the claim.
+    /// What the node has; before initialization, what the Node does not show yet is taken from the claim.
     #[must_use]
     pub fn capacity(&self) -> Resources {
         self.reported(|node| &node.capacity, |claim| &claim.capacity)

@@ -179,7 +179,7 @@ pub enum ConditionStatus {
 }
 
 impl NodeClaim {
-    /// A claim that asks for any machine of a class, as it is before it is launched: without a pool, with the finalizer, in
+    /// A claim that asks for any node of a class, as it is before it is launched: without a pool, with the finalizer, in
     /// a batch of its own name.
     #[must_use]
     pub fn new(name: &str, class: NodeClassRef, created: Timestamp) -> Self {

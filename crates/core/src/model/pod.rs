@@ -60,7 +60,7 @@ pub struct Pod {
     pub generated_claims: Vec<GeneratedClaim>,
     /// Whether it stands for capacity that a CapacityBuffer asks for, not for a pod of the cluster.
     pub is_virtual: bool,
-    /// Why its constraints cannot be read, where they cannot: only of pods that are on a machine, without constraints then.
+    /// Why its constraints cannot be read, where they cannot: only of pods that are on a node, without constraints then.
     pub unreadable: Option<Str>,
 }
 

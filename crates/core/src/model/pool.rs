@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::{
     ids::{PoolName, Str},
     labels::Labels,
-    learnt::Learnt,
     nodeclaim::NodeClassRef,
+    observed::Observed,
     requirements::Requirements,
     resources::Resources,
     taint::Taint,
@@ -51,7 +51,7 @@ pub struct NodePool {
     /// A brake on drift beside the budgets.
     pub drift_cap: Option<DriftCap>,
     /// What its nodes taught.
-    pub learnt: Learnt,
+    pub observed: Observed,
 }
 
 /// How many nodes may be replaced within a time.
@@ -214,7 +214,7 @@ impl NodePool {
             hash: None,
             expiry_grace: None,
             drift_cap: None,
-            learnt: Learnt::default(),
+            observed: Observed::default(),
         }
     }
 

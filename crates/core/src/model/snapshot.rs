@@ -34,7 +34,7 @@ pub struct Snapshot {
     pub pools: Vec<Arc<NodePool>>,
     /// The instance types of each pool; a pool without an entry has none yet.
     pub catalogs: BTreeMap<PoolName, Arc<Catalog>>,
-    /// All machines that exist or are on their way, by name.
+    /// All nodes that exist or are on their way, by name.
     pub nodes: Vec<Arc<StateNode>>,
     /// Pods that wait for capacity, by namespace and name; virtual pods of capacity buffers among them.
     pub pending: Vec<Arc<Pod>>,
@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub workloads: Arc<Workloads>,
     /// Pods that the last scheduling pass did not reach: they come first in the next one.
     pub deferred: Arc<BTreeSet<PodUid>>,
-    /// Intended pods of claims that are not initialised: pod to name of the claim that answers it.
+    /// Intended pods of claims that are not initialized: pod to name of the claim that answers it.
     pub answered: BTreeMap<PodUid, Str>,
 }
 
@@ -98,7 +98,7 @@ impl Snapshot {
         self.catalogs.get(name)
     }
 
-    /// The machine whose Node or NodeClaim is called `name`.
+    /// The node whose Node or NodeClaim is called `name`.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&Arc<StateNode>> {
         self.nodes.iter().find(|node| {
@@ -106,7 +106,7 @@ impl Snapshot {
         })
     }
 
-    /// What the machines of a pool are in sum, and how many: those on their way count as the largest that they may
+    /// What the nodes of a pool are in sum, and how many: those on their way count as the largest that they may
     /// become, those going away do not, unless the limits of the pool are hard.
     #[must_use]
     pub fn usage(&self, pool: &str) -> (Resources, i64) {

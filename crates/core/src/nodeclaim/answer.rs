@@ -1,8 +1,8 @@
 //! A pod is answered by one NodeClaim. Where a plan would open another one for it, the first is judged: it keeps the pod,
 //! or it lets it go with a reason that everybody can read.
 //!
-//! What cannot change any more (a volume that was bound elsewhere, a machine that is too small) is believed at once. What
-//! may pass (a taint that somebody puts on a starting node) is waited for: until the node is initialised, and then for
+//! What cannot change any more (a volume that was bound elsewhere, a node that is too small) is believed at once. What
+//! may pass (a taint that somebody puts on a starting node) is waited for: until the node is initialized, and then for
 //! [`PATIENCE`] more.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -11,25 +11,25 @@ use jiff::Timestamp;
 
 use super::remaining;
 use crate::model::{
-    Learnt, LearntShape, LearntTaint, NamespacedName, NodeClaim, Pod, Requirement, Requirements,
+    NamespacedName, NodeClaim, Observed, ObservedCapacity, ObservedTaint, Pod, Requirement, Requirements,
     ResourceName, Resources, StateNode, Str, Taint, TaintEffect, VolumeClaim, VolumeState, labels,
     nodeclaim::ConditionType, taint::first_untolerated, volume::VolumeRef,
 };
 
-/// How long an initialised node may carry a taint that nobody announced before its pods go elsewhere.
+/// How long an initialized node may carry a taint that nobody announced before its pods go elsewhere.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// So long after it was initialised what a node has against its pods is worth no word: most of it goes away by itself.
+/// So long after it was initialized what a node has against its pods is worth no word: most of it goes away by itself.
 pub const BRIEF: Duration = Duration::from_secs(30);
 /// How long is believed what a node showed. Long enough that it costs little to be wrong about it once more, short enough
 /// that a type is not lost for a day; an image, a class or a pool that changes ends it earlier.
-pub const LESSON: Duration = Duration::from_secs(6 * 60 * 60);
+pub const OBSERVATION_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// How many pods a message names.
 const NAMED: usize = 5;
 
 /// Why a pod cannot go where it was to go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
-    /// One of its volumes is bound where the machine is not.
+    /// One of its volumes is bound where the node is not.
     VolumeElsewhere {
         /// The volume claim.
         volume: NamespacedName,
@@ -38,7 +38,7 @@ pub enum Misfit {
     },
     /// The node has a taint that nobody announced, and kept it.
     Taint(Taint),
-    /// The machine is smaller than it was promised to be.
+    /// The node is smaller than it was promised to be.
     TooSmall {
         /// Of what there is too little.
         resource: Str,
@@ -52,7 +52,7 @@ pub enum Misfit {
     /// Somebody cordoned the node.
     Cordoned,
     /// Others took the room, or the pod may not be there for another reason of its own.
-    RoomTaken,
+    CapacityTaken,
     /// The node did not become ready for pods in time.
     NotInitialized,
 }
@@ -65,9 +65,9 @@ impl Misfit {
             Self::VolumeElsewhere { .. } => "VolumeBoundElsewhere",
             Self::Taint(_) => "UnexpectedTaint",
             Self::TooSmall { .. } => "SmallerThanPredicted",
-            Self::Unwell(_) => "NodeUnwell",
+            Self::Unwell(_) => "NodeUnhealthy",
             Self::Cordoned => "Cordoned",
-            Self::RoomTaken => "RoomTaken",
+            Self::CapacityTaken => "CapacityTaken",
             Self::NotInitialized => "InitializationTimeout",
         }
     }
@@ -87,8 +87,8 @@ impl fmt::Display for Misfit {
             }
             Self::Unwell(taint) => write!(f, "the node has taint {taint}"),
             Self::Cordoned => f.write_str("the node was cordoned"),
-            Self::RoomTaken => f.write_str("there is no room left that the pods may use"),
-            Self::NotInitialized => f.write_str("the node was not initialised in time"),
+            Self::CapacityTaken => f.write_str("there is no room left that the pods may use"),
+            Self::NotInitialized => f.write_str("the node was not initialized in time"),
         }
     }
 }
@@ -98,32 +98,32 @@ impl fmt::Display for Misfit {
 pub enum Verdict {
     /// The pod stays with its claim, whose conditions say what its node waits for.
     Keep,
-    /// It stays with an initialised node although it does not fit there now; it is free after so long.
+    /// It stays with an initialized node although it does not fit there now; it is free after so long.
     Wait(Misfit, Duration),
     /// The pod is free.
     Release(Misfit),
 }
 
-/// Judges the answer of `machine`'s claim to `pod`, for which a plan would open another one. `planned` is what the plan
-/// puts on the machine beside the pod.
+/// Judges the answer of `node`'s claim to `pod`, for which a plan would open another one. `planned` is what the plan
+/// puts on the node beside the pod.
 #[must_use]
 pub fn judge(
-    machine: &StateNode,
+    node: &StateNode,
     pod: &Pod,
     planned: &Resources,
     volumes: &BTreeMap<NamespacedName, VolumeClaim>,
     now: Timestamp,
 ) -> Verdict {
-    if let Some(misfit) = volume_elsewhere(machine, pod, volumes) {
+    if let Some(misfit) = volume_elsewhere(node, pod, volumes) {
         return Verdict::Release(misfit);
     }
-    let initialized = machine.claim.as_ref().and_then(|claim| claim.true_since(ConditionType::Initialized));
-    if let Some(misfit) = too_small(machine, pod, planned) {
+    let initialized = node.claim.as_ref().and_then(|claim| claim.true_since(ConditionType::Initialized));
+    if let Some(misfit) = too_small(node, pod, planned) {
         return Verdict::Release(misfit);
     }
     let Some(initialized) = initialized else { return Verdict::Keep };
-    let hard = machine.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
-    let (passing, lasting): (Vec<Taint>, Vec<Taint>) = hard.partition(|taint| is_of_state(machine, taint));
+    let hard = node.taints().into_iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+    let (passing, lasting): (Vec<Taint>, Vec<Taint>) = hard.partition(|taint| is_of_state(node, taint));
     let patiently = |misfit: Misfit| match remaining(initialized, PATIENCE, now) {
         Some(left) => Verdict::Wait(misfit, left),
         None => Verdict::Release(misfit),
@@ -131,28 +131,28 @@ pub fn judge(
     if let Some(taint) = first_untolerated(&lasting, &pod.spec.tolerations) {
         return patiently(Misfit::Taint(taint.clone()));
     }
-    if machine.node.as_ref().is_some_and(|node| node.cordoned) {
+    if node.node.as_ref().is_some_and(|node| node.cordoned) {
         return Verdict::Release(Misfit::Cordoned);
     }
     if let Some(taint) = first_untolerated(&passing, &pod.spec.tolerations) {
         return patiently(Misfit::Unwell(taint.clone()));
     }
-    Verdict::Release(Misfit::RoomTaken)
+    Verdict::Release(Misfit::CapacityTaken)
 }
 
 /// Whether a taint says how this node is, so that it says nothing of others like it: it belongs to Kubernetes or to node
 /// lifecycle, or it was announced and came back.
-fn is_of_state(machine: &StateNode, taint: &Taint) -> bool {
-    let announced = machine.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
+fn is_of_state(node: &StateNode, taint: &Taint) -> bool {
+    let announced = node.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
     taint.is_of_node_state() || announced.iter().any(|known| known.matches(taint))
 }
 
 fn volume_elsewhere(
-    machine: &StateNode,
+    node: &StateNode,
     pod: &Pod,
     volumes: &BTreeMap<NamespacedName, VolumeClaim>,
 ) -> Option<Misfit> {
-    let here = machine.requirements();
+    let here = node.requirements();
     pod.spec.volumes.iter().find_map(|volume| {
         let name = match volume {
             VolumeRef::Claim(name) => name.to_string(),
@@ -173,14 +173,14 @@ fn volume_elsewhere(
     })
 }
 
-/// Whether the pod would fit if the machine were what it was promised to be.
-fn too_small(machine: &StateNode, pod: &Pod, planned: &Resources) -> Option<Misfit> {
-    let (claim, node) = (machine.claim.as_ref()?, machine.node.as_ref()?);
-    if !machine.is_registered() || !node.ready || node.allocatable.is_zero() {
+/// Whether the pod would fit if the node were what it was promised to be.
+fn too_small(node: &StateNode, pod: &Pod, planned: &Resources) -> Option<Misfit> {
+    let (claim, object) = (node.claim.as_ref()?, node.node.as_ref()?);
+    if !node.is_registered() || !object.ready || object.allocatable.is_zero() {
         return None;
     }
-    let (promised, found) = (&claim.allocatable, machine.allocatable());
-    let needed = machine.requested.plus(planned).plus(pod.requests());
+    let (promised, found) = (&claim.allocatable, node.allocatable());
+    let needed = node.requested.plus(planned).plus(pod.requests());
     let (resource, _) = pod.requests().iter().find(|(name, asked)| {
         *asked > 0 && needed.get(name) > found.get(name) && found.get(name) < promised.get(name)
     })?;
@@ -195,30 +195,30 @@ fn shown(resource: &ResourceName, amounts: &Resources) -> Str {
     resource.quantity(amounts.get(resource)).to_string().as_str().into()
 }
 
-/// What a misfit teaches about the pool of the machine's claim; false where that is nothing, or known.
-pub fn learn(learnt: &mut Learnt, machine: &StateNode, misfit: &Misfit, now: Timestamp) -> bool {
-    let Some(claim) = machine.claim.as_deref() else { return false };
-    let until = now.checked_add(LESSON).unwrap_or(Timestamp::MAX);
+/// What a misfit teaches about the pool of the node's claim; false where that is nothing, or known.
+pub fn learn(observed: &mut Observed, node: &StateNode, misfit: &Misfit, now: Timestamp) -> bool {
+    let Some(claim) = node.claim.as_deref() else { return false };
+    let until = now.checked_add(OBSERVATION_LIFETIME).unwrap_or(Timestamp::MAX);
     let claim_name: Str = claim.name.as_str().into();
     match misfit {
         Misfit::TooSmall { .. } => {
-            let Some(shape) = shape_of(machine, claim, until, now) else { return false };
-            let known = learnt.shapes.iter().any(|known| {
+            let Some(shape) = shape_of(node, claim, until, now) else { return false };
+            let known = observed.shapes.iter().any(|known| {
                 known.instance_type == shape.instance_type
                     && known.image == shape.image
                     && known.found == shape.found
                     && known.promised == shape.promised
             });
             if !known {
-                learnt.add_shape(shape);
+                observed.add_shape(shape);
             }
             !known
         }
         Misfit::Taint(taint) => {
-            let known = learnt.taints.iter().any(|known| known.taint == *taint);
+            let known = observed.taints.iter().any(|known| known.taint == *taint);
             if !known {
                 let taint = taint.clone();
-                learnt.add_taint(LearntTaint { taint, claim: claim_name, since: now, until });
+                observed.add_taint(ObservedTaint { taint, claim: claim_name, since: now, until });
             }
             !known
         }
@@ -227,16 +227,16 @@ pub fn learn(learnt: &mut Learnt, machine: &StateNode, misfit: &Misfit, now: Tim
 }
 
 fn shape_of(
-    machine: &StateNode,
+    node: &StateNode,
     claim: &NodeClaim,
     until: Timestamp,
     since: Timestamp,
-) -> Option<LearntShape> {
+) -> Option<ObservedCapacity> {
     let promised = claim.allocatable.clone();
-    Some(LearntShape {
+    Some(ObservedCapacity {
         instance_type: claim.labels.get(labels::INSTANCE_TYPE)?.clone(),
         image: claim.image_id.clone(),
-        found: machine.allocatable().component_min(&promised),
+        found: node.allocatable().component_min(&promised),
         promised,
         claim: claim.name.as_str().into(),
         since,

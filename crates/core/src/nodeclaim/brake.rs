@@ -1,5 +1,5 @@
 //! A brake on terminations that nobody ordered one by one: what is concluded from conditions, lists or silence may be wrong
-//! for all machines at once, so only a share of them goes within a while.
+//! for all nodes at once, so only a share of them goes within a while.
 //!
 //! What went is remembered by the process alone. So that a restart, or another leader, does not release the brake, a share
 //! may be let go in parts, each in its own part of the window: a process that begins takes the part that it is in for used
@@ -18,7 +18,7 @@ use crate::model::Str;
 /// The while in which no more than the share goes.
 pub const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// How many machines may end within [`WINDOW`].
+/// How many nodes may end within [`WINDOW`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// So many percent of all, rounded up.
@@ -30,13 +30,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of machines that were nodes once: repair, garbage collection.
+    /// Of nodes that were nodes once: repair, garbage collection.
     pub const NODES: Self = Self { percent: 5, few: 3, parts: 3 };
-    /// Of machines that the cloud calls impaired: their drain has no time, so that no budget of pods holds it back.
+    /// Of nodes that the cloud calls impaired: their drain has no time, so that no budget of pods holds it back.
     pub const IMPAIRED: Self = Self { percent: 5, few: 3, parts: 1 };
-    /// Of machines that reach their age: what was born together does not die together.
+    /// Of nodes that reach their age: what was born together does not die together.
     pub const EXPIRED: Self = Self { percent: 10, few: 10, parts: 1 };
-    /// Of machines that never joined. Nothing runs on them, but they may be about to join: a scale-up that the API server or
+    /// Of nodes that never joined. Nothing runs on them, but they may be about to join: a scale-up that the API server or
     /// the network held up must not end as a whole.
     pub const NEVER_JOINED: Self = Self { percent: 25, few: 10, parts: 1 };
 
@@ -80,7 +80,7 @@ impl Brake {
         self.begun.get_or_insert(now);
     }
 
-    /// How many of `all` machines may go at `now`.
+    /// How many of `all` nodes may go at `now`.
     pub fn room(&mut self, all: usize, now: Timestamp) -> usize {
         self.begin(now);
         let part = self.share.part();
@@ -101,12 +101,12 @@ impl Brake {
         remaining(since?, self.share.part(), now)
     }
 
-    /// Counts a machine that goes at `now`.
+    /// Counts a node that goes at `now`.
     pub fn count(&mut self, now: Timestamp) {
         self.released.push_back(now);
     }
 
-    /// Whether one more machine of `all` may go at `now`; counts it, once per name. One that was let through before is let
+    /// Whether one more node of `all` may go at `now`; counts it, once per name. One that was let through before is let
     /// through again.
     pub fn passes(&mut self, name: &str, all: usize, now: Timestamp) -> bool {
         let room = self.room(all, now);

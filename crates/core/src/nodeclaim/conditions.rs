@@ -1,4 +1,4 @@
-//! Conditions that make a machine a candidate for disruption: Consolidatable and Drifted.
+//! Conditions that make a node a candidate for disruption: Consolidatable and Drifted.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Stage for Consolidatable {
     }
 }
 
-/// Whether a machine is not what its pool or its class asks for any more; the first reason counts.
+/// Whether a node is not what its pool or its class asks for any more; the first reason counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drifted<'a> {
     /// The instance types of the pool, where it is time to look at them.
@@ -117,7 +117,7 @@ fn is_offered(claim: &NodeClaim, view: &View<'_>, catalog: &Catalog) -> bool {
     found.offerings.iter().any(|offering| known.intersects(&offering.requirements).is_ok())
 }
 
-/// The step that says which command took the machine.
+/// The step that says which command took the node.
 #[must_use]
 pub fn disruption_reason(reason: &str) -> Step {
     let condition = ConditionType::DisruptionReason;

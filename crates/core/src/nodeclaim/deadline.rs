@@ -1,5 +1,5 @@
-//! A deadline for initialisation, where a NodePool or a setting sets one: say what is missing and who brings it, replace
-//! the machine once, then stop launching for the pool. The second machine is left as it is, for people to look at.
+//! A deadline for initialization, where a NodePool or a setting sets one: say what is missing and who brings it, replace
+//! the node once, then stop launching for the pool. The second node is left as it is, for people to look at.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::model::{ClaimName, Node, NodeClaim, Str, Taint, labels, nodeclaim::Co
 /// How far a pool has come on the ladder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// Nodes of it are initialised in time, as far as is known.
+    /// Nodes of it are initialized in time, as far as is known.
     #[default]
     Healthy,
-    /// One machine was, or is being, replaced.
+    /// One node was, or is being, replaced.
     Replaced {
         /// Its NodeClaim.
         claim: ClaimName,
@@ -35,9 +35,9 @@ pub enum Decision {
     Nothing,
     /// Nothing before so long.
     Wait(Duration),
-    /// Its node was initialised after the pool's trouble began: the trouble is over.
+    /// Its node was initialized after the pool's trouble began: the trouble is over.
     Recovered,
-    /// Its node was not initialised in time.
+    /// Its node was not initialized in time.
     Overdue {
         /// What is missing.
         missing: Missing,
@@ -49,7 +49,7 @@ pub enum Decision {
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// Say so, and replace the machine.
+    /// Say so, and replace the node.
     Replace,
     /// Say so, and stop launching for the pool.
     Halt,
@@ -183,7 +183,7 @@ mod tests {
         Standing::Replaced { claim: claim.into(), since: now() }
     }
 
-    /// Before this machine was made.
+    /// Before this node was made.
     fn before(claim: &str) -> Standing {
         Standing::Replaced { claim: claim.into(), since: after(-99_999) }
     }

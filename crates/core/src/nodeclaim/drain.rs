@@ -30,7 +30,7 @@ pub fn disrupted_taint() -> Taint {
 }
 
 /// Whether a drain has to do with the pod at all: pods that tolerate the taint, pods of the kubelet and pods that do
-/// not end stay until the machine goes.
+/// not end stay until the node goes.
 #[must_use]
 pub fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
     let tolerates = || first_untolerated(&[disrupted_taint()], &pod.spec.tolerations).is_none();
@@ -60,7 +60,7 @@ impl Stage for Drain {
         let stands = claim.conditions.get(&condition).is_some_and(|known| {
             &*known.reason == "Draining"
                 && still_says(&known.message, &awaited, claim.termination_deadline)
-                && names_one(&known.message, &standstill(view, &awaited, now))
+                && names_one(&known.message, &stalled_by(view, &awaited, now))
         });
         if !stands {
             let message = waiting(view, &awaited, now);
@@ -105,7 +105,7 @@ fn holder<'a>(view: &View<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
 
 /// Where no pod of the tier at hand is leaving, and none can be evicted: the budgets that are in the way. One that is used
 /// up by pods that are on their way is none: it would be told of with every pod that goes.
-fn standstill<'a>(view: &View<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
+fn stalled_by<'a>(view: &View<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
     let tier = |pod: &&&Pod| (is_critical(pod), pod.is_daemon());
     let first = awaited.iter().map(|pod| tier(&pod)).min();
     let mut holders = Vec::new();

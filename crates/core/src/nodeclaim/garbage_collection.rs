@@ -60,7 +60,7 @@ impl Collection {
     /// `steady` says, the moment on a clock that does not jump.
     pub fn survey(
         &mut self,
-        machines: &[(&NodeClaim, Option<&Node>)],
+        nodes: &[(&NodeClaim, Option<&Node>)],
         listed: &BTreeSet<ProviderId>,
         now: Timestamp,
         steady: Timestamp,
@@ -71,7 +71,7 @@ impl Collection {
                 && claim.is(ConditionType::Registered)
                 && remaining(claim.created, GRACE, now).is_none()
         };
-        let all: Vec<_> = machines.iter().filter(|(claim, _)| eligible(claim)).collect();
+        let all: Vec<_> = nodes.iter().filter(|(claim, _)| eligible(claim)).collect();
         let missing: Vec<_> = all
             .iter()
             .filter(|(claim, _)| claim.provider_id.as_ref().is_some_and(|id| !listed.contains(id)))
@@ -118,7 +118,7 @@ impl Collection {
         self.brake.count(steady);
     }
 
-    /// Notes that the cloud does know the instance after all: its absence must be proven anew.
+    /// Notes that the cloud does know the instance after all: its absence must be proven again.
     pub fn found(&mut self, claim: &ClaimName) {
         self.missing.remove(claim);
     }

@@ -9,7 +9,7 @@ use crate::model::{
     nodeclaim::ConditionType,
 };
 
-/// Initialises the node of a registered claim.
+/// Initializes the node of a registered claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Initialization;
 

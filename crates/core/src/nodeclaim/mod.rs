@@ -1,4 +1,4 @@
-//! The life of a NodeClaim, one [`Stage`] a file: launch, registration, initialisation, liveness, conditions, drain,
+//! The life of a NodeClaim, one [`Stage`] a file: launch, registration, initialization, liveness, conditions, drain,
 //! termination, collection.
 //!
 //! A stage looks at a [`View`] and the time and says what to do [`Next`]. It does nothing itself, and the shell that

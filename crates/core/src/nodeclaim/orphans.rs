@@ -139,7 +139,7 @@ impl Orphans {
         self.brake.count(steady);
     }
 
-    /// Notes that an instance is no orphan after all: that must be seen anew.
+    /// Notes that an instance is no orphan after all: that must be seen again.
     pub fn found(&mut self, id: &ProviderId) {
         self.marked.remove(id);
     }
@@ -209,7 +209,7 @@ mod tests {
         let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
         let first = orphans.survey(&all, &none, UID, at(600), at(600));
         assert_eq!(first, Findings { again: Some(APART), ..Findings::default() });
-        // What was accounted for in between begins anew.
+        // What was accounted for in between begins again.
         orphans.survey(&all, &claimed("i", "", None), UID, at(660), at(660));
         assert!(orphans.survey(&all, &none, UID, at(720), at(720)).due.is_empty());
         assert_eq!(orphans.survey(&all, &none, UID, at(840), at(840)).due.len(), 1);

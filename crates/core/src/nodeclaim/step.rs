@@ -185,7 +185,7 @@ pub enum Removal {
     LaunchTimeout,
     /// Its node did not join in time.
     RegistrationTimeout,
-    /// Its node was not initialised in time.
+    /// Its node was not initialized in time.
     InitializationTimeout,
     /// It reached its age.
     Expired,

@@ -19,7 +19,7 @@ use crate::{
     testing::{self, NodeBuilder, now},
 };
 
-/// A machine with its surroundings.
+/// A node with its surroundings.
 pub(crate) struct Fixture {
     pub(crate) claim: NodeClaim,
     pub(crate) nodes: Vec<Arc<Node>>,
@@ -36,7 +36,7 @@ impl Fixture {
         let StateNode { claim, node, pods, .. } = Arc::unwrap_or_clone(built);
         let class = NodeClassRef { group: "g".into(), kind: "K".into(), name: "".into() };
         Self {
-            claim: claim.map(Arc::unwrap_or_clone).expect("a managed machine"),
+            claim: claim.map(Arc::unwrap_or_clone).expect("a managed node"),
             nodes: node.into_iter().collect(),
             pods,
             budgets: Vec::new(),

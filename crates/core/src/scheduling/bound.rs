@@ -13,7 +13,7 @@ const FRACTION: u32 = 30;
 /// How often duals are shrunk until they are feasible.
 const MAX_SHRINKS: usize = 4;
 
-/// Machines as columns: what each costs, and what it has of every row.
+/// Nodes as columns: what each costs, and what it has of every row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
     rows: usize,
@@ -28,7 +28,7 @@ impl Columns {
         Self { rows, prices: Vec::new(), amounts: Vec::new() }
     }
 
-    /// Adds a machine; what is not said is zero, and what is negative too.
+    /// Adds a node; what is not said is zero, and what is negative too.
     pub(crate) fn push(&mut self, price: Price, amounts: impl IntoIterator<Item = i64>) {
         let given = amounts.into_iter().map(|amount| amount.max(0));
         self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
@@ -51,7 +51,7 @@ impl Columns {
     }
 }
 
-/// No set of machines that has `demand` can cost less.
+/// No set of nodes that has `demand` can cost less.
 pub(crate) fn lower_bound(demand: &[i64], columns: &Columns) -> Price {
     let rows: Vec<usize> = (0..demand.len()).filter(|row| demand[*row] > 0).collect();
     if rows.is_empty() || columns.is_empty() {
@@ -216,9 +216,9 @@ mod tests {
     #[case::the_cheaper_per_unit(&[1000, 1000], &[(100, &[1000, 500][..]), (150, &[1000, 1000])], 150)]
     #[case::a_mixture(&[3, 3], &[(100, &[2, 1][..]), (100, &[1, 2])], 200)]
     #[case::nothing(&[0], &[(100, &[1][..])], 0)]
-    #[case::free_machines(&[5], &[(0, &[1][..])], 0)]
+    #[case::free_nodes(&[5], &[(0, &[1][..])], 0)]
     #[case::a_row_without_demand(&[5, 0], &[(10, &[1, 0][..])], 50)]
-    #[case::so_many_machines(&[6, 3], &[(10, &[1, 1][..]), (12, &[4, 1])], 32)]
+    #[case::node_count(&[6, 3], &[(10, &[1, 1][..]), (12, &[4, 1])], 32)]
     fn bounds(#[case] demand: &[i64], #[case] types: &[(i64, &[i64])], #[case] expected: i64) {
         let mut columns = Columns::new(demand.len());
         for (price, amounts) in types {

@@ -1,10 +1,10 @@
-//! A batch of pods becomes a [`Plan`]: which pods go to which existing machine, which NodeClaims to create for the
+//! A batch of pods becomes a [`Plan`]: which pods go to which existing node, which NodeClaims to create for the
 //! rest, and why a pod cannot be helped.
 
 mod bound;
 mod dra;
+mod new_claim;
 mod obstacle;
-mod opening;
 mod packer;
 mod plan;
 mod reason;
@@ -14,10 +14,10 @@ pub mod validator;
 
 pub(crate) use bound::{Columns, lower_bound};
 pub use dra::why::{ClaimProblem, DeviceShortage, Tally};
-pub use obstacle::{Machines, Obstacle};
-pub(crate) use packer::MACHINE;
+pub use obstacle::{NodeObstacles, Obstacle};
+pub(crate) use packer::NODE_OVERHEAD;
 pub use packer::{Compatible, LeastCost, Packer};
-pub use plan::{Chosen, Cost, Opening, Placement, Plan, PlannedClaim, PlannedDevice};
+pub use plan::{Chosen, Cost, NewClaim, Placement, Plan, PlannedClaim, PlannedDevice};
 pub use reason::{Eliminated, Nearest, PoolVerdict, Unplaced};
 pub use solver::{Repack, Solver};
 
@@ -114,7 +114,7 @@ pub enum Effort<'a> {
 pub struct Request<'a> {
     /// The pods, in any order.
     pub pods: &'a [Arc<Pod>],
-    /// Indices into [`Snapshot::nodes`] of machines that are to be thought away, in addition to those that are being
+    /// Indices into [`Snapshot::nodes`] of nodes that are to be thought away, in addition to those that are being
     /// deleted. Their pods count as gone; those that need a place are in `pods`.
     pub without: &'a [usize],
     /// Why it is asked.
@@ -128,8 +128,8 @@ pub struct Request<'a> {
 pub enum Purpose {
     /// To create NodeClaims: reserved capacity must be had where it is compatible.
     Provisioning,
-    /// To see what a disruption would lead to: reserved capacity is a fallback, and machines inside their
-    /// consolidateAfter window take only pods that are pending or come from machines that are being deleted.
+    /// To see what a disruption would lead to: reserved capacity is a fallback, and nodes inside their
+    /// consolidateAfter window take only pods that are pending or come from nodes that are being deleted.
     Simulation,
 }
 

@@ -1,26 +1,26 @@
-//! Why the machines that exist do not take a pod: typed, with figures, counted over all of them.
+//! Why the nodes that exist do not take a pod: typed, with figures, counted over all of them.
 
 use std::fmt;
 
 use crate::model::{ResourceName, Str, Taint};
 
-/// What keeps a pod off the machines that exist or are on their way, as they stand once the plan is carried out.
+/// What keeps a pod off the nodes that exist or are on their way, as they stand once the plan is carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Machines {
+pub struct NodeObstacles {
     /// How many were asked; none where the bound on such questions was reached.
     pub total: usize,
     /// The first obstacle of each, and how many have it, the most common first.
     pub obstacles: Vec<(Obstacle, usize)>,
 }
 
-/// The first thing that keeps a pod off a machine.
+/// The first thing that keeps a pod off a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
-    /// The machine is going away.
+    /// The node is going away.
     Leaving,
     /// The pod does not tolerate a taint.
     Taint(Taint),
-    /// The machine has no value of a label that the pod asks for.
+    /// The node has no value of a label that the pod asks for.
     Label(Str),
     /// There is too little of a resource.
     Resource {
@@ -28,7 +28,7 @@ pub enum Obstacle {
         name: ResourceName,
         /// What the pod asks for.
         asked: i64,
-        /// The most that any of the machines has left.
+        /// The most that any of the nodes has left.
         most: i64,
     },
     /// A host port is taken.
@@ -90,11 +90,11 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// `12 machines: 7 too little cpu (most free 1200m of 4), 5 taint gpu=true:NoSchedule`.
-impl fmt::Display for Machines {
+/// `12 nodes: 7 too little cpu (most free 1200m of 4), 5 taint gpu=true:NoSchedule`.
+impl fmt::Display for NodeObstacles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.total == 1 { "" } else { "s" };
-        write!(f, "{} machine{plural}", self.total)?;
+        write!(f, "{} node{plural}", self.total)?;
         for (at, (obstacle, count)) in self.obstacles.iter().enumerate() {
             let separator = if at == 0 { ":" } else { "," };
             write!(f, "{separator} {count} {obstacle}")?;

@@ -1,4 +1,4 @@
-//! How a batch becomes openings: a trait with two implementations.
+//! How a batch becomes new NodeClaims: a trait with two implementations.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::{Pod, Price};
 /// Turns a request into a plan.
 ///
 /// Contract: every pod of the request gets exactly one verdict; what is placed obeys every rule of Kubernetes and of
-/// the pools; machines that exist come before openings, and pools of higher weight before those of lower weight, for
+/// the pools; nodes that exist come before new NodeClaims, and pools of higher weight before those of lower weight, for
 /// each pod. `scheduling::validator` judges plans by it.
 pub trait Packer {
     /// Name for settings and reports.
@@ -41,20 +41,20 @@ impl Packer for Compatible {
 /// never with another pod left out, and never with a pod in a pool of lower weight.
 ///
 /// Pods that topology says nothing about are packed by patterns (`solver::patterns`). Where others are among them, the
-/// reference's openings are packed anew by price (`solver::rearrange`), which keeps every pod in its zone. Both are improved
+/// reference's new NodeClaims are packed again by price (`solver::rearrange`), which keeps every pod in its zone. Both are improved
 /// as long as the effort lasts. What neither can touch (limits, ports, volumes, reservations) is packed one by one into the
-/// oldest opening that takes it, with a preference for machines up to a size, which keeps it off the largest sizes of a
+/// oldest new NodeClaim that takes it, with a preference for nodes up to a size, which keeps it off the largest sizes of a
 /// catalogue: few families have those, and their price per CPU is higher. A claim still names every type that holds its pods.
-/// A plan with more machines than the reference has to save what they weigh ([`MACHINE`]).
+/// A plan with more nodes than the reference has to save what they weigh ([`NODE_OVERHEAD`]).
 ///
 /// Where the reference leaves pods out and some keep apart by zone, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What a machine weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
+/// What a node weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
 /// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
 /// is hard to place. A plan's price does not contain it.
-pub(crate) const MACHINE: i64 = 3_000_000;
+pub(crate) const NODE_OVERHEAD: i64 = 3_000_000;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [
@@ -109,7 +109,7 @@ impl Packer for LeastCost {
     }
 }
 
-/// Tries openings that are packed anew, from two starts, and improves the better one.
+/// Tries new NodeClaims that are packed again, from two starts, and improves the better one.
 fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: Plan, contest: &mut Contest) {
     let first = Request { effort: Effort::First, ..request.clone() };
     let price = afresh.cost.hourly;
@@ -118,7 +118,7 @@ fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: P
     if share == Share::Most || goes_on(request.effort, 1) {
         let packed = solver.pass(&first, VARIANTS[0].patterns());
         if packed.cost.hourly < price {
-            start = (VARIANTS[0].patterns(), Start::Openings);
+            start = (VARIANTS[0].patterns(), Start::NewClaims);
         }
         contest.enter(packed, 0);
     }
@@ -188,7 +188,7 @@ impl Contest {
         if !sound {
             return;
         }
-        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.openings.len());
+        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.new_claims.len());
         if plan.cost.hourly < self.cheapest {
             (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
         }
@@ -208,26 +208,26 @@ impl Contest {
     }
 }
 
-/// The price of a plan with the weight of its machines.
+/// The price of a plan with the weight of its nodes.
 fn weighed(plan: &Plan) -> Price {
-    let machines = i64::try_from(plan.openings.len()).unwrap_or(i64::MAX);
-    plan.cost.hourly + Price::from_nanos(MACHINE).times(machines)
+    let nodes = i64::try_from(plan.new_claims.len()).unwrap_or(i64::MAX);
+    plan.cost.hourly + Price::from_nanos(NODE_OVERHEAD).times(nodes)
 }
 
 /// Plans for one request share its pods.
 type Identity = *const Pod;
 
-/// The weight of the pool that each pod's opening is of; a machine that exists is better than any.
+/// The weight of the pool that each pod's new NodeClaim is of; a node that exists is better than any.
 fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
-    let openings = plan.openings.iter().flat_map(|opening| {
-        opening.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(opening.pool.weight)))
+    let new_claims = plan.new_claims.iter().flat_map(|new_claim| {
+        new_claim.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(new_claim.pool.weight)))
     });
     let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
-    openings.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
+    new_claims.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
 }
 
-/// Whether no other plan can be better: it costs what any plan must, or it opens one machine for one pod.
+/// Whether no other plan can be better: it costs what any plan must, or it opens one node for one pod.
 fn is_settled(plan: &Plan) -> bool {
-    let single = plan.openings.len() == 1 && plan.openings[0].pods.len() == 1;
+    let single = plan.new_claims.len() == 1 && plan.new_claims[0].pods.len() == 1;
     plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound || single
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{obstacle::Machines, reason::Unplaced};
+use super::{obstacle::NodeObstacles, reason::Unplaced};
 use crate::model::{
     DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, PodUid, Price, Requirements, Resources,
     Str, Taint,
@@ -15,14 +15,14 @@ use crate::model::{
 #[must_use = "a plan that nobody carries out or reports is lost"]
 pub struct Plan {
     /// NodeClaims to create, in a fixed order.
-    pub openings: Vec<Opening>,
-    /// Pods that fit on machines that exist or are on their way, by machine.
+    pub new_claims: Vec<NewClaim>,
+    /// Pods that fit on nodes that exist or are on their way, by node.
     pub existing: Vec<Placement>,
     /// Pods that cannot be helped, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
-    /// What keeps pods that no NodePool fits off the machines that are there; alike pods share it. Not for what-ifs.
-    pub machines: HashMap<PodUid, Arc<Machines>>,
-    /// What the openings cost.
+    /// What keeps pods that no NodePool fits off the nodes that are there; alike pods share it. Not for what-ifs.
+    pub nodes: HashMap<PodUid, Arc<NodeObstacles>>,
+    /// What the new NodeClaims cost.
     pub cost: Cost,
     /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.
     pub partial: bool,
@@ -30,7 +30,7 @@ pub struct Plan {
 
 /// A NodeClaim to create.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct NewClaim {
     /// Its pool.
     pub pool: Arc<NodePool>,
     /// What the instance must be: pool, pods and topology together, with the instance types that are left.
@@ -69,7 +69,7 @@ pub struct Chosen {
     pub price: Price,
 }
 
-/// Pods on a machine that exists or is on its way.
+/// Pods on a node that exists or is on its way.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// Index into [`crate::model::Snapshot::nodes`].
@@ -85,7 +85,7 @@ pub struct Placement {
 pub struct PlannedClaim {
     /// The claim. One that is not made from its template yet is called by its pod's name and its own.
     pub claim: NamespacedName,
-    /// On what instance types of an opening.
+    /// On what instance types of a new NodeClaim.
     pub instance_types: Vec<Str>,
     /// The devices.
     pub devices: Vec<PlannedDevice>,
@@ -98,14 +98,14 @@ pub struct PlannedDevice {
     pub request: Str,
     /// The device.
     pub id: DeviceId,
-    /// Whether it comes with the machine, and is called so in the instance type's template.
+    /// Whether it comes with the node, and is called so in the instance type's template.
     pub template: bool,
 }
 
-/// What a plan's openings cost per hour.
+/// What a plan's new NodeClaims cost per hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Sum over the openings' chosen offerings.
+    /// Sum over the new NodeClaims' chosen offerings.
     pub hourly: Price,
     /// No plan for these pods can cost less.
     pub lower_bound: Price,

@@ -249,7 +249,7 @@ impl fmt::Display for Eliminated {
             }
             Self::Topology { kind, key, unused, counts } => {
                 write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
-                // Anti-affinity is content without domains, and machines always have a name.
+                // Anti-affinity is content without domains, and nodes always have a name.
                 if counts.is_empty() && *kind != "pod anti-affinity" && **key != *HOSTNAME {
                     return write!(
                         f,

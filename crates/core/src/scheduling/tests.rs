@@ -44,15 +44,15 @@ fn report(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     for placement in &plan.existing {
         lines.push(format!("{}: {}", snapshot.nodes[placement.node].name(), names(&placement.pods)));
     }
-    for opening in &plan.openings {
-        let chosen = &opening.chosen;
+    for new_claim in &plan.new_claims {
+        let chosen = &new_claim.chosen;
         lines.push(format!(
             "+{} {} {} {}: {}",
-            opening.pool.name,
+            new_claim.pool.name,
             chosen.instance_type,
             chosen.zone,
             chosen.capacity_type,
-            names(&opening.pods)
+            names(&new_claim.pods)
         ));
     }
     lines.extend(plan.unplaced.iter().map(|(pod, why)| format!("-{}: {why}", pod.id.name)));
@@ -75,7 +75,7 @@ fn the_cheapest_type_that_holds_the_pods() {
 }
 
 #[test]
-fn machines_that_exist_come_first_initialised_before_others() {
+fn nodes_that_exist_come_first_initialized_before_others() {
     check(
         Scene::with_default_pool()
             .node(node("a").uninitialized())
@@ -116,7 +116,7 @@ fn answered_pods_go_to_the_claim_that_answers_them() {
 }
 
 #[test]
-fn machines_that_go_away_take_nothing() {
+fn nodes_that_go_away_take_nothing() {
     check(
         Scene::with_default_pool().node(node("a").marked()).pending(pod("p")),
         &["+default small a spot: p"],
@@ -173,7 +173,7 @@ fn daemons_take_room_where_they_run() {
         Scene::with_default_pool().daemon(elsewhere).pending(pod("p").cpu(1500)),
         &["+default small a spot: p"],
     );
-    // On a machine that has it already, it takes nothing more.
+    // On a node that has it already, it takes nothing more.
     check(
         Scene::with_default_pool()
             .daemon(daemon())
@@ -189,12 +189,12 @@ fn daemons_take_room_where_they_run() {
 fn limits_count_within_a_pass() {
     let scene = Scene::new().pool(pool("default").limit_nodes(2)).node(node("a"));
     let (snapshot, plan) = plan(scene.pending_many(3, &pod("p").cpu(15_000)));
-    assert_eq!(plan.openings.len(), 1);
+    assert_eq!(plan.new_claims.len(), 1);
     assert_eq!(plan.unplaced.len(), 2);
     assert!(report(&snapshot, &plan)[1].contains("nodes"), "{:?}", report(&snapshot, &plan));
     let cpu = Scene::new().pool(pool("default").limit("cpu", 20_000)).node(node("a"));
     let (_, plan) = tests::plan(cpu.pending_many(2, &pod("p").cpu(9_000)));
-    assert_eq!((plan.openings.len(), plan.unplaced.len()), (1, 1), "the first is charged with 16 CPUs");
+    assert_eq!((plan.new_claims.len(), plan.unplaced.len()), (1, 1), "the first is charged with 16 CPUs");
 }
 
 #[test]
@@ -203,20 +203,20 @@ fn zones_are_balanced() {
     let (_, plan) = plan(
         Scene::with_default_pool().node(node("n").pod(pod("o").app("x").bound("n"))).pending_many(5, &p),
     );
-    let mut zones: Vec<&str> = plan.openings.iter().map(|opening| &*opening.chosen.zone).collect();
+    let mut zones: Vec<&str> = plan.new_claims.iter().map(|new_claim| &*new_claim.chosen.zone).collect();
     zones.sort_unstable();
     zones.dedup();
     assert!(plan.unplaced.is_empty());
-    assert_eq!(zones, ["b", "c"], "zone a gets its second on the machine that exists: {:?}", plan.existing);
+    assert_eq!(zones, ["b", "c"], "zone a gets its second on the node that exists: {:?}", plan.existing);
 }
 
 #[test]
 fn hosts_are_kept_apart_and_together() {
     let apart = pod("p").app("x").cpu(100).anti_affinity(affinity_to(HOSTNAME, "x"));
-    assert_eq!(plan(Scene::with_default_pool().pending_many(3, &apart)).1.openings.len(), 3);
+    assert_eq!(plan(Scene::with_default_pool().pending_many(3, &apart)).1.new_claims.len(), 3);
     let near = pod("p").app("x").cpu(100).affinity(affinity_to(ZONE, "x"));
     let (_, together) = plan(Scene::with_default_pool().pending_many(3, &near));
-    assert_eq!((together.openings.len(), together.unplaced.len()), (1, 0));
+    assert_eq!((together.new_claims.len(), together.unplaced.len()), (1, 0));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn affinity_waits_for_those_that_come_later_in_the_queue() {
     let leader = pod("l").app("x").cpu(100).selector(ZONE, "c");
     let (_, plan) = plan(Scene::with_default_pool().pending(follower).pending(leader));
     assert!(plan.unplaced.is_empty());
-    assert!(plan.openings.iter().all(|opening| &*opening.chosen.zone == "c"));
+    assert!(plan.new_claims.iter().all(|new_claim| &*new_claim.chosen.zone == "c"));
 }
 
 #[test]
@@ -267,10 +267,10 @@ fn host_ports_collide() {
 fn min_values_keep_the_choice_wide() {
     let scene = || Scene::new().pool(pool("default").min_values(INSTANCE_TYPE, 3));
     let (_, wide) = plan(scene().pending(pod("p").cpu(1000)));
-    assert!(wide.openings[0].instance_types.len() >= 3);
+    assert!(wide.new_claims[0].instance_types.len() >= 3);
     let snapshot = scene().pending(pod("p").cpu(7000)).build();
     let strict = plan_with(&snapshot, &Rules::default());
-    assert!(strict.openings.is_empty());
+    assert!(strict.new_claims.is_empty());
     assert!(
         strict.unplaced[0].1.to_string().contains("minValues requirement is not met"),
         "{}",
@@ -278,7 +278,7 @@ fn min_values_keep_the_choice_wide() {
     );
     let rules = Rules { min_values: MinValuesPolicy::BestEffort, ..Rules::default() };
     let relaxed = plan_with(&snapshot, &rules);
-    assert_eq!(relaxed.openings[0].annotations.len(), 1);
+    assert_eq!(relaxed.new_claims[0].annotations.len(), 1);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn reserved_capacity_is_taken_first_and_strictly() {
 }
 
 #[test]
-fn settling_machines_take_only_the_homeless_in_simulations() {
+fn settling_nodes_take_only_the_unschedulable_in_simulations() {
     let scene = Scene::new()
         .pool(pool("default").with(|pool| pool.consolidate_after = Some(std::time::Duration::from_secs(300))))
         .node(node("a").with_claim(|claim| claim.last_pod_event = Some(now())))

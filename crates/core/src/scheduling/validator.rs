@@ -1,6 +1,6 @@
 //! An independent judge of plans: naive, pod by pod, straight from Kubernetes' rules.
 //!
-//! It shares no code with the solver beyond the model, and prefers the obvious to the fast. A pod on an opening whose
+//! It shares no code with the solver beyond the model, and prefers the obvious to the fast. A pod on a new NodeClaim whose
 //! zone is still open counts as possibly in each of its zones.
 
 mod devices;
@@ -12,16 +12,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{Opening, Plan, Request, Rules};
+use super::{NewClaim, Plan, Request, Rules};
 use crate::model::{
     Labels, Pod, Requirement, Requirements, Resources, Snapshot, StateNode, Str, Taint, labels,
 };
 
-/// A machine or an opening with all pods that the plan sees there.
+/// A node or a new NodeClaim with all pods that the plan sees there.
 struct Host<'a> {
     name: String,
     node: Option<&'a StateNode>,
-    opening: Option<&'a Opening>,
+    new_claim: Option<&'a NewClaim>,
     /// What it is or may become.
     requirements: Requirements,
     labels: Labels,
@@ -67,7 +67,7 @@ pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, pla
 
 fn every_pod_once(request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
     let mut seen: BTreeMap<&str, usize> = request.pods.iter().map(|pod| (&*pod.uid, 0)).collect();
-    let placed = plan.openings.iter().flat_map(|opening| &opening.pods);
+    let placed = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
     let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
     for pod in placed.chain(existing).chain(plan.unplaced.iter().map(|(pod, _)| pod)) {
         match seen.get_mut(&*pod.uid) {
@@ -92,7 +92,7 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
         hosts.push(Host {
             name: node.hostname().to_owned(),
             node: Some(node),
-            opening: None,
+            new_claim: None,
             requirements: node.requirements(),
             labels: node.labels().clone(),
             taints: node.taints(),
@@ -100,30 +100,30 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
             placed,
         });
     }
-    for (at, opening) in plan.openings.iter().enumerate() {
+    for (at, new_claim) in plan.new_claims.iter().enumerate() {
         hosts.push(Host {
-            name: format!("opening #{at}"),
+            name: format!("new NodeClaim #{at}"),
             node: None,
-            opening: Some(opening),
-            requirements: becomes(snapshot, opening),
-            labels: opening.labels.clone(),
-            taints: opening.taints.clone(),
+            new_claim: Some(new_claim),
+            requirements: becomes(snapshot, new_claim),
+            labels: new_claim.labels.clone(),
+            taints: new_claim.taints.clone(),
             running: Vec::new(),
-            placed: opening.pods.clone(),
+            placed: new_claim.pods.clone(),
         });
     }
     hosts
 }
 
-/// What the node of an opening will be. A key that no provider sets is what the labels make of it, whatever the
+/// What the node of a new NodeClaim will be. A key that no provider sets is what the labels make of it, whatever the
 /// requirements leave open; a zone that they leave open is one of those in which a named type can be bought.
-fn becomes(snapshot: &Snapshot, opening: &Opening) -> Requirements {
-    let known = opening.requirements.iter().filter(|wanted| snapshot.schema.is_well_known(wanted.key()));
+fn becomes(snapshot: &Snapshot, new_claim: &NewClaim) -> Requirements {
+    let known = new_claim.requirements.iter().filter(|wanted| snapshot.schema.is_well_known(wanted.key()));
     let mut known: Requirements = known.cloned().collect();
     if !known.contains_key(labels::ZONE) {
-        let types = opening.instance_types.iter();
+        let types = new_claim.instance_types.iter();
         let offerings = types.flat_map(|known| &known.offerings).filter(|offering| {
-            offering.available && opening.requirements.intersects(&offering.requirements).is_ok()
+            offering.available && new_claim.requirements.intersects(&offering.requirements).is_ok()
         });
         let zones: BTreeSet<Str> = offerings.filter_map(|offering| offering.zone().cloned()).collect();
         known.add(Requirement::is_in(labels::ZONE, zones));
@@ -134,8 +134,9 @@ fn becomes(snapshot: &Snapshot, opening: &Opening) -> Requirements {
 /// No pool may exceed its limits, whatever its claims become.
 fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
     for pool in &snapshot.pools {
-        let openings: Vec<&Opening> = plan.openings.iter().filter(|o| o.pool.name == pool.name).collect();
-        if openings.is_empty() {
+        let new_claims: Vec<&NewClaim> =
+            plan.new_claims.iter().filter(|o| o.pool.name == pool.name).collect();
+        if new_claims.is_empty() {
             continue;
         }
         if pool.is_static() || !pool.ready || pool.deleting {
@@ -149,8 +150,8 @@ fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut V
                 nodes += 1;
             }
         }
-        for opening in openings {
-            let sizes = opening.instance_types.iter().map(|instance_type| &instance_type.capacity);
+        for new_claim in new_claims {
+            let sizes = new_claim.instance_types.iter().map(|instance_type| &instance_type.capacity);
             usage.add_assign(&sizes.fold(Resources::new(), |largest, size| largest.component_max(size)));
             nodes += 1;
         }

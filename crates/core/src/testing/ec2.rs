@@ -1,6 +1,6 @@
 //! A catalogue in the shape of EC2's c, m and r families for amd64, and pods in the shapes that fill it.
 //!
-//! Sizes, memory per vCPU, pods per machine and what a node keeps for itself are true to life; prices are modelled, linear
+//! Sizes, memory per vCPU, pods per node and what a node keeps for itself are true to life; prices are modelled, linear
 //! in vCPUs at rates like those of such families, and spot discounts come from a seed.
 
 use std::sync::Arc;

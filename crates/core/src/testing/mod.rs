@@ -55,7 +55,7 @@ impl Default for Scene {
 }
 
 impl Scene {
-    /// A cluster with neither pools nor machines, whose pools will offer [`small_catalog`].
+    /// A cluster with neither pools nor nodes, whose pools will offer [`small_catalog`].
     #[must_use]
     pub fn new() -> Self {
         let mut snapshot = Snapshot::empty(Arc::new(LabelSchema::default()), now());
@@ -103,7 +103,7 @@ impl Scene {
         self
     }
 
-    /// Adds a machine.
+    /// Adds a node.
     #[must_use]
     pub fn node(mut self, node: impl Into<Arc<StateNode>>) -> Self {
         self.snapshot.nodes.push(node.into());
@@ -111,7 +111,7 @@ impl Scene {
         self
     }
 
-    /// Adds a machine whose name comes after those that are there: for clusters of thousands.
+    /// Adds a node whose name comes after those that are there: for clusters of thousands.
     #[must_use]
     pub fn node_unsorted(mut self, node: impl Into<Arc<StateNode>>) -> Self {
         self.snapshot.nodes.push(node.into());

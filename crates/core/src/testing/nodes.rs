@@ -1,4 +1,4 @@
-//! Machines: a NodeClaim, its Node, and the pods on it.
+//! Nodes: a NodeClaim, its Node, and the pods on it.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::model::{
     nodeclaim::ConditionType,
 };
 
-/// How far a machine has come.
+/// How far a node has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
     /// A NodeClaim without an instance.
     Created,
     /// An instance without a Node.
     Launched,
-    /// A Node that is not initialised.
+    /// A Node that is not initialized.
     Registered,
     /// All there.
     Initialized,
 }
 
-/// A machine under construction; see [`node`].
+/// A node under construction; see [`node`].
 #[derive(Clone, Debug)]
 pub struct NodeBuilder {
     claim: NodeClaim,
@@ -37,7 +37,7 @@ pub struct NodeBuilder {
     volume_limits: Vec<(crate::model::Str, u32)>,
 }
 
-/// An initialised `medium` of pool `default` in zone `a`, on-demand: 4 CPU, 8 GiB, 110 pods, empty. The claim is called
+/// An initialized `medium` of pool `default` in zone `a`, on-demand: 4 CPU, 8 GiB, 110 pods, empty. The claim is called
 /// as the node.
 #[must_use]
 pub fn node(name: &str) -> NodeBuilder {
@@ -184,7 +184,7 @@ impl NodeBuilder {
         self
     }
 
-    /// A Node that is registered, and not initialised.
+    /// A Node that is registered, and not initialized.
     #[must_use]
     pub fn uninitialized(mut self) -> Self {
         self.life = Life::Registered;
@@ -225,7 +225,7 @@ impl NodeBuilder {
         self
     }
 
-    /// The machine.
+    /// The node.
     #[must_use]
     pub fn build(mut self) -> Arc<StateNode> {
         let reached = [

@@ -43,7 +43,7 @@ pub(super) struct Rule {
     /// Whether the rule says only that the value may not change.
     immutable: bool,
     /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
-    /// patterns of `find` and `matches` anew each time.
+    /// patterns of `find` and `matches` again each time.
     accepted: Mutex<HashSet<String>>,
 }
 

@@ -1,6 +1,6 @@
 //! The families of the realistic catalogue, one line each.
 //!
-//! Prices are modelled, not quoted: linear in vCPUs (and GPUs) at the rates that on-demand Linux machines of such
+//! Prices are modelled, not quoted: linear in vCPUs (and GPUs) at the rates that on-demand Linux instances of such
 //! families cost in a large region, so that relations between families are true to life while no figure claims to be
 //! anybody's price list.
 
@@ -59,11 +59,11 @@ pub(super) const GRAVITON: Sizes = &[
     ("16xlarge", 64),
     ("metal", 64),
 ];
-/// Storage-heavy machines.
+/// Storage-heavy instances.
 pub(super) const STORAGE: Sizes =
     &[("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16), ("8xlarge", 32), ("16xlarge", 64)];
 
-/// A family of machines whose sizes differ in scale alone.
+/// A family of instances whose sizes differ in scale alone.
 pub(super) struct Family {
     pub name: &'static str,
     pub arm: bool,
@@ -138,7 +138,7 @@ pub(super) const FAMILIES: &[Family] = &[
 pub(super) const BURSTABLE: &[(&str, bool, i64)] =
     &[("t3", false, 10_400), ("t3a", false, 9_400), ("t4g", true, 8_400)];
 
-/// Sizes of burstable machines: name, vCPUs, MiB of memory, pods by their network interfaces.
+/// Sizes of burstable instances: name, vCPUs, MiB of memory, pods by their network interfaces.
 pub(super) const BURSTABLE_SIZES: &[(&str, i64, i64, i64)] = &[
     ("nano", 2, 512, 4),
     ("micro", 2, 1024, 4),

@@ -126,7 +126,7 @@ fn read_type(item: &Value) -> Result<InstanceType, TypeError> {
         if amount <= 0 {
             return Err(wrong(
                 format!("resources.{resource}"),
-                "is missing or zero: give what the machine has",
+                "is missing or zero: give what the instance has",
             ));
         }
     }

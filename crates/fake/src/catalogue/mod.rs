@@ -20,7 +20,7 @@ pub use realistic::{REGION as REALISTIC_REGION, ZONES as REALISTIC_ZONES, realis
 
 use crate::labels;
 
-/// How machines and their nodes are named.
+/// How instances and their nodes are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vocabulary {
     /// As Karpenter's kwok provider does: `kwok://<node>`, the claim's name as hostname.
@@ -46,10 +46,10 @@ impl Vocabulary {
     }
 }
 
-/// All machine types of a fake cloud, with the meaning of their labels.
+/// All instance types of a fake cloud, with the meaning of their labels.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    /// How machines are named.
+    /// How instances are named.
     pub vocabulary: Vocabulary,
     /// The types, by name.
     pub types: Arc<Catalog>,

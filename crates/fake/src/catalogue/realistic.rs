@@ -24,7 +24,7 @@ pub const ZONES: [&str; 3] = ["us-fake-1a", "us-fake-1b", "us-fake-1c"];
 const GIB: i64 = 1 << 30;
 const MIB: i64 = 1 << 20;
 
-/// A machine before it is priced per zone.
+/// An instance before it is priced per zone.
 struct Shape {
     name: String,
     arm: bool,
@@ -162,7 +162,7 @@ fn overhead(cpus: i64, memory: i64, pods: i64) -> Resources {
         }
     });
     let reserved_mib = 255 + 11 * pods + 100;
-    // The smallest machines have less than that: half of the memory is the most that is taken.
+    // The smallest instances have less than that: half of the memory is the most that is taken.
     let taken = (memory * 75 / 1000 + reserved_mib * MIB).min(memory / 2);
     Resources::of((micros + 99) / 100, taken)
 }

@@ -1,4 +1,4 @@
-//! How a machine comes to be: its names, its labels, its fate.
+//! How an instance comes to be: its names, its labels, its fate.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 
 use super::{config::CloudConfig, world::later};
 use crate::{
-    api::{Bootstrap, Defects, Launch, LaunchItem, Lifecycle, Machine, Tags},
+    api::{Bootstrap, CloudInstance, Defects, Launch, LaunchItem, Lifecycle, Tags},
     catalogue::{Catalogue, OfferingKey, REALISTIC_REGION, Vocabulary},
     dice,
     dice::below,
@@ -19,7 +19,7 @@ use crate::{
     quantities::{QuantityMap, from_wire, to_quantities},
 };
 
-/// What is needed to make a machine.
+/// What is needed to make an instance.
 pub(super) struct Order<'a> {
     pub call: &'a Launch,
     pub item: &'a LaunchItem,
@@ -30,15 +30,15 @@ pub(super) struct Order<'a> {
     pub joins: bool,
 }
 
-/// A new machine and what the stars say of it.
+/// A new instance and what the stars say of it.
 pub(super) struct Born {
-    pub machine: Machine,
+    pub instance: CloudInstance,
     pub runs_at: Timestamp,
     pub visible_at: Timestamp,
     pub interrupted_at: Option<Timestamp>,
 }
 
-/// A machine that the cluster knows of: read from its NodeClaim and its Node.
+/// An instance that the cluster knows of: read from its NodeClaim and its Node.
 #[derive(Clone, Debug, Default)]
 pub struct Adopted {
     /// The provider id; must not be empty.
@@ -61,8 +61,8 @@ pub struct Adopted {
     pub joined: bool,
 }
 
-/// Makes a machine, or says with reason and message why the order cannot be carried out.
-pub(super) fn machine(
+/// Makes an instance, or says with reason and message why the order cannot be carried out.
+pub(super) fn instance(
     catalogue: &Catalogue,
     config: &CloudConfig,
     order: Order<'_>,
@@ -105,7 +105,7 @@ pub(super) fn machine(
         .then(|| interruption(&mut rng, config.interruptions_per_1000_hours))
         .flatten()
         .map(|after| later(now, after));
-    let machine = Machine {
+    let instance = CloudInstance {
         id,
         node_name,
         address,
@@ -130,7 +130,7 @@ pub(super) fn machine(
         ending_since: None,
         defects,
     };
-    Ok(Born { machine, runs_at, visible_at, interrupted_at })
+    Ok(Born { instance, runs_at, visible_at, interrupted_at })
 }
 
 /// The labels that type, offering and requirements fix together. Where they leave several values, the first is chosen.
@@ -201,7 +201,7 @@ const WORDS: [&str; 16] = [
     "larch", "maple", "nimbus", "osier", "pine",
 ];
 
-/// How long a spot machine is left alone: drawn hour by hour.
+/// How long a spot instance is left alone: drawn hour by hour.
 fn interruption(rng: &mut ChaCha8Rng, per_1000_hours: u32) -> Option<Duration> {
     const HOURS: u64 = 24 * 90;
     if per_1000_hours == 0 {
@@ -211,8 +211,8 @@ fn interruption(rng: &mut ChaCha8Rng, per_1000_hours: u32) -> Option<Duration> {
     Some(Duration::from_millis(hour * 3_600_000 + below(rng, 3_600_000)))
 }
 
-/// A machine from what the cluster knows of it.
-pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> Machine {
+/// An instance from what the cluster knows of it.
+pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> CloudInstance {
     let label = |key: &str| adopted.labels.get(key).map(|value| value.as_str().into());
     let offering = (|| {
         let instance_type = label(INSTANCE_TYPE)?;
@@ -228,7 +228,7 @@ pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -
     };
     let mut rng = dice(0, &["adopted", &adopted.provider_id]);
     let [a, b, c, ..] = rng.next_u64().to_le_bytes();
-    Machine {
+    CloudInstance {
         id: adopted.provider_id,
         node_name,
         address: format!("10.{a}.{b}.{c}"),

@@ -12,21 +12,21 @@ pub struct CloudConfig {
     pub seed: u64,
     /// How long a call takes.
     pub call_latency: Latency,
-    /// From the launch until the machine runs.
+    /// From the launch until the instance runs.
     pub launch_latency: Latency,
     /// From then until its node joins.
     pub boot_latency: Latency,
-    /// From the order to end a machine until it is gone.
+    /// From the order to end an instance until it is gone.
     pub terminate_latency: Latency,
-    /// How long a new machine may stay invisible to get and list.
+    /// How long a new instance may stay invisible to get and list.
     pub consistency: Latency,
-    /// How many machines an on-demand pool holds, drawn per type and zone; absent means any number.
+    /// How many instances an on-demand pool holds, drawn per type and zone; absent means any number.
     pub on_demand_pool: Option<(u32, u32)>,
     /// The same for spot.
     pub spot_pool: Option<(u32, u32)>,
-    /// Spot machines taken back per thousand machine-hours.
+    /// Spot instances taken back per thousand instance-hours.
     pub interruptions_per_1000_hours: u32,
-    /// How long before a machine is taken back the cloud says so, in milliseconds.
+    /// How long before an instance is taken back the cloud says so, in milliseconds.
     pub interruption_notice_ms: u64,
     /// How long a spot price stands, in milliseconds; zero where prices never move.
     pub spot_step_ms: u64,
@@ -34,8 +34,8 @@ pub struct CloudConfig {
     pub mutating_calls: Option<Rate>,
     /// Calls that read; absent means unlimited.
     pub reading_calls: Option<Rate>,
-    /// How many machines may exist at once.
-    pub max_machines: usize,
+    /// How many instances may exist at once.
+    pub max_instances: usize,
 }
 
 /// A token bucket.
@@ -65,13 +65,13 @@ impl Default for CloudConfig {
             spot_step_ms: 300_000,
             mutating_calls: None,
             reading_calls: None,
-            max_machines: 20_000,
+            max_instances: 20_000,
         }
     }
 }
 
 impl CloudConfig {
-    /// A cloud that answers at once and whose machines join at once: for tests of something else.
+    /// A cloud that answers at once and whose instances join at once: for tests of something else.
     #[must_use]
     pub fn instant(seed: u64) -> Self {
         let at_once = Latency::between(0, 0);
@@ -87,7 +87,7 @@ impl CloudConfig {
         }
     }
 
-    /// A cloud on a bad day: pools run dry, spot machines are taken back, calls are throttled.
+    /// A cloud on a bad day: pools run dry, spot instances are taken back, calls are throttled.
     #[must_use]
     pub fn stormy(seed: u64) -> Self {
         Self {

@@ -47,14 +47,14 @@ impl Occasion {
     }
 
     /// Whether this occasion is taken; counts it.
-    fn strikes(&mut self) -> bool {
+    fn applies(&mut self) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
             return false;
         }
-        let strikes = self.times > 0;
+        let applies = self.times > 0;
         self.times = self.times.saturating_sub(1);
-        strikes
+        applies
     }
 }
 
@@ -100,23 +100,23 @@ pub enum Fault {
         #[serde(default)]
         for_seconds: Option<i64>,
     },
-    /// Machines have less memory than they were sold with.
+    /// Instances have less memory than they were sold with.
     SmallerMemory {
-        /// Which launched machines.
+        /// Which launched instances.
         #[serde(flatten)]
         occasion: Occasion,
         /// How much of it they have.
         percent: u32,
     },
-    /// Machines run, but their nodes never join.
+    /// Instances run, but their nodes never join.
     NeverJoins {
-        /// Which launched machines.
+        /// Which launched instances.
         #[serde(flatten)]
         occasion: Occasion,
     },
     /// A taint appears on nodes after they joined.
     LateTaint {
-        /// Which launched machines.
+        /// Which launched instances.
         #[serde(flatten)]
         occasion: Occasion,
         /// The taint.
@@ -168,12 +168,12 @@ impl Faults {
             match fault {
                 Fault::FailCall { op, occasion, after_effect, error } if *op == called => {
                     let place = if *after_effect { &mut verdict.after } else { &mut verdict.before };
-                    if occasion.strikes() {
+                    if occasion.applies() {
                         place.get_or_insert_with(|| error.clone());
                     }
                 }
                 Fault::SlowCall { op, occasion, by_ms } if *op == called => {
-                    let slower = if occasion.strikes() { *by_ms } else { 0 };
+                    let slower = if occasion.applies() { *by_ms } else { 0 };
                     verdict.slower_ms = verdict.slower_ms.saturating_add(slower);
                 }
                 _ => {}
@@ -197,18 +197,18 @@ impl Faults {
         })
     }
 
-    /// What is wrong with the machine that is being launched, and whether its node joins.
-    pub(super) fn on_machine(&mut self) -> (Defects, bool) {
+    /// What is wrong with the instance that is being launched, and whether its node joins.
+    pub(super) fn on_instance(&mut self) -> (Defects, bool) {
         let (mut defects, mut joins) = (Defects::default(), true);
         for (fault, _) in &mut self.0 {
             match fault {
                 Fault::SmallerMemory { occasion, percent } => {
-                    let struck = occasion.strikes().then_some(*percent);
+                    let struck = occasion.applies().then_some(*percent);
                     defects.memory_percent = struck.or(defects.memory_percent);
                 }
-                Fault::NeverJoins { occasion } => joins &= !occasion.strikes(),
+                Fault::NeverJoins { occasion } => joins &= !occasion.applies(),
                 Fault::LateTaint { occasion, taint, after_ms } => {
-                    let struck = occasion.strikes().then(|| (taint.clone(), *after_ms));
+                    let struck = occasion.applies().then(|| (taint.clone(), *after_ms));
                     defects.late_taint = struck.or_else(|| defects.late_taint.take());
                 }
                 _ => {}

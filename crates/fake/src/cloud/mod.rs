@@ -1,8 +1,8 @@
-//! An in-memory cloud that behaves: machines take time to start and to end, capacity runs dry, answers are late, lost,
+//! An in-memory cloud that behaves: instances take time to start and to end, capacity runs dry, answers are late, lost,
 //! or behind the truth.
 //!
 //! Driven by a clock and a seed: nothing happens but when somebody calls, and then everything that is due by the clock
-//! happens first, in order. Chance is drawn per machine from the seed and the machine's token, so that the order of
+//! happens first, in order. Chance is drawn per instance from the seed and the instance's token, so that the order of
 //! calls changes no latency, price or address.
 
 mod birth;
@@ -27,7 +27,9 @@ pub use config::{CloudConfig, Rate};
 pub use fault::{Fault, Occasion, Op};
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
+    api::{
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+    },
     catalogue::Catalogue,
     dice,
 };
@@ -45,7 +47,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// A cloud without machines that sells `catalogue`.
+    /// A cloud without instances that sells `catalogue`.
     #[must_use]
     pub fn new(catalogue: Catalogue, config: CloudConfig, clock: SharedClock) -> Self {
         let world = World::new(&config, clock.now());
@@ -58,38 +60,38 @@ impl Cloud {
         self.world().faults.add(fault, now);
     }
 
-    /// Ends every scripted fault. Machines that were born defective stay so.
+    /// Ends every scripted fault. Instances that were born defective stay so.
     pub fn heal(&self) {
         self.world().faults.clear();
     }
 
-    /// Announces that the cloud takes a machine back, as it does with spot machines. Returns whether there is one.
+    /// Announces that the cloud takes an instance back, as it does with spot instances. Returns whether there is one.
     pub fn interrupt(&self, id: &str) -> bool {
         let now = self.clock.now();
         self.act(|world| world.interrupt(&self.config, id, now))
     }
 
-    /// Loses a machine at once, without notice: hardware fails. Returns whether there was one.
+    /// Loses an instance at once, without notice: hardware fails. Returns whether there was one.
     pub fn lose(&self, id: &str) -> bool {
         let now = self.clock.now();
         self.act(|world| world.lose(id, now))
     }
 
-    /// Takes in a machine that the cluster knows of and this cloud does not. Returns whether it was new.
+    /// Takes in an instance that the cluster knows of and this cloud does not. Returns whether it was new.
     pub fn adopt(&self, adopted: Adopted) -> bool {
         let now = self.clock.now();
         self.act(|world| world.adopt(&self.catalogue, adopted, now))
     }
 
-    /// Every machine, the ended ones too while they are remembered, by id.
+    /// Every instance, the ended ones too while they are remembered, by id.
     #[must_use]
-    pub fn machines(&self) -> Vec<Arc<Machine>> {
-        self.act(|world| world.machines().cloned().collect())
+    pub fn instances(&self) -> Vec<Arc<CloudInstance>> {
+        self.act(|world| world.instances().cloned().collect())
     }
 
-    /// Machines that changed after change number `seen`, and the number to ask with next time.
+    /// Instances that changed after change number `seen`, and the number to ask with next time.
     #[must_use]
-    pub fn changes_since(&self, seen: u64) -> (Vec<Arc<Machine>>, u64) {
+    pub fn changes_since(&self, seen: u64) -> (Vec<Arc<CloudInstance>>, u64) {
         self.act(|world| world.changes_since(seen))
     }
 
@@ -105,7 +107,7 @@ impl Cloud {
         self.world().next_due()
     }
 
-    /// Notes that a machine's node has joined: it never joins a second time.
+    /// Notes that an instance's node has joined: it never joins a second time.
     pub fn mark_joined(&self, id: &str) {
         self.act(|world| world.mark_joined(id));
     }
@@ -171,7 +173,7 @@ impl Cloud {
     }
 }
 
-/// Without an owner nothing is told: machines of nobody are machines of everybody.
+/// Without an owner nothing is told: instances of nobody are instances of everybody.
 fn named(cluster_uid: &str) -> Result<(), ApiError> {
     if !cluster_uid.is_empty() {
         return Ok(());
@@ -194,11 +196,11 @@ impl CloudApi for Cloud {
         self.call(Op::Terminate, |world, now| world.terminate(&self.config, call, now)).await
     }
 
-    async fn get(&self, id: &str) -> Result<Machine, ApiError> {
+    async fn get(&self, id: &str) -> Result<CloudInstance, ApiError> {
         self.call(Op::Get, |world, now| world.get(id, now)).await
     }
 
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
+    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError> {
         named(cluster_uid)?;
         self.call(Op::List, |world, now| Ok(world.list(cluster_uid, now))).await
     }

@@ -1,4 +1,4 @@
-//! Life, capacity, chance and faults of machines.
+//! Life, capacity, chance and faults of instances.
 
 use std::{
     pin::Pin,
@@ -44,14 +44,14 @@ impl Sky {
     async fn launch(&self, claim: &str, kind: &str) -> LaunchOutcome {
         self.cloud.launch(&call(claim, kind)).await.unwrap().outcomes.pop().unwrap()
     }
-    async fn launched(&self, claim: &str, kind: &str) -> Machine {
-        let LaunchOutcome::Launched(machine) = self.launch(claim, kind).await else {
+    async fn launched(&self, claim: &str, kind: &str) -> CloudInstance {
+        let LaunchOutcome::Launched(instance) = self.launch(claim, kind).await else {
             panic!("nothing launched")
         };
-        *machine
+        *instance
     }
     fn state(&self, id: &str) -> Option<Lifecycle> {
-        self.cloud.machines().iter().find(|machine| machine.id == id).map(|machine| machine.state)
+        self.cloud.instances().iter().find(|instance| instance.id == id).map(|instance| instance.state)
     }
 }
 
@@ -82,7 +82,7 @@ fn slow() -> CloudConfig {
 }
 
 #[tokio::test]
-async fn a_machine_lives_by_the_clock() {
+async fn an_instance_lives_by_the_clock() {
     let sky = Sky::new(slow());
     let born = sky.launched("a", "on-demand").await;
     assert_eq!((born.state, born.tags.claim.as_deref()), (Lifecycle::Pending, Some("a")));
@@ -106,7 +106,7 @@ async fn a_machine_lives_by_the_clock() {
 }
 
 #[tokio::test]
-async fn a_new_machine_is_invisible_for_a_moment() {
+async fn a_new_instance_is_invisible_for_a_moment() {
     let sky = Sky::new(CloudConfig { consistency: Latency::between(3000, 3000), ..CloudConfig::instant(1) });
     let born = sky.launched("a", "spot").await;
     assert!(sky.cloud.get(&born.id).await.is_err() && sky.cloud.list("us").await.unwrap().is_empty());
@@ -129,12 +129,12 @@ async fn pools_run_dry_and_fill_again() {
 }
 
 #[tokio::test]
-async fn spot_machines_are_taken_back_after_a_notice() {
+async fn spot_instances_are_taken_back_after_a_notice() {
     let config = CloudConfig { interruptions_per_1000_hours: 1000, ..CloudConfig::instant(1) };
     let sky = Sky::new(config);
     let (spot, own) = (sky.launched("a", "spot").await, sky.launched("b", "on-demand").await);
     sky.pass(3600);
-    let seen = sky.cloud.machines().into_iter().find(|machine| machine.id == spot.id).unwrap();
+    let seen = sky.cloud.instances().into_iter().find(|instance| instance.id == spot.id).unwrap();
     assert!(seen.interrupted_at.is_some(), "{seen:?}");
     sky.pass(120);
     assert_eq!(sky.state(&spot.id), Some(Lifecycle::Gone));
@@ -142,7 +142,7 @@ async fn spot_machines_are_taken_back_after_a_notice() {
 }
 
 #[tokio::test]
-async fn the_order_of_calls_changes_nothing_about_a_machine() {
+async fn the_order_of_calls_changes_nothing_about_an_instance() {
     let (one, other) = (Sky::new(CloudConfig::default()), Sky::new(CloudConfig::default()));
     let first = [one.launched("a", "spot").await, one.launched("b", "spot").await];
     let b = other.launched("b", "spot").await;
@@ -153,7 +153,7 @@ async fn the_order_of_calls_changes_nothing_about_a_machine() {
 }
 
 #[tokio::test]
-async fn scripted_faults_strike_as_often_as_told() {
+async fn scripted_faults_failure_as_often_as_told() {
     let sky = Sky::new(CloudConfig::instant(1));
     let script = serde_json::json!([
         {"kind": "failCall", "op": "launch", "skip": 1, "times": 1, "error": {"code": "throttled", "afterMs": 9}},
@@ -191,7 +191,7 @@ async fn too_many_calls_are_throttled() {
 }
 
 #[tokio::test]
-async fn adopted_machines_keep_their_token_and_owner() {
+async fn adopted_instances_keep_their_token_and_owner() {
     let sky = Sky::new(CloudConfig::instant(1));
     let labels = [
         ("node.kubernetes.io/instance-type", "s-4x-arm64-linux"),
@@ -226,7 +226,7 @@ async fn adopted_machines_keep_their_token_and_owner() {
 }
 
 #[tokio::test]
-async fn a_machine_without_owner_is_ended_only_for_a_claim_that_names_it() {
+async fn an_instance_without_owner_is_ended_only_for_a_claim_that_names_it() {
     let sky = Sky::new(CloudConfig::instant(1));
     sky.cloud.adopt(Adopted { provider_id: "kwok://stray".to_owned(), ..Adopted::default() });
     let end = |named_by_claim| Terminate {
@@ -240,7 +240,7 @@ async fn a_machine_without_owner_is_ended_only_for_a_claim_that_names_it() {
 
 #[tokio::test]
 async fn nonsense_is_refused_with_field_and_fix() {
-    let sky = Sky::new(CloudConfig { max_machines: 1, ..CloudConfig::instant(1) });
+    let sky = Sky::new(CloudConfig { max_instances: 1, ..CloudConfig::instant(1) });
     let nobody = Launch { cluster_uid: String::new(), ..call("a", "spot") };
     assert!(
         matches!(sky.cloud.launch(&nobody).await, Err(ApiError::Invalid { field, .. }) if field == "clusterUid")

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     api::{
-        ApiError, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Machine, Tags, TakeBack,
+        ApiError, CloudInstance, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Tags, TakeBack,
         Terminate,
     },
     catalogue::{Catalogue, OfferingKey},
@@ -26,10 +26,10 @@ use crate::{
     dice::below,
 };
 
-/// For how long an ended machine and its token are remembered.
+/// For how long an ended instance and its token are remembered.
 const MEMORY: Duration = Duration::from_secs(3600);
 
-/// Something that a machine does by itself.
+/// Something that an instance does by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// Begins to run.
@@ -44,9 +44,9 @@ enum Step {
     Forget,
 }
 
-/// A machine and what only the cloud knows of it.
+/// An instance and what only the cloud knows of it.
 struct Entry {
-    machine: Arc<Machine>,
+    instance: Arc<CloudInstance>,
     visible_at: Timestamp,
     version: u64,
 }
@@ -54,14 +54,14 @@ struct Entry {
 /// Names a launch: cluster, batch, attempt and claim. Another cluster's launch is never ours, whatever it is called.
 type Token = (String, String, u32, String);
 
-/// The launch that a machine with these tags came of.
+/// The launch that an instance with these tags came of.
 fn token_of(tags: &Tags) -> Option<Token> {
     Some((tags.cluster_uid.clone()?, tags.batch.clone()?, tags.attempt, tags.claim.clone()?))
 }
 
 /// Everything there is.
 pub(super) struct World {
-    machines: BTreeMap<String, Entry>,
+    instances: BTreeMap<String, Entry>,
     by_version: BTreeMap<u64, String>,
     tokens: BTreeMap<Token, String>,
     timers: BTreeSet<(Timestamp, String, Step)>,
@@ -82,7 +82,7 @@ pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
 impl World {
     pub(super) fn new(config: &CloudConfig, now: Timestamp) -> Self {
         Self {
-            machines: BTreeMap::new(),
+            instances: BTreeMap::new(),
             by_version: BTreeMap::new(),
             tokens: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -98,13 +98,13 @@ impl World {
 
     // === reading ===
 
-    pub(super) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
-        self.machines.values().map(|entry| &entry.machine)
+    pub(super) fn instances(&self) -> impl Iterator<Item = &Arc<CloudInstance>> {
+        self.instances.values().map(|entry| &entry.instance)
     }
 
-    pub(super) fn changes_since(&self, seen: u64) -> (Vec<Arc<Machine>>, u64) {
+    pub(super) fn changes_since(&self, seen: u64) -> (Vec<Arc<CloudInstance>>, u64) {
         let ids = self.by_version.range(seen.saturating_add(1)..).map(|(_, id)| id);
-        let changed = ids.filter_map(|id| Some(self.machines.get(id)?.machine.clone())).collect();
+        let changed = ids.filter_map(|id| Some(self.instances.get(id)?.instance.clone())).collect();
         (changed, self.version)
     }
 
@@ -116,27 +116,28 @@ impl World {
         self.timers.first().map(|(at, _, _)| *at)
     }
 
-    pub(super) fn get(&self, id: &str, now: Timestamp) -> Result<Machine, ApiError> {
-        let entry = self.machines.get(id).filter(|entry| entry.visible_at <= now);
-        let machine = entry.map(|entry| &entry.machine).filter(|machine| machine.state != Lifecycle::Gone);
-        machine.map(|machine| (**machine).clone()).ok_or_else(|| ApiError::NotFound { id: id.to_owned() })
+    pub(super) fn get(&self, id: &str, now: Timestamp) -> Result<CloudInstance, ApiError> {
+        let entry = self.instances.get(id).filter(|entry| entry.visible_at <= now);
+        let instance =
+            entry.map(|entry| &entry.instance).filter(|instance| instance.state != Lifecycle::Gone);
+        instance.map(|instance| (**instance).clone()).ok_or_else(|| ApiError::NotFound { id: id.to_owned() })
     }
 
-    pub(super) fn list(&self, cluster_uid: &str, now: Timestamp) -> Vec<Machine> {
-        let visible = self.machines.values().filter(|entry| entry.visible_at <= now);
-        let ours = visible.map(|entry| &entry.machine).filter(|machine| {
-            machine.state != Lifecycle::Gone && machine.tags.cluster_uid.as_deref() == Some(cluster_uid)
+    pub(super) fn list(&self, cluster_uid: &str, now: Timestamp) -> Vec<CloudInstance> {
+        let visible = self.instances.values().filter(|entry| entry.visible_at <= now);
+        let ours = visible.map(|entry| &entry.instance).filter(|instance| {
+            instance.state != Lifecycle::Gone && instance.tags.cluster_uid.as_deref() == Some(cluster_uid)
         });
-        ours.map(|machine| (**machine).clone()).collect()
+        ours.map(|instance| (**instance).clone()).collect()
     }
 
-    /// What is announced of an owner's machines, by id.
+    /// What is announced of an owner's instances, by id.
     pub(super) fn notices(&self, cluster_uid: &str) -> Vec<TakeBack> {
-        let running = self.machines().filter(|machine| machine.state <= Lifecycle::Running);
-        let ours = running.filter(|machine| machine.tags.cluster_uid.as_deref() == Some(cluster_uid));
-        let announced = ours.filter_map(|machine| {
-            let at = machine.interrupted_at?;
-            Some(TakeBack { id: machine.id.clone(), offering: machine.offering.clone(), at })
+        let running = self.instances().filter(|instance| instance.state <= Lifecycle::Running);
+        let ours = running.filter(|instance| instance.tags.cluster_uid.as_deref() == Some(cluster_uid));
+        let announced = ours.filter_map(|instance| {
+            let at = instance.interrupted_at?;
+            Some(TakeBack { id: instance.id.clone(), offering: instance.offering.clone(), at })
         });
         announced.collect()
     }
@@ -167,11 +168,11 @@ impl World {
     ) -> Result<LaunchReply, ApiError> {
         for (field, value) in [("clusterUid", &call.cluster_uid), ("batch", &call.batch)] {
             if value.is_empty() {
-                let message = "is empty: every machine carries it from birth".to_owned();
+                let message = "is empty: every instance carries it from birth".to_owned();
                 return Err(ApiError::Invalid { field: field.to_owned(), message });
             }
         }
-        // Machines are dealt to claims in the order of their names, whatever the order of the call.
+        // Instances are dealt to claims in the order of their names, whatever the order of the call.
         let mut order: Vec<usize> = (0..call.items.len()).collect();
         order.sort_by(|a, b| call.items[*a].claim.cmp(&call.items[*b].claim));
         let mut exhausted = BTreeSet::new();
@@ -194,12 +195,12 @@ impl World {
         now: Timestamp,
     ) -> LaunchOutcome {
         let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt, item.claim.clone());
-        if let Some(entry) = self.tokens.get(&token).and_then(|id| self.machines.get(id)) {
-            return LaunchOutcome::Launched(Box::new((*entry.machine).clone()));
+        if let Some(entry) = self.tokens.get(&token).and_then(|id| self.instances.get(id)) {
+            return LaunchOutcome::Launched(Box::new((*entry.instance).clone()));
         }
-        if self.machines.len() >= config.max_machines {
+        if self.instances.len() >= config.max_instances {
             let message =
-                format!("{} machines exist: raise the cloud's limit, or end some", config.max_machines);
+                format!("{} instances exist: raise the cloud's limit, or end some", config.max_instances);
             return LaunchOutcome::Refused("InstanceLimitExceeded".to_owned(), message);
         }
         let mut found = None;
@@ -221,29 +222,29 @@ impl World {
             let tried = item.choices.len();
             return LaunchOutcome::InsufficientCapacity(format!("none of {tried} offerings has capacity"));
         };
-        let (defects, joins) = self.faults.on_machine();
+        let (defects, joins) = self.faults.on_instance();
         let market = Market { seed: config.seed, step_ms: config.spot_step_ms };
         let price = market.price(catalogue, instance_type, offering, now);
         let offering = &Offering { price, ..offering.clone() };
         let order = birth::Order { call, item, choice, instance_type, offering, defects, joins };
-        let born = match birth::machine(catalogue, config, order, now, |name| self.node_names.contains(name))
+        let born = match birth::instance(catalogue, config, order, now, |name| self.node_names.contains(name))
         {
             Ok(born) => born,
             Err((reason, message)) => return LaunchOutcome::Refused(reason, message),
         };
         *self.used.entry(choice.clone()).or_insert(0) += 1;
-        let machine = Arc::new(born.machine);
-        let reply = LaunchOutcome::Launched(Box::new((*machine).clone()));
-        self.tokens.insert(token, machine.id.clone());
-        self.timers.insert((born.runs_at, machine.id.clone(), Step::Run));
+        let instance = Arc::new(born.instance);
+        let reply = LaunchOutcome::Launched(Box::new((*instance).clone()));
+        self.tokens.insert(token, instance.id.clone());
+        self.timers.insert((born.runs_at, instance.id.clone(), Step::Run));
         if let Some(at) = born.interrupted_at {
-            self.timers.insert((at, machine.id.clone(), Step::Interrupt));
+            self.timers.insert((at, instance.id.clone(), Step::Interrupt));
         }
-        self.insert(machine, born.visible_at);
+        self.insert(instance, born.visible_at);
         reply
     }
 
-    /// Whether a pool has room for one more machine.
+    /// Whether a pool has room for one more instance.
     fn has_room(&self, config: &CloudConfig, key: &OfferingKey, offering: &Offering) -> bool {
         let used = self.used.get(key).copied().unwrap_or(0);
         let range = match (offering.reservation_capacity, &*key.capacity_type) {
@@ -264,16 +265,16 @@ impl World {
         call: &Terminate,
         now: Timestamp,
     ) -> Result<Lifecycle, ApiError> {
-        let Some(entry) = self.machines.get(&call.id) else {
+        let Some(entry) = self.instances.get(&call.id) else {
             return Ok(Lifecycle::Gone);
         };
-        let owned = match &entry.machine.tags.cluster_uid {
+        let owned = match &entry.instance.tags.cluster_uid {
             Some(owner) if !call.cluster_uid.is_empty() => *owner == call.cluster_uid,
             Some(_) => false,
             None => call.named_by_claim,
         };
         if !owned {
-            let owner = entry.machine.tags.cluster_uid.as_deref();
+            let owner = entry.instance.tags.cluster_uid.as_deref();
             let why = owner.map_or_else(
                 || "it carries no cluster's UID, and no NodeClaim names it".to_owned(),
                 |owner| format!("it carries the UID of cluster {owner}, not of {:?}", call.cluster_uid),
@@ -281,24 +282,24 @@ impl World {
             return Err(ApiError::NotOwned { id: call.id.clone(), why });
         }
         self.end(config, &call.id, now);
-        Ok(self.machines.get(&call.id).map_or(Lifecycle::Gone, |entry| entry.machine.state))
+        Ok(self.instances.get(&call.id).map_or(Lifecycle::Gone, |entry| entry.instance.state))
     }
 
-    // === what happens to machines ===
+    // === what happens to instances ===
 
     pub(super) fn interrupt(&mut self, config: &CloudConfig, id: &str, now: Timestamp) -> bool {
-        let Some(entry) = self.machines.get(id) else { return false };
-        if entry.machine.state > Lifecycle::Running || entry.machine.interrupted_at.is_some() {
+        let Some(entry) = self.instances.get(id) else { return false };
+        if entry.instance.state > Lifecycle::Running || entry.instance.interrupted_at.is_some() {
             return false;
         }
         let ends = later(now, Duration::from_millis(config.interruption_notice_ms));
         self.timers.insert((ends, id.to_owned(), Step::End));
-        self.change(id, |machine| machine.interrupted_at = Some(ends));
+        self.change(id, |instance| instance.interrupted_at = Some(ends));
         true
     }
 
     pub(super) fn lose(&mut self, id: &str, now: Timestamp) -> bool {
-        let alive = self.machines.get(id).is_some_and(|entry| entry.machine.state != Lifecycle::Gone);
+        let alive = self.instances.get(id).is_some_and(|entry| entry.instance.state != Lifecycle::Gone);
         if alive {
             self.vanish(id, now);
         }
@@ -306,36 +307,36 @@ impl World {
     }
 
     pub(super) fn mark_joined(&mut self, id: &str) {
-        if self.machines.get(id).is_some_and(|entry| !entry.machine.joined) {
-            self.change(id, |machine| machine.joined = true);
+        if self.instances.get(id).is_some_and(|entry| !entry.instance.joined) {
+            self.change(id, |instance| instance.joined = true);
         }
     }
 
     pub(super) fn adopt(&mut self, catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> bool {
-        if adopted.provider_id.is_empty() || self.machines.contains_key(&adopted.provider_id) {
+        if adopted.provider_id.is_empty() || self.instances.contains_key(&adopted.provider_id) {
             return false;
         }
-        let machine = Arc::new(birth::adopted(catalogue, adopted, now));
-        if let Some(token) = token_of(&machine.tags) {
-            self.tokens.insert(token, machine.id.clone());
+        let instance = Arc::new(birth::adopted(catalogue, adopted, now));
+        if let Some(token) = token_of(&instance.tags) {
+            self.tokens.insert(token, instance.id.clone());
         }
-        if let Some(key) = &machine.offering {
+        if let Some(key) = &instance.offering {
             *self.used.entry(key.clone()).or_insert(0) += 1;
         }
-        self.insert(machine, now);
+        self.insert(instance, now);
         true
     }
 
-    fn insert(&mut self, machine: Arc<Machine>, visible_at: Timestamp) {
+    fn insert(&mut self, instance: Arc<CloudInstance>, visible_at: Timestamp) {
         self.version += 1;
-        self.by_version.insert(self.version, machine.id.clone());
-        self.node_names.insert(machine.node_name.clone());
-        self.machines.insert(machine.id.clone(), Entry { machine, visible_at, version: self.version });
+        self.by_version.insert(self.version, instance.id.clone());
+        self.node_names.insert(instance.node_name.clone());
+        self.instances.insert(instance.id.clone(), Entry { instance, visible_at, version: self.version });
     }
 
-    fn change(&mut self, id: &str, change: impl FnOnce(&mut Machine)) {
-        let Some(entry) = self.machines.get_mut(id) else { return };
-        change(Arc::make_mut(&mut entry.machine));
+    fn change(&mut self, id: &str, change: impl FnOnce(&mut CloudInstance)) {
+        let Some(entry) = self.instances.get_mut(id) else { return };
+        change(Arc::make_mut(&mut entry.instance));
         self.version += 1;
         self.by_version.remove(&entry.version);
         entry.version = self.version;
@@ -343,38 +344,38 @@ impl World {
     }
 
     fn end(&mut self, config: &CloudConfig, id: &str, now: Timestamp) {
-        let running = self.machines.get(id).is_some_and(|entry| entry.machine.state <= Lifecycle::Running);
+        let running = self.instances.get(id).is_some_and(|entry| entry.instance.state <= Lifecycle::Running);
         if !running {
             return;
         }
         let takes = config.terminate_latency.draw(&mut dice(config.seed, &["end", id]));
-        self.change(id, |machine| {
-            machine.state = Lifecycle::Terminating;
-            machine.ending_since = Some(now);
+        self.change(id, |instance| {
+            instance.state = Lifecycle::Terminating;
+            instance.ending_since = Some(now);
         });
         self.timers.insert((later(now, takes), id.to_owned(), Step::Vanish));
     }
 
     fn vanish(&mut self, id: &str, now: Timestamp) {
-        let Some(entry) = self.machines.get(id) else { return };
-        if entry.machine.state == Lifecycle::Gone {
+        let Some(entry) = self.instances.get(id) else { return };
+        if entry.instance.state == Lifecycle::Gone {
             return;
         }
-        if let Some(used) = entry.machine.offering.as_ref().and_then(|key| self.used.get_mut(key)) {
+        if let Some(used) = entry.instance.offering.as_ref().and_then(|key| self.used.get_mut(key)) {
             *used = used.saturating_sub(1);
         }
-        self.change(id, |machine| {
-            machine.state = Lifecycle::Gone;
-            machine.ending_since.get_or_insert(now);
+        self.change(id, |instance| {
+            instance.state = Lifecycle::Gone;
+            instance.ending_since.get_or_insert(now);
         });
         self.timers.insert((later(now, MEMORY), id.to_owned(), Step::Forget));
     }
 
     fn forget(&mut self, id: &str) {
-        let Some(entry) = self.machines.remove(id) else { return };
+        let Some(entry) = self.instances.remove(id) else { return };
         self.by_version.remove(&entry.version);
-        self.node_names.remove(&entry.machine.node_name);
-        if let Some(token) = token_of(&entry.machine.tags) {
+        self.node_names.remove(&entry.instance.node_name);
+        if let Some(token) = token_of(&entry.instance.tags) {
             self.tokens.remove(&token);
         }
     }
@@ -388,9 +389,9 @@ impl World {
             let Some((at, id, step)) = self.timers.pop_first() else { return };
             match step {
                 Step::Run => {
-                    let pending = self.machines.get(&id).map(|entry| entry.machine.state);
+                    let pending = self.instances.get(&id).map(|entry| entry.instance.state);
                     if pending == Some(Lifecycle::Pending) {
-                        self.change(&id, |machine| machine.state = Lifecycle::Running);
+                        self.change(&id, |instance| instance.state = Lifecycle::Running);
                     }
                 }
                 Step::Interrupt => {

@@ -8,7 +8,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
+    api::{
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+    },
     catalogue::{Catalogue, Vocabulary, load},
 };
 
@@ -102,11 +104,11 @@ impl CloudApi for HttpCloud {
         self.send(self.client.post(format!("{}/terminate", self.base)).json(call)).await
     }
 
-    async fn get(&self, id: &str) -> Result<Machine, ApiError> {
+    async fn get(&self, id: &str) -> Result<CloudInstance, ApiError> {
         self.send(self.client.get(format!("{}/instances/{}", self.base, encode(id)))).await
     }
 
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<Machine>, ApiError> {
+    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError> {
         let url = format!("{}/instances?clusterUid={}", self.base, encode(cluster_uid));
         self.send(self.client.get(url)).await
     }

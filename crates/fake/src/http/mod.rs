@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `GET /healthz` | | `ok` |
 //! | `GET /catalog` | | `{"vocabulary", "instanceTypes": [...]}` in the format of the kwok provider's file |
-//! | `GET /instances?clusterUid=UID` | | machines of that cluster |
-//! | `GET /instances/{id}` | | one machine; the id percent-encoded |
+//! | `GET /instances?clusterUid=UID` | | instances of that cluster |
+//! | `GET /instances/{id}` | | one instance; the id percent-encoded |
 //! | `POST /launch`, `POST /terminate` | the calls of [`crate::api`] | their answers |
 //! | `POST /faults` | a list of faults | nothing |
 //! | `DELETE /faults` | | nothing |

@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ApiError, CloudApi, Launch, LaunchReply, Lifecycle, Machine, SpotPrices, TakeBack, Terminate},
+    api::{
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+    },
     catalogue::dump,
     cloud::{Cloud, Fault},
 };
 
-/// The largest body that is read: a launch of thousands of machines.
+/// The largest body that is read: a launch of thousands of instances.
 const MAX_BODY: usize = 64 << 20;
 
 /// The cloud's calls as routes.
@@ -63,7 +65,7 @@ struct Owner {
     cluster_uid: String,
 }
 
-async fn list(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<Machine>> {
+async fn list(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<CloudInstance>> {
     cloud.list(&owner.cluster_uid).await.map(Json)
 }
 
@@ -75,7 +77,7 @@ async fn notices(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) ->
     cloud.notices(&owner.cluster_uid).await.map(Json)
 }
 
-async fn one(State(cloud): State<Arc<Cloud>>, Path(id): Path<String>) -> Answer<Machine> {
+async fn one(State(cloud): State<Arc<Cloud>>, Path(id): Path<String>) -> Answer<CloudInstance> {
     cloud.get(&id).await.map(Json)
 }
 

@@ -1,4 +1,4 @@
-//! What a fake cloud that was embedded in a process takes over from the process before it: the machines that NodeClaims
+//! What a fake cloud that was embedded in a process takes over from the process before it: the instances that NodeClaims
 //! and Nodes tell of.
 
 use std::collections::BTreeMap;
@@ -26,15 +26,15 @@ const MAX_PAGES: usize = 2000;
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The API server did not answer.
-    #[error("reading what the cluster knows of machines: {0}")]
+    #[error("reading what the cluster knows of instances: {0}")]
     Read(#[from] kube::Error),
     /// There are more objects than are ever read.
     #[error("more than {0} objects of one kind")]
     TooMany(usize),
 }
 
-/// Takes the machines of the cluster's NodeClaims and Nodes into `cloud`, as owned by the cluster with `cluster_uid`, and
-/// tells how many. Machines of other clouds are left alone. Call it before the provider is used.
+/// Takes the instances of the cluster's NodeClaims and Nodes into `cloud`, as owned by the cluster with `cluster_uid`, and
+/// tells how many. Instances of other clouds are left alone. Call it before the provider is used.
 ///
 /// # Errors
 /// Where the cluster cannot be read.
@@ -86,7 +86,7 @@ fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
     object.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The machine of a NodeClaim that has one.
+/// The instance of a NodeClaim that has one.
 pub(super) fn from_claim(claim: &DynamicObject, cluster_uid: &str) -> Option<Adopted> {
     let status = claim.data.get("status")?;
     let provider_id = status.get("providerID")?.as_str().filter(|id| is_ours(id))?.to_owned();
@@ -131,7 +131,7 @@ fn attempt(annotations: &BTreeMap<String, String>) -> u32 {
     annotations.get(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The machine of a Node, joined with what its NodeClaim tells.
+/// The instance of a Node, joined with what its NodeClaim tells.
 fn from_node(node: &Node, provider_id: String, known: Option<Adopted>, cluster_uid: &str) -> Adopted {
     let status = node.status.as_ref();
     let quantities =
@@ -142,7 +142,7 @@ fn from_node(node: &Node, provider_id: String, known: Option<Adopted>, cluster_u
                 .collect()
         };
     let annotations = node.annotations();
-    // Without a NodeClaim the machine belongs to whom its node says.
+    // Without a NodeClaim the instance belongs to whom its node says.
     let owner = annotations.get(CLUSTER_UID).map_or(cluster_uid, String::as_str);
     let adopted = known.unwrap_or_else(|| Adopted {
         tags: Tags {

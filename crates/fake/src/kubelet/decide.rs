@@ -9,9 +9,9 @@ use super::{
     KubeletConfig,
     view::{NodeView, PodView},
 };
-use crate::api::{Lifecycle, Machine, WireTaint};
+use crate::api::{CloudInstance, Lifecycle, WireTaint};
 
-/// The next step for a machine's node, or for a pod.
+/// The next step for an instance's node, or for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Next<A> {
     /// Do this now.
@@ -37,7 +37,7 @@ pub(super) enum NodeAct {
     Renew,
     /// Nobody has heard of it for a while: Ready becomes Unknown, and nothing new is scheduled to it.
     LoseContact,
-    /// Its machine is gone and nothing holds it: it is removed, as a cloud-controller-manager would.
+    /// Its instance is gone and nothing holds it: it is removed, as a cloud-controller-manager would.
     Remove,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct NodeMemory {
     pub renewed_at: Option<Timestamp>,
     /// Whether the late taint was put on.
     pub late_tainted: bool,
-    /// When the machine was first seen to end.
+    /// When the instance was first seen to end.
     pub silent_since: Option<Timestamp>,
 }
 
@@ -74,25 +74,25 @@ fn when<A>(due: Timestamp, now: Timestamp, act: A) -> Next<A> {
     if due <= now { Next::Act(act) } else { Next::At(due) }
 }
 
-/// What to do for the node of `machine`.
+/// What to do for the node of `instance`.
 pub(super) fn node(
     config: &KubeletConfig,
-    machine: &Machine,
+    instance: &CloudInstance,
     node: Option<&NodeView>,
     memory: &NodeMemory,
     now: Timestamp,
 ) -> Next<NodeAct> {
     let Some(node) = node else {
         // A kubelet registers once: a Node that somebody deletes does not come back.
-        return match (machine.state, machine.joined, machine.joins_at) {
+        return match (instance.state, instance.joined, instance.joins_at) {
             (Lifecycle::Running, false, Some(at)) => when(at, now, NodeAct::Join),
             _ => Next::Rest,
         };
     };
-    if machine.state >= Lifecycle::Terminating {
-        return silent(config, machine.state, node, memory, now);
+    if instance.state >= Lifecycle::Terminating {
+        return silent(config, instance.state, node, memory, now);
     }
-    if machine.state == Lifecycle::Pending {
+    if instance.state == Lifecycle::Pending {
         return Next::Rest;
     }
     if node.is_broken {
@@ -115,7 +115,7 @@ pub(super) fn node(
         let since = node.ready.as_ref().and_then(|(_, since)| *since).unwrap_or(seen).min(now);
         consider(when(later(since, config.untaint_after), now, NodeAct::Untaint));
     }
-    if let Some((taint, after_ms)) = machine.defects.late_taint.as_ref().filter(|_| !memory.late_tainted) {
+    if let Some((taint, after_ms)) = instance.defects.late_taint.as_ref().filter(|_| !memory.late_tainted) {
         let due = later(seen, Duration::from_millis(*after_ms));
         consider(when(due, now, NodeAct::LateTaint(taint.clone())));
     }
@@ -129,7 +129,7 @@ fn renewal(config: &KubeletConfig, memory: &NodeMemory, now: Timestamp) -> Next<
     when(memory.renewed_at.map_or(now, |at| later(at, interval)), now, NodeAct::Renew)
 }
 
-/// A node whose machine is ending or gone: it is silent, and somebody notices.
+/// A node whose instance is ending or gone: it is silent, and somebody notices.
 fn silent(
     config: &KubeletConfig,
     state: Lifecycle,
@@ -156,11 +156,11 @@ fn silent(
 /// Where the node of a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Host {
-    /// Its machine runs and its Node is ready.
+    /// Its instance runs and its Node is ready.
     Ready,
-    /// Its machine runs, but is not ready.
+    /// Its instance runs, but is not ready.
     NotReady,
-    /// Its machine is gone, or it was ours and its Node is gone.
+    /// Its instance is gone, or it was ours and its Node is gone.
     Gone,
 }
 

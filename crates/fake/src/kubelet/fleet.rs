@@ -14,7 +14,7 @@ use super::{
     decide::{self, Host, Next, NodeAct, NodeMemory, PodAct, PodMemory, later},
     view::{NodeView, PodView},
 };
-use crate::api::{Lifecycle, Machine};
+use crate::api::{CloudInstance, Lifecycle};
 
 /// What is looked after: a node by name, or a pod by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub(super) enum Key {
 /// A call to make.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
-    Node { act: NodeAct, machine: Arc<Machine>, node: Option<NodeView> },
+    Node { act: NodeAct, instance: Arc<CloudInstance>, node: Option<NodeView> },
     Pod { act: PodAct, pod: PodView, host_ip: String },
 }
 
@@ -47,7 +47,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The state of all kubelets.
 pub(super) struct Fleet {
     config: KubeletConfig,
-    machines: BTreeMap<String, Arc<Machine>>,
+    instances: BTreeMap<String, Arc<CloudInstance>>,
     nodes: BTreeMap<String, NodeView>,
     node_memory: BTreeMap<String, NodeMemory>,
     pods: BTreeMap<Key, (PodView, PodMemory)>,
@@ -65,7 +65,7 @@ impl Fleet {
     pub(super) fn new(config: KubeletConfig) -> Self {
         Self {
             config,
-            machines: BTreeMap::new(),
+            instances: BTreeMap::new(),
             nodes: BTreeMap::new(),
             node_memory: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -80,17 +80,17 @@ impl Fleet {
 
     // === what is seen ===
 
-    pub(super) fn on_machine(&mut self, machine: Arc<Machine>, now: Timestamp) {
-        let name = machine.node_name.clone();
-        if machine.state >= Lifecycle::Terminating {
+    pub(super) fn on_instance(&mut self, instance: Arc<CloudInstance>, now: Timestamp) {
+        let name = instance.node_name.clone();
+        if instance.state >= Lifecycle::Terminating {
             self.node_memory.entry(name.clone()).or_default().silent_since.get_or_insert(now);
         }
         let newer = self
-            .machines
+            .instances
             .get(&name)
-            .is_none_or(|known| known.id == machine.id || known.state == Lifecycle::Gone);
+            .is_none_or(|known| known.id == instance.id || known.state == Lifecycle::Gone);
         if newer {
-            self.machines.insert(name.clone(), machine);
+            self.instances.insert(name.clone(), instance);
         }
         self.look_at_node(&name, now);
     }
@@ -118,7 +118,7 @@ impl Fleet {
         for name in gone {
             self.on_node(&name, None, now);
         }
-        let all: Vec<String> = self.machines.keys().cloned().collect();
+        let all: Vec<String> = self.instances.keys().cloned().collect();
         for name in all {
             self.look_at_node(&name, now);
         }
@@ -231,13 +231,13 @@ impl Fleet {
         None
     }
 
-    /// Forgets a machine of which nothing is left: no Node, no Pod.
+    /// Forgets an instance of which nothing is left: no Node, no Pod.
     fn forget(&mut self, name: &str) {
-        let gone = self.machines.get(name).is_some_and(|machine| machine.state == Lifecycle::Gone);
+        let gone = self.instances.get(name).is_some_and(|instance| instance.state == Lifecycle::Gone);
         if gone && self.nodes_listed && !self.nodes.contains_key(name) && !self.pods_of.contains_key(name) {
-            self.machines.remove(name);
+            self.instances.remove(name);
         }
-        if !self.machines.contains_key(name) && !self.nodes.contains_key(name) {
+        if !self.instances.contains_key(name) && !self.nodes.contains_key(name) {
             self.node_memory.remove(name);
         }
     }
@@ -250,16 +250,18 @@ impl Fleet {
     }
 
     fn decide_node(&self, name: &str, now: Timestamp) -> Next<Call> {
-        let Some(machine) = self.machines.get(name).filter(|_| self.nodes_listed) else { return Next::Rest };
-        // A Node of that name that belongs to another machine is none of ours.
+        let Some(instance) = self.instances.get(name).filter(|_| self.nodes_listed) else {
+            return Next::Rest;
+        };
+        // A Node of that name that belongs to another instance is none of ours.
         let node = self.nodes.get(name);
-        if node.is_some_and(|node| node.provider_id != machine.id) {
+        if node.is_some_and(|node| node.provider_id != instance.id) {
             return Next::Rest;
         }
         let fallback = NodeMemory::default();
         let memory = self.node_memory.get(name).unwrap_or(&fallback);
-        match decide::node(&self.config, machine, node, memory, now) {
-            Next::Act(act) => Next::Act(Call::Node { act, machine: machine.clone(), node: node.cloned() }),
+        match decide::node(&self.config, instance, node, memory, now) {
+            Next::Act(act) => Next::Act(Call::Node { act, instance: instance.clone(), node: node.cloned() }),
             Next::At(at) => Next::At(at),
             Next::Rest => Next::Rest,
         }
@@ -267,14 +269,14 @@ impl Fleet {
 
     fn decide_pod(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
         let Some((pod, memory)) = self.pods.get_mut(key) else { return Next::Rest };
-        let Some(machine) = self.machines.get(&pod.node).filter(|_| self.nodes_listed) else {
+        let Some(instance) = self.instances.get(&pod.node).filter(|_| self.nodes_listed) else {
             return Next::Rest;
         };
         let node = self.nodes.get(&pod.node);
         let host = match node {
-            _ if machine.state == Lifecycle::Gone => Host::Gone,
-            None if machine.joined => Host::Gone,
-            Some(node) if node.is_ready() && machine.state < Lifecycle::Gone => Host::Ready,
+            _ if instance.state == Lifecycle::Gone => Host::Gone,
+            None if instance.joined => Host::Gone,
+            Some(node) if node.is_ready() && instance.state < Lifecycle::Gone => Host::Ready,
             _ => Host::NotReady,
         };
         if host == Host::Gone {
@@ -282,14 +284,14 @@ impl Fleet {
         }
         match decide::pod(&self.config, pod, host, memory, now) {
             Next::Act(act) => {
-                Next::Act(Call::Pod { act, pod: pod.clone(), host_ip: machine.address.clone() })
+                Next::Act(Call::Pod { act, pod: pod.clone(), host_ip: instance.address.clone() })
             }
             Next::At(at) => Next::At(at),
             Next::Rest => Next::Rest,
         }
     }
 
-    /// Takes note of how a call ended. Tells the machine whose node has joined by it.
+    /// Takes note of how a call ended. Tells the instance whose node has joined by it.
     pub(super) fn on_outcome(
         &mut self,
         key: &Key,
@@ -310,10 +312,10 @@ impl Fleet {
         self.failures.remove(key);
         let mut joined = None;
         match (key, call) {
-            (Key::Node(name), Call::Node { act, machine, .. }) => {
+            (Key::Node(name), Call::Node { act, instance, .. }) => {
                 let memory = self.node_memory.entry(name.clone()).or_default();
                 match act {
-                    NodeAct::Join => joined = Some(machine.id.clone()),
+                    NodeAct::Join => joined = Some(instance.id.clone()),
                     NodeAct::Renew => memory.renewed_at = Some(now),
                     NodeAct::LateTaint(_) => memory.late_tainted = true,
                     _ => {}

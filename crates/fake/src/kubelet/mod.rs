@@ -1,8 +1,8 @@
-//! The kubelets of the fake cloud's machines, and what a cloud's controllers do for nodes: the one module of this crate
+//! The kubelets of the fake cloud's instances, and what a cloud's controllers do for nodes: the one module of this crate
 //! with a Kubernetes client.
 //!
-//! One task looks at machines, Nodes and Pods, and asks the pure functions of [`decide`] what comes next for each; work
-//! is done in the order in which it falls due, a bounded number of calls at once. A call that fails is decided anew
+//! One task looks at instances, Nodes and Pods, and asks the pure functions of [`decide`] what comes next for each; work
+//! is done in the order in which it falls due, a bounded number of calls at once. A call that fails is decided again
 //! after a pause; a watch that breaks is opened again.
 
 mod adopt;
@@ -32,7 +32,7 @@ pub struct KubeletConfig {
     pub untaint_after: Duration,
     /// How often leases are renewed; `None` where nobody watches them.
     pub lease_interval: Option<Duration>,
-    /// How long after a machine began to end its node counts as lost.
+    /// How long after an instance began to end its node counts as lost.
     pub lost_after: Duration,
     /// How long after that a Node without finalizers is removed.
     pub remove_after: Duration,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::view::{NodeView, PodView};
 use crate::{
-    api::{Machine, WireTaint},
+    api::{CloudInstance, WireTaint},
     quantities::{QuantityMap, from_quantities, to_quantities},
 };
 
@@ -21,28 +21,28 @@ fn seconds(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
-/// Labels of a machine's node: what was handed to it, and what its type and offering say.
-pub(super) fn node_labels(machine: &Machine) -> BTreeMap<String, String> {
-    let mut labels = machine.bootstrap.labels.clone();
-    labels.extend(machine.labels.clone());
+/// Labels of an instance's node: what was handed to it, and what its type and offering say.
+pub(super) fn node_labels(instance: &CloudInstance) -> BTreeMap<String, String> {
+    let mut labels = instance.bootstrap.labels.clone();
+    labels.extend(instance.labels.clone());
     labels
 }
 
-/// The Node of a machine at the moment when it joins.
-pub(super) fn node(machine: &Machine, now: Timestamp) -> Value {
+/// The Node of an instance at the moment when it joins.
+pub(super) fn node(instance: &CloudInstance, now: Timestamp) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": machine.node_name,
-            "labels": node_labels(machine),
-            "annotations": machine.bootstrap.annotations,
+            "name": instance.node_name,
+            "labels": node_labels(instance),
+            "annotations": instance.bootstrap.annotations,
         },
         "spec": {
-            "providerID": machine.id,
-            "taints": machine.bootstrap.taints.iter().map(taint).collect::<Vec<Value>>(),
+            "providerID": instance.id,
+            "taints": instance.bootstrap.taints.iter().map(taint).collect::<Vec<Value>>(),
         },
-        "status": node_status(machine, false, now),
+        "status": node_status(instance, false, now),
     })
 }
 
@@ -55,8 +55,8 @@ fn taint(taint: &WireTaint) -> Value {
 }
 
 /// What a node really has of what it was sold as.
-fn really(machine: &Machine, sold: &QuantityMap) -> QuantityMap {
-    let Some(percent) = machine.defects.memory_percent else { return sold.clone() };
+fn really(instance: &CloudInstance, sold: &QuantityMap) -> QuantityMap {
+    let Some(percent) = instance.defects.memory_percent else { return sold.clone() };
     let Ok(mut resources) = from_quantities(sold) else { return sold.clone() };
     let memory = i128::from(resources.memory()) * i128::from(percent) / 100;
     resources.set(&"memory".into(), i64::try_from(memory).unwrap_or(i64::MAX));
@@ -64,7 +64,7 @@ fn really(machine: &Machine, sold: &QuantityMap) -> QuantityMap {
 }
 
 /// A Node's status.
-pub(super) fn node_status(machine: &Machine, ready: bool, now: Timestamp) -> Value {
+pub(super) fn node_status(instance: &CloudInstance, ready: bool, now: Timestamp) -> Value {
     let at = seconds(now);
     let condition = |kind: &str, status: bool, reason: &str, message: &str| {
         let status = if status { "True" } else { "False" };
@@ -78,13 +78,13 @@ pub(super) fn node_status(machine: &Machine, ready: bool, now: Timestamp) -> Val
     } else {
         ("KubeletNotReady", "container runtime network not ready")
     };
-    let label = |key: &str| machine.labels.get(key).cloned().unwrap_or_default();
-    let hostname = machine.bootstrap.labels.get("kubernetes.io/hostname").unwrap_or(&machine.node_name);
+    let label = |key: &str| instance.labels.get(key).cloned().unwrap_or_default();
+    let hostname = instance.bootstrap.labels.get("kubernetes.io/hostname").unwrap_or(&instance.node_name);
     json!({
-        "capacity": really(machine, &machine.capacity),
-        "allocatable": really(machine, &machine.allocatable),
+        "capacity": really(instance, &instance.capacity),
+        "allocatable": really(instance, &instance.allocatable),
         "addresses": [
-            {"type": "InternalIP", "address": machine.address},
+            {"type": "InternalIP", "address": instance.address},
             {"type": "Hostname", "address": hostname},
         ],
         "conditions": [
@@ -97,7 +97,7 @@ pub(super) fn node_status(machine: &Machine, ready: bool, now: Timestamp) -> Val
         "nodeInfo": {
             "architecture": label("kubernetes.io/arch"),
             "operatingSystem": label("kubernetes.io/os"),
-            "bootID": machine.id, "machineID": machine.id, "systemUUID": machine.id,
+            "bootID": instance.id, "machineID": instance.id, "systemUUID": instance.id,
             "kernelVersion": "6.12.0", "osImage": "Fake Linux", "containerRuntimeVersion": "containerd://2.1.0",
             "kubeletVersion": KUBELET_VERSION, "kubeProxyVersion": "",
         },

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::cloud::Cloud;
 
-/// The kubelets of a fake cloud's machines.
+/// The kubelets of a fake cloud's instances.
 pub struct Kubelets {
     client: Client,
     cloud: Arc<Cloud>,
@@ -43,7 +43,7 @@ pub struct Kubelets {
 type Ended = (Key, Call, Outcome);
 
 impl Kubelets {
-    /// Runs the kubelets of all machines of `cloud` until `shutdown`.
+    /// Runs the kubelets of all instances of `cloud` until `shutdown`.
     pub async fn run(
         client: Client,
         cloud: Arc<Cloud>,
@@ -105,8 +105,8 @@ impl Kubelets {
         let (changed, seen) = self.cloud.changes_since(self.seen);
         self.seen = seen;
         let now = self.clock.now();
-        for machine in changed {
-            self.fleet.on_machine(machine, now);
+        for instance in changed {
+            self.fleet.on_instance(instance, now);
         }
     }
 
@@ -218,20 +218,20 @@ async fn make(
 ) -> Result<Outcome, kube::Error> {
     match call {
         Call::Pod { act, pod, host_ip } => make_pod(client, *act, pod, host_ip, now).await,
-        Call::Node { act: NodeAct::Join, machine, .. } => {
+        Call::Node { act: NodeAct::Join, instance, .. } => {
             let node: Node =
-                serde_json::from_value(objects::node(machine, now)).map_err(kube::Error::SerdeError)?;
+                serde_json::from_value(objects::node(instance, now)).map_err(kube::Error::SerdeError)?;
             Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
             Ok(Outcome::Done)
         }
-        Call::Node { act, machine, node: Some(node) } => {
+        Call::Node { act, instance, node: Some(node) } => {
             let api: Api<Node> = Api::all(client.clone());
             let params = PatchParams::default();
-            let name = machine.node_name.as_str();
+            let name = instance.node_name.as_str();
             match act {
                 NodeAct::Join => {}
                 NodeAct::BecomeReady => {
-                    let status = serde_json::json!({"status": objects::node_status(machine, true, now)});
+                    let status = serde_json::json!({"status": objects::node_status(instance, true, now)});
                     api.patch_status(name, &params, &Patch::Merge(status)).await?;
                 }
                 NodeAct::Untaint => {

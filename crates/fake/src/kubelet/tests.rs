@@ -16,7 +16,7 @@ use super::{
     objects,
     view::{NodeView, PodView},
 };
-use crate::api::{Bootstrap, Defects, Lifecycle, Machine, Tags, WireTaint};
+use crate::api::{Bootstrap, CloudInstance, Defects, Lifecycle, Tags, WireTaint};
 
 /// So many seconds after the start.
 fn at(seconds: i64) -> Timestamp {
@@ -27,10 +27,10 @@ fn at(seconds: i64) -> Timestamp {
         .unwrap()
 }
 
-fn machine() -> Machine {
+fn instance() -> CloudInstance {
     let text =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Machine {
+    CloudInstance {
         id: "kwok://n1".to_owned(),
         node_name: "n1".to_owned(),
         address: "10.1.2.3".to_owned(),
@@ -105,38 +105,39 @@ fn nodes(
     #[case] now: i64,
     #[case] expected: Next<NodeAct>,
 ) {
-    let machine = Machine { state, ..machine() };
-    assert_eq!(decide::node(&config(), &machine, node.as_ref(), &memory(), at(now)), expected);
+    let instance = CloudInstance { state, ..instance() };
+    assert_eq!(decide::node(&config(), &instance, node.as_ref(), &memory(), at(now)), expected);
 }
 
 #[test]
 fn special_nodes() {
-    let decide =
-        |machine: &Machine, node: Option<&NodeView>, memory: &NodeMemory, config: &KubeletConfig, now| {
-            decide::node(config, machine, node, memory, at(now))
-        };
+    let decide = |instance: &CloudInstance,
+                  node: Option<&NodeView>,
+                  memory: &NodeMemory,
+                  config: &KubeletConfig,
+                  now| { decide::node(config, instance, node, memory, at(now)) };
     // A Node that somebody deleted does not come back, and one that never joins never does.
-    let joined = Machine { joined: true, ..machine() };
+    let joined = CloudInstance { joined: true, ..instance() };
     assert_eq!(decide(&joined, None, &memory(), &config(), 99), Next::Rest);
-    let broken = Machine { joins_at: None, ..machine() };
+    let broken = CloudInstance { joins_at: None, ..instance() };
     assert_eq!(decide(&broken, None, &memory(), &config(), 99), Next::Rest);
     // A kubelet that somebody broke does not become ready by itself.
     let dead = NodeView { is_broken: true, ..node("False", &[]) };
-    assert_eq!(decide(&machine(), Some(&dead), &memory(), &config(), 99), Next::Rest);
+    assert_eq!(decide(&instance(), Some(&dead), &memory(), &config(), 99), Next::Rest);
     // A finalizer keeps a Node.
     let held = NodeView { has_finalizers: true, ..node("Unknown", &[UNREACHABLE_TAINT]) };
-    let gone = Machine { state: Lifecycle::Gone, ..machine() };
+    let gone = CloudInstance { state: Lifecycle::Gone, ..instance() };
     assert_eq!(decide(&gone, Some(&held), &memory(), &config(), 999), Next::Rest);
     // Leases are renewed at their pace.
     let leases = KubeletConfig { lease_interval: Some(std::time::Duration::from_secs(15)), ..config() };
     let ready = node("True", &[]);
-    assert_eq!(decide(&machine(), Some(&ready), &memory(), &leases, 30), Next::Act(NodeAct::Renew));
+    assert_eq!(decide(&instance(), Some(&ready), &memory(), &leases, 30), Next::Act(NodeAct::Renew));
     let renewed = NodeMemory { renewed_at: Some(at(30)), ..memory() };
-    assert_eq!(decide(&machine(), Some(&ready), &renewed, &leases, 44), Next::At(at(45)));
+    assert_eq!(decide(&instance(), Some(&ready), &renewed, &leases, 44), Next::At(at(45)));
     // A late taint comes once.
     let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
     let defects = Defects { late_taint: Some((taint.clone(), 30_000)), ..Defects::default() };
-    let late = Machine { defects, ..machine() };
+    let late = CloudInstance { defects, ..instance() };
     assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 44), Next::At(at(45)));
     assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 45), Next::Act(NodeAct::LateTaint(taint)));
     let done = NodeMemory { late_tainted: true, ..memory() };
@@ -217,7 +218,7 @@ fn a_pod_that_a_finalizer_keeps_is_asked_again_slowly() {
 #[test]
 fn objects_say_what_they_should() {
     let defects = Defects { memory_percent: Some(50), ..Defects::default() };
-    let joined = objects::node(&Machine { defects, ..machine() }, at(10));
+    let joined = objects::node(&CloudInstance { defects, ..instance() }, at(10));
     let node: Node = serde_json::from_value(joined).unwrap();
     let view = NodeView::of(&node);
     assert_eq!((view.provider_id.as_str(), view.is_ready()), ("kwok://n1", false));
@@ -264,9 +265,9 @@ fn next(fleet: &mut Fleet, now: i64) -> Option<(Key, Call, String)> {
 }
 
 #[test]
-fn a_fleet_takes_a_machine_from_birth_to_oblivion() {
+fn a_fleet_takes_an_instance_from_birth_to_oblivion() {
     let mut fleet = Fleet::new(config());
-    fleet.on_machine(Arc::new(machine()), at(0));
+    fleet.on_instance(Arc::new(instance()), at(0));
     assert!(next(&mut fleet, 0).is_none(), "nothing is known of Nodes yet");
     fleet.nodes_complete(&BTreeSet::new(), at(0));
     assert!(next(&mut fleet, 0).is_none());
@@ -275,12 +276,12 @@ fn a_fleet_takes_a_machine_from_birth_to_oblivion() {
     assert_eq!((words.as_str(), fleet.calls()), ("Join", 1));
     // A failed call is made again after a pause, and no sooner, whatever is seen meanwhile.
     assert_eq!(fleet.on_outcome(&key, &call, Outcome::Failed, at(10)), None);
-    fleet.on_machine(Arc::new(machine()), at(10));
+    fleet.on_instance(Arc::new(instance()), at(10));
     assert!(next(&mut fleet, 10).is_none());
     let (key, call, words) = next(&mut fleet, 11).unwrap();
     assert_eq!(words, "Join");
     assert_eq!(fleet.on_outcome(&key, &call, Outcome::Done, at(11)).as_deref(), Some("kwok://n1"));
-    fleet.on_machine(Arc::new(Machine { joined: true, ..machine() }), at(11));
+    fleet.on_instance(Arc::new(CloudInstance { joined: true, ..instance() }), at(11));
     fleet.on_node("n1", Some(node("False", &[])), at(11));
     let key_of_pod = Key::Pod("default".to_owned(), "p".to_owned());
     fleet.on_pod(key_of_pod.clone(), Some(pod(|_| {})), at(12));
@@ -294,8 +295,9 @@ fn a_fleet_takes_a_machine_from_birth_to_oblivion() {
     fleet.on_outcome(&key, &call, Outcome::Done, at(16));
     fleet.on_pod(key_of_pod, Some(pod(running)), at(17));
     assert!(next(&mut fleet, 90).is_none());
-    // The machine is gone: the node is lost, its pod is collected, the Node is removed.
-    fleet.on_machine(Arc::new(Machine { joined: true, state: Lifecycle::Gone, ..machine() }), at(100));
+    // The instance is gone: the node is lost, its pod is collected, the Node is removed.
+    fleet
+        .on_instance(Arc::new(CloudInstance { joined: true, state: Lifecycle::Gone, ..instance() }), at(100));
     assert!(next(&mut fleet, 100).is_none());
     let mut done = Vec::new();
     for now in [140, 150, 220] {

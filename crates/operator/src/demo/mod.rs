@@ -1,4 +1,4 @@
-//! `fleetwright demo`: the whole flow on one machine.
+//! `fleetwright demo`: the whole flow on one node.
 //!
 //! A world of its own ([`fleetwright_sim::World`]) gets the shipped examples; load comes and goes as their annotations
 //! say; what happens is shown as it happens and summed up at the end. In JSON mode time is virtual and there is no port.

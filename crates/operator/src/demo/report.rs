@@ -48,7 +48,7 @@ struct Pods {
     pending: usize,
 }
 
-/// What depends on the machine that the demo runs on.
+/// What depends on the node that the demo runs on.
 #[derive(Debug, Serialize)]
 struct Wall {
     seconds: f64,

@@ -1,5 +1,5 @@
-//! What the controller knows and no dump shows at a glance: commands that are under way, on which machines pods are expected
-//! that wait, and where buffers have room. Machines that are going already, or are about to be used, are not disrupted.
+//! What the controller knows and no dump shows at a glance: commands that are under way, on which nodes pods are expected
+//! that wait, and where buffers have room. Nodes that are going already, or are about to be used, are not disrupted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
     expect(index, settings, now);
 }
 
-/// Places all that waits as a pass of provisioning would, and notes what it comes to on the machines that are there.
+/// Places all that waits as a pass of provisioning would, and notes what it comes to on the nodes that are there.
 fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     let snapshot = index.snapshot(now);
     let pods = eligible::pods(&snapshot, now);
@@ -34,8 +34,8 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     let until = later(now, settings.nomination_window());
     let mut chunks: BTreeMap<Str, u32> = BTreeMap::new();
     for placement in &plan.existing {
-        let Some(machine) = snapshot.nodes.get(placement.node) else { continue };
-        let name = machine.claim_name().map_or_else(|| machine.name(), ClaimName::as_str);
+        let Some(node) = snapshot.nodes.get(placement.node) else { continue };
+        let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
         for pod in &placement.pods {
             if pod.is_virtual {
                 let count = chunks.entry(name.into()).or_default();
@@ -48,7 +48,7 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     index.note_buffers(&BTreeMap::new(), chunks);
 }
 
-/// Whether a machine is still kept for a pod. One that has waited for longer than nominations are renewed was refused there
+/// Whether a node is still kept for a pod. One that has waited for longer than nominations are renewed was refused there
 /// by kube-scheduler; one of a manifest was not created yet.
 fn is_expected(pod: &Arc<Pod>, settings: &Settings, now: Timestamp) -> bool {
     let leases = settings.nomination_window().saturating_mul(RENEWALS.saturating_add(1));

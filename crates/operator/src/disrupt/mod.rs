@@ -1,4 +1,4 @@
-//! `fleetwright disrupt` and `fleetwright explain node`: what disruption would do now, and what keeps each machine, by the
+//! `fleetwright disrupt` and `fleetwright explain node`: what disruption would do now, and what keeps each node, by the
 //! controller's own code, without doing any of it.
 
 mod expected;
@@ -43,10 +43,10 @@ pub(crate) fn run(options: &DisruptOptions, values: &Values) -> anyhow::Result<(
     Ok(())
 }
 
-/// Explains one machine.
+/// Explains one node.
 ///
 /// # Errors
-/// Where the input cannot be used, or there is no such machine.
+/// Where the input cannot be used, or there is no such node.
 pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Result<()> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
     let (offer, notes) = plan::offer(values)?;

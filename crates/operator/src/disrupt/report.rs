@@ -4,7 +4,7 @@ use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     disruption::{Allowance, Blocker, Command, Standing, Survey},
     model::{Price, labels::NODEPOOL},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) version: u32,
     /// Commands in the order in which they would be carried out, as many as the budgets allow in one pass.
     pub(super) commands: Vec<CommandRow>,
-    /// Every machine, by name.
+    /// Every node, by name.
     pub(super) nodes: Vec<NodeRow>,
     /// Budgets by pool and reason.
     pub(super) budgets: Vec<BudgetRow>,
@@ -47,7 +47,7 @@ pub(super) struct CommandRow {
     pub(super) method: String,
     /// `Empty`, `Drifted` or `Underutilized`.
     pub(super) reason: String,
-    /// Machines that go.
+    /// Nodes that go.
     pub(super) nodes: Vec<String>,
     /// NodeClaims that come first.
     pub(super) replacements: Vec<Replacement>,
@@ -71,7 +71,7 @@ pub(super) struct Replacement {
     pub(super) pods: Vec<String>,
 }
 
-/// How a machine stands.
+/// How a node stands.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeRow {
@@ -89,7 +89,7 @@ pub(super) struct NodeRow {
     pub(super) blockers: Vec<BlockerRow>,
 }
 
-/// Something that keeps a machine.
+/// Something that keeps a node.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BlockerRow {
     /// One word.
@@ -151,12 +151,12 @@ impl Report {
 
 fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
     let moved = command.candidates.iter().flat_map(|candidate| &candidate.pods);
-    let replacement = |opening: &Opening| {
+    let replacement = |new_claim: &NewClaim| {
         let batch = names.suffix(10);
         Replacement {
-            node_pool: opening.pool.name.to_string(),
-            resource: raised(opening, context.loaded, names, &batch),
-            pods: opening.pods.iter().map(|pod| pod.id.to_string()).collect(),
+            node_pool: new_claim.pool.name.to_string(),
+            resource: raised(new_claim, context.loaded, names, &batch),
+            pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }
     };
     CommandRow {
@@ -170,21 +170,21 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
     }
 }
 
-/// What is saved per hour, with a sign where it is the other way round. What machines of unknown price save is not known:
-/// they count as nothing, and no more is said of what comes in their stead.
+/// What is saved per hour, with a sign where it is the other way round. What nodes of unknown price save is not known:
+/// they count as nothing, and no more is said of what comes in their place.
 fn savings(command: &Command) -> String {
     let (now, then) = (command.price_now(), command.price_then());
     let known = command.candidates.iter().all(|candidate| candidate.price > Price::ZERO);
     if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }
 }
 
-/// How one machine stands.
+/// How one node stands.
 pub(super) fn node(standing: &Standing) -> NodeRow {
-    let machine = &standing.node;
+    let node = &standing.node;
     NodeRow {
-        node: machine.node_name().map(ToString::to_string).unwrap_or_default(),
-        node_claim: machine.claim_name().map(ToString::to_string).unwrap_or_default(),
-        node_pool: machine.label(NODEPOOL).unwrap_or_default().to_owned(),
+        node: node.node_name().map(ToString::to_string).unwrap_or_default(),
+        node_claim: node.claim_name().map(ToString::to_string).unwrap_or_default(),
+        node_pool: node.label(NODEPOOL).unwrap_or_default().to_owned(),
         candidate: standing.candidate,
         price: standing.price.map(|price| price.to_string()),
         blockers: standing.blockers.iter().map(blocker).collect(),

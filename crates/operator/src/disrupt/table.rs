@@ -65,7 +65,7 @@ fn cheapest(new: &Replacement) -> String {
     format!("{first} ({})", new.node_pool)
 }
 
-/// Writes one machine with all that keeps it.
+/// Writes one node with all that keeps it.
 pub(super) struct One<'a>(pub(super) &'a NodeRow);
 
 impl fmt::Display for One<'_> {

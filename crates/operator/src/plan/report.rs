@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     model::{Price, Snapshot},
-    scheduling::{Machines, Obstacle, Opening, Placement, Plan, PoolVerdict, Unplaced},
+    scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ pub(super) struct Report {
     pub(super) version: u32,
     /// NodeClaims that would be created, in order.
     pub(super) node_claims: Vec<Claim>,
-    /// Pods that fit on machines that exist or are on their way.
+    /// Pods that fit on nodes that exist or are on their way.
     pub(super) existing: Vec<Existing>,
     /// Pods that have no place, and why.
     pub(super) unschedulable: Vec<Unschedulable>,
@@ -68,7 +68,7 @@ pub(super) struct Offering {
     pub(super) price: String,
 }
 
-/// Pods on a machine that is there.
+/// Pods on a node that is there.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Existing {
     /// Name of the node, or of the claim where it has no node yet.
@@ -89,12 +89,12 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
-    /// What keeps it off the machines that are there, once the plan is carried out; absent where there are none.
+    /// What keeps it off the nodes that are there, once the plan is carried out; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) machines: Option<Refusals>,
+    pub(super) nodes: Option<Refusals>,
 }
 
-/// Why the machines that are there do not take a pod.
+/// Why the nodes that are there do not take a pod.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Refusals {
@@ -106,13 +106,13 @@ pub(super) struct Refusals {
     pub(super) obstacles: Vec<Refusal>,
 }
 
-/// An obstacle that some machines share.
+/// An obstacle that some nodes share.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Refusal {
     /// One word.
     pub(super) reason: String,
-    /// How many machines have it.
+    /// How many nodes have it.
     pub(super) count: usize,
     /// With figures.
     pub(super) message: String,
@@ -180,8 +180,8 @@ impl Report {
             .unplaced
             .iter()
             .map(|(pod, why)| {
-                let machines = plan.machines.get(&pod.uid).map(AsRef::as_ref);
-                unplaced(pod.id.to_string(), why, machines)
+                let nodes = plan.nodes.get(&pod.uid).map(AsRef::as_ref);
+                unplaced(pod.id.to_string(), why, nodes)
             })
             .collect();
         unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
@@ -189,7 +189,7 @@ impl Report {
             reason: reason.to_owned(),
             message,
             per_node_pool: Vec::new(),
-            machines: None,
+            nodes: None,
         }));
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
         Self {
@@ -218,37 +218,37 @@ fn gap(hourly: Price, bound: Price) -> f64 {
 
 fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
     let ids = batches(plan, names);
-    let claim = |(opening, batch): (&Opening, &String)| {
-        let chosen = &opening.chosen;
+    let claim = |(new_claim, batch): (&NewClaim, &String)| {
+        let chosen = &new_claim.chosen;
         Claim {
-            node_pool: opening.pool.name.to_string(),
-            resource: raised(opening, context.loaded, names, batch),
-            instance_types: opening.instance_types.iter().map(|known| known.name.to_string()).collect(),
+            node_pool: new_claim.pool.name.to_string(),
+            resource: raised(new_claim, context.loaded, names, batch),
+            instance_types: new_claim.instance_types.iter().map(|known| known.name.to_string()).collect(),
             offering: Offering {
                 instance_type: chosen.instance_type.to_string(),
                 zone: chosen.zone.to_string(),
                 capacity_type: chosen.capacity_type.to_string(),
                 price: chosen.price.to_string(),
             },
-            requests: json!(raise::quantities(&opening.requests)),
-            pods: opening.pods.iter().map(|pod| pod.id.to_string()).collect(),
+            requests: json!(raise::quantities(&new_claim.requests)),
+            pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }
     };
-    plan.openings.iter().zip(&ids).map(claim).collect()
+    plan.new_claims.iter().zip(&ids).map(claim).collect()
 }
 
-/// A launch batch for each opening, as the controller deals them out.
+/// A launch batch for each new NodeClaim, as the controller deals them out.
 fn batches(plan: &Plan, names: &Names) -> Vec<String> {
     let prefix = names.suffix(10);
-    raise::shapes(&plan.openings).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
+    raise::shapes(&plan.new_claims).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
 }
 
-/// The NodeClaim that an opening becomes, as it would be applied; null where its pool is not in the input.
-pub(crate) fn raised(opening: &Opening, loaded: &Loaded, names: &Names, batch: &str) -> Value {
-    let name = format!("{}-{}", opening.pool.name, names.suffix(5));
+/// The NodeClaim that a new NodeClaim becomes, as it would be applied; null where its pool is not in the input.
+pub(crate) fn raised(new_claim: &NewClaim, loaded: &Loaded, names: &Names, batch: &str) -> Value {
+    let name = format!("{}-{}", new_claim.pool.name, names.suffix(5));
     let identity = Identity { name, batch, cluster_uid: &loaded.cluster_uid };
-    let Some(pool) = loaded.index.pool(&opening.pool.name) else { return Value::Null };
-    let claim = raise::claim(opening, pool, &opening.pods, identity);
+    let Some(pool) = loaded.index.pool(&new_claim.pool.name) else { return Value::Null };
+    let claim = raise::claim(new_claim, pool, &new_claim.pods, identity);
     let mut value = json!(claim);
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, part| !part.is_null());
@@ -266,7 +266,7 @@ fn existing(placement: &Placement, snapshot: &Snapshot) -> Existing {
     }
 }
 
-fn unplaced(pod: String, why: &Unplaced, machines: Option<&Machines>) -> Unschedulable {
+fn unplaced(pod: String, why: &Unplaced, nodes: Option<&NodeObstacles>) -> Unschedulable {
     let verdict = |verdict: &PoolVerdict| Verdict {
         node_pool: verdict.pool.to_string(),
         reason: verdict.eliminated.as_str().to_owned(),
@@ -276,12 +276,12 @@ fn unplaced(pod: String, why: &Unplaced, machines: Option<&Machines>) -> Unsched
         Unplaced::NoPoolFits(verdicts) => verdicts.iter().map(verdict).collect(),
         _ => Vec::new(),
     };
-    let machines = machines.map(|machines| Refusals {
-        total: machines.total,
-        message: machines.to_string(),
-        obstacles: machines.obstacles.iter().map(refusal).collect(),
+    let nodes = nodes.map(|nodes| Refusals {
+        total: nodes.total,
+        message: nodes.to_string(),
+        obstacles: nodes.obstacles.iter().map(refusal).collect(),
     });
-    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool, machines }
+    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool, nodes }
 }
 
 fn refusal((obstacle, count): &(Obstacle, usize)) -> Refusal {

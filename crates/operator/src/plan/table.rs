@@ -38,8 +38,8 @@ impl fmt::Display for Table<'_> {
         if !report.unschedulable.is_empty() {
             let mut grid = grid(&["UNSCHEDULABLE", "REASON", "MESSAGE"]);
             for pod in &report.unschedulable {
-                let machines = pod.machines.as_ref().map(|machines| format!("; {}", machines.message));
-                let message = format!("{}{}", pod.message, machines.unwrap_or_default());
+                let nodes = pod.nodes.as_ref().map(|nodes| format!("; {}", nodes.message));
+                let message = format!("{}{}", pod.message, nodes.unwrap_or_default());
                 grid.add_row([&pod.pod, &pod.reason, &message]);
             }
             writeln!(f, "{}\n", grid.trim_fmt())?;

@@ -132,7 +132,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "INITIALIZATION_TIMEOUT",
         Kind::Duration,
         "0s",
-        "How long a node may take from joining to being initialised; 0s is for ever",
+        "How long a node may take from joining to being initialized; 0s is for ever",
     ),
     setting(
         "INSTANCE_TYPES_FILE_PATH",
@@ -205,7 +205,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "BOOT_LATENCY",
         Kind::Duration,
         "30s",
-        "Fake cloud: how long a machine takes from launch to joining",
+        "Fake cloud: how long a node takes from launch to joining",
     ),
 ];
 

@@ -7,18 +7,18 @@ use fleetwright_aws::testing::FakeAws;
 use super::{Scenario, expand, play};
 use crate::world::{World, virtual_runtime};
 
-/// How many claims come at once; twice as many machines are then watched. What is measured does not depend on it, but for the number of
-/// fleets; a world of a thousand machines takes minutes.
+/// How many claims come at once; twice as many instances are then watched. What is measured does not depend on it, but for the number of
+/// fleets; a world of a thousand instances takes minutes.
 const BURST: u32 = 15;
 /// Claims of one fleet, where there are enough of them.
 const FLEET: u32 = 100;
 /// Longer than a launch template that nothing uses is kept, and its collector sleeps.
 const CLEARED: Duration = Duration::from_secs(60 * 60);
-/// How long the steady cluster is watched: the class is tried anew within it.
+/// How long the steady cluster is watched: the class is tried again within it.
 const WATCHED: Duration = Duration::from_secs(42 * 60);
 
 const SCENARIO: &str = "
-about: Machines of one shape, one for each pod.
+about: Instances of one shape, one for each pod.
 aws: {queue: true, zonalShift: true}
 pools: [{name: default, capacity: [on-demand], types: [m5.large], consolidateAfter: Never}]
 pods: [{name: web, count: 0, cpu: 1500m}]

@@ -103,7 +103,7 @@ impl History {
     pub(super) fn take(&mut self) -> Vec<(Timestamp, String)> {
         let mut changes = std::mem::take(&mut *self.changes.lock().unwrap_or_else(PoisonError::into_inner));
         changes.sort_by_key(|change| change.revision);
-        // A Node is named after its claim, which learns of its machine about when the Node joins.
+        // A Node is named after its claim, which learns of its instance about when the Node joins.
         for change in changes.iter().filter(|change| change.kind != "Node") {
             change.after.iter().for_each(|object| self.names.meet(change.kind, object));
         }
@@ -122,7 +122,7 @@ impl History {
         told
     }
 
-    /// The same with the real names in the place of those that reports have: `claim-1`, `node-1`, `machine-1`, `web-1`.
+    /// The same with the real names in the place of those that reports have: `claim-1`, `node-1`, `instance-1`, `web-1`.
     pub(super) fn real(&self, object: Value) -> Value {
         match object {
             Value::String(text) => {

@@ -349,25 +349,25 @@ impl Stage {
     }
 
     fn interrupt(&mut self, count: usize) {
-        let machines = self.world().cloud().machines();
-        let spot = machines.iter().filter(|machine| {
-            machine.offering.as_ref().is_some_and(|offering| &*offering.capacity_type == "spot")
+        let instances = self.world().cloud().instances();
+        let spot = instances.iter().filter(|instance| {
+            instance.offering.as_ref().is_some_and(|offering| &*offering.capacity_type == "spot")
         });
         let announced =
-            spot.filter(|machine| self.world().cloud().interrupt(&machine.id)).take(count).count();
-        self.say_when(&format!("{announced} spot machines will be taken back"));
+            spot.filter(|instance| self.world().cloud().interrupt(&instance.id)).take(count).count();
+        self.say_when(&format!("{announced} spot instances will be taken back"));
         if announced < count {
-            self.fail(&format!("interrupt: {count} spot machines were to be taken back"));
+            self.fail(&format!("interrupt: {count} spot instances were to be taken back"));
         }
     }
 
     fn lose(&mut self, count: usize) {
-        let machines = self.world().cloud().machines();
+        let instances = self.world().cloud().instances();
         let lost =
-            machines.iter().filter(|machine| self.world().cloud().lose(&machine.id)).take(count).count();
-        self.say_when(&format!("{lost} machines are gone"));
+            instances.iter().filter(|instance| self.world().cloud().lose(&instance.id)).take(count).count();
+        self.say_when(&format!("{lost} instances are gone"));
         if lost < count {
-            self.fail(&format!("lose: {count} machines were to be lost"));
+            self.fail(&format!("lose: {count} instances were to be lost"));
         }
     }
 

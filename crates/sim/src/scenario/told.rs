@@ -11,7 +11,7 @@ use super::Expect;
 const SHOWN: [(&str, &str, &str); 7] = [
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "Ready"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "ClusterIdentityProven"),
-    ("karpenter.sh/v1", "NodePool", "MachinesAsPromised"),
+    ("karpenter.sh/v1", "NodePool", "NodesAsExpected"),
     ("karpenter.sh/v1", "NodePool", "InitializationHealthy"),
     ("karpenter.sh/v1", "NodePool", "DriftWithinCap"),
     ("karpenter.sh/v1", "NodeClaim", "PodsFit"),

@@ -48,13 +48,13 @@ pub enum Bug {
     LeaseUnseen,
     /// The list of pods shows none that runs, so that every node looks empty (autoscaler#446).
     PodsThoughtEnded,
-    /// What a machine came in the stead of is forgotten (karpenter#1293, provider-aws#3921).
+    /// What an instance came in place of is forgotten (karpenter#1293, provider-aws#3921).
     ReplacedForgotten,
     /// Nobody is told how old prices are.
     PricesThoughtNew,
     /// That nobody has placed a pod is not seen (provider-aws#3420, karpenter-provider-oci#37).
     PodsIgnored,
-    /// Machines of claims that nobody knows are not listed (provider-aws#549).
+    /// Instances of claims that nobody knows are not listed (provider-aws#549).
     GhostsUnseen,
     /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
     HashChanges,
@@ -152,7 +152,7 @@ pub(super) fn meddle(bug: Bug, world: &World) {
         if launched && held {
             let mut changed = (*claim).clone();
             changed["metadata"]["finalizers"] = json!([]);
-            // A refusal is as good as a bug that did not strike.
+            // A refusal is as good as a bug that did not act.
             let _ = world.server().apply(changed);
         }
     }

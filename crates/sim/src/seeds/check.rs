@@ -13,9 +13,9 @@ mod drift;
 mod end;
 mod freshness;
 mod held;
+mod instances;
 mod limits;
 mod look;
-mod machines;
 mod marks;
 mod pods;
 mod prices;
@@ -110,9 +110,9 @@ pub(super) struct Checker {
 impl Checker {
     pub(super) fn new(seed: u64, log: Log) -> Self {
         let checks: Vec<Box<dyn Check>> = vec![
-            Box::new(machines::Machines::default()),
+            Box::new(instances::InstanceChecks::default()),
             Box::new(limits::Limits::default()),
-            Box::new(machines::Answers),
+            Box::new(instances::Answers),
             Box::new(budgets::Budgets::default()),
             Box::new(pods::Pods::default()),
             Box::new(freshness::Freshness::default()),
@@ -172,12 +172,12 @@ impl Checker {
         self.keep(world, found);
     }
 
-    /// Whether there are machines that no claim accounts for.
+    /// Whether there are instances that no claim accounts for.
     pub(super) fn has_orphans(world: &World, ledger: &Ledger) -> bool {
         end::orphans(&Look::new(world, ledger, &[])).next().is_some()
     }
 
-    /// Whether a machine that came in the stead of others was initialised less than `since` ago.
+    /// Whether an instance that came in place of others was initialized less than `since` ago.
     pub(super) fn has_young(world: &World, since: Duration) -> bool {
         let from = jiff::SignedDuration::try_from(since)
             .ok()

@@ -79,7 +79,7 @@ pub(super) struct Plan {
     pub(super) hands: bool,
     /// People change pools.
     pub(super) edits: bool,
-    /// Machines end, and others are there that nobody asked for.
+    /// Instances end, and others are there that nobody asked for.
     pub(super) losses: bool,
     /// A part of the capacity is reserved.
     pub(super) reservations: bool,

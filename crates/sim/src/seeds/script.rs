@@ -24,13 +24,13 @@ const APPS: [&str; 3] = ["api", "batch", "web"];
 pub(super) struct Ledger {
     /// When somebody last did something that changes what operators may do.
     pub(super) last: Duration,
-    /// Machines of other clusters.
+    /// Instances of other clusters.
     pub(super) foreign: BTreeSet<String>,
     /// Claims whose finalizer was taken away, or which never were.
     pub(super) stripped: BTreeSet<String>,
     /// Claims and nodes that were deleted.
     pub(super) deleted: BTreeSet<String>,
-    /// Machines that were lost.
+    /// Instances that were lost.
     pub(super) lost: BTreeSet<String>,
     /// Whether a clock was ever wrong: what operators wrote then is wrong for good.
     pub(super) skewed: bool,
@@ -205,10 +205,10 @@ impl Script {
                 (pool.nodes, pool.budget) = (20, "34%".to_owned());
             }
             world.apply_object(pool.object())?;
-            // A lesson of taints that nobody announced holds for hours, unless somebody says that it is over.
+            // An observation of taints that nobody announced holds for hours, unless somebody says that it is over.
             world.apply_object(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-                "metadata": {"name": pool.name, "annotations": {"fleetwright.dev/learnt": null}},
+                "metadata": {"name": pool.name, "annotations": {"fleetwright.dev/observed": null}},
             }))?;
         }
         self.tidy(world)?;

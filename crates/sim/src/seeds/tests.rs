@@ -17,7 +17,7 @@ fn nothing_breaks() {
             *happened.entry(what).or_insert(0) += count;
         }
     }
-    for what in ["operator killed", "load changed", "pool drifts", "machine lost", "faults"] {
+    for what in ["operator killed", "load changed", "pool drifts", "instance lost", "faults"] {
         assert!(happened.get(what).is_some_and(|count| *count > 0), "{what} never happened: {happened:?}");
     }
 }
@@ -33,7 +33,7 @@ fn one_seed_is_one_life() {
 #[case::a_standby_has_seen_less_than_its_predecessor_wrote(50, 10)]
 #[case::a_daemon_is_made_for_a_node_that_goes(104, 10)]
 #[case::a_claim_is_deleted_while_its_node_registers(444, 10)]
-#[case::a_node_is_initialised_and_the_answer_is_late(930, 10)]
+#[case::a_node_is_initialized_and_the_answer_is_late(930, 10)]
 #[case::a_restart_forgets_how_many_orphans_were_ended(1362, 10)]
 #[case::a_scheduler_counts_the_pods_of_nodes_that_go(1105, 8)]
 #[case::a_node_out_of_reach_is_taken_for_how_its_like_come_up(1441, 8)]

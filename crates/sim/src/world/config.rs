@@ -31,7 +31,7 @@ pub struct WorldConfig {
     pub catalogue: Catalogue,
     /// How the cloud behaves: latencies, capacity, interruptions.
     pub cloud: CloudConfig,
-    /// A region of AWS that stands in the cloud's place; the cloud keeps the machines that its instances are.
+    /// A region of AWS that stands in the cloud's place; the cloud keeps the instances that its instances are.
     pub region: Option<Region>,
     /// How kubelets behave.
     pub kubelets: KubeletConfig,

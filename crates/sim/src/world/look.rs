@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fleetwright_core::model::{Price, Quantity, ResourceName, Resources};
 use fleetwright_fake::{
     Cloud,
-    api::{Lifecycle, Machine},
+    api::{CloudInstance, Lifecycle},
 };
 use fleetwright_fake_kube::Server;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use crate::{
 
 /// Looks.
 pub(super) fn look(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
-    let machines = cloud.machines();
+    let instances = cloud.instances();
     let mut by_node: BTreeMap<String, (Resources, usize)> = BTreeMap::new();
     let mut pods = PodCounts::default();
     for pod in server.list("v1", "Pod", "") {
@@ -34,7 +34,7 @@ pub(super) fn look(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
         .list("v1", "Node", "")
         .iter()
         .filter(|node| !text(node, "/metadata/labels/karpenter.sh~1nodepool").is_empty())
-        .map(|node| read_node(node, &by_node, &machines))
+        .map(|node| read_node(node, &by_node, &instances))
         .collect();
     let claims = server.list("karpenter.sh/v1", "NodeClaim", "");
     let names: BTreeMap<&str, &str> = claims
@@ -47,8 +47,8 @@ pub(super) fn look(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
     }
     nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     let paid =
-        machines.iter().filter(|machine| matches!(machine.state, Lifecycle::Pending | Lifecycle::Running));
-    let hourly = paid.map(|machine| machine.price_nanos).fold(0_i64, i64::saturating_add);
+        instances.iter().filter(|instance| matches!(instance.state, Lifecycle::Pending | Lifecycle::Running));
+    let hourly = paid.map(|instance| instance.price_nanos).fold(0_i64, i64::saturating_add);
     Overview {
         at,
         nodes,
@@ -90,7 +90,7 @@ fn count(pod: &Value, node: &str, pods: &mut PodCounts) {
 fn read_node(
     node: &Value,
     by_node: &BTreeMap<String, (Resources, usize)>,
-    machines: &[Arc<Machine>],
+    instances: &[Arc<CloudInstance>],
 ) -> NodeOverview {
     let label = |name: &str| {
         let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
@@ -99,13 +99,13 @@ fn read_node(
     let name = text(node, "/metadata/name").to_owned();
     let id = text(node, "/spec/providerID").to_owned();
     let (requested, pods) = by_node.get(&name).cloned().unwrap_or_default();
-    let machine = machines.iter().find(|machine| machine.id == id);
+    let instance = instances.iter().find(|instance| instance.id == id);
     NodeOverview {
         pool: label("karpenter.sh/nodepool"),
         instance_type: label("node.kubernetes.io/instance-type"),
         zone: label("topology.kubernetes.io/zone"),
         capacity_type: label("karpenter.sh/capacity-type"),
-        price: Price::from_nanos(machine.map_or(0, |machine| machine.price_nanos)),
+        price: Price::from_nanos(instance.map_or(0, |instance| instance.price_nanos)),
         phase: phase(node),
         allocatable: supply(node.pointer("/status/allocatable")),
         requested,

@@ -29,7 +29,7 @@ const NAMESPACE: &str = "kube-system";
 /// How long the Deployment takes to start an operator again that ended by itself.
 const RESTART: Duration = Duration::from_secs(3);
 
-/// One operator: its machine, and the process on it.
+/// One operator: its instance, and the process on it.
 pub(super) struct Operator {
     number: usize,
     clock: SkewedClock,
@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Kills an operator where it stands, whatever it is waiting for; [`World::tend`] starts it anew `after` a while.
+    /// Kills an operator where it stands, whatever it is waiting for; [`World::tend`] starts it again `after` a while.
     pub fn kill(&mut self, operator: usize, after: Duration) {
         let due = self.elapsed().saturating_add(after);
         let Some(operator) = self.operators.get_mut(operator) else { return };
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Makes the clock of an operator's machine wrong by this much.
+    /// Makes the clock of an operator's instance wrong by this much.
     pub fn skew(&self, operator: usize, off: SignedDuration) {
         if let Some(operator) = self.operators.get(operator) {
             operator.clock.set(off);

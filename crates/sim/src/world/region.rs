@@ -1,6 +1,6 @@
 //! AWS in a world: the provider over a region in memory, and instances of it that become nodes.
 //!
-//! An instance becomes a machine of the world's cloud once it runs, if its user data name the world's API server; the cloud's
+//! An instance becomes an instance of the world's cloud once it runs, if its user data name the world's API server; the cloud's
 //! kubelets do the rest. So several worlds can share a region, as clusters share an account.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
@@ -104,7 +104,7 @@ impl Region {
                 overlaid: false,
             });
         }
-        let machine = |(name, offerings): (String, Vec<Offering>)| InstanceType {
+        let instance = |(name, offerings): (String, Vec<Offering>)| InstanceType {
             requirements: [Requirement::is_in(INSTANCE_TYPE, [name.as_str()])].into_iter().collect(),
             name: name.into(),
             offerings,
@@ -112,7 +112,7 @@ impl Region {
             overhead: Overhead::default(),
             devices: Arc::default(),
         };
-        Catalogue::new(Vocabulary::Cloud, types.into_iter().map(machine).collect())
+        Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
     }
 
     /// The provider as an operator of the cluster makes it.
@@ -135,9 +135,9 @@ impl Region {
         guests
     }
 
-    /// Turns instances into machines of `cloud` as they begin to run, and ends them there, for ever.
+    /// Turns instances into instances of `cloud` as they begin to run, and ends them there, for ever.
     pub(super) async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
-        // Instances that run, and the machine of each that is the cluster's.
+        // Instances that run, and the instance of each that is the cluster's.
         let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
         loop {
             let now = self.aws.running();
@@ -146,16 +146,16 @@ impl Region {
                 for id in &now {
                     known.entry(id.clone()).or_insert_with(|| {
                         let guest = guests.iter().find(|guest| guest.instance.id == *id)?;
-                        let machine = provider_id(&guest.instance.zone, id).to_string();
-                        cloud.adopt(node_of(guest, machine.clone()));
-                        Some(machine)
+                        let instance = provider_id(&guest.instance.zone, id).to_string();
+                        cloud.adopt(node_of(guest, instance.clone()));
+                        Some(instance)
                     });
                 }
             }
-            known.retain(|id, machine| {
+            known.retain(|id, instance| {
                 let runs = now.contains(id);
-                if let (false, Some(machine)) = (runs, machine) {
-                    cloud.lose(machine);
+                if let (false, Some(instance)) = (runs, instance) {
+                    cloud.lose(instance);
                 }
                 runs
             });
@@ -178,7 +178,7 @@ fn sold(aws: &FakeAws) -> Vec<(String, String, &'static str, Price)> {
     all
 }
 
-/// A guest as a machine whose node has not joined yet.
+/// A guest as an instance whose node has not joined yet.
 fn node_of(guest: &Guest, id: String) -> Adopted {
     let instance = &guest.instance;
     // What EKS' cloud controller and the kubelet itself say of a node.

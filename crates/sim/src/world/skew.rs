@@ -1,4 +1,4 @@
-//! A clock on one machine: it may be wrong by any amount, and jump, while time passes as fast as everywhere.
+//! A clock on one instance: it may be wrong by any amount, and jump, while time passes as fast as everywhere.
 
 use std::{
     future::Future,

@@ -11,9 +11,9 @@ use crate::kind::Key;
 /// What the last scheduling pass found for a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferOutcome {
-    /// All chunks fit on machines that exist or are on their way.
+    /// All chunks fit on nodes that exist or are on their way.
     Fits,
-    /// Some need new machines, or found none.
+    /// Some need new nodes, or found none.
     NeedsCapacity,
 }
 
@@ -46,7 +46,7 @@ impl Index {
         let existed = before.is_some();
         match (buffer, before) {
             (Some(raw), Some(before)) => {
-                // Another buffer under the same name begins anew.
+                // Another buffer under the same name begins again.
                 let same = raw.metadata.uid == before.raw.metadata.uid;
                 self.stale |= !same;
                 let entry =
@@ -72,7 +72,7 @@ impl Index {
         true
     }
 
-    /// Notes what a pass made of the buffers, and on which machines (by Node or NodeClaim) it found room for how many
+    /// Notes what a pass made of the buffers, and on which nodes (by Node or NodeClaim) it found room for how many
     /// chunks. Replaces what was noted before; returns whether any buffer fares differently.
     pub fn note_buffers(
         &mut self,
@@ -89,7 +89,7 @@ impl Index {
         let names: Vec<Str> = before.keys().chain(self.buffers.held.keys()).cloned().collect();
         for name in names {
             if before.get(&name) != self.buffers.held.get(&name) {
-                self.machines.touch(&name);
+                self.nodes.touch(&name);
             }
         }
         changed

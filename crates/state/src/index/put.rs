@@ -20,7 +20,7 @@ use crate::{
     change::Object,
     kind::{Key, Kind},
     lower::{self, Invalid},
-    machines::{ClaimEntry, NodeEntry},
+    nodes::{ClaimEntry, NodeEntry},
 };
 
 pub(super) type Put = (Option<Object>, Option<Object>);
@@ -75,7 +75,7 @@ impl Index {
 
     pub(crate) fn put_pod(&mut self, key: &Key, pod: Option<Arc<Pod>>) -> Put {
         let lowered = pod.as_deref().map(|raw| lower::pod::pod(raw, &self.schema, &mut self.interner));
-        // What means nothing has no place in plans, but holds the machine that it is on.
+        // What means nothing has no place in plans, but holds the node that it is on.
         let held = match (&pod, &lowered) {
             (Some(raw), Some(Err(why))) => lower::pod::unreadable(raw, why, &mut self.interner),
             _ => None,
@@ -83,7 +83,7 @@ impl Index {
         let pod = self.accept(Kind::Pod, key, lowered).or(held).map(Arc::new);
         let before = self.pods.put(&NamespacedName::from(key), pod.clone());
         for node in [&before, &pod].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
-            self.machines.touch_node(node);
+            self.nodes.touch_node(node);
         }
         // A nomination ends when its pod is bound, ended, gone, or another one under its name.
         if let Some(before) = &before {
@@ -106,7 +106,7 @@ impl Index {
         let lowered = node.as_deref().map(lower::node::node);
         let model = self.accept(Kind::Node, key, lowered).map(Arc::new);
         let entry = node.clone().map(|raw| NodeEntry { raw, model });
-        let before = self.machines.put_node(&key.name.clone().into(), entry);
+        let before = self.nodes.put_node(&key.name.clone().into(), entry);
         (before.map(|entry| Object::Node(entry.raw)), node.map(Object::Node))
     }
 
@@ -116,7 +116,7 @@ impl Index {
         let lowered = claim.as_deref().filter(|_| ours).map(|claim| lower::claim::claim(claim, &self.schema));
         let model = self.accept(Kind::NodeClaim, key, lowered).map(Arc::new);
         let entry = claim.clone().map(|raw| ClaimEntry { raw, model: model.clone() });
-        let before = self.machines.put_claim(&key.name.clone().into(), entry);
+        let before = self.nodes.put_claim(&key.name.clone().into(), entry);
         let was = before.as_ref().and_then(|entry| entry.model.as_deref());
         self.answers.change(was, model.as_deref());
         self.answers_stale = true;
@@ -129,16 +129,16 @@ impl Index {
         let lowered = pool.as_deref().filter(|_| ours).map(|pool| lower::pool::pool(pool, &self.schema));
         let model = self.accept(Kind::NodePool, key, lowered).map(Arc::new);
         let name: PoolName = key.name.clone().into();
-        let learnt = |entry: Option<&PoolEntry>| {
+        let observed = |entry: Option<&PoolEntry>| {
             let model = entry.and_then(|entry| entry.model.as_ref());
-            model.map(|model| model.learnt.clone()).unwrap_or_default()
+            model.map(|model| model.observed.clone()).unwrap_or_default()
         };
         let before = match pool.clone() {
             Some(raw) => self.pools.insert(name.clone(), PoolEntry { raw, model }),
             None => self.pools.remove(&name),
         };
-        if learnt(before.as_ref()) != learnt(self.pools.get(&name)) {
-            self.apply_learnt(&name);
+        if observed(before.as_ref()) != observed(self.pools.get(&name)) {
+            self.apply_observed(&name);
         }
         self.overlays.touch();
         self.stale = true;
@@ -216,7 +216,7 @@ impl Index {
     pub(crate) fn put_csi_node(&mut self, key: &Key, node: Option<Arc<CSINode>>) -> Put {
         let limits = node.as_deref().map(lower::volume::attach_limits);
         let after = limits.is_some();
-        let before = self.machines.put_limits(&key.name, limits);
+        let before = self.nodes.put_limits(&key.name, limits);
         other(before, after)
     }
 
@@ -228,7 +228,7 @@ impl Index {
             let node = Str::from(&*attachment.spec.node_name);
             Some((node, lower::volume::attached(attachment, volume)?))
         });
-        self.machines.put_attached(&key.name, attached);
+        self.nodes.put_attached(&key.name, attached);
         let before = match attachment {
             Some(attachment) => self.attachments.insert(key.name.clone(), attachment),
             None => self.attachments.remove(&key.name),

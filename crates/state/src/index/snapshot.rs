@@ -1,4 +1,4 @@
-//! Snapshots: what changed since the last one is built anew, all else is shared.
+//! Snapshots: what changed since the last one is built again, all else is shared.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -6,17 +6,17 @@ use fleetwright_core::model::{NodePool, Snapshot};
 use jiff::Timestamp;
 
 use super::Index;
-use crate::machines::Parts;
+use crate::nodes::Parts;
 
 impl Index {
     /// Everything that a decision at `now` reads.
     pub fn snapshot(&mut self, now: Timestamp) -> Arc<Snapshot> {
         self.settle_overlays();
         for target in self.intents.expire(now) {
-            self.machines.touch(&target);
+            self.nodes.touch(&target);
         }
         if let Some(latest) =
-            self.latest.as_ref().filter(|_| !self.stale && !self.answers_stale && self.machines.is_clean())
+            self.latest.as_ref().filter(|_| !self.stale && !self.answers_stale && self.nodes.is_clean())
         {
             if latest.taken_at != now {
                 self.latest = Some(Arc::new(Snapshot { taken_at: now, ..(**latest).clone() }));
@@ -37,9 +37,9 @@ impl Index {
             catalogs: &self.catalogs,
             held: &self.buffers.held,
         };
-        self.machines.rebuild(&parts);
+        self.nodes.rebuild(&parts);
         self.epoch += 1;
-        let nodes = self.machines.all().to_vec();
+        let nodes = self.nodes.all().to_vec();
         let answered = match self.latest.as_ref().filter(|_| !self.answers_stale) {
             Some(latest) => latest.answered.clone(),
             None => self.answers.all(&self.intents),

@@ -67,8 +67,8 @@ fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::new(types))
 }
 
-/// `name: pods; available cpu`, for each machine.
-fn machines(index: &mut Index) -> Vec<String> {
+/// `name: pods; available cpu`, for each node.
+fn nodes(index: &mut Index) -> Vec<String> {
     let snapshot = index.snapshot(at(0));
     let line = |node: &Arc<fleetwright_core::model::StateNode>| {
         let pods: Vec<&str> = node.pods.iter().map(|pod| &*pod.id.name).collect();
@@ -78,26 +78,26 @@ fn machines(index: &mut Index) -> Vec<String> {
 }
 
 #[test]
-fn claim_and_node_are_one_machine_by_provider_id() {
+fn claim_and_node_are_one_node_by_provider_id() {
     let mut index = index();
     index.apply(node("n", 1));
     index.apply(pod("p", 2, "n"));
-    assert_eq!(machines(&mut index), ["n: p; 6000"], "an unmanaged node");
+    assert_eq!(nodes(&mut index), ["n: p; 6000"], "an unmanaged node");
     index.apply(claim("c", 3, "fake://n", ""));
-    assert_eq!(machines(&mut index), ["c: p; 6000"], "named by its claim until it is registered");
+    assert_eq!(nodes(&mut index), ["c: p; 6000"], "named by its claim until it is registered");
     assert_eq!(index.node_of_claim("c").unwrap().metadata.name.as_deref(), Some("n"));
     assert_eq!(index.claim_of_node("n").unwrap().metadata.name.as_deref(), Some("c"));
     index.delete(&claim("c", 4, "fake://n", ""));
-    assert_eq!(machines(&mut index), ["n: p; 6000"]);
+    assert_eq!(nodes(&mut index), ["n: p; 6000"]);
 }
 
 #[test]
 fn a_claim_that_is_not_launched_is_room_of_the_smallest_type_that_it_allows() {
     let mut index = index();
     index.apply(claim("c", 1, "", ""));
-    assert_eq!(machines(&mut index), ["c: ; 0"]);
+    assert_eq!(nodes(&mut index), ["c: ; 0"]);
     index.set_catalog(&"default".into(), Some(catalog()));
-    assert_eq!(machines(&mut index), ["c: ; 4000"]);
+    assert_eq!(nodes(&mut index), ["c: ; 4000"]);
     assert_eq!(index.usage_at_most("default").0.cpu(), 16_000, "limits count the largest");
 }
 
@@ -109,7 +109,7 @@ fn a_node_that_joins_before_its_claim_knows_counts_once() {
         Some(object(json!([{"key": labels::UNREGISTERED_TAINT, "effect": "NoExecute"}])));
     index.apply(joining);
     index.apply(claim("c", 2, "", ""));
-    assert_eq!(machines(&mut index), ["c: ; 0"]);
+    assert_eq!(nodes(&mut index), ["c: ; 0"]);
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn refused(name: &str, version: u64, words: &str) -> KubePod {
     }))
 }
 
-/// A world with an initialised machine, and whether the pod holds a lease on it.
+/// A world with an initialized node, and whether the pod holds a lease on it.
 fn leased(ready: bool) -> (Index, impl Fn(&mut Index, i64) -> bool) {
     let mut index = index();
     index.apply(node("n", 1));
-    let mut machine = claim("c", 2, "fake://n", "");
+    let mut node = claim("c", 2, "fake://n", "");
     if ready {
         let conditions = json!([{"type": "Initialized", "status": "True", "reason": "Initialized", "message": "",
             "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
-        let mut value = serde_json::to_value(&machine).unwrap();
+        let mut value = serde_json::to_value(&node).unwrap();
         value["status"]["conditions"] = conditions;
-        machine = object(value);
+        node = object(value);
     }
-    index.apply(machine);
+    index.apply(node);
     index.apply(refused("p", 3, "0/1 nodes are available"));
     let pass = |index: &mut Index, seconds: i64| {
         index.nominate("uid-p".into(), "c", at(seconds + 20));
@@ -191,7 +191,7 @@ fn leased(ready: bool) -> (Index, impl Fn(&mut Index, i64) -> bool) {
 }
 
 #[test]
-fn a_lease_on_a_machine_that_is_there_is_renewed_so_often_only() {
+fn a_lease_on_a_node_that_is_there_is_renewed_so_often_only() {
     let (mut index, pass) = leased(true);
     let held = (0..20).take_while(|n| pass(&mut index, n * 10)).count();
     assert_eq!(held, 7, "the first, and six renewals");
@@ -206,7 +206,7 @@ fn a_lease_on_a_machine_that_is_there_is_renewed_so_often_only() {
     assert_eq!(
         (0..20).take_while(|n| pass(&mut index, n * 10)).count(),
         20,
-        "a machine that starts is waited for"
+        "a node that starts is waited for"
     );
 }
 
@@ -215,7 +215,7 @@ fn a_refusal_ends_a_lease() {
     let (mut index, pass) = leased(true);
     assert!(pass(&mut index, 0));
     index.apply(refused("p", 4, "0/2 nodes are available"));
-    assert!(pass(&mut index, 10), "said while the machine became ready");
+    assert!(pass(&mut index, 10), "said while the node became ready");
     index.apply(refused("p", 5, "0/2 nodes are available"));
     assert!(!index.snapshot(at(11)).nodes[0].nominations.is_empty(), "the same words");
     index.apply(refused("p", 6, "0/2 nodes are available: 1 Insufficient cpu"));
@@ -242,17 +242,17 @@ fn a_command_is_one_entry() {
 }
 
 #[test]
-fn pods_are_answered_until_the_claim_is_initialised() {
+fn pods_are_answered_until_the_claim_is_initialized() {
     let mut index = index();
     let answered = |index: &mut Index| index.snapshot(at(0)).answered.len();
     index.apply(claim("c", 1, "", "default/a:uid-a,default/b:uid-b,nonsense"));
     assert_eq!(answered(&mut index), 2);
     assert_eq!(index.answered_by(&"uid-b".into()), Some("c".into()));
-    let mut initialised = claim("c", 2, "fake://c", "default/a:uid-a");
+    let mut initialized = claim("c", 2, "fake://c", "default/a:uid-a");
     let now =
         json!([{"type": "Initialized", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
-    initialised.status.as_mut().unwrap().conditions = object(now);
-    index.apply(initialised);
+    initialized.status.as_mut().unwrap().conditions = object(now);
+    index.apply(initialized);
     assert_eq!(answered(&mut index), 0);
 }
 
@@ -305,7 +305,7 @@ fn classes_of_others_are_not_ours() {
     foreign.spec.node_class_ref.kind = "EC2NodeClass".to_owned();
     index.apply(foreign);
     index.apply(node("n", 2));
-    assert_eq!(machines(&mut index), ["n: ; 7000"]);
+    assert_eq!(nodes(&mut index), ["n: ; 7000"]);
     assert!(index.claim("c").is_some() && index.claim_model("c").is_none());
 }
 
@@ -396,13 +396,13 @@ fn a_claim_that_is_not_launched_is_charged_as_the_largest_that_it_may_become() {
     index.set_catalog(&"default".into(), Some(catalog()));
     index.apply(claim("c", 1, "", ""));
     let snapshot = index.snapshot(at(0));
-    let machine = &snapshot.nodes[0];
-    assert_eq!((machine.capacity().cpu(), machine.charge().cpu()), (4000, 16_000));
+    let node = &snapshot.nodes[0];
+    assert_eq!((node.capacity().cpu(), node.charge().cpu()), (4000, 16_000));
     assert_eq!(snapshot.usage("default").0.cpu(), index.usage_at_most("default").0.cpu());
 }
 
 #[test]
-fn a_machine_that_a_command_takes_counts_until_its_replacement_stands() {
+fn a_node_that_a_command_takes_counts_until_its_replacement_stands() {
     let mut index = index();
     for name in ["a", "b", "c"] {
         index.apply(claim(name, 1, "", ""));
@@ -475,7 +475,7 @@ fn overlays_hold_from_the_next_snapshot_on_and_end_with_their_object() {
 }
 
 #[test]
-fn hard_limits_count_until_a_machine_is_gone() {
+fn hard_limits_count_until_a_node_is_gone() {
     let mut index = index();
     index.apply(object::<api::NodePool>(json!({
         "metadata": {"name": "default", "uid": "pool", "resourceVersion": "1",

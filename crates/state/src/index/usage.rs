@@ -9,21 +9,21 @@ use crate::{expected, intents::Reserved};
 
 impl Index {
     /// Keeps room under the limits of `pool` for a NodeClaim that will be written under the name `claim`: until
-    /// [`Self::written`] it counts as a machine of at `most` so much, whoever else looks for room.
+    /// [`Self::written`] it counts as a node of at `most` so much, whoever else looks for room.
     pub fn reserve(&mut self, claim: impl Into<Str>, pool: impl Into<Str>, most: Resources) {
         self.intents.reserve(claim.into(), Reserved { pool: pool.into(), most });
     }
 
-    /// What the machines of a pool are in sum at most, and how many: those going away do not count, and one that is not
+    /// What the nodes of a pool are in sum at most, and how many: those going away do not count, and one that is not
     /// launched yet counts as the largest that it may become, as does one that is only about to be written. What a command
-    /// takes counts until its replacement stands, or until it is deleted: a command may be taken back, and its machines
+    /// takes counts until its replacement stands, or until it is deleted: a command may be taken back, and its nodes
     /// stay then. Under hard limits everything counts until it is gone.
     #[must_use]
     pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
         self.usage_without(pool, &BTreeSet::new())
     }
 
-    /// [`Self::usage_at_most`] as if the machines of some NodeClaims were gone: what limits say to a command that takes
+    /// [`Self::usage_at_most`] as if the nodes of some NodeClaims were gone: what limits say to a command that takes
     /// them.
     #[must_use]
     pub fn usage_without(&self, pool: &str, leaving: &BTreeSet<ClaimName>) -> (Resources, i64) {
@@ -45,7 +45,7 @@ impl Index {
         sum
     }
 
-    /// How many machines a pool has, those going away and those that are about to be written among them.
+    /// How many nodes a pool has, those going away and those that are about to be written among them.
     #[must_use]
     pub fn members(&self, pool: &str) -> i64 {
         let there = self.claim_models().filter(|claim| claim.pool.as_deref() == Some(pool)).count();
@@ -58,7 +58,7 @@ impl Index {
         reserved.filter(|(claim, _)| self.claim_model(claim).is_none()).map(|(_, most)| most)
     }
 
-    /// The machines of a pool that commands take and that machines of the same pool replace already: of each command as many
+    /// The nodes of a pool that commands take and that nodes of the same pool replace already: of each command as many
     /// as its replacements that stand or have their room, the first by name.
     fn replaced(&self, pool: &str) -> BTreeSet<&ClaimName> {
         let stands = |name: &ClaimName| {

@@ -92,7 +92,7 @@ pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Res
     Ok(with_spec(pod, spec, lowered, interner))
 }
 
-/// A pod that means nothing and is on a machine all the same: what can be read of it, without constraints. Else its machine
+/// A pod that means nothing and is on a node all the same: what can be read of it, without constraints. Else its node
 /// would look as if nobody used it. `None` for pods that have none.
 pub fn unreadable(pod: &k8s::Pod, why: &Invalid, interner: &mut Interner) -> Option<Pod> {
     let spec = pod.spec.as_ref().filter(|spec| filled(spec.node_name.as_ref()).is_some())?;
@@ -271,7 +271,7 @@ fn pod_spec(
     })
 }
 
-/// What can be read of any spec: all but requests and what limits the choice of machines.
+/// What can be read of any spec: all but requests and what limits the choice of nodes.
 fn unconstrained(spec: &k8s::PodSpec) -> PodSpec {
     let grace =
         spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);

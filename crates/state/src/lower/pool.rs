@@ -56,11 +56,11 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
         hash: hash.map(|(hash, version)| (text(hash), text(version))),
         expiry_grace: annotation(names::EXPIRE_WITHIN_BUDGETS).and_then(positive),
         drift_cap: annotation(names::DRIFT_CAP).map(drift_cap),
-        learnt: annotation(names::LEARNT).map(crate::learnt::read).unwrap_or_default(),
+        observed: annotation(names::OBSERVED).map(crate::observed::read).unwrap_or_default(),
     })
 }
 
-/// What was told where nodes of the pool were not initialised in time, so that nothing is launched for it until its spec
+/// What was told where nodes of the pool were not initialized in time, so that nothing is launched for it until its spec
 /// changes.
 fn halted(pool: &api::NodePool) -> Option<&str> {
     let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);

@@ -1,4 +1,4 @@
-//! What the pods of a NodeClaim asked for when it was decided, in a few words: for whoever wonders later why the machine is
+//! What the pods of a NodeClaim asked for when it was decided, in a few words: for whoever wonders later why the node is
 //! what it is. Nothing reads it but people.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The NodeClaim that is written says what the opening says.
+//! The NodeClaim that is written says what the new NodeClaim says.
 
 use fleetwright_core::{
     model::{LabelSchema, Price, Requirements},
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::lower;
 
-fn opening() -> Opening {
+fn new_claim() -> NewClaim {
     let catalog = small_catalog();
     let requirements: Requirements = [
         Requirement::is_in("kubernetes.io/arch", ["amd64"]),
@@ -22,7 +22,7 @@ fn opening() -> Opening {
     ]
     .into_iter()
     .collect();
-    Opening {
+    NewClaim {
         claims: Vec::new(),
         pool: pool_builder("default").build(),
         requirements,
@@ -59,9 +59,9 @@ fn nodepool() -> api::NodePool {
 
 #[test]
 fn a_claim_says_everything_that_follows_from_the_plan() {
-    let opening = opening();
+    let new_claim = new_claim();
     let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
-    let claim = claim(&opening, &nodepool(), &opening.pods, identity);
+    let claim = claim(&new_claim, &nodepool(), &new_claim.pods, identity);
     let meta = &claim.metadata;
     assert_eq!(meta.finalizers.as_ref().unwrap(), &["karpenter.sh/termination"]);
     let owner = &meta.owner_references.as_ref().unwrap()[0];
@@ -82,7 +82,7 @@ fn a_claim_says_everything_that_follows_from_the_plan() {
         .iter()
         .map(|r| (r.key.clone(), r.operator.to_string(), r.values.clone(), r.min_values))
         .collect();
-    let types: Vec<String> = opening.instance_types.iter().map(|t| t.name.to_string()).collect();
+    let types: Vec<String> = new_claim.instance_types.iter().map(|t| t.name.to_string()).collect();
     let row = |key: &str, operator: &str, values: &[&str]| {
         (key.to_owned(), operator.to_owned(), values.iter().map(ToString::to_string).collect(), None)
     };
@@ -103,17 +103,17 @@ fn a_claim_says_everything_that_follows_from_the_plan() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let opening = opening();
+    let new_claim = new_claim();
     let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
-    let raised = claim(&opening, &nodepool(), &opening.pods, identity);
+    let raised = claim(&new_claim, &nodepool(), &new_claim.pods, identity);
     let read = lower::claim::claim(&raised, &LabelSchema::default()).unwrap();
-    let pods: Vec<_> = opening.pods.iter().map(|pod| pod.uid.clone()).collect();
+    let pods: Vec<_> = new_claim.pods.iter().map(|pod| pod.uid.clone()).collect();
     assert_eq!(read.intended_pods, pods);
     assert_eq!((&*read.batch, read.attempt, read.has_finalizer), ("plan-0", 0, true));
-    assert_eq!(read.requests, opening.requests);
-    assert_eq!(read.taints, opening.taints);
-    assert_eq!(read.requirements.get("cpu"), opening.requirements.get("cpu"));
-    assert_eq!(read.requirements.get("team"), opening.requirements.get("team"));
+    assert_eq!(read.requests, new_claim.requests);
+    assert_eq!(read.taints, new_claim.taints);
+    assert_eq!(read.requirements.get("cpu"), new_claim.requirements.get("cpu"));
+    assert_eq!(read.requirements.get("team"), new_claim.requirements.get("team"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) async fn nodeclass(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let made: BTreeSet<String> = cx.proxy.mutations(before).into_iter().collect();
     let expected = ["AddRoleToInstanceProfile", "CreateInstanceProfile", "CreateLaunchTemplate"];
     cx.equal("what was made", &made, &expected.map(str::to_owned).into())?;
-    cx.equal("instances", &cx.account.machines().await?.len(), &0)?;
+    cx.equal("instances", &cx.account.instances().await?.len(), &0)?;
     let (settled, hours) = (cx.proxy.mark(), 2);
     for _ in 0..hours * 4 {
         cluster.pass(SignedDuration::from_mins(15));
@@ -107,8 +107,9 @@ pub(super) async fn types(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         large.offerings.iter().filter(|o| o.available).filter_map(|o| o.zone().map(|zone| &**zone)).collect();
     cx.equal("where it is to be had", &zones, &["us-west-2a", "us-west-2b"].into())?;
     for (name, dollars) in [("m5.large", 0.096), ("m5.xlarge", 0.7)] {
-        let machine = catalog.get(name).context("a type is missing")?;
-        let own = machine.offerings.iter().find(|o| o.capacity_type().is_some_and(|own| &**own == ON_DEMAND));
+        let instance = catalog.get(name).context("a type is missing")?;
+        let own =
+            instance.offerings.iter().find(|o| o.capacity_type().is_some_and(|own| &**own == ON_DEMAND));
         let price = own.context("it is not sold on demand")?.price.dollars();
         cx.check(format!("{name} costs {price}"), (price - dollars).abs() < 1e-9)?;
     }
@@ -127,18 +128,18 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("fleets", &cx.proxy.count("CreateFleet", before), &1)?;
     cx.equal("instances", &instances.iter().map(|i| &i.provider_id).collect::<BTreeSet<_>>().len(), &3)?;
     let images = cluster.class()?.status.context("no status")?.amis;
-    let machines = cx.account.machines().await?;
+    let instances = cx.account.instances().await?;
     for (name, instance) in names.iter().zip(&instances) {
         let id = instance.provider_id.rsplit('/').next().unwrap_or_default();
-        let machine = machines.get(id).with_context(|| format!("{id} is not there"))?;
-        cx.equal("the cheapest type", &machine.instance_type.as_str(), &"m5.large")?;
+        let instance = instances.get(id).with_context(|| format!("{id} is not there"))?;
+        cx.equal("the cheapest type", &instance.instance_type.as_str(), &"m5.large")?;
         cx.check(
-            format!("its zone {}", machine.zone),
-            ["us-west-2a", "us-west-2b"].contains(&&*machine.zone),
+            format!("its zone {}", instance.zone),
+            ["us-west-2a", "us-west-2b"].contains(&&*instance.zone),
         )?;
-        let expected = format!("aws:///{}/{id}", machine.zone);
+        let expected = format!("aws:///{}/{id}", instance.zone);
         cx.equal("its provider id", &instance.provider_id.as_str(), &expected.as_str())?;
-        let image = images.iter().find(|image| image.id == machine.image).context("an image of no alias")?;
+        let image = images.iter().find(|image| image.id == instance.image).context("an image of no alias")?;
         cx.equal("its image", &image.name.as_str(), &"al2023-x86_64-standard")?;
         for (key, value) in [
             ("kubernetes.io/cluster/prod", "owned"),
@@ -151,9 +152,9 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             (labels::TAG_NODECLAIM, name),
             ("team", "a"),
         ] {
-            cx.equal(key, &machine.tags.get(key).map(String::as_str), &Some(value))?;
+            cx.equal(key, &instance.tags.get(key).map(String::as_str), &Some(value))?;
         }
-        cx.check("the class's hash", machine.tags.contains_key(labels::TAG_CLASS_HASH))?;
+        cx.check("the class's hash", instance.tags.contains_key(labels::TAG_CLASS_HASH))?;
         cx.equal("the claim that it is told", &instance.claim.as_deref(), &Some(*name))?;
     }
     let more = cx.proxy.mark();
@@ -188,7 +189,7 @@ pub(super) async fn life(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("calls that name it", &cx.proxy.count("CreateTags", naming), &1)?;
     let tags: BTreeMap<String, String> = cx
         .account
-        .machines()
+        .instances()
         .await?
         .into_values()
         .find(|m| first.provider_id.ends_with(&*m.id))

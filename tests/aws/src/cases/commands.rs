@@ -40,7 +40,7 @@ pub(super) async fn audit(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     expected.insert(cx.account.launch(&[cluster, (labels::TAG_CLUSTER_UID, "another")]).await?, "foreign");
     expected.insert(cx.account.launch(&[cluster, ("a", "b"), ("c", "d")]).await?, "unowned");
     let named = cx.account.launch(&[cluster, ("a", "b"), ("c", "d"), ("e", "f")]).await?;
-    let zone = cx.account.machines().await?.remove(&named).context("it is not there")?.zone;
+    let zone = cx.account.instances().await?.remove(&named).context("it is not there")?.zone;
     claim(&server, "named", &format!("aws:///{zone}/{named}")).await?;
     expected.insert(named, "named");
     // Of another cluster's name: none of our concern.

@@ -120,12 +120,12 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let provider_id = claim["status"]["providerID"].as_str().unwrap_or_default().to_owned();
     let id = provider_id.rsplit('/').next().unwrap_or_default().to_owned();
     cx.check(format!("the provider id {provider_id}"), provider_id.starts_with("aws:///us-west-2"))?;
-    let machines = cx.account.machines().await?;
-    let machine = machines.get(&id).context("the instance is not there")?;
-    cx.equal("instances", &machines.len(), &1)?;
-    cx.equal("the cheapest that fits", &machine.instance_type.as_str(), &"m5.large")?;
-    cx.equal("its cluster", &machine.tags.get(labels::TAG_CLUSTER_UID), &Some(&server.uid))?;
-    cx.equal("its claim", &machine.tags.get(labels::TAG_NODECLAIM), &Some(&name))?;
+    let instances = cx.account.instances().await?;
+    let instance = instances.get(&id).context("the instance is not there")?;
+    cx.equal("instances", &instances.len(), &1)?;
+    cx.equal("the cheapest that fits", &instance.instance_type.as_str(), &"m5.large")?;
+    cx.equal("its cluster", &instance.tags.get(labels::TAG_CLUSTER_UID), &Some(&server.uid))?;
+    cx.equal("its claim", &instance.tags.get(labels::TAG_NODECLAIM), &Some(&name))?;
 
     server.create(NODES, &node("ip-10-0-0-1", &provider_id)).await?;
     eventually("the node is registered and the pod runs on it", LIMIT, async || {
@@ -138,8 +138,8 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
     cx.check("the node is registered and has the pod", true)?;
     eventually("the instance is named after its node", LIMIT, async || {
-        let machines = cx.account.machines().await?;
-        let name = machines.get(&id).and_then(|machine| machine.tags.get("Name"));
+        let instances = cx.account.instances().await?;
+        let name = instances.get(&id).and_then(|instance| instance.tags.get("Name"));
         ensure!(name.is_some_and(|name| name == "ip-10-0-0-1"), "{name:?}");
         Ok(())
     })
@@ -170,13 +170,13 @@ async fn gone(cx: &mut Cx<'_>, server: &Server, claim: &str) -> anyhow::Result<(
     server.delete(&format!("{CLAIMS}/{claim}")).await?;
     eventually("claim, node and instance are gone", LIMIT, async || {
         let (claims, nodes) = (server.rest.list(CLAIMS).await?, server.rest.list(NODES).await?);
-        let machines = cx.account.machines().await?;
+        let instances = cx.account.instances().await?;
         ensure!(
-            claims.is_empty() && nodes.is_empty() && machines.is_empty(),
+            claims.is_empty() && nodes.is_empty() && instances.is_empty(),
             "{} claims, {} nodes, {} instances",
             claims.len(),
             nodes.len(),
-            machines.len()
+            instances.len()
         );
         Ok(())
     })

@@ -53,7 +53,7 @@ pub(super) async fn garbage(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let naming = NodeClaim { provider_id: Some(unstamped.clone()), ..names[0].clone() };
     let ended = cluster.provider.terminate(&naming, &unstamped).await?;
     cx.equal("the end of one that a claim names", &ended, &Termination::Accepted)?;
-    cx.equal("what is left", &cx.account.machines().await?.len(), &1)
+    cx.equal("what is left", &cx.account.instances().await?.len(), &1)
 }
 
 /// Every loop that clears something away, and the list that a collector works by.

@@ -115,7 +115,7 @@ pub(crate) fn parameter(name: &str, value: &str) -> Answer {
     Answer::json(&json!({"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}))
 }
 
-/// `pricing:GetProducts`: prices of shared machines in dollars an hour, so many to a page.
+/// `pricing:GetProducts`: prices of shared instances in dollars an hour, so many to a page.
 pub(crate) fn products(call: &Call, prices: &[(String, String)], page: usize) -> Answer {
     let filters = call.json["Filters"].as_array().cloned().unwrap_or_default();
     let shared = filters.iter().any(|filter| filter["Field"] == "tenancy" && filter["Value"] == "Shared");

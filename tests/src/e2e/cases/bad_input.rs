@@ -42,10 +42,10 @@ pub(super) async fn unknown_node_class(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&lost).await?;
     one_serves(cx, "web").await?;
     let fleet = cx.settled(Duration::from_secs(60)).await?;
-    cx.equal("machines, none of them of the broken pool", &fleet.instances.len(), &1)
+    cx.equal("instances, none of them of the broken pool", &fleet.instances.len(), &1)
 }
 
-/// A pod too large for any machine, one with a nonsensical request, and a pool that no machine type fits: the pods are
+/// A pod too large for any instance, one with a nonsensical request, and a pool that no instance type fits: the pods are
 /// told, and the ordinary pod beside them runs.
 pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
@@ -71,7 +71,7 @@ pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         .await?;
     }
     let fleet = cx.settled(Duration::from_secs(60)).await?;
-    cx.equal("machines, all of them for the ordinary pod", &fleet.instances.len(), &1)
+    cx.equal("instances, all of them for the ordinary pod", &fleet.instances.len(), &1)
 }
 
 fn is_ours(event: &Value) -> bool {

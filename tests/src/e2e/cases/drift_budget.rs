@@ -16,7 +16,7 @@ const PERCENT: usize = 10;
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&manifests::namespace(&cx.namespace())).await?;
     let mut pool = manifests::node_pool(&cx.pool(), 4);
-    // Nothing but drift takes a machine.
+    // Nothing but drift takes an instance.
     pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
     pool["spec"]["disruption"]["budgets"] = json!([{"nodes": format!("{PERCENT}%")}]);
     cx.apply(&pool).await?;

@@ -1,4 +1,4 @@
-//! Scale-up: the one flow, with everything real but the machines.
+//! Scale-up: the one flow, with everything real but the instances.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::e2e::fleet;
 
 const PODS: u32 = 100;
 
-/// 8-CPU machines hold 15 pods of half a CPU beside their overhead, so 100 pods fill 7. A few more are granted, because
+/// 8-CPU instances hold 15 pods of half a CPU beside their overhead, so 100 pods fill 7. A few more are granted, because
 /// the pods arrive over some seconds and a batch may close between them.
 const NODES_MAX: usize = 10;
 

@@ -1,23 +1,23 @@
-//! Crashes: the operator is killed where it hurts, again and again, while machines are being launched.
+//! Crashes: the operator is killed where it hurts, again and again, while instances are being launched.
 
 use std::time::Duration;
 
 use crate::e2e::case::Cx;
 use crate::e2e::manifests;
 
-/// One pod per 4-CPU machine: as many launches as pods, and a machine too many is one that no pod needs.
+/// One pod per 4-CPU instance: as many launches as pods, and an instance too many is one that no pod needs.
 const PODS: u32 = 24;
 
 const KILLS: u32 = 5;
 
 /// The longest life of the operator between two kills, in milliseconds: from its start over its first writes to the
-/// registration of the first machines.
+/// registration of the first instances.
 const LIFE_MAX_MS: u64 = 5000;
 
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&manifests::namespace(&cx.namespace())).await?;
     let mut pool = manifests::node_pool(&cx.pool(), 4);
-    // Machines are never taken away again, so that one launched twice is still there at the end.
+    // Instances are never taken away again, so that one launched twice is still there at the end.
     pool["spec"]["disruption"]["consolidateAfter"] = "Never".into();
     cx.apply(&pool).await?;
     let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), PODS, "3");

@@ -65,7 +65,7 @@ async fn read(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The scale subresource of a static NodePool. The feature gate is off, so no machine follows.
+/// The scale subresource of a static NodePool. The feature gate is off, so no instance follows.
 async fn scale(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let name = format!("{}-static", cx.pool());
     let mut pool = manifests::node_pool(&name, 4);

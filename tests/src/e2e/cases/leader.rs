@@ -17,7 +17,7 @@ use crate::e2e::world::World;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
 
-/// A lease lasts 15 s after it was last seen to change; a standby looks every 2 s. The rest is for a busy machine.
+/// A lease lasts 15 s after it was last seen to change; a standby looks every 2 s. The rest is for a busy instance.
 const TAKEOVER: Duration = Duration::from_secs(25);
 
 /// An operator behind proxies that note what it does.
@@ -126,10 +126,10 @@ async fn paused(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) ->
     cx.serving(4, Duration::from_secs(60)).await
 }
 
-/// One machine for each pod, now and ever.
+/// One instance for each pod, now and ever.
 async fn once_each(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<()> {
     let fleet = cx.settled(Duration::from_secs(60)).await?;
-    cx.equal("machines", &fleet.instances.len(), &4)?;
+    cx.equal("instances", &fleet.instances.len(), &4)?;
     let record = history.so_far().await?;
     let claims = record.iter().filter(|seen| seen.kind == Kind::NodeClaim);
     let names: BTreeSet<String> = claims.map(|seen| fleet::name(&seen.object)).collect();

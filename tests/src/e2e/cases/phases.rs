@@ -1,9 +1,9 @@
-//! kill -9 at every step of a machine's life.
+//! kill -9 at every step of an instance's life.
 //!
-//! The operator talks to its servers through proxies with traps. Each kind of call that changes a machine or its pods is
+//! The operator talks to its servers through proxies with traps. Each kind of call that changes an instance or its pods is
 //! caught twice: once before the server hears of it and once after the server has done it, and each time the operator is
 //! killed and started again. Between them the two cases go through a whole life: creation, launch, registration,
-//! initialisation; replacement by a cheaper machine, drain, termination; and the end of an empty machine.
+//! initialization; replacement by a cheaper instance, drain, termination; and the end of an empty instance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -121,13 +121,13 @@ impl Hunt {
     }
 }
 
-/// From pods without a place to initialised nodes.
+/// From pods without a place to initialized nodes.
 pub(super) async fn birth(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut hunt = Hunt::begin(cx).await?;
     hunt.traps.arm();
     cx.apply(&manifests::namespace(&cx.namespace())).await?;
     let mut pool = manifests::node_pool(&cx.pool(), 4);
-    // A machine too many is still there at the end.
+    // An instance too many is still there at the end.
     pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
     cx.apply(&pool).await?;
     cx.apply(&manifests::deployment(&cx.namespace(), "web", &cx.pool(), 2, "3")).await?;
@@ -151,7 +151,7 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
     cx.apply(&manifests::namespace(&namespace)).await?;
     cx.apply(&consolidated_pool(&cx.pool())).await?;
-    // One after the other: the small pod takes the room that the large machine has left.
+    // One after the other: the small pod takes the room that the large instance has left.
     cx.apply(&manifests::pod(&namespace, "big", &cx.pool(), "5")).await?;
     cx.serving(1, Duration::from_secs(60)).await?;
     cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "1")).await?;
@@ -238,7 +238,7 @@ pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("NodeClaims", &names(&after.claims), &names(&before.claims))
 }
 
-/// Machines of 2 or 8 CPUs that make way for cheaper ones at once.
+/// Instances of 2 or 8 CPUs that make way for cheaper ones at once.
 fn consolidated_pool(name: &str) -> Value {
     let mut pool = manifests::node_pool(name, 8);
     pool["spec"]["disruption"]["consolidationPolicy"] = json!("WhenEmptyOrUnderutilized");
@@ -251,7 +251,7 @@ fn consolidated_pool(name: &str) -> Value {
     pool
 }
 
-/// NodeClaims, Nodes and instances correspond one to one, all initialised, none marked.
+/// NodeClaims, Nodes and instances correspond one to one, all initialized, none marked.
 async fn is_settled(world: &World) -> anyhow::Result<()> {
     let fleet = world.fleet().await?;
     let mut found = fleet.discrepancies();

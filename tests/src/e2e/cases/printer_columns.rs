@@ -12,7 +12,7 @@ use crate::e2e::fleet;
 use crate::e2e::manifests;
 use crate::e2e::schema::{self, Column};
 
-/// Columns that may be empty on a healthy, initialised NodeClaim of a drift-free pool.
+/// Columns that may be empty on a healthy, initialized NodeClaim of a drift-free pool.
 const MAY_BE_EMPTY: [&str; 2] = ["Drifted", "ImageID"];
 
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {

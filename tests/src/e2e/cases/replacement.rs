@@ -70,7 +70,7 @@ async fn rolled_back(cx: &mut Cx<'_>, node: &str, claim: &str) -> anyhow::Result
     .await
 }
 
-/// With the machine that never came out of the way, and a cloud that works again, the old node is replaced after all.
+/// With the instance that never came out of the way, and a cloud that works again, the old node is replaced after all.
 async fn recovers(cx: &mut Cx<'_>, old: &str) -> anyhow::Result<()> {
     cx.world.cloud.heal().await?;
     let fleet = cx.world.fleet().await?;

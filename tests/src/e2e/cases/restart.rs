@@ -17,10 +17,13 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.world.operator.wait_ready().await?;
     cx.serving(3, Duration::from_secs(90)).await?;
     let after = cx.settled(Duration::from_secs(60)).await?;
-    let machines = |fleet: &crate::e2e::fleet::Fleet| -> Vec<String> {
+    let instances = |fleet: &crate::e2e::fleet::Fleet| -> Vec<String> {
         fleet.instances.iter().map(|instance| instance.provider_id.clone()).collect()
     };
-    let (old, new) = (machines(&before), machines(&after));
-    cx.check(format!("the machines {old:?} are still among {new:?}"), old.iter().all(|id| new.contains(id)))?;
-    cx.equal("one machine was added", &new.len(), &(old.len() + 1))
+    let (old, new) = (instances(&before), instances(&after));
+    cx.check(
+        format!("the instances {old:?} are still among {new:?}"),
+        old.iter().all(|id| new.contains(id)),
+    )?;
+    cx.equal("one instance was added", &new.len(), &(old.len() + 1))
 }

@@ -1,4 +1,4 @@
-//! Scale-down: a workload that goes away takes its machines with it.
+//! Scale-down: a workload that goes away takes its instances with it.
 
 use std::time::Duration;
 

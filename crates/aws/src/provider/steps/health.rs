@@ -1,4 +1,4 @@
-//! What EC2 and ARC say of machines and zones: impaired instances, and zones that traffic is shifted away from.
+//! What EC2 and ARC say of nodes and zones: impaired instances, and zones that traffic is shifted away from.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ const SHIFTS_EVERY: Duration = Duration::from_secs(30);
 const DENIED_AGAIN: Duration = Duration::from_secs(600);
 /// How long a check must have failed.
 const IMPAIRED_FOR: SignedDuration = SignedDuration::from_secs(120);
-/// Scheduled events that end a machine's use.
+/// Scheduled events that end a node's use.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
-/// Until when a machine's drain must be over.
+/// Until when a node's drain must be over.
 const DEADLINE: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 
 /// What a status says of an instance; the most urgent first.
@@ -44,10 +44,10 @@ fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKin
     }
 }
 
-/// Replaces machines that EC2 finds impaired: their drain has no time left, for nothing on them can be trusted to run. Those with a
+/// Replaces nodes that EC2 finds impaired: their drain has no time left, for nothing on them can be trusted to run. Those with a
 /// scheduled event are drained as usual.
 ///
-/// A drain without time asks no budget of pods, so that only a share of all machines is drained so within a while, however many
+/// A drain without time asks no budget of pods, so that only a share of all nodes is drained so within a while, however many
 /// EC2 calls impaired.
 pub(super) struct Statuses {
     provider: AwsProvider,
@@ -59,7 +59,7 @@ impl Statuses {
         Self { provider, brake: Mutex::new(Brake::new(Share::IMPAIRED)) }
     }
 
-    /// Tells people that machines stay for now.
+    /// Tells people that nodes stay for now.
     fn held_back(&self, count: usize, now: Timestamp) -> Vec<Notice> {
         const REASON: &str = "ImpairedHeldBack";
         if count == 0 {
@@ -88,7 +88,7 @@ impl ProviderStep for Statuses {
         let mut brake = self.brake.lock().await;
         let mut held_back = 0;
         // The answer is about the whole account: only what a claim of ours names counts.
-        for (claim, _) in &outlook.machines {
+        for (claim, _) in &outlook.nodes {
             let Some(id) = &claim.provider_id else { continue };
             let of = |status: &&InstanceStatus| instance_id(id) == Some(status.id.as_str());
             let Some(kind) = statuses.iter().find(of).and_then(|status| impairment(status, outlook.now))
@@ -98,7 +98,7 @@ impl ProviderStep for Statuses {
             let forceful = kind != InterruptionKind::EventStatus;
             if forceful
                 && claim.deleting.is_none()
-                && !brake.passes(&claim.name, outlook.machines.len(), outlook.now)
+                && !brake.passes(&claim.name, outlook.nodes.len(), outlook.now)
             {
                 held_back += 1;
                 continue;

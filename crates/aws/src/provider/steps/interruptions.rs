@@ -93,8 +93,8 @@ fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
         let id = claim.provider_id.as_deref().and_then(instance_id);
         id.is_some_and(|id| ids.iter().any(|known| known == id))
     };
-    let machines = outlook.machines.iter().filter(|(claim, _)| named(claim));
-    let objects = machines.flat_map(|(claim, node)| {
+    let nodes = outlook.nodes.iter().filter(|(claim, _)| named(claim));
+    let objects = nodes.flat_map(|(claim, node)| {
         let node = node.as_ref().map(|node| Object::Node(node.name.clone()));
         [Some(Object::NodeClaim(claim.name.clone())), node].into_iter().flatten()
     });

@@ -1,4 +1,4 @@
-//! What nodes teach about machines, from all that run: learnt anew after a restart, and kept at the classes for machines that are
+//! What nodes teach about instances, from all that run: observed again after a restart, and kept at the classes for instances that are
 //! gone by then.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use futures::lock::Mutex;
 use super::super::AwsProvider;
 use super::object;
 use crate::instancetype::ClassCatalog;
-use crate::learnt::Node;
+use crate::observed::Node;
 
 /// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(30);
@@ -35,12 +35,12 @@ impl Current {
         Some(Self { hash, catalog: provider.class_catalog(&known) })
     }
 
-    /// What was predicted of a machine of the class as it is now. A node of the class as it was before an edit was promised other
+    /// What was predicted of an instance of the class as it is now. A node of the class as it was before an edit was promised other
     /// figures, which nobody knows any more.
-    fn predicted(&self, claim: &Labels, machine: &str) -> Option<&Resources> {
+    fn predicted(&self, claim: &Labels, instance_type: &str) -> Option<&Resources> {
         let is = |key: &str, value: &str| claim.get(key).is_some_and(|own| **own == *value);
         let same = is(labels::HASH_VERSION, labels::CURRENT_HASH_VERSION) && is(labels::HASH, &self.hash);
-        self.catalog.shaped.get(machine).filter(|_| same).map(|shaped| &shaped.predicted)
+        self.catalog.shaped.get(instance_type).filter(|_| same).map(|shaped| &shaped.predicted)
     }
 }
 
@@ -65,9 +65,9 @@ impl Capacity {
                 continue;
             }
             let annotations = known.class.metadata.annotations.as_ref();
-            if let Some(text) = annotations.and_then(|all| all.get(labels::LEARNT)) {
+            if let Some(text) = annotations.and_then(|all| all.get(labels::OBSERVED)) {
                 let text: String = text.chars().take(TEXT_MAX).collect();
-                self.provider.with_learnt(|learnt| learnt.restore(&text));
+                self.provider.with_observed(|observed| observed.restore(&text));
             }
         }
     }
@@ -77,22 +77,22 @@ impl Capacity {
     fn observe(&self, outlook: &Outlook) {
         let mut classes: BTreeMap<&str, Option<Current>> = BTreeMap::new();
         let mut registered = Vec::new();
-        for (claim, node) in &outlook.machines {
+        for (claim, node) in &outlook.nodes {
             let (Some(node), Some(image)) = (node, &claim.image_id) else { continue };
             let label = |key: &str| node.labels.get(key).map(|value| &**value);
-            let (Some("true"), Some(machine)) = (label(REGISTERED), label(INSTANCE_TYPE)) else {
+            let (Some("true"), Some(instance_type)) = (label(REGISTERED), label(INSTANCE_TYPE)) else {
                 continue;
             };
             let class = &*claim.class.name;
             classes.entry(class).or_insert_with(|| Current::of(&self.provider, class));
-            registered.push((claim, node, machine, image, label(INITIALIZED) == Some("true")));
+            registered.push((claim, node, instance_type, image, label(INITIALIZED) == Some("true")));
         }
-        self.provider.with_learnt(|learnt| {
-            for (claim, node, machine, image, whole) in registered {
+        self.provider.with_observed(|observed| {
+            for (claim, node, instance_type, image, whole) in registered {
                 let class = classes.get(&*claim.class.name).and_then(Option::as_ref).filter(|_| whole);
-                let predicted = class.and_then(|class| class.predicted(&claim.annotations, machine));
+                let predicted = class.and_then(|class| class.predicted(&claim.annotations, instance_type));
                 let who = Node { name: &node.name, born: claim.created };
-                learnt.observe(machine, image, who, &node.capacity, predicted);
+                observed.observe(instance_type, image, who, &node.capacity, predicted);
             }
         });
     }
@@ -111,8 +111,8 @@ impl Capacity {
         if classes.is_empty() {
             return;
         }
-        used.extend(outlook.machines.iter().filter_map(|(claim, _)| claim.image_id.as_deref()));
-        self.provider.with_learnt(|learnt| learnt.retain_images(|image| used.contains(image)));
+        used.extend(outlook.nodes.iter().filter_map(|(claim, _)| claim.image_id.as_deref()));
+        self.provider.with_observed(|observed| observed.retain_images(|image| used.contains(image)));
     }
 
     /// What each class is to remember: the pairs of its own images. An image that is replaced is forgotten with it.
@@ -126,16 +126,17 @@ impl Capacity {
             if images.is_empty() {
                 continue;
             }
-            let text =
-                self.provider.with_learnt(|learnt| learnt.text_of(|image| images.contains(image), TEXT_MAX));
+            let text = self
+                .provider
+                .with_observed(|observed| observed.text_of(|image| images.contains(image), TEXT_MAX));
             let annotations = known.class.metadata.annotations.as_ref();
-            let known_text = annotations.and_then(|all| all.get(labels::LEARNT)).map_or("", String::as_str);
+            let known_text = annotations.and_then(|all| all.get(labels::OBSERVED)).map_or("", String::as_str);
             if known_text == text || known.class.metadata.deletion_timestamp.is_some() {
                 continue;
             }
             let mut write = Write::to(object(&known.class));
             let value = (!text.is_empty()).then(|| text.as_str().into());
-            write.annotations.insert(labels::LEARNT.into(), value);
+            write.annotations.insert(labels::OBSERVED.into(), value);
             writes.push(write);
         }
         writes

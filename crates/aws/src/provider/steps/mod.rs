@@ -35,7 +35,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     let profiles: Arc<Mutex<profile::Memory>> = Arc::default();
     let mut all: Vec<Arc<dyn ProviderStep>> = vec![
         Arc::new(NodeClasses::new(p(), profiles.clone())),
-        Arc::new(Machines(p())),
+        Arc::new(InstanceTypesStep(p())),
         Arc::new(pricing::Pricing::new(p())),
         Arc::new(learning::Capacity::new(p())),
         Arc::new(tagging::Tagging(p())),
@@ -62,16 +62,16 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
 }
 
 /// What the region sells.
-struct Machines(AwsProvider);
+struct InstanceTypesStep(AwsProvider);
 
 #[async_trait]
-impl ProviderStep for Machines {
+impl ProviderStep for InstanceTypesStep {
     fn name(&self) -> &'static str {
         "providers.instancetype"
     }
 
     async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
-        self.0.refresh_machines().await?;
+        self.0.refresh_instance_types().await?;
         Ok(Round::quiet(HALF_A_DAY))
     }
 }

@@ -37,7 +37,7 @@ const TELL_EVERY: SignedDuration = SignedDuration::from_mins(10);
 const TRIED_FOR: SignedDuration = SignedDuration::from_mins(30);
 /// How soon something that was not found is looked for again.
 const MISSING_AGAIN: Duration = Duration::from_secs(60);
-/// Most claims that one round stamps anew.
+/// Most claims that one round stamps again.
 const STAMPED_MAX: usize = 500;
 
 /// Looks after the classes.
@@ -73,7 +73,7 @@ fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'
     let of_class = move |claim: &&Arc<NodeClaim>| {
         *claim.class.name == *name && *claim.class.kind == *labels::NODE_CLASS_KIND
     };
-    outlook.machines.iter().map(|(claim, _)| claim).filter(of_class)
+    outlook.nodes.iter().map(|(claim, _)| claim).filter(of_class)
 }
 
 impl NodeClasses {
@@ -316,9 +316,9 @@ impl NodeClasses {
         let status = class.status.clone().unwrap_or_default();
         let settings = &self.provider.settings;
         let view = View { settings, spec: &class.spec, status: &status, kubelet: &kubelet, group: None };
-        let machines = self.provider.state().machines.clone();
+        let known = self.provider.state().instance_types.clone();
         let mut problems = Vec::new();
-        for info in machines.types.values() {
+        for info in known.types.values() {
             if let Err(error) = instancetype::resolve_kubelet(info, &view, &mut problems) {
                 problems.push(error.to_string());
             }
@@ -417,7 +417,7 @@ fn tried_by(class: &Ec2NodeClass) -> String {
     let mut status = class.status.clone().unwrap_or_default();
     status.conditions.clear();
     let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
-    for own in [labels::HASH, labels::HASH_VERSION, labels::LEARNT, labels::PRICES] {
+    for own in [labels::HASH, labels::HASH_VERSION, labels::OBSERVED, labels::PRICES] {
         annotations.remove(own);
     }
     digest(&format!("{status:?}/{:?}/{annotations:?}", class.spec))

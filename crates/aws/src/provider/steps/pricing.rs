@@ -1,4 +1,4 @@
-//! What machines cost: asked for twice a day, kept at a class for a process that starts while AWS does not tell.
+//! What instances cost: asked for twice a day, kept at a class for a process that starts while AWS does not tell.
 
 use std::collections::BTreeSet;
 

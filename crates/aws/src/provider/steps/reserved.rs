@@ -1,4 +1,4 @@
-//! Machines in capacity reservations: those whose block ends are left in time, those whose reservation ended are on demand now.
+//! Nodes in capacity reservations: those whose block ends are left in time, those whose reservation ended are on demand now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use fleetwright_core::model::{
 
 use super::super::{AwsProvider, cloud_error, instance_id};
 
-/// How often machines are looked at.
+/// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(60);
 /// Most instances of one call.
 const TOGETHER: usize = 500;
@@ -24,7 +24,7 @@ fn is_reserved(labels: &Labels) -> bool {
     labels.get(CAPACITY_TYPE).is_some_and(|own| &**own == RESERVED)
 }
 
-/// Interrupts machines whose capacity block is about to end.
+/// Interrupts nodes whose capacity block is about to end.
 pub(super) struct Expiration(pub(super) AwsProvider);
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl ProviderStep for Expiration {
                 || crate::nodeclass::reservations::is_expiring(kind, ends, outlook.now);
             expiring.then(|| claim.provider_id.clone()).flatten()
         };
-        let reserved = outlook.machines.iter().map(|(claim, _)| claim);
+        let reserved = outlook.nodes.iter().map(|(claim, _)| claim);
         let ids = reserved
             .filter(|claim| claim.deleting.is_none() && is_reserved(&claim.labels))
             .filter_map(|claim| expires(claim));
@@ -55,7 +55,7 @@ impl ProviderStep for Expiration {
     }
 }
 
-/// Machines that EC2 does not count into a reservation any more are on demand: all three of its labels go.
+/// Nodes that EC2 does not count into a reservation any more are on demand: all three of its labels go.
 pub(super) struct CapacityType(pub(super) AwsProvider);
 
 fn to_on_demand(object: Object) -> Write {
@@ -79,7 +79,7 @@ impl ProviderStep for CapacityType {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let reserved: Vec<_> = outlook
-            .machines
+            .nodes
             .iter()
             .filter(|(claim, node)| {
                 let of_node = node.as_ref().is_some_and(|node| is_reserved(&node.labels));

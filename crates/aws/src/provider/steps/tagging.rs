@@ -1,4 +1,4 @@
-//! What is written on machines after their birth: names on instances once their node has one, and the partition that EC2 chose.
+//! What is written on nodes after their birth: names on instances once their node has one, and the partition that EC2 chose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) struct Tagging(pub(super) AwsProvider);
 fn untagged(outlook: &Outlook) -> Vec<&Arc<NodeClaim>> {
     let done =
         |claim: &NodeClaim, key: &str| claim.annotations.get(key).is_some_and(|value| &**value == "true");
-    let all = outlook.machines.iter().map(|(claim, _)| claim);
+    let all = outlook.nodes.iter().map(|(claim, _)| claim);
     let mut open: Vec<&Arc<NodeClaim>> = all
         .filter(|claim| claim.deleting.is_none() && claim.node_name.is_some() && claim.provider_id.is_some())
         .filter(|claim| !done(claim, labels::TAGGED) || !done(claim, labels::CLUSTER_NAME_TAGGED))
@@ -76,7 +76,7 @@ impl ProviderStep for Tagging {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let named = outlook.machines.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
+        let named = outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
         self.0.state().named = Some(named);
         let cluster_uid = self.0.may_mutate()?;
         let open = untagged(outlook);
@@ -133,7 +133,7 @@ impl ProviderStep for Partitions {
             |claim: &NodeClaim| self.0.group(&claim.class.name).is_some_and(|group| group.partitions > 0);
         let missing = |labels: &Labels| !labels.contains_key(labels::PLACEMENT_GROUP_PARTITION);
         let open: Vec<_> = outlook
-            .machines
+            .nodes
             .iter()
             .filter(|(claim, node)| {
                 let unknown =

@@ -73,7 +73,7 @@ impl ProviderStep for Templates {
             .collect();
         let unused = ours.iter().filter(|template| self.is_unused(template, since, outlook.now));
         for template in unused.take(DELETED_MAX) {
-            // Forgotten first: a launch that comes now makes it anew.
+            // Forgotten first: a launch that comes now makes it again.
             provider.state().templates.remove(&template.name);
             let answer = match provider.api.delete_launch_template(&template.name).await {
                 Err(error) if error.is_not_found() => Ok(()),
@@ -124,7 +124,7 @@ impl ProviderStep for Profiles {
         let classes = self.provider.classes.all();
         let class_uids: BTreeSet<String> =
             classes.iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
-        let of_claims = outlook.machines.iter().filter_map(|(claim, _)| {
+        let of_claims = outlook.nodes.iter().filter_map(|(claim, _)| {
             claim.annotations.get(labels::INSTANCE_PROFILE_NAME).map(ToString::to_string)
         });
         let of_classes = classes.iter().filter_map(|known| {
@@ -165,7 +165,7 @@ impl Foreigners {
     /// Instances of our name without any UID that no NodeClaim names: they are counted and told of, and never ended.
     fn unowned(&self, outlook: &Outlook) -> (usize, Vec<Notice>) {
         let claimed: BTreeSet<ProviderId> =
-            outlook.machines.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
+            outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
         let unstamped = self.0.state().unstamped.clone();
         let found = unowned(&unstamped, &claimed, outlook.now);
         if found.is_empty() {

@@ -14,7 +14,7 @@ async fn delete_templates(aws: &Aws) {
     }
 }
 
-/// Somebody deletes templates behind the provider's back: they are made anew within the same call, whether EC2 refuses the fleet as a
+/// Somebody deletes templates behind the provider's back: they are made again within the same call, whether EC2 refuses the fleet as a
 /// whole or each of its overrides. Where it has made a fleet, the next one has a token of its own.
 #[rstest]
 #[tokio::test]

@@ -12,32 +12,32 @@ const GI: i64 = 1 << 30;
 
 /// What nodes report counts for their type and image, survives the process and even the nodes, and goes with the image.
 #[tokio::test]
-async fn capacity_is_learnt_and_kept() {
+async fn capacity_is_observed_and_kept() {
     const STEP: &str = "providers.instancetype.capacity";
     let mut world = ready(settings()).await;
     launched(&mut world, 1).await;
-    let machine = world.claim("claim-000").labels[INSTANCE_TYPE].clone();
+    let instance_type = world.claim("claim-000").labels[INSTANCE_TYPE].clone();
     let image = world.claim("claim-000").image_id.unwrap();
     let memory = async |world: &World| {
         let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
-        catalog.get(&machine).unwrap().capacity.memory()
+        catalog.get(&instance_type).unwrap().capacity.memory()
     };
     assert_ne!(memory(&world).await, 7 * GI);
     world.round(STEP).await;
     assert_eq!(memory(&world).await, 7 * GI);
     assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
-    world.outlook.machines.clear();
+    world.outlook.nodes.clear();
     world.restart().await;
     world.round(STEP).await;
     assert_eq!(memory(&world).await, 7 * GI, "the class remembers");
     // A live node corrects what was remembered, upwards too.
-    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*machine)];
+    let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*instance_type)];
     let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
     world.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
     world.round(STEP).await;
     assert_eq!(memory(&world).await, 9 * GI);
     let text =
-        |world: &World| world.class("default").metadata.annotations.unwrap().get(labels::LEARNT).cloned();
+        |world: &World| world.class("default").metadata.annotations.unwrap().get(labels::OBSERVED).cloned();
     assert!(text(&world).unwrap().contains(&*image));
     let mut class = world.class("default");
     class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
@@ -61,30 +61,30 @@ async fn many_nodes_of_a_pair_come_to_rest() {
         let told = Resources::of(2000, 7 * GI + (at * 3) % 20);
         world.add(own, Some(node(&name, &whole, told)));
     }
-    world.outlook.machines.sort_by(|a, b| a.0.name.cmp(&b.0.name));
-    let learnt = |world: &World| {
+    world.outlook.nodes.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+    let observed = |world: &World| {
         let provider = world.aws.provider.lock().unwrap();
-        provider.with_learnt(|learnt| (learnt.version(), learnt.known("m5.large", "ami-1").unwrap()))
+        provider.with_observed(|observed| (observed.version(), observed.known("m5.large", "ami-1").unwrap()))
     };
     // Of those that were born in minutes 12 to 19, the one of minute 14 has the least: 3 * 14 = 2 * 20 + 2.
     world.round(STEP).await;
-    let first = learnt(&world);
+    let first = observed(&world);
     assert_eq!(first.1, (2000, 7 * GI + 2));
     for _ in 0..3 {
         world.round(STEP).await;
-        assert_eq!(learnt(&world), first);
+        assert_eq!(observed(&world), first);
     }
-    // One that is born later counts in the stead of the oldest of the eight.
+    // One that is born later counts in place of the oldest of the eight.
     let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(30);
     let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim("a", "a") };
     world.add(own, Some(node("a", &whole, Resources::of(2000, 6 * GI))));
     world.round(STEP).await;
-    assert_eq!(learnt(&world).1, (2000, 6 * GI));
+    assert_eq!(observed(&world).1, (2000, 6 * GI));
 }
 
-/// Storage is learnt by nodes of the class as it is now, once they are whole; an image that nothing uses is forgotten.
+/// Storage is observed by nodes of the class as it is now, once they are whole; an image that nothing uses is forgotten.
 #[tokio::test]
-async fn storage_is_learnt_of_nodes_of_the_same_class() {
+async fn storage_is_observed_of_nodes_of_the_same_class() {
     const STEP: &str = "providers.instancetype.capacity";
     let mut world = ready(settings()).await;
     let storage = async |world: &World| {
@@ -93,7 +93,7 @@ async fn storage_is_learnt_of_nodes_of_the_same_class() {
     };
     let promised = storage(&world).await;
     let hash = world.class("default").spec.drift_hash(&settings().ca_bundle);
-    let machine = |name: &str, hash: &str| {
+    let instance_type = |name: &str, hash: &str| {
         let mut claim = NodeClaim { image_id: Some("ami-gone".into()), ..claim(name, name) };
         claim.annotations.insert(labels::HASH.into(), hash.into());
         claim.annotations.insert(labels::HASH_VERSION.into(), labels::CURRENT_HASH_VERSION.into());
@@ -109,23 +109,23 @@ async fn storage_is_learnt_of_nodes_of_the_same_class() {
         ("edited", "other", &whole[..], 5, 0),
         ("whole", &*hash, &whole[..], 1, 1),
     ] {
-        let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..machine(name, hash) };
+        let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..instance_type(name, hash) };
         world.add(claim, Some(node(name, labels, told(less))));
         world.round(STEP).await;
         assert_eq!(storage(&world).await, promised - expected, "{name}");
     }
     world.restart().await;
-    let machines = std::mem::take(&mut world.outlook.machines);
+    let instance_types = std::mem::take(&mut world.outlook.nodes);
     world.round(STEP).await;
     assert_eq!(storage(&world).await, promised - 1, "the class remembers");
-    world.outlook.machines = machines;
-    world.add(machine("last", &hash), Some(node("last", &whole, told(9))));
+    world.outlook.nodes = instance_types;
+    world.add(instance_type("last", &hash), Some(node("last", &whole, told(9))));
     let knows = |world: &World| {
-        world.aws.provider.lock().unwrap().with_learnt(|all| all.known("m5.large", "ami-gone"))
+        world.aws.provider.lock().unwrap().with_observed(|all| all.known("m5.large", "ami-gone"))
     };
     world.round(STEP).await;
     assert_eq!(knows(&world), Some((2000, 7 * GI)));
-    world.outlook.machines.pop();
+    world.outlook.nodes.pop();
     let class = world.class("default");
     world.edit("default", |class| class.status.as_mut().unwrap().amis.clear());
     world.round(STEP).await;

@@ -1,4 +1,4 @@
-//! The other loops: names, lessons, health, shifts, what is cleared away, and how few calls all of it makes.
+//! The other loops: names, observations, health, shifts, what is cleared away, and how few calls all of it makes.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Object;
@@ -26,15 +26,15 @@ pub(super) async fn ready(settings: Settings) -> World {
     world
 }
 
-/// Machines that are launched, registered and named, as the controllers leave them.
+/// Instances that are launched, registered and named, as the controllers leave them.
 pub(super) async fn launched(world: &mut World, count: usize) -> Vec<ProviderId> {
     let answers = world.aws.provider().launch(&batch(count)).await;
     let mut ids = Vec::new();
     for (request, answer) in batch(count).into_iter().zip(answers) {
         let instance = answer.unwrap();
         let name = request.claim.name.to_string();
-        let machine = instance.labels[INSTANCE_TYPE].to_string();
-        let own = [(REGISTERED, "true"), (INSTANCE_TYPE, machine.as_str())];
+        let instance_type = instance.labels[INSTANCE_TYPE].to_string();
+        let own = [(REGISTERED, "true"), (INSTANCE_TYPE, instance_type.as_str())];
         ids.push(instance.provider_id.clone());
         let mut node = node(&format!("node-{name}"), &own, Resources::of(2000, 7 * GI));
         node.provider_id = Some(instance.provider_id.clone());
@@ -106,7 +106,7 @@ async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
 
 /// However many EC2 calls impaired, a drain that no budget holds back takes a few at a time.
 #[tokio::test]
-async fn few_impaired_machines_are_drained_by_force_at_a_time() {
+async fn few_impaired_instance_types_are_drained_by_force_at_a_time() {
     const STEP: &str = "interruption.instancestatus";
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 8).await;
@@ -129,7 +129,7 @@ async fn few_impaired_machines_are_drained_by_force_at_a_time() {
 }
 
 #[tokio::test]
-async fn impaired_machines_are_interrupted_with_no_time_left() {
+async fn impaired_instance_types_are_interrupted_with_no_time_left() {
     const STEP: &str = "interruption.instancestatus";
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 4).await;
@@ -185,7 +185,7 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     assert_eq!(round.notices[0].reason, "ZonalShiftActive");
     let available = async |world: &World| {
         let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
-        let offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+        let offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
         offerings
             .filter(|offering| offering.available && offering.zone().is_some_and(|own| **own == *zone.zone))
             .count()
@@ -239,7 +239,7 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
 }
 
 #[tokio::test]
-async fn reserved_machines_become_on_demand_and_leave_blocks_in_time() {
+async fn reserved_instance_types_become_on_demand_and_leave_blocks_in_time() {
     let mut class = fresh("default");
     class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!([{"id": "cr-1"}])).unwrap();
     let mut world = World::new(settings(), class).await;
@@ -329,7 +329,7 @@ async fn profiles_that_nobody_uses_go_after_an_hour() {
     let mut expected = vec![first.as_str(), second.as_str(), "theirs", "unknown"];
     expected.sort_unstable();
     assert_eq!(names(&world), expected, "the first one serves a claim");
-    world.outlook.machines.clear();
+    world.outlook.nodes.clear();
     world.round(STEP).await;
     world.pass(3600).await;
     world.round(STEP).await;

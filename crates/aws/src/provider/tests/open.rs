@@ -60,7 +60,7 @@ async fn a_token_that_ec2_knows_is_no_refusal() {
     assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (3, 2));
 }
 
-/// The fleet of the lost answer had launched nothing: after a minute without a trace of it the claim is launched anew.
+/// The fleet of the lost answer had launched nothing: after a minute without a trace of it the claim is launched again.
 #[tokio::test]
 async fn a_known_token_without_a_trace_ends_the_attempt() {
     let aws = Aws::new(settings()).await;
@@ -207,7 +207,7 @@ fn reason(answer: &Result<Instance, LaunchError>) -> &str {
     }
 }
 
-/// A clear no to a later call, whichever it is, is no answer to the first: with another attempt there would be two machines.
+/// A clear no to a later call, whichever it is, is no answer to the first: with another attempt there would be two nodes.
 #[rstest]
 #[case::rights(Call::CreateFleet, "UnauthorizedOperation")]
 #[case::credentials(Call::CreateFleet, "ExpiredToken")]
@@ -258,7 +258,7 @@ async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
         matches!(&early, Err(LaunchError::Unknown(why)) if why.contains("UnauthorizedOperation")),
         "{early:?}"
     );
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "it is made anew from what is known then");
+    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "it is made again from what is known then");
     aws.advance(Duration::from_secs(119)).await;
     assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
     aws.advance(Duration::from_secs(1)).await;

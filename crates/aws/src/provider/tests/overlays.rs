@@ -24,8 +24,8 @@ async fn launched(aws: &Aws, request: LaunchRequest) -> Result<String, LaunchErr
 
 async fn corrected(aws: &Aws, change: impl Fn(&mut fleetwright_core::model::InstanceType)) -> Catalog {
     let mut catalog = (*aws.provider().catalog(&pool()).await.unwrap()).clone();
-    for machine in &mut catalog.instance_types {
-        change(Arc::make_mut(machine));
+    for instance_type in &mut catalog.instance_types {
+        change(Arc::make_mut(instance_type));
     }
     catalog
 }
@@ -35,9 +35,9 @@ async fn a_price_that_an_overlay_sets_decides() {
     let aws = Aws::new(settings()).await;
     let plain = corrected(&aws, |_| {}).await;
     assert_eq!(launched(&aws, request(claim("a", "a"), plain)).await.unwrap(), "m5.large");
-    let cheap = corrected(&aws, |machine| {
-        if &*machine.name == "m5.xlarge" {
-            for offering in &mut machine.offerings {
+    let cheap = corrected(&aws, |instance_type| {
+        if &*instance_type.name == "m5.xlarge" {
+            for offering in &mut instance_type.offerings {
                 (offering.price, offering.overlaid) = (Price::from_nanos(1), true);
             }
         }
@@ -55,9 +55,9 @@ async fn a_price_that_an_overlay_sets_decides() {
 #[tokio::test]
 async fn a_price_that_nobody_set_is_the_market_s() {
     let aws = Aws::new(settings()).await;
-    let stale = corrected(&aws, |machine| {
-        for offering in &mut machine.offerings {
-            let (price, overlaid) = match &*machine.name {
+    let stale = corrected(&aws, |instance_type| {
+        for offering in &mut instance_type.offerings {
+            let (price, overlaid) = match &*instance_type.name {
                 // Cheaper than all others when it was decided, and not any more.
                 "m5.xlarge" => (1, false),
                 // What makes the catalogue a corrected one.
@@ -75,16 +75,21 @@ async fn a_price_that_nobody_set_is_the_market_s() {
 async fn what_an_overlay_prices_is_launched() {
     let aws = Aws::new(settings()).await;
     aws.cloud.with(|inner| {
-        let mut dark = inner.machines.iter().find(|machine| machine.name == "m5.large").unwrap().clone();
+        let mut dark = inner
+            .instance_types
+            .iter()
+            .find(|instance_type| instance_type.name == "m5.large")
+            .unwrap()
+            .clone();
         dark.name = "m99.large".to_owned();
-        inner.machines.push(dark);
+        inner.instance_types.push(dark);
         let zones = ["us-west-2a", "us-west-2b"];
         inner.sold_in.extend(
             zones.map(|zone| SoldIn { instance_type: "m99.large".to_owned(), zone: zone.to_owned() }),
         );
     });
     let provider = aws.provider.lock().unwrap().clone();
-    provider.refresh_machines().await.unwrap();
+    provider.refresh_instance_types().await.unwrap();
     let catalog = provider.catalog(&pool()).await.unwrap();
     assert!(catalog.get("m99.large").is_none());
     let [dark] = catalog.unpriced.as_slice() else { panic!("{:?}", catalog.unpriced) };
@@ -126,9 +131,9 @@ async fn a_resource_that_an_overlay_promises_can_be_asked_for() {
     let plain = corrected(&aws, |_| {}).await;
     let dry = launched(&aws, request(wants.clone(), plain)).await;
     assert!(matches!(dry, Err(LaunchError::InsufficientCapacity(_))), "{dry:?}");
-    let mut promised = corrected(&aws, |machine| {
-        if &*machine.name == "m5.xlarge" {
-            machine.capacity.set(&name.into(), 2);
+    let mut promised = corrected(&aws, |instance_type| {
+        if &*instance_type.name == "m5.xlarge" {
+            instance_type.capacity.set(&name.into(), 2);
         }
     })
     .await;
@@ -144,11 +149,13 @@ async fn sandboxes_turn_enclaves_on() {
         let aws = Aws::new(settings()).await;
         let mut own = class("default", true);
         own.spec.enclave_options = options.map(|on| serde_json::from_value(json!({"enabled": on})).unwrap());
-        aws.cloud.with(|inner| inner.machines.iter_mut().for_each(|machine| machine.enclaves = true));
+        aws.cloud.with(|inner| {
+            inner.instance_types.iter_mut().for_each(|instance_type| instance_type.enclaves = true)
+        });
         let provider = aws.provider.lock().unwrap().clone();
-        provider.refresh_machines().await.unwrap();
+        provider.refresh_instance_types().await.unwrap();
         aws.classes.set(own);
-        let mut promised = corrected(&aws, |machine| machine.capacity.set(&name.into(), 1)).await;
+        let mut promised = corrected(&aws, |instance_type| instance_type.capacity.set(&name.into(), 1)).await;
         promised.overlaid.extend(TYPES.map(Into::into));
         let mut wants = claim("a", "a");
         wants.requests.set(&name.into(), 1);

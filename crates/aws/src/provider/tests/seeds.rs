@@ -9,8 +9,8 @@ use super::world::{World, fresh, node};
 use super::*;
 use crate::calls::Image;
 
-/// One Bottlerocket alias stands for four images. Pods without GPU get a machine with the plain one on the first launch; what its
-/// node reports is learnt for that type and image, and for no other.
+/// One Bottlerocket alias stands for four images. Pods without GPU get an instance with the plain one on the first launch; what its
+/// node reports is observed for that type and image, and for no other.
 #[tokio::test]
 async fn one_alias_four_images() {
     let mut class = fresh("default");
@@ -23,9 +23,9 @@ async fn one_alias_four_images() {
     }
     assert_eq!(world.condition("default", "Ready"), "True Ready");
     let provider = world.aws.provider();
-    let launch = async |name: &str, machine: &str| {
+    let launch = async |name: &str, instance: &str| {
         let mut claim = claim(name, name);
-        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [machine]));
+        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [instance]));
         let request =
             LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1, decided_by: None };
         provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
@@ -34,9 +34,9 @@ async fn one_alias_four_images() {
     assert_eq!(&*launch("arm", "m6g.large").await, "ami-br-arm64");
     assert_eq!(&*launch("gpu", "p3.2xlarge").await, "ami-br-nvidia-amd64");
 
-    let memory = async |machine: &str| {
+    let memory = async |instance: &str| {
         let catalog = provider.catalog(&pool()).await.unwrap();
-        catalog.get(machine).unwrap().capacity.memory()
+        catalog.get(instance).unwrap().capacity.memory()
     };
     let before = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
     let real = before[0] - (200 << 20);
@@ -46,7 +46,7 @@ async fn one_alias_four_images() {
     world.round("providers.instancetype.capacity").await;
     let after = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
     assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair alone");
-    // A new image of one variant forgets that variant's lessons only.
+    // A new image of one variant forgets that variant's observations only.
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m6g.large")];
     let arm = NodeClaim { image_id: Some("ami-br-arm64".into()), ..claim("arm", "arm") };
     world.add(arm, Some(node("node-arm", &own, Resources::of(2000, real))));

@@ -137,7 +137,7 @@ async fn throttling_changes_nothing_that_stands() {
     assert_eq!(world.class("default"), before);
 }
 
-/// A status that the API server refused is written again, though nothing was looked up anew.
+/// A status that the API server refused is written again, though nothing was looked up again.
 #[tokio::test]
 async fn a_refused_write_loses_nothing() {
     let mut world = World::new(settings(), fresh("default")).await;
@@ -281,12 +281,12 @@ async fn placement_groups_are_demanded_at_launch() {
             strategy: "partition".to_owned(),
             partitions: 3,
         }];
-        for machine in &mut inner.machines {
-            machine.placement_strategies = vec!["partition".to_owned()];
+        for instance_type in &mut inner.instance_types {
+            instance_type.placement_strategies = vec!["partition".to_owned()];
         }
     });
     let provider = world.aws.provider.lock().unwrap().clone();
-    provider.refresh_machines().await.unwrap();
+    provider.refresh_instance_types().await.unwrap();
     world.pass(61).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", "Ready"), "True Ready");
@@ -324,17 +324,17 @@ async fn a_shortage_in_a_group_is_the_groups() {
         partitions: 0,
     }]);
     world.aws.cloud.with(|inner| {
-        for machine in &mut inner.machines {
-            machine.placement_strategies = vec!["cluster".to_owned()];
+        for instance_type in &mut inner.instance_types {
+            instance_type.placement_strategies = vec!["cluster".to_owned()];
         }
     });
     let provider = world.aws.provider.lock().unwrap().clone();
-    provider.refresh_machines().await.unwrap();
+    provider.refresh_instance_types().await.unwrap();
     settle(&mut world).await;
     let left = async |class: &str| {
         let class = NodeClassRef { name: class.into(), ..class_ref() };
         let catalog = provider.catalog(&NodePool::new("pool", class, Timestamp::UNIX_EPOCH)).await.unwrap();
-        let offerings = catalog.instance_types.iter().flat_map(|machine| &machine.offerings);
+        let offerings = catalog.instance_types.iter().flat_map(|node| &node.offerings);
         offerings.filter(|offering| offering.available).count()
     };
     let before = (left("default").await, left("open").await);
@@ -347,7 +347,7 @@ async fn a_shortage_in_a_group_is_the_groups() {
 }
 
 #[tokio::test]
-async fn older_hashes_are_stamped_anew_and_never_drift() {
+async fn older_hashes_are_stamped_again_and_never_drift() {
     let mut world = World::new(settings(), fresh("default")).await;
     let launched = |name: &str, annotations: &[(&str, &str)]| NodeClaim {
         provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
@@ -411,7 +411,7 @@ async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
     assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
     world.pass(60).await;
     assert!(world.round(STEP).await.notices.is_empty(), "told every ten minutes");
-    world.outlook.machines.clear();
+    world.outlook.nodes.clear();
     world.aws.cloud.inject(Call::DeleteProfile, refusal("ServiceUnavailable"));
     let round = world.round(STEP).await;
     assert_eq!((round.notices[0].reason, round.writes.len()), ("FailedCleanup", 0));
@@ -505,19 +505,19 @@ async fn types_that_come_to_nothing_clear_are_named() {
     settle(&mut world).await;
     assert_eq!(world.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
     world.aws.cloud.with(|inner| {
-        for machine in &mut inner.machines {
-            match machine.name.as_str() {
-                "c5.large" => machine.vcpus = 0,
+        for instance_type in &mut inner.instance_types {
+            match instance_type.name.as_str() {
+                "c5.large" => instance_type.vcpus = 0,
                 "p3.2xlarge" => {
                     let device = NeuronDevice { name: "Inferentia".to_owned(), count: 1, cores: 2 };
-                    machine.neuron = Some(vec![device]);
+                    instance_type.neuron = Some(vec![device]);
                 }
                 _ => {}
             }
         }
     });
     let provider = world.aws.provider.lock().unwrap().clone();
-    provider.refresh_machines().await.unwrap();
+    provider.refresh_instance_types().await.unwrap();
     world.pass(601).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", "ValidationSucceeded"), "True InstanceTypesUnclear");

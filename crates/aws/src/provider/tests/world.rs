@@ -80,11 +80,11 @@ impl World {
     }
 
     pub(super) fn add(&mut self, claim: NodeClaim, node: Option<Node>) {
-        self.outlook.machines.push((Arc::new(claim), node.map(Arc::new)));
+        self.outlook.nodes.push((Arc::new(claim), node.map(Arc::new)));
     }
 
     pub(super) fn claim(&self, name: &str) -> NodeClaim {
-        let found = self.outlook.machines.iter().find(|(claim, _)| *claim.name == *name);
+        let found = self.outlook.nodes.iter().find(|(claim, _)| *claim.name == *name);
         (*found.unwrap().0).clone()
     }
 
@@ -117,7 +117,7 @@ impl World {
                 self.aws.classes.set(object);
             }
             Object::NodeClaim(name) => {
-                for (claim, _) in &mut self.outlook.machines {
+                for (claim, _) in &mut self.outlook.nodes {
                     if claim.name == *name {
                         let claim = Arc::make_mut(claim);
                         merge(&mut claim.annotations, &write.annotations);
@@ -126,7 +126,7 @@ impl World {
                 }
             }
             Object::Node(name) => {
-                for (_, node) in &mut self.outlook.machines {
+                for (_, node) in &mut self.outlook.nodes {
                     if let Some(node) = node.as_mut().filter(|node| node.name == *name) {
                         merge(&mut Arc::make_mut(node).labels, &write.labels);
                     }

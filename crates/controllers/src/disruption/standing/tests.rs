@@ -80,7 +80,7 @@ fn it_is_written_again_when_what_blocks_changes(
 #[case::short_consolidate_after(settling(60, 60), false)]
 #[case::no_room_in_a_budget(budget(1, 1), false)]
 #[case::a_closed_budget(budget(0, 0), true)]
-#[case::came_in_the_stead_of_others(
+#[case::replaced_others(
     Blocker::Unconsolidatable(Unconsolidatable::Settles { since: at(0) }),
     false
 )]

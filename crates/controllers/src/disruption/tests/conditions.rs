@@ -1,12 +1,12 @@
-//! The condition that says what keeps a machine.
+//! The condition that says what keeps a node.
 
 use super::*;
 
-/// A machine that consolidation would look at, were it not for its pods.
+/// A node that consolidation would look at, were it not for its pods.
 fn world(pods: &[&str]) -> World {
     let world = World::new();
     world.pool("default", json!({}));
-    machine(&world, "old", "Consolidatable");
+    node(&world, "old", "Consolidatable");
     world.server.delete("v1", "Pod", "default", "p-old").unwrap();
     for pod in pods {
         protected(&world, pod);
@@ -14,7 +14,7 @@ fn world(pods: &[&str]) -> World {
     world
 }
 
-/// A pod on the machine that says do-not-disrupt.
+/// A pod on the node that says do-not-disrupt.
 fn protected(world: &World, name: &str) {
     world
         .server
@@ -75,7 +75,7 @@ async fn a_pass_that_carries_something_out_writes_it_too() {
     let (trigger, task) = world.run(controllers);
     world.pass(55).await;
     assert_eq!(blocked(&world, "old"), Value::Null, "a minute after the start it is due");
-    machine(&world, "empty", "Consolidatable");
+    node(&world, "empty", "Consolidatable");
     gone(&world, "p-empty");
     world.pass(40).await;
     let empty = claim(&world, "empty");

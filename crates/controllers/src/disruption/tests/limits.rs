@@ -1,4 +1,4 @@
-//! What replaces machines is held against the limits of the moment.
+//! What replaces nodes is held against the limits of the moment.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use rstest::rstest;
 use super::*;
 use crate::disruption::{Commands, execute, rules};
 
-/// A pool of small machines, and what drift decides for a machine with two pods, each of which fills one.
+/// A pool of small nodes, and what drift decides for a node with two pods, each of which fills one.
 pub(super) async fn decided(spec: Value) -> (World, Command) {
     decided_in(World::new(), spec).await
 }
@@ -73,7 +73,7 @@ async fn a_command_needs_room_for_all_that_it_creates(
     assert_eq!(replacements(&world).len(), if starts { 2 } else { 0 });
     assert_eq!((named(&claim(&world, "old")), tainted(&world, "old")), (starts, starts));
     let after = world.ctx.index().usage_at_most("default").1;
-    // Of the two that come one stands for the machine that goes.
+    // Of the two that come one stands for the node that goes.
     assert_eq!(after, before.1 + i64::from(starts), "no room is kept for what is not written any more");
     assert_eq!(commands.lock().len(), usize::from(starts));
 }

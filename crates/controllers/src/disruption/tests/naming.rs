@@ -1,4 +1,4 @@
-//! Two leaders want the same machine.
+//! Two leaders want the same node.
 
 use super::{limits::decided, *};
 use crate::disruption::{Commands, execute};
@@ -6,9 +6,9 @@ use crate::disruption::{Commands, execute};
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_replaced_does_not_rename_a_command() {
     let (world, command) = decided(json!({})).await;
-    // Its successor has named the machine, which it has not seen.
+    // Its successor has named the node, which it has not seen.
     let record = json!({"id": "theirs", "method": "drift", "started": world.ctx.now().to_string(),
-        "replacements": 1, "machines": 1});
+        "replacements": 1, "nodes": 1});
     let mut old = claim(&world, "old");
     old["metadata"]["annotations"] = json!({"fleetwright.dev/disruption-command": record.to_string()});
     world.server.apply(old).unwrap();

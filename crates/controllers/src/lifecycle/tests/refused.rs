@@ -1,4 +1,4 @@
-//! A cloud that does not do what it is asked while machines end.
+//! A cloud that does not do what it is asked while nodes end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A repair that is cut off before it has deleted the claim leaves nothing behind on a machine that goes on living.
+//! A repair that is cut off before it has deleted the claim leaves nothing behind on a node that goes on living.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn annotation(world: &World, key: &str) -> Value {
     world.get_claim("a").map(|claim| claim["metadata"]["annotations"][key].clone()).unwrap_or_default()
 }
 
-/// A machine whose repair wrote its deadline, and nothing else: then the process ended.
+/// A node whose repair wrote its deadline, and nothing else: then the process ended.
 async fn cut_off() -> World {
     let world = World::new().repairing().run();
     world.grown("a", "node-a", json!({})).await;

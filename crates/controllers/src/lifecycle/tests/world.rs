@@ -412,7 +412,7 @@ impl World {
         self.apply(claim);
     }
 
-    /// The machine of a claim joins as node `name`, ready.
+    /// The node of a claim joins as node `name`, ready.
     pub(super) fn join(&self, name: &str, claim: &str) {
         let id = self.get_claim(claim).expect("a claim")["status"]["providerID"].clone();
         self.apply(json!({
@@ -444,7 +444,7 @@ impl World {
         }));
     }
 
-    /// A claim that has become a node that is initialised.
+    /// A claim that has become a node that is initialized.
     pub(super) async fn grown(&self, name: &str, node: &str, more: Value) {
         self.claim(name, more);
         self.until("launched", || self.condition(name, "Launched") == "True").await;

@@ -30,9 +30,9 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
     world.pass(598).await;
     let slowly = made(&world);
     assert!((20.0..=34.0).contains(&slowly), "{slowly}");
-    let told = world.events().into_iter().find(|event| event.contains("NodeClaimsComeToNothing"));
+    let told = world.events().into_iter().find(|event| event.contains("ReplicaCreationBackoff"));
     let told = told.expect("people hear of it");
-    assert!(told.starts_with("NodePool/fixed NodeClaimsComeToNothing: 2 node(s) are missing"), "{told}");
+    assert!(told.starts_with("NodePool/fixed ReplicaCreationBackoff: 2 node(s) are missing"), "{told}");
     // Another spec may be one that can be had.
     world.pool("fixed", json!({"replicas": 3}));
     world.pass(1).await;

@@ -163,7 +163,7 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
     world.pass(5).await;
     let snapshot = world.ctx.index().snapshot(world.ctx.now());
     let plan = super::solve(&world.ctx, snapshot.clone(), snapshot.pending.clone()).await.unwrap();
-    assert_eq!(plan.openings.len(), 2);
+    assert_eq!(plan.new_claims.len(), 2);
     // While it was made, one of the pods was bound after all.
     world
         .server
@@ -172,8 +172,8 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
         .unwrap();
     world.pass(1).await;
     let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
-    assert_eq!(needless(&create::claims(&world.ctx, plan.openings.clone()).await), 1, "one is bound");
-    assert_eq!(needless(&create::claims(&world.ctx, plan.openings).await), 2, "the other is answered");
+    assert_eq!(needless(&create::claims(&world.ctx, plan.new_claims.clone()).await), 1, "one is bound");
+    assert_eq!(needless(&create::claims(&world.ctx, plan.new_claims).await), 2, "the other is answered");
     assert_eq!(answered(&world), names(1));
 }
 
@@ -183,7 +183,7 @@ async fn a_flood_of_claims_is_spread() {
     world.ctx.rates = std::sync::Arc::new(crate::runtime::Rates::new((3, 1), (1, 1)));
     world.pool("default", json!({}));
     for n in 0..12 {
-        // No machine takes two.
+        // No node takes two.
         world.pending_pod(&format!("p{n}"), "12");
     }
     let _running = world.run(super::super::controllers(&world.ctx.settings));

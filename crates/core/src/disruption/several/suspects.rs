@@ -1,4 +1,4 @@
-//! Which machines look as if several others would do for less, and which of them were tried in vain.
+//! Which nodes look as if several others would do for less, and which of them were tried in vain.
 //!
 //! What-ifs lay pods as Karpenter does; packing them by price costs a hundred times as much, so that it is tried for the few
 //! sets that promise most, in each pass for so many. What was refused is remembered until something about it changes, so
@@ -12,7 +12,7 @@ use super::rates::Rates;
 use crate::{
     disruption::{Budgets, Candidate, Context, DisruptionCost},
     model::{PoolName, Price, Str},
-    scheduling::Opening,
+    scheduling::NewClaim,
 };
 
 /// Sets that are packed by price in one pass at most.
@@ -21,10 +21,10 @@ pub(super) const TRIALS: u32 = 32;
 const MEMORY: SignedDuration = SignedDuration::from_hours(1);
 /// Refusals that are remembered at most, the latest ones.
 const MAX_REMEMBERED: usize = 50_000;
-/// Machines that are refused one by one are tried together, so many at most.
+/// Nodes that are refused one by one are tried together, so many at most.
 const MAX_TOGETHER: usize = 64;
 
-/// Sets of machines whose pods were packed by price in vain, by the names of their NodeClaims.
+/// Sets of nodes whose pods were packed by price in vain, by the names of their NodeClaims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(BTreeMap<Vec<Str>, (u64, Timestamp)>);
 
@@ -46,7 +46,7 @@ impl Refused {
     }
 }
 
-/// What would be opened for the pods of some machines, as far as it tells whether that can be had for less.
+/// What would be opened for the pods of some nodes, as far as it tells whether that can be had for less.
 pub(in crate::disruption) struct Look {
     pools: Vec<PoolName>,
     /// CPU in thousandths, memory in bytes.
@@ -55,17 +55,17 @@ pub(in crate::disruption) struct Look {
 }
 
 impl Look {
-    /// Looks at openings.
-    pub(in crate::disruption) fn at(openings: &[Opening]) -> Self {
+    /// Looks at new NodeClaims.
+    pub(in crate::disruption) fn at(new_claims: &[NewClaim]) -> Self {
         let mut look = Self { pools: Vec::new(), demand: [0, 0], mark: BASIS };
-        for opening in openings {
-            if !look.pools.contains(&opening.pool.name) {
-                look.pools.push(opening.pool.name.clone());
+        for new_claim in new_claims {
+            if !look.pools.contains(&new_claim.pool.name) {
+                look.pools.push(new_claim.pool.name.clone());
             }
-            let (cpu, memory) = (opening.requests.cpu(), opening.requests.memory());
+            let (cpu, memory) = (new_claim.requests.cpu(), new_claim.requests.memory());
             look.demand[0] = look.demand[0].saturating_add(cpu);
             look.demand[1] = look.demand[1].saturating_add(memory);
-            let chosen = &opening.chosen;
+            let chosen = &new_claim.chosen;
             look.mark = [&*chosen.instance_type, &*chosen.zone, &*chosen.capacity_type]
                 .iter()
                 .fold(look.mark, |mark, text| mixed(mark, text.as_bytes()));
@@ -85,7 +85,7 @@ fn mixed(mark: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(mark, |mark, byte| (mark ^ u64::from(*byte)).wrapping_mul(FACTOR))
 }
 
-/// Machines that look as if several others would do for less.
+/// Nodes that look as if several others would do for less.
 #[derive(Clone, Debug)]
 struct Suspect {
     names: Vec<Str>,
@@ -108,7 +108,7 @@ impl Suspect {
 /// The suspects of a pass.
 #[derive(Debug, Default)]
 pub(in crate::disruption) struct Suspects {
-    /// By indices of their machines.
+    /// By indices of their nodes.
     known: BTreeMap<Vec<usize>, Suspect>,
     refused: Refused,
     rates: BTreeMap<PoolName, Rates>,
@@ -131,7 +131,7 @@ impl Suspects {
         refused
     }
 
-    /// Notes machines for which nothing cheaper was found, where what their pods ask for costs a tenth less at the best
+    /// Notes nodes for which nothing cheaper was found, where what their pods ask for costs a tenth less at the best
     /// rates of the pools that they would go to.
     pub(in crate::disruption) fn note(
         &mut self,
@@ -160,7 +160,7 @@ impl Suspects {
         self.known.insert(candidates.iter().map(|candidate| candidate.index).collect(), suspect);
     }
 
-    /// The next set to try, as indices of machines, what promises most per disruption first; after all that go alone, some
+    /// The next set to try, as indices of nodes, what promises most per disruption first; after all that go alone, some
     /// that may go together within `budgets`. `None` where nothing is left.
     pub(super) fn next(
         &mut self,
@@ -170,10 +170,10 @@ impl Suspects {
     ) -> Option<Vec<usize>> {
         if self.agenda.is_none() {
             let mut due: Vec<(&Suspect, &Vec<usize>)> =
-                self.known.iter().map(|(machines, suspect)| (suspect, machines)).collect();
+                self.known.iter().map(|(nodes, suspect)| (suspect, nodes)).collect();
             due.retain(|(suspect, _)| !self.refused.holds(suspect, now));
             due.sort_by(|(a, _), (b, _)| a.by_promise(b));
-            self.agenda = Some(due.into_iter().map(|(_, machines)| machines.clone()).collect());
+            self.agenda = Some(due.into_iter().map(|(_, nodes)| nodes.clone()).collect());
         }
         if self.agenda.as_ref().is_some_and(VecDeque::is_empty) && !self.grouped {
             self.grouped = true;
@@ -183,18 +183,18 @@ impl Suspects {
         self.agenda.as_mut()?.pop_front()
     }
 
-    /// Machines that were refused one by one, the best of them together: 2, 4, 8, and so on.
+    /// Nodes that were refused one by one, the best of them together: 2, 4, 8, and so on.
     fn groups(
         &mut self,
         now: Timestamp,
         budgets: &Budgets,
         candidates: &[&Candidate],
     ) -> VecDeque<Vec<usize>> {
-        let alone = |machines: &[usize]| match machines {
+        let alone = |nodes: &[usize]| match nodes {
             [one] => candidates.iter().find(|candidate| candidate.index == *one).copied(),
             _ => None,
         };
-        let members = self.known.iter().filter_map(|(machines, suspect)| Some((alone(machines)?, suspect)));
+        let members = self.known.iter().filter_map(|(nodes, suspect)| Some((alone(nodes)?, suspect)));
         let mut members: Vec<(&Candidate, Suspect)> =
             members.map(|(candidate, suspect)| (candidate, suspect.clone())).collect();
         members.retain(|(_, suspect)| self.refused.holds(suspect, now));
@@ -212,11 +212,11 @@ impl Suspects {
                 cost: group.iter().map(|(_, suspect)| suspect.cost).sum(),
                 mark: group.iter().fold(BASIS, |mark, (_, one)| mixed(mark, &one.mark.to_le_bytes())),
             };
-            let machines: Vec<usize> = group.iter().map(|(candidate, _)| candidate.index).collect();
+            let nodes: Vec<usize> = group.iter().map(|(candidate, _)| candidate.index).collect();
             // They may have been looked at together before.
-            let suspect = self.known.entry(machines.clone()).or_insert(suspect);
+            let suspect = self.known.entry(nodes.clone()).or_insert(suspect);
             if !self.refused.holds(suspect, now) {
-                groups.push_back(machines);
+                groups.push_back(nodes);
             }
             size *= 2;
         }
@@ -230,13 +230,13 @@ impl Suspects {
     }
 
     /// Remembers that a set was tried in vain.
-    pub(super) fn refuse(&mut self, machines: &[usize], now: Timestamp) {
-        if let Some(suspect) = self.known.get(machines) {
+    pub(super) fn refuse(&mut self, nodes: &[usize], now: Timestamp) {
+        if let Some(suspect) = self.known.get(nodes) {
             self.refused.0.insert(suspect.names.clone(), (suspect.mark, now));
         }
     }
 
-    /// What was not tried any more, machines of `set` among it.
+    /// What was not tried any more, nodes of `set` among it.
     pub(super) fn give_up(&mut self, set: Vec<usize>) -> BTreeSet<usize> {
         self.grouped = true;
         let left = self.agenda.take().unwrap_or_default();

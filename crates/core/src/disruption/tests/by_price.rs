@@ -1,4 +1,4 @@
-//! Machines whose pods cost less when they are packed by price than when they are laid as Karpenter does.
+//! Nodes whose pods cost less when they are packed by price than when they are laid as Karpenter does.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     testing::{Numbers, instance_type},
 };
 
-/// A pool of on-demand machines, any number of which may go.
+/// A pool of on-demand nodes, any number of which may go.
 fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
     use crate::model::Requirement;
     let pool = pool("default").with(|pool| {
@@ -18,33 +18,33 @@ fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
     pool.with(change).into()
 }
 
-/// A machine of 16 CPUs with pods of these sizes.
+/// A node of 16 CPUs with pods of these sizes.
 fn roomy(name: &str, sizes: &[i64]) -> NodeBuilder {
-    let machine = idle(name).size("xlarge", 16, 32);
+    let node = idle(name).size("xlarge", 16, 32);
     sizes
         .iter()
         .enumerate()
-        .fold(machine, |machine, (at, milli)| machine.pod(on(name, &format!("p-{name}-{at}"), *milli)))
+        .fold(node, |node, (at, milli)| node.pod(on(name, &format!("p-{name}-{at}"), *milli)))
 }
 
 #[test]
-fn a_machine_is_split_by_price_where_one_would_hold_all() {
+fn a_node_is_split_by_price_where_one_would_hold_all() {
     let scene = Scene::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_500]).build());
     let proposal = checked(scene, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
-    let pods: Vec<usize> = command.replacements.iter().map(|opening| opening.pods.len()).collect();
+    let pods: Vec<usize> = command.replacements.iter().map(|new_claim| new_claim.pods.len()).collect();
     assert_eq!(pods, [1, 1]);
     assert!(command.savings().times(10) >= command.price_now());
 }
 
 #[test]
-fn pods_stay_on_machines_that_have_room_and_the_rest_is_packed() {
+fn pods_stay_on_nodes_that_have_room_and_the_rest_is_packed() {
     // The small pods go to the neighbour, which is full then.
     let neighbour = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();
     let scene =
         Scene::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_800, 1_500]).build()).node(neighbour);
     let proposal = checked(scene, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
-    let pods: usize = proposal.commands[0].replacements.iter().map(|opening| opening.pods.len()).sum();
+    let pods: usize = proposal.commands[0].replacements.iter().map(|new_claim| new_claim.pods.len()).sum();
     assert_eq!(pods, 2);
 }
 
@@ -85,7 +85,7 @@ fn what_was_packed_in_vain_is_left_alone_while_it_stays_as_it_is() {
 
 #[test]
 fn what_a_pass_does_not_reach_is_told_and_reached_next() {
-    // No two of these pods share a machine of 8 CPUs, and none has room elsewhere.
+    // No two of these pods share a node of 8 CPUs, and none has room elsewhere.
     let stuck = (0..60).fold(Scene::new().pool(on_demand(|_| {})), |scene, at| {
         scene.node(roomy(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
     });
@@ -103,7 +103,7 @@ fn what_a_pass_does_not_reach_is_told_and_reached_next() {
     assert_eq!(trials(&after(&snapshot, last.recall())), looks, "and none is tried again");
 }
 
-/// Machines for CPUs, for memory, and for both, which are bad value.
+/// Nodes for CPUs, for memory, and for both, which are bad value.
 fn families() -> Arc<Catalog> {
     let sizes = [
         ("c-4", 4, 8, 170),
@@ -119,27 +119,27 @@ fn families() -> Arc<Catalog> {
     Arc::new(Catalog::new(sold.to_vec()))
 }
 
-/// A general machine of 8 CPUs with a pod that wants CPUs and one that wants memory.
+/// A general node of 8 CPUs with a pod that wants CPUs and one that wants memory.
 fn mixed(name: &str) -> Arc<StateNode> {
     let hungry =
         |kind: &str, milli, mib| running(name, pod(&format!("{kind}-{name}")).cpu(milli).memory(mib)).into();
-    let machine = idle(name).size("g-8", 8, 32).zone("a");
-    machine.pod(hungry("cpu", 3_600, 4_096)).pod(hungry("memory", 500, 26_000)).build()
+    let node = idle(name).size("g-8", 8, 32).zone("a");
+    node.pod(hungry("cpu", 3_600, 4_096)).pod(hungry("memory", 500, 26_000)).build()
 }
 
 #[test]
 fn several_become_several_others() {
-    let scene = |machines: &[&str]| {
+    let scene = |nodes: &[&str]| {
         let scene = Scene::new().catalog(families()).pool(on_demand(|_| {}));
-        machines.iter().fold(scene, |scene, name| scene.node(mixed(name)))
+        nodes.iter().fold(scene, |scene, name| scene.node(mixed(name)))
     };
-    // Alone it would take two machines that cost more; one for both pairs costs what two do.
+    // Alone it would take two nodes that cost more; one for both pairs costs what two do.
     check(scene(&["m"]), "nothing");
     let proposal = checked(scene(&["m", "n"]), "n-to-m-consolidation: m n -> r-8/on-demand -> c-4/on-demand");
     assert_eq!(proposal.commands[0].savings(), Price::from_nanos(960_000_000 - 670_000_000));
 }
 
-/// A few machines of any size, filled by chance.
+/// A few nodes of any size, filled by chance.
 fn random(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     if numbers.below(3) == 0 {
@@ -154,11 +154,11 @@ fn random(seed: u64) -> Snapshot {
     });
     let sizes = [("medium", 4), ("large", 8), ("xlarge", 16), ("memory", 4)];
     let count = 1 + numbers.below(6);
-    let machines = (0..count).map(|at| {
+    let nodes = (0..count).map(|at| {
         let (kind, cpus) = sizes[numbers.below(4)];
         let name = format!("m{at}");
         let gib = if kind == "memory" { 32 } else { 2 * cpus };
-        let mut machine = idle(&name).size(kind, cpus, gib).zone(["a", "b"][numbers.below(2)]);
+        let mut node = idle(&name).size(kind, cpus, gib).zone(["a", "b"][numbers.below(2)]);
         let mut left = cpus * 1000 - 300;
         for index in 0..1 + numbers.below(4) {
             let milli = [300, 1_000, 1_700, 3_300, 6_500][numbers.below(5)];
@@ -172,19 +172,19 @@ fn random(seed: u64) -> Snapshot {
                 1 => template.anti_affinity(crate::testing::affinity_to(crate::model::labels::HOSTNAME, "y")),
                 _ => template,
             };
-            machine = machine.pod(Arc::<Pod>::from(running(&name, template)));
+            node = node.pod(Arc::<Pod>::from(running(&name, template)));
         }
-        machine.build()
+        node.build()
     });
-    machines.fold(Scene::new().pool(pool), Scene::node).build()
+    nodes.fold(Scene::new().pool(pool), Scene::node).build()
 }
 
-/// A few machines of three families.
+/// A few nodes of three families.
 fn random_families(numbers: &mut Numbers) -> Snapshot {
-    let machines = (0..2 + numbers.below(6)).map(|at| {
+    let nodes = (0..2 + numbers.below(6)).map(|at| {
         let name = format!("m{at}");
         let cpus = [8, 16][numbers.below(2)];
-        let mut machine = idle(&name).size(&format!("g-{cpus}"), cpus, 4 * cpus).zone("a");
+        let mut node = idle(&name).size(&format!("g-{cpus}"), cpus, 4 * cpus).zone("a");
         let mut left = (cpus * 1000 - 300, cpus * 4 * 1024 - 1024);
         for index in 0..2 + numbers.below(3) {
             let (milli, mib) =
@@ -194,14 +194,14 @@ fn random_families(numbers: &mut Numbers) -> Snapshot {
             }
             left = (left.0 - milli, left.1 - mib);
             let template = pod(&format!("p{at}-{index}")).cpu(milli).memory(mib);
-            machine = machine.pod(Arc::<Pod>::from(running(&name, template)));
+            node = node.pod(Arc::<Pod>::from(running(&name, template)));
         }
-        machine.build()
+        node.build()
     });
-    machines.fold(Scene::new().catalog(families()).pool(on_demand(|_| {})), Scene::node).build()
+    nodes.fold(Scene::new().catalog(families()).pool(on_demand(|_| {})), Scene::node).build()
 }
 
-/// What the method says once another one has looked at all sets of machines; nothing where that one acts.
+/// What the method says once another one has looked at all sets of nodes; nothing where that one acts.
 fn one_pass(snapshot: &Snapshot) -> Proposal {
     let methods = ["multi-node-consolidation", "single-node-consolidation", "n-to-m-consolidation"];
     let proposal =
@@ -209,7 +209,7 @@ fn one_pass(snapshot: &Snapshot) -> Proposal {
     if proposal.method == Some("n-to-m-consolidation") { proposal } else { Proposal::default() }
 }
 
-/// The most that a machine of this type may cost when it is launched, by the plainest reckoning.
+/// The most that a node of this type may cost when it is launched, by the plainest reckoning.
 fn dearest(known: &InstanceType, requirements: &Requirements) -> Price {
     let sold = known
         .offerings
@@ -229,10 +229,10 @@ proptest! {
         let mut gone: Vec<usize> = Vec::new();
         for command in &proposal.commands {
             let mut dear = Price::ZERO;
-            for opening in &command.replacements {
-                let each = opening.instance_types.iter().map(|known| dearest(known, &opening.requirements));
+            for new_claim in &command.replacements {
+                let each = new_claim.instance_types.iter().map(|known| dearest(known, &new_claim.requirements));
                 dear = dear + each.max().unwrap();
-                usage += opening.instance_types.iter().map(|known| known.capacity.cpu()).max().unwrap();
+                usage += new_claim.instance_types.iter().map(|known| known.capacity.cpu()).max().unwrap();
             }
             prop_assert!(dear < command.price_now(), "{command}: may cost {dear}");
             prop_assert!(command.savings().times(10) >= command.price_now(), "{command}");
@@ -252,7 +252,7 @@ proptest! {
 
 /// The property above is about something.
 #[test]
-fn chance_finds_machines_to_pack_by_price() {
+fn chance_finds_nodes_to_pack_by_price() {
     let commands = (0..300).flat_map(|seed| one_pass(&random(seed)).commands);
     let sizes: Vec<(usize, usize)> =
         commands.map(|command| (command.candidates.len(), command.replacements.len())).collect();

@@ -1,4 +1,4 @@
-//! What moves are worth: to several machines, over a time, against an own move, by the policy `Balanced`.
+//! What moves are worth: to several nodes, over a time, against an own move, by the policy `Balanced`.
 
 use super::*;
 use crate::{
@@ -17,18 +17,18 @@ fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
     pool.with(change).into()
 }
 
-/// A machine of 16 CPUs whose pods cannot share another one: they keep apart.
+/// A node of 16 CPUs whose pods cannot share another one: they keep apart.
 fn crowded(name: &str, milli: i64) -> NodeBuilder {
     let apart = |at: i64| {
         let pod = pod(&format!("p-{name}-{at}")).app("web").cpu(milli);
         let pod = pod.anti_affinity(crate::testing::affinity_to(crate::model::labels::HOSTNAME, "web"));
         running(name, pod).into()
     };
-    (0..2).fold(idle(name).size("xlarge", 16, 32), |machine, at| machine.pod(apart(at)))
+    (0..2).fold(idle(name).size("xlarge", 16, 32), |node, at| node.pod(apart(at)))
 }
 
 #[test]
-fn a_machine_is_split_where_two_small_ones_are_cheaper() {
+fn a_node_is_split_where_two_small_ones_are_cheaper() {
     let scene = || Scene::new().pool(on_demand(|_| {})).node(crowded("a", 1500).build());
     let proposal = checked(scene(), "n-to-m-consolidation: a -> small/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
@@ -53,7 +53,7 @@ fn a_split_must_save_a_tenth() {
     let scene = Scene::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
     let proposal = checked(scene, "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
-    // In thousandths of a dollar 900 of 1,000 may be spent, of which a machine more weighs three.
+    // In thousandths of a dollar 900 of 1,000 may be spent, of which a node more weighs three.
     let priced = |half: i64| {
         let sold = [("xlarge", 16, 32, 1_000), ("half", 8, 16, half)].map(|(name, cpus, gib, price)| {
             instance_type(name, cpus, gib).offer("a", "on-demand", price).build()
@@ -84,7 +84,7 @@ fn spot_is_split_into_spot_where_the_settings_say_so() {
     let spot = || crowded("a", 1500).capacity_type("spot").build();
     let proposal = checked(Scene::with_default_pool().node(spot()), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
-    // One machine that becomes spot must keep the choice among fifteen types, which this catalogue does not have.
+    // One node that becomes spot must keep the choice among fifteen types, which this catalogue does not have.
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
     let _ = check_with(Scene::with_default_pool().node(spot()), &rules, "nothing");
 }
@@ -92,11 +92,11 @@ fn spot_is_split_into_spot_where_the_settings_say_so() {
 #[test]
 fn a_move_late_in_life_does_not_pay() {
     let aged = |left: i64| {
-        let machine = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+        let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
             claim.expire_after = Some(Duration::from_secs(86_400));
             claim.created = now() - jiff::SignedDuration::from_secs(86_400 - left);
         });
-        Scene::with_default_pool().node(machine.build())
+        Scene::with_default_pool().node(node.build())
     };
     check(aged(3600), "single-node-consolidation: a -> small/spot");
     let proposal = checked(aged(300), "nothing");
@@ -113,22 +113,22 @@ fn a_move_late_in_life_does_not_pay() {
 }
 
 #[test]
-fn what_came_in_the_stead_of_others_stays_for_a_while() {
-    let machine = |minutes: i64, wanted: i64| {
-        let machine = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+fn a_replacement_stays_for_a_while() {
+    let node = |minutes: i64, wanted: i64| {
+        let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
             came_for(claim, "large/on-demand");
             let since = now() - jiff::SignedDuration::from_mins(minutes);
             claim.conditions.get_mut(&ConditionType::Initialized).unwrap().since = since;
             claim.requests = crate::model::Resources::of(wanted, 0);
         });
-        Scene::with_default_pool().node(machine.build())
+        Scene::with_default_pool().node(node.build())
     };
-    let proposal = checked(machine(9, 1500), "nothing");
+    let proposal = checked(node(9, 1500), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "Settles");
-    check(machine(10, 1500), "single-node-consolidation: a -> small/spot");
+    check(node(10, 1500), "single-node-consolidation: a -> small/spot");
     // Pods that it was made for are gone.
-    check(machine(9, 1600), "single-node-consolidation: a -> small/spot");
-    let snapshot = machine(9, 1500).build();
+    check(node(9, 1600), "single-node-consolidation: a -> small/spot");
+    let snapshot = node(9, 1500).build();
     let found = standing(&snapshot, &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + jiff::SignedDuration::from_mins(1)));
 }
@@ -170,29 +170,29 @@ fn old_prices_move_no_pods() {
 
 #[test]
 fn dear_pods_make_a_move_dearer() {
-    let machine = |priority: i32| {
+    let node = |priority: i32| {
         let dear = running("a", pod("p").cpu(1500).with_spec(|spec| spec.priority = priority));
-        let machine = idle("a").size("xlarge", 16, 32).pod(dear.into()).with_claim(|claim| {
+        let node = idle("a").size("xlarge", 16, 32).pod(dear.into()).with_claim(|claim| {
             claim.expire_after = Some(Duration::from_secs(1800));
         });
-        Scene::with_default_pool().node(machine.build())
+        Scene::with_default_pool().node(node.build())
     };
-    check(machine(0), "single-node-consolidation: a -> small/spot");
-    let proposal = checked(machine(1_000_000_000), "nothing");
+    check(node(0), "single-node-consolidation: a -> small/spot");
+    let proposal = checked(node(1_000_000_000), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NoNetBenefit");
 }
 
 #[test]
-fn a_circle_over_several_machines_is_seen() {
+fn a_circle_over_several_nodes_is_seen() {
     let secs = jiff::SignedDuration::from_secs;
     let lone = |name: &str, replaced: String| {
-        let machine = idle(name).size("xlarge", 16, 32).pod(on(name, "p", 1500)).with_claim(move |claim| {
+        let node = idle(name).size("xlarge", 16, 32).pod(on(name, "p", 1500)).with_claim(move |claim| {
             came_for(claim, &replaced);
             claim.created = now() - secs(60);
         });
-        Scene::with_default_pool().node(machine.build()).build()
+        Scene::with_default_pool().node(node.build()).build()
     };
-    // small/spot became medium/spot half an hour ago, and that became this machine a minute ago.
+    // small/spot became medium/spot half an hour ago, and that became this node a minute ago.
     let at = (now() - secs(1800)).as_second();
     let first = lone("a", format!("medium/spot,small/spot@{at}"));
     let proposal = propose(&first, &Rules::default(), now());
@@ -217,8 +217,8 @@ fn balanced_moves_are_told_with_their_score() {
     let judged = proposal.judged.last().unwrap();
     assert!(judged.approved && judged.score() >= 0.5, "{judged:?}");
     // Nine pods of no size: to move them saves a little, and disturbs nearly everything that the pool runs.
-    let many = (0..9).fold(idle("a").size("medium", 4, 8).capacity_type("on-demand"), |machine, at| {
-        machine.pod(on("a", &format!("p{at}"), 210))
+    let many = (0..9).fold(idle("a").size("medium", 4, 8).capacity_type("on-demand"), |node, at| {
+        node.pod(on("a", &format!("p{at}"), 210))
     });
     let only = |pool: &mut NodePool| {
         pool.consolidation_policy = ConsolidationPolicy::Balanced;
@@ -236,7 +236,7 @@ fn balanced_moves_are_told_with_their_score() {
     );
 }
 
-/// A machine of which half a day is over the age of one day.
+/// A node of which half a day is over the age of one day.
 fn expired(name: &str, hours_over: i64) -> NodeBuilder {
     idle(name).pod(on(name, &format!("p-{name}"), 3500)).with_claim(move |claim| {
         claim.expire_after = Some(Duration::from_secs(86_400));
@@ -245,7 +245,7 @@ fn expired(name: &str, hours_over: i64) -> NodeBuilder {
 }
 
 #[test]
-fn machines_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
+fn nodes_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
     let scene = |grace: Option<Duration>, budgeted| {
         let pool = pool("default").with(|pool| {
             pool.expiry_grace = grace;
@@ -264,7 +264,7 @@ fn machines_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it()
 }
 
 #[test]
-fn a_brake_bounds_how_many_machines_are_replaced_for_drift() {
+fn a_brake_bounds_how_many_nodes_are_replaced_for_drift() {
     let secs = jiff::SignedDuration::from_secs;
     let drifted = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()

@@ -8,7 +8,7 @@ fn one_at_a_time() -> impl Into<Arc<NodePool>> {
 }
 
 #[test]
-fn of_empty_machines_the_dearest_goes_first() {
+fn of_empty_nodes_the_dearest_goes_first() {
     let scene = Scene::new()
         .pool(one_at_a_time())
         .node(idle("a").size("small", 2, 4).build())
@@ -19,7 +19,7 @@ fn of_empty_machines_the_dearest_goes_first() {
 }
 
 #[test]
-fn a_drifted_machine_that_must_stay_leaves_the_budget_to_the_next() {
+fn a_drifted_node_that_must_stay_leaves_the_budget_to_the_next() {
     let drifted = |name: &str, ago: i64, milli: i64| {
         node(name).pod(on(name, &format!("p-{name}"), milli)).condition(ConditionType::Drifted).with_claim(
             move |claim| {
@@ -80,8 +80,8 @@ fn a_budget_counts_where_a_drain_would_evict() {
 }
 
 #[test]
-fn pods_that_wait_may_count_on_a_machine_that_is_not_ready() {
-    // The pending pod goes to the machine that is coming; that is no reason for the empty-enough one to stay.
+fn pods_that_wait_may_count_on_a_node_that_is_not_ready() {
+    // The pending pod goes to the node that is coming; that is no reason for the empty-enough one to stay.
     let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
     let scene = Scene::with_default_pool().node(lone()).node(node("b").launched().build());
     let scene = scene.pending(pod("w").cpu(3900));
@@ -146,7 +146,7 @@ fn a_pass_gives_the_solver_back_as_it_was() {
 }
 
 #[test]
-fn drifted_machines_that_cannot_move_do_not_starve_the_others() {
+fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
     let stuck = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 64_000)).condition(ConditionType::Drifted).build()
     };

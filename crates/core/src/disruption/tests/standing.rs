@@ -1,4 +1,4 @@
-//! Passes of several commands, and what keeps each machine.
+//! Passes of several commands, and what keeps each node.
 
 use super::*;
 use crate::model::{NodeClaim, Nomination};
@@ -7,7 +7,7 @@ fn surveyed(scene: Scene, methods: &[&dyn Method]) -> Survey {
     survey(&scene.build(), &Rules::default(), now(), methods)
 }
 
-/// `name [candidate]: Type(owner, until); …` of every machine.
+/// `name [candidate]: Type(owner, until); …` of every node.
 fn standings(survey: &Survey) -> Vec<String> {
     let one = |standing: &Standing| {
         let blockers = standing.blockers.iter().map(|blocker| {
@@ -65,7 +65,7 @@ fn commands_of_one_pass_do_not_count_on_the_same_room() {
 }
 
 #[test]
-fn everything_that_keeps_a_machine_is_listed() {
+fn everything_that_keeps_a_node_is_listed() {
     let secs = jiff::SignedDuration::from_secs;
     let calm = pool("default").with(|pool| {
         pool.consolidate_after = Some(Duration::from_secs(60));
@@ -105,7 +105,7 @@ fn everything_that_keeps_a_machine_is_listed() {
 }
 
 #[test]
-fn budgets_and_prices_keep_machines_too() {
+fn budgets_and_prices_keep_nodes_too() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3900)).build();
     let scene = Scene::new()
         .pool(pool("default").with(|pool| {
@@ -132,7 +132,7 @@ fn budgets_and_prices_keep_machines_too() {
 }
 
 #[test]
-fn one_machine_says_why_it_is_not_cheaper() {
+fn one_node_says_why_it_is_not_cheaper() {
     let small = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
     let snapshot = Scene::with_default_pool().node(small).build();
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
@@ -187,7 +187,7 @@ fn a_budget_ends_when_the_last_window_that_says_so_closes() {
 }
 
 #[test]
-fn a_machine_does_not_become_again_what_it_replaced() {
+fn a_node_does_not_become_again_what_it_replaced() {
     let secs = jiff::SignedDuration::from_secs;
     let lone = |replaced: &'static str, ago: i64| {
         let large = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
@@ -216,7 +216,7 @@ fn a_machine_does_not_become_again_what_it_replaced() {
 }
 
 #[test]
-fn a_machine_that_came_back_does_not_go_without_another() {
+fn a_node_that_came_back_does_not_go_without_another() {
     let secs = jiff::SignedDuration::from_secs;
     let returned = |ago: i64| (now() - secs(ago)).as_second().to_string();
     let came = |name: &str, milli: i64, ago: i64| {
@@ -237,7 +237,7 @@ fn a_machine_that_came_back_does_not_go_without_another() {
     );
     let found = standing(&pair(3599).build(), &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
-    // With another machine in its stead it goes, and that one remembers.
+    // With another node in its place it goes, and that one remembers.
     let lone = came("c", 1500, 60).size("xlarge", 16, 32).build();
     let proposal =
         checked(Scene::with_default_pool().node(lone), "single-node-consolidation: c -> small/spot");
@@ -261,7 +261,7 @@ fn replacements_remember_what_they_replace() {
 }
 
 #[test]
-fn a_pod_that_runs_does_not_wait_for_a_machine_that_may_never_come() {
+fn a_pod_that_runs_does_not_wait_for_a_node_that_may_never_come() {
     // What is left of a command that was rolled back answers the pod still.
     let stranded = drifted("a", 9).build();
     let mut snapshot = Scene::with_default_pool().node(stranded).node(node("b").launched().build()).build();

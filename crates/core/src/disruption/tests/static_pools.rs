@@ -37,7 +37,7 @@ fn a_pool_is_brought_to_its_number(
 }
 
 #[test]
-fn machines_that_are_being_replaced_count_until_they_go() {
+fn nodes_that_are_being_replaced_count_until_they_go() {
     let scene = |replicas| {
         Scene::new()
             .pool(fixed(replicas))
@@ -80,17 +80,17 @@ fn what_costs_least_goes_first() {
 }
 
 #[test]
-fn drifted_machines_are_replaced_one_for_one() {
+fn drifted_nodes_are_replaced_one_for_one() {
     let drifted = |name: &str| node(name).condition(ConditionType::Drifted);
     let scene = |pool: crate::testing::PoolBuilder| {
         ["a", "b", "c"].iter().fold(Scene::new().pool(pool), |scene, name| scene.node(drifted(name).build()))
     };
     let told_by = |scene: Scene| told(&propose(&scene.build(), &Rules::default(), now()));
     assert_eq!(told_by(scene(fixed(3))), "static-drift: a -> small/spot, b -> small/spot");
-    // The limit has room for one more machine.
+    // The limit has room for one more node.
     let limited = fixed(3).with(|pool| pool.limits.nodes = Some(4));
     assert_eq!(told_by(scene(limited)), "static-drift: a -> small/spot");
-    // A surplus goes before anything is replaced; empty machines of a static pool are no case for emptiness.
+    // A surplus goes before anything is replaced; empty nodes of a static pool are no case for emptiness.
     assert_eq!(told_by(scene(fixed(2))), "nothing");
 }
 
@@ -104,7 +104,7 @@ fn nothing_is_replaced_where_nothing_is_launched() {
 }
 
 #[test]
-fn machines_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
+fn nodes_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
     let old = |name: &str, days: i64| {
         node(name).with_claim(move |claim| {
             claim.expire_after = Some(Duration::from_secs(30 * 24 * 3600));
@@ -124,8 +124,8 @@ fn machines_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it()
 #[test]
 fn a_claim_of_a_static_pool_names_no_instance_types() {
     let snapshot = Scene::new().pool(fixed(1)).build();
-    let opening = static_opening(&snapshot, &snapshot.pools[0].clone()).unwrap();
-    assert!(opening.requirements.get(crate::model::labels::INSTANCE_TYPE).is_none());
-    assert!(opening.pods.is_empty());
-    assert!(!opening.instance_types.is_empty());
+    let new_claim = static_new_claim(&snapshot, &snapshot.pools[0].clone()).unwrap();
+    assert!(new_claim.requirements.get(crate::model::labels::INSTANCE_TYPE).is_none());
+    assert!(new_claim.pods.is_empty());
+    assert!(!new_claim.instance_types.is_empty());
 }

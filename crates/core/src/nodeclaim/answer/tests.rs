@@ -22,9 +22,9 @@ fn short(verdict: &Verdict) -> String {
     }
 }
 
-fn says(machine: NodeBuilder, pod: &Arc<Pod>, scene: Scene, minutes: i64) -> String {
+fn says(node: NodeBuilder, pod: &Arc<Pod>, scene: Scene, minutes: i64) -> String {
     let snapshot: Snapshot = scene.build();
-    short(&judge(&machine.build(), pod, &Resources::new(), &snapshot.volumes, at(minutes)))
+    short(&judge(&node.build(), pod, &Resources::new(), &snapshot.volumes, at(minutes)))
 }
 
 /// A node that shows `gib` of the 8 GiB that its claim was promised.
@@ -37,11 +37,11 @@ fn small(gib: i64) -> NodeBuilder {
 #[rstest]
 #[case::fits_the_promise_not_the_node(6 << 10, "SmallerThanPredicted")]
 #[case::would_not_have_fitted_either_but_it_is_small(9 << 10, "SmallerThanPredicted")]
-#[case::fits(4 << 10, "RoomTaken")]
-fn a_small_machine(#[case] mib: i64, #[case] expected: &str) {
+#[case::fits(4 << 10, "CapacityTaken")]
+fn a_small_node(#[case] mib: i64, #[case] expected: &str) {
     let asks = pod("p").cpu(100).memory(mib).build();
     assert_eq!(says(small(5), &asks, Scene::new(), 0), expected);
-    assert_eq!(says(small(8), &pod("p").cpu(100).memory(9 << 10).build(), Scene::new(), 0), "RoomTaken");
+    assert_eq!(says(small(8), &pod("p").cpu(100).memory(9 << 10).build(), Scene::new(), 0), "CapacityTaken");
 }
 
 #[test]
@@ -58,12 +58,12 @@ fn a_node_that_starts_is_believed_only_where_it_is_final() {
 
 #[test]
 fn a_taint_is_waited_for() {
-    let machine = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
-    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 1), "wait 240 UnexpectedTaint");
-    assert_eq!(says(machine(), &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
-    assert_eq!(says(machine(), &pod("p").tolerate("late").build(), Scene::new(), 5), "RoomTaken");
+    let tainted = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
+    assert_eq!(says(tainted(), &pod("p").build(), Scene::new(), 1), "wait 240 UnexpectedTaint");
+    assert_eq!(says(tainted(), &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
+    assert_eq!(says(tainted(), &pod("p").tolerate("late").build(), Scene::new(), 5), "CapacityTaken");
     let soft = node("n").taint("soft", TaintEffect::PreferNoSchedule);
-    assert_eq!(says(soft, &pod("p").build(), Scene::new(), 0), "RoomTaken");
+    assert_eq!(says(soft, &pod("p").build(), Scene::new(), 0), "CapacityTaken");
     let cordoned = node("n").with_node(|node| node.cordoned = true);
     assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
 }
@@ -84,24 +84,24 @@ fn a_pod_hears_why_it_waits(#[case] left: u64, #[case] expected: Option<&str>) {
 
 #[test]
 fn how_a_node_is_teaches_nothing_about_others() {
-    let machine =
+    let node =
         |key: &str| node("n").taint(key, TaintEffect::NoSchedule).condition(ConditionType::Initialized);
-    let lost = || machine("node.kubernetes.io/unreachable");
-    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "wait 240 NodeUnwell");
-    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnwell");
-    let cordoned = machine("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
+    let lost = || node("node.kubernetes.io/unreachable");
+    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "wait 240 NodeUnhealthy");
+    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnhealthy");
+    let cordoned = node("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
     assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
     // A startup taint that comes back was announced.
-    let back = machine("agent").with_claim(|claim| {
+    let back = node("agent").with_claim(|claim| {
         claim.startup_taints = vec![Taint::new("agent", "", TaintEffect::NoSchedule)];
     });
-    assert_eq!(says(back, &pod("p").build(), Scene::new(), 5), "NodeUnwell");
+    assert_eq!(says(back, &pod("p").build(), Scene::new(), 5), "NodeUnhealthy");
     // Where both are there, the one that others may have is what counts.
     let both = lost().taint("late", TaintEffect::NoSchedule);
     assert_eq!(says(both, &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
-    let mut learnt = Learnt::default();
+    let mut observed = Observed::default();
     let misfit = Misfit::Unwell(Taint::new("agent", "", TaintEffect::NoSchedule));
-    assert!(!learn(&mut learnt, &node("n").build(), &misfit, now()));
+    assert!(!learn(&mut observed, &node("n").build(), &misfit, now()));
 }
 
 #[test]
@@ -118,36 +118,35 @@ fn a_volume_that_went_elsewhere_frees_its_pod_at_once() {
 
 #[test]
 fn what_the_plan_puts_there_counts() {
-    let (machine, asks) = (small(7).build(), pod("p").memory(4 << 10).build());
-    let verdict = |planned: Resources| short(&judge(&machine, &asks, &planned, &BTreeMap::new(), now()));
-    assert_eq!(verdict(Resources::new()), "RoomTaken");
+    let (node, asks) = (small(7).build(), pod("p").memory(4 << 10).build());
+    let verdict = |planned: Resources| short(&judge(&node, &asks, &planned, &BTreeMap::new(), now()));
+    assert_eq!(verdict(Resources::new()), "CapacityTaken");
     assert_eq!(verdict(Resources::of(0, 4 << 30)), "SmallerThanPredicted");
 }
 
 #[test]
-fn a_lesson_is_learnt_once() {
-    let machine = small(5).with_claim(|claim| claim.image_id = Some("image-1".into())).build();
-    let mut learnt = Learnt::default();
-    let verdict =
-        judge(&machine, &pod("p").memory(6 << 10).build(), &Resources::new(), &BTreeMap::new(), now());
+fn an_observation_is_observed_once() {
+    let node = small(5).with_claim(|claim| claim.image_id = Some("image-1".into())).build();
+    let mut observed = Observed::default();
+    let verdict = judge(&node, &pod("p").memory(6 << 10).build(), &Resources::new(), &BTreeMap::new(), now());
     let Verdict::Release(misfit) = verdict else { unreachable!("{verdict:?}") };
-    assert!(learn(&mut learnt, &machine, &misfit, now()));
-    assert!(!learn(&mut learnt, &machine, &misfit, at(1)));
-    let shape = &learnt.shapes[0];
+    assert!(learn(&mut observed, &node, &misfit, now()));
+    assert!(!learn(&mut observed, &node, &misfit, at(1)));
+    let shape = &observed.shapes[0];
     assert_eq!((&*shape.instance_type, shape.image.as_deref()), ("medium", Some("image-1")));
     assert_eq!((shape.found.memory(), shape.promised.memory()), (5 << 30, 8 << 30));
     let taint = Misfit::Taint(Taint::new("late", "", TaintEffect::NoSchedule));
-    assert!(learn(&mut learnt, &machine, &taint, now()) && !learn(&mut learnt, &machine, &taint, now()));
-    assert!(!learn(&mut learnt, &machine, &Misfit::RoomTaken, now()));
+    assert!(learn(&mut observed, &node, &taint, now()) && !learn(&mut observed, &node, &taint, now()));
+    assert!(!learn(&mut observed, &node, &Misfit::CapacityTaken, now()));
 }
 
 #[test]
-fn a_pool_with_a_learnt_taint_opens_nothing_for_those_who_do_not_tolerate_it() {
+fn a_pool_with_an_observed_taint_opens_nothing_for_those_who_do_not_tolerate_it() {
     use crate::scheduling::{self, Effort, Purpose, Request, Rules};
     let taint = Taint::new("late", "", TaintEffect::NoSchedule);
-    let mut learnt = Learnt::default();
-    learnt.add_taint(LearntTaint { taint, claim: "c".into(), since: now(), until: at(60) });
-    let pool = crate::testing::pool("default").with(|pool| pool.learnt = learnt);
+    let mut observed = Observed::default();
+    observed.add_taint(ObservedTaint { taint, claim: "c".into(), since: now(), until: at(60) });
+    let pool = crate::testing::pool("default").with(|pool| pool.observed = observed);
     let tolerant = pod("q").tolerate("late").require(labels::ZONE, Operator::Exists, &[]).build();
     let snapshot = Scene::new().pool(pool).pending(pod("p").build()).pending(tolerant).build();
     let pods = snapshot.pending.clone();
@@ -155,8 +154,8 @@ fn a_pool_with_a_learnt_taint_opens_nothing_for_those_who_do_not_tolerate_it() {
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     let plan = scheduling::solve(&snapshot, &request, &Rules::default());
     let names: Vec<_> =
-        plan.openings.iter().flat_map(|o| &o.pods).map(|pod| pod.id.name.to_string()).collect();
+        plan.new_claims.iter().flat_map(|o| &o.pods).map(|pod| pod.id.name.to_string()).collect();
     assert_eq!(names, ["q"]);
     assert!(plan.unplaced[0].1.to_string().contains("late"), "{}", plan.unplaced[0].1);
-    assert!(plan.openings[0].taints.is_empty(), "nobody writes the taint");
+    assert!(plan.new_claims[0].taints.is_empty(), "nobody writes the taint");
 }

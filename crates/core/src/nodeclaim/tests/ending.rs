@@ -68,7 +68,7 @@ fn a_node_ends_in_order() {
 
 #[test]
 fn volumes_hold_a_node_until_the_deadline() {
-    let machine = || {
+    let node = || {
         let mut fixture = drained().with(|claim| claim.termination_deadline = Some(after(50)));
         fixture.claim.conditions.remove(&ConditionType::VolumesDetached);
         fixture
@@ -76,7 +76,7 @@ fn volumes_hold_a_node_until_the_deadline() {
     let unknown = InstanceState::Unknown;
     let waits = "VolumesDetached=Unknown/AwaitingVolumeDetachment; tell AwaitingVolumeDetachment; ~1";
     let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
-    assert_eq!(node_says(&machine(), &["v"], &unknown, 49), waits);
+    assert_eq!(node_says(&node(), &["v"], &unknown, 49), waits);
     let message = |fixture: &Fixture, seconds| {
         let node = &fixture.nodes[0];
         let attachments = ["v".into(), "w".into()];
@@ -91,14 +91,14 @@ fn volumes_hold_a_node_until_the_deadline() {
     };
     let text =
         format!("waiting for volumes to be detached: v, w; the instance ends at {} all the same", after(50));
-    assert_eq!(message(&machine(), 49), Some(text));
-    assert_eq!(message(&machine(), 50).as_deref(), Some("2 volumes are still attached"));
-    let forever = machine().with(|claim| claim.termination_deadline = None);
+    assert_eq!(message(&node(), 49), Some(text));
+    assert_eq!(message(&node(), 50).as_deref(), Some("2 volumes are still attached"));
+    let forever = node().with(|claim| claim.termination_deadline = None);
     assert_eq!(message(&forever, 49).as_deref(), Some("waiting for volumes to be detached: v, w"));
     let elapsed = format!("VolumesDetached=False/TerminationGracePeriodElapsed; {terminate}");
-    assert_eq!(node_says(&machine(), &["v"], &unknown, 50), elapsed);
+    assert_eq!(node_says(&node(), &["v"], &unknown, 50), elapsed);
     let detached = format!("VolumesDetached=True/VolumesDetached; {terminate}");
-    assert_eq!(node_says(&machine(), &[], &unknown, 0), detached);
+    assert_eq!(node_says(&node(), &[], &unknown, 0), detached);
 }
 
 #[test]
@@ -161,15 +161,15 @@ fn an_open_launch_needs_proof() {
     assert_eq!(gone(Trace::OneOf("fake:///x".into())), "~5", "another one may be its own");
 }
 
-/// So many machines, of which the first `broken` are not ready and missing from the list.
-fn machines(size: usize, broken: usize) -> (Vec<Fixture>, BTreeSet<ProviderId>) {
-    let machine = |index: usize| {
+/// So many nodes, of which the first `broken` are not ready and missing from the list.
+fn nodes(size: usize, broken: usize) -> (Vec<Fixture>, BTreeSet<ProviderId>) {
+    let node = |index: usize| {
         let name = format!("n{index:03}");
         let fixture = Fixture::of(node(&name));
         if index < broken { fixture.with_node(|node| node.ready = false) } else { fixture }
     };
-    let fleet: Vec<Fixture> = (0..size).map(machine).collect();
-    let listed = fleet.iter().skip(broken).filter_map(|machine| machine.claim.provider_id.clone()).collect();
+    let fleet: Vec<Fixture> = (0..size).map(node).collect();
+    let listed = fleet.iter().skip(broken).filter_map(|node| node.claim.provider_id.clone()).collect();
     (fleet, listed)
 }
 
@@ -179,14 +179,14 @@ fn survey(
     listed: &BTreeSet<ProviderId>,
     at: i64,
 ) -> Findings {
-    let machines: Vec<_> =
-        fleet.iter().map(|machine| (&machine.claim, machine.nodes.first().map(|node| &**node))).collect();
-    collection.survey(&machines, listed, after(at), after(at))
+    let nodes: Vec<_> =
+        fleet.iter().map(|node| (&node.claim, node.nodes.first().map(|node| &**node))).collect();
+    collection.survey(&nodes, listed, after(at), after(at))
 }
 
 #[test]
 fn absence_needs_proof() {
-    let (fleet, listed) = machines(10, 1);
+    let (fleet, listed) = nodes(10, 1);
     let gone = vec![ClaimName::from("n000")];
     let mut collection = Collection::default();
     survey(&mut collection, &fleet, &listed, 0);
@@ -197,11 +197,11 @@ fn absence_needs_proof() {
     assert_eq!(survey(&mut collection, &fleet, &listed, 360).gone, gone);
     let all: BTreeSet<ProviderId> = fleet.iter().filter_map(|m| m.claim.provider_id.clone()).collect();
     assert_eq!(survey(&mut collection, &fleet, &all, 400).gone, []);
-    assert_eq!(survey(&mut collection, &fleet, &listed, 500).gone, [], "an absence that ended counts anew");
+    assert_eq!(survey(&mut collection, &fleet, &listed, 500).gone, [], "an absence that ended counts again");
     assert_eq!(survey(&mut collection, &fleet, &listed, 560).gone, gone);
     collection.found(&gone[0]);
     assert_eq!(survey(&mut collection, &fleet, &listed, 600).gone, []);
-    let (mut ready, listed) = machines(10, 1);
+    let (mut ready, listed) = nodes(10, 1);
     ready[0] = Fixture::of(node("n000"));
     let mut collection = Collection::default();
     for at in [300, 400, 500] {
@@ -211,7 +211,7 @@ fn absence_needs_proof() {
 
 #[test]
 fn a_short_list_is_an_outage_and_removal_has_a_brake() {
-    let (fleet, listed) = machines(100, 21);
+    let (fleet, listed) = nodes(100, 21);
     let mut collection = Collection::default();
     for at in [300, 600, 1199] {
         let findings = survey(&mut collection, &fleet, &listed, at);
@@ -225,7 +225,7 @@ fn a_short_list_is_an_outage_and_removal_has_a_brake() {
     let findings = survey(&mut collection, &fleet, &listed, 1399);
     assert_eq!((findings.gone.len(), findings.again.as_secs()), (0, 1));
     assert_eq!(survey(&mut collection, &fleet, &listed, 1400).gone.len(), 1);
-    let (fleet, listed) = machines(2, 2);
+    let (fleet, listed) = nodes(2, 2);
     let mut collection = Collection::default();
     survey(&mut collection, &fleet, &listed, 300);
     assert_eq!(

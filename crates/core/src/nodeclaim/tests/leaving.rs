@@ -19,19 +19,19 @@ use crate::{
 
 #[test]
 fn consolidatable_after_a_quiet_time() {
-    let machine =
+    let initialized =
         || Fixture::of(node("a")).with_pool(|pool| pool.consolidate_after = Some(Duration::from_secs(60)));
     let holds = "Consolidatable=True/Consolidatable";
-    assert_eq!(machine().says(&Consolidatable, after(59)), "~1");
-    assert_eq!(machine().says(&Consolidatable, after(60)), holds);
-    let busy = || machine().with(|claim| claim.last_pod_event = Some(after(30)));
+    assert_eq!(initialized().says(&Consolidatable, after(59)), "~1");
+    assert_eq!(initialized().says(&Consolidatable, after(60)), holds);
+    let busy = || initialized().with(|claim| claim.last_pod_event = Some(after(30)));
     assert_eq!(busy().says(&Consolidatable, after(60)), "~30");
     let marked = || busy().condition(ConditionType::Consolidatable, ConditionStatus::True, "Consolidatable");
     assert_eq!(marked().says(&Consolidatable, after(60)), "clear Consolidatable; ~30");
     assert_eq!(marked().says(&Consolidatable, after(90)), "");
     let never = marked().with_pool(|pool| pool.consolidate_after = None);
     assert_eq!(never.says(&Consolidatable, after(90)), "clear Consolidatable");
-    let fixed = machine().with_pool(|pool| pool.replicas = Some(1));
+    let fixed = initialized().with_pool(|pool| pool.replicas = Some(1));
     assert_eq!(fixed.says(&Consolidatable, after(60)), "");
     let starting = Fixture::of(node("a").uninitialized());
     assert_eq!(starting.says(&Consolidatable, after(60)), "");
@@ -80,7 +80,7 @@ fn drifted_by_the_first_reason() {
 fn drifted_when_the_type_is_gone() {
     let catalog = Catalog::new(vec![instance_type("medium", 4, 8).offer("a", "on-demand", 100).build()]);
     let stage = Drifted { catalog: Some(&catalog), provider: None };
-    let machine = |pairs: &[(&str, &str)]| {
+    let node = |pairs: &[(&str, &str)]| {
         let builder = pairs.iter().fold(node("a"), |builder, (key, value)| builder.label(key, value));
         Fixture::of(builder)
     };
@@ -93,11 +93,11 @@ fn drifted_when_the_type_is_gone() {
         (&[(CAPACITY_TYPE, "spot")][..], 3600, gone),
         (&[(CAPACITY_TYPE, "reserved")][..], 3600, "~300"),
     ] {
-        assert_eq!(machine(labels).says(&stage, after(at)), expected, "{labels:?} +{at}");
+        assert_eq!(node(labels).says(&stage, after(at)), expected, "{labels:?} +{at}");
     }
 }
 
-/// A machine that is deleted, with pods; `last` is the deadline in seconds.
+/// A node that is deleted, with pods; `last` is the deadline in seconds.
 fn draining(pods: Vec<Arc<Pod>>, deadline: Option<i64>) -> Fixture {
     let names: Vec<String> = pods.iter().map(|pod| pod.id.to_string()).collect();
     let builder = pods.into_iter().fold(node("a"), NodeBuilder::pod);

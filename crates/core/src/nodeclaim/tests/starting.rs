@@ -1,4 +1,4 @@
-//! Launch, registration, initialisation, liveness, consistency, expiry.
+//! Launch, registration, initialization, liveness, consistency, expiry.
 
 use rstest::rstest;
 
@@ -305,7 +305,7 @@ fn expiry_is_by_age() {
 
 #[test]
 fn consistency_of_shape() {
-    let machine = |found: i64| {
+    let node = |found: i64| {
         Fixture::of(node("a").size("medium", 10, 10))
             .with(|claim| claim.requests = Resources::of(1000, 0))
             .with_node(|node| node.capacity = node.capacity.clone().with("cpu", found))
@@ -313,8 +313,8 @@ fn consistency_of_shape() {
     let holds = "ConsistentStateFound=True/ConsistentStateFound; ~600";
     let fails = "ConsistentStateFound=False/ConsistencyCheckFailed; tell FailedConsistencyCheck; ~600";
     for (found, expected) in [(10_000, holds), (9000, holds), (8999, fails), (0, fails)] {
-        assert_eq!(machine(found).says(&Consistency, now()), expected, "{found}");
+        assert_eq!(node(found).says(&Consistency, now()), expected, "{found}");
     }
-    let unasked = machine(0).with(|claim| claim.requests = Resources::new());
+    let unasked = node(0).with(|claim| claim.requests = Resources::new());
     assert_eq!(unasked.says(&Consistency, now()), holds, "only what pods asked for counts");
 }

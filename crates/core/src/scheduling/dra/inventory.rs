@@ -39,7 +39,7 @@ pub(in crate::scheduling) struct Item {
     pub(in crate::scheduling) uses: Vec<(usize, i128)>,
     /// The first device that differs from it in nothing but the name.
     pub(in crate::scheduling) alike: usize,
-    /// Whether machines may compete for it, or for a counter that it uses.
+    /// Whether nodes may compete for it, or for a counter that it uses.
     pub(in crate::scheduling) wide: bool,
 }
 
@@ -92,7 +92,7 @@ impl Inventory {
         this
     }
 
-    /// What a machine will have.
+    /// What a node will have.
     pub(in crate::scheduling) fn of_templates(templates: &DeviceTemplates) -> Self {
         let mut pools: BTreeMap<(&Str, &Str), Parts<'_>> = BTreeMap::new();
         for slice in &templates.slices {

@@ -1,6 +1,6 @@
 //! Who holds which devices: allocations of the cluster, and those of the pass.
 //!
-//! A machine that does not exist yet may still become one of several kinds, and holds devices as each of them. Only one
+//! A node that does not exist yet may still become one of several kinds, and holds devices as each of them. Only one
 //! will come true: to others a device of the cluster is taken if it is by any kind, and of counters and capacities the
 //! most that any kind takes.
 
@@ -11,19 +11,19 @@ use hashbrown::{HashMap, HashSet};
 use super::{Ref, inventory::Inventory, search::Given};
 use crate::model::{Str, resource_claim::GivenDevice};
 
-/// A machine.
+/// A node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::scheduling) enum Host {
     /// One that exists or is on its way.
-    Machine(usize),
-    /// An opening of the pass.
-    Opening(usize),
+    Node(usize),
+    /// A new NodeClaim of the pass.
+    NewClaim(usize),
 }
 
-/// A kind of machine: index of what its template has.
+/// A kind of node: index of what its template has.
 pub(in crate::scheduling) type Kind = usize;
 
-/// A device that a claim holds on a machine.
+/// A device that a claim holds on a node.
 #[derive(Clone, Debug)]
 pub(in crate::scheduling) struct Held {
     /// Number of the claim.
@@ -39,13 +39,13 @@ pub(in crate::scheduling) struct Ledger {
     /// What allocations of the cluster hold.
     before: Sums,
     hosts: BTreeMap<Host, BTreeMap<Kind, Vec<Held>>>,
-    /// Machines that hold what others might want.
+    /// Nodes that hold what others might want.
     wide: BTreeSet<Host>,
     /// Claims that got their devices in this pass, and where.
     claims: HashMap<usize, Host>,
 }
 
-/// What is held as one machine sees it as one kind.
+/// What is held as one node sees it as one kind.
 #[derive(Debug)]
 pub(in crate::scheduling) struct Lens<'a> {
     before: &'a Sums,
@@ -99,7 +99,7 @@ impl Sums {
         }
     }
 
-    /// Adds what another machine takes.
+    /// Adds what another node takes.
     fn add(&mut self, other: &Self) {
         self.in_use.extend(&other.in_use);
         for (key, amount) in &other.consumed {
@@ -112,7 +112,7 @@ impl Sums {
         }
     }
 
-    /// The most of this and another kind of the same machine.
+    /// The most of this and another kind of the same node.
     fn most(&mut self, other: &Self) {
         self.in_use.extend(&other.in_use);
         for (key, amount) in &other.consumed {
@@ -143,7 +143,7 @@ impl Ledger {
         self.before.hold(&given, cluster);
     }
 
-    /// What is held, as a machine sees it as one kind.
+    /// What is held, as a node sees it as one kind.
     pub(in crate::scheduling) fn lens(
         &self,
         host: Host,
@@ -168,27 +168,27 @@ impl Ledger {
         lens
     }
 
-    /// What a machine holds as one kind.
+    /// What a node holds as one kind.
     pub(in crate::scheduling) fn of(&self, host: Host, kind: Kind) -> &[Held] {
         self.hosts.get(&host).and_then(|kinds| kinds.get(&kind)).map_or(&[], Vec::as_slice)
     }
 
-    /// What a machine holds, by kind.
+    /// What a node holds, by kind.
     pub(in crate::scheduling) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[Held])> {
         self.hosts.get(&host).into_iter().flatten().map(|(kind, held)| (*kind, held.as_slice()))
     }
 
-    /// Whether a machine holds anything.
+    /// Whether a node holds anything.
     pub(in crate::scheduling) fn holds(&self, host: Host) -> bool {
         self.hosts.contains_key(&host)
     }
 
-    /// The machine on which a claim got its devices in this pass.
+    /// The node on which a claim got its devices in this pass.
     pub(in crate::scheduling) fn host_of(&self, claim: usize) -> Option<Host> {
         self.claims.get(&claim).copied()
     }
 
-    /// Notes what claims get on a machine, by kind.
+    /// Notes what claims get on a node, by kind.
     pub(in crate::scheduling) fn give(
         &mut self,
         host: Host,
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// Lets go of what a machine holds as kinds that it cannot become any more.
+    /// Lets go of what a node holds as kinds that it cannot become any more.
     pub(in crate::scheduling) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
         if let Some(kinds) = self.hosts.get_mut(&host) {
             kinds.retain(|kind, _| is_left(*kind));

@@ -1,10 +1,10 @@
-//! Dynamic Resource Allocation: which devices the claims of a pod get on a machine.
+//! Dynamic Resource Allocation: which devices the claims of a pod get on a node.
 //!
 //! Nothing here knows the solver. What there is to give is an [`inventory::Inventory`], of the cluster and of each kind of
-//! machine that does not exist yet; what is asked for is a [`want::Want`]; what is held already is in the
-//! [`ledger::Ledger`]; and [`search::search`] looks for an allocation on one machine as one kind, depth-first, devices of
+//! node that does not exist yet; what is asked for is a [`want::Want`]; what is held already is in the
+//! [`ledger::Ledger`]; and [`search::search`] looks for an allocation on one node as one kind, depth-first, devices of
 //! the cluster before those of templates. Where a device restricts the nodes that can use it, the caller's
-//! [`search::Ground`] says what is left of the machine's choice.
+//! [`search::Ground`] says what is left of the node's choice.
 //!
 //! The rules are those of kube-scheduler's structured allocator, so that what is planned here is what it will do.
 
@@ -21,7 +21,7 @@ pub(super) const MAX_DEVICES: usize = 32;
 /// A device: of the cluster, or of the template of the kind at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ref {
-    /// Whether it is a template's: it exists once for every machine of the kind.
+    /// Whether it is a template's: it exists once for every node of the kind.
     pub(super) template: bool,
     /// Index into the inventory.
     pub(super) at: usize,

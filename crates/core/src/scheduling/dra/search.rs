@@ -14,16 +14,16 @@ use super::{
 };
 use crate::model::{Str, device::Attribute, resource_claim::DeviceCount};
 
-/// So many devices are looked at for one machine as one kind. A search that is not contrived needs as many as there are
+/// So many devices are looked at for one node as one kind. A search that is not contrived needs as many as there are
 /// devices, a few times over.
 pub(in crate::scheduling) const MAX_STEPS: u64 = 20_000;
 
-/// Says what places mean for the machine at hand.
+/// Says what places mean for the node at hand.
 pub(in crate::scheduling) trait Ground {
-    /// What the machine may still become.
+    /// What the node may still become.
     type At: Copy;
 
-    /// What is left of that where the machine can use what a driver has at a place: alternatives, the best first.
+    /// What is left of that where the node can use what a driver has at a place: alternatives, the best first.
     fn reach(&mut self, at: Self::At, place: usize, driver: &Str) -> SmallVec<[Self::At; 2]>;
 }
 
@@ -31,11 +31,11 @@ pub(in crate::scheduling) trait Ground {
 pub(in crate::scheduling) struct Field<'a> {
     /// What is in the cluster.
     pub(in crate::scheduling) cluster: &'a mut Inventory,
-    /// Of that, the devices that the machine might see, ascending.
+    /// Of that, the devices that the node might see, ascending.
     pub(in crate::scheduling) visible: &'a [usize],
     /// Of that, the pools that it might see.
     pub(in crate::scheduling) pools: &'a [usize],
-    /// What the machine will have.
+    /// What the node will have.
     pub(in crate::scheduling) template: &'a mut Inventory,
     /// What is held already.
     pub(in crate::scheduling) lens: &'a Lens<'a>,
@@ -68,7 +68,7 @@ pub(in crate::scheduling) enum Failure {
     TooWide { claim: usize },
 }
 
-/// What is left of the machine's choice, and the devices.
+/// What is left of the node's choice, and the devices.
 pub(in crate::scheduling) type Found<At> = Result<(At, Vec<Given>), Failure>;
 
 struct Search<'a, 'f, G: Ground> {
@@ -97,7 +97,7 @@ enum Next<'a> {
     All(&'a [usize]),
 }
 
-/// Looks for devices for all of `wants`. Returns what is left of the machine's choice, the devices, and the steps taken.
+/// Looks for devices for all of `wants`. Returns what is left of the node's choice, the devices, and the steps taken.
 pub(in crate::scheduling) fn search<G: Ground>(
     field: &mut Field<'_>,
     ground: &mut G,

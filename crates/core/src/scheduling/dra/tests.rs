@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The choice of a machine is a set of zones `0` to `3`; a place is a node's name that lists some of them.
+/// The choice of a node is a set of zones `0` to `3`; a place is a node's name that lists some of them.
 struct Zones(Vec<Nodes>);
 
 impl Ground for Zones {
@@ -75,7 +75,7 @@ impl World {
     fn search(&self) -> Result<Vec<Given>, Failure> {
         let (mut cluster, mut template) = self.inventories();
         let ledger = Ledger::default();
-        let lens = ledger.lens(Host::Opening(0), 0, &cluster, &template);
+        let lens = ledger.lens(Host::NewClaim(0), 0, &cluster, &template);
         let mut ground = Zones(cluster.places.clone());
         let visible: Vec<usize> = (0..cluster.items.len()).collect();
         let pools: Vec<usize> = (0..cluster.pools.len()).collect();
@@ -235,7 +235,7 @@ proptest! {
 }
 
 #[test]
-fn devices_of_the_cluster_come_before_those_of_the_machine() {
+fn devices_of_the_cluster_come_before_those_of_the_node() {
     let world = World {
         cluster: vec![device("a")],
         template: vec![device("b"), device("c")],

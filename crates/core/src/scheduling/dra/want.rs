@@ -1,4 +1,4 @@
-//! What a claim asks for, with its DeviceClasses looked up and everything checked that does not depend on the machine.
+//! What a claim asks for, with its DeviceClasses looked up and everything checked that does not depend on the node.
 
 use std::{collections::BTreeMap, sync::Arc};
 

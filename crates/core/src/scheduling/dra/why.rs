@@ -88,7 +88,7 @@ impl fmt::Display for ClaimProblem {
     }
 }
 
-/// Why there are no devices for a pod on a machine, or on a new one of a pool.
+/// Why there are no devices for a pod on a node, or on a new one of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceShortage {
     /// The claim has its devices already, where this is not.
@@ -96,7 +96,7 @@ pub enum DeviceShortage {
         /// The claim.
         claim: NamespacedName,
     },
-    /// The claim gets its devices in this pass on another machine, which has no room for the pod.
+    /// The claim gets its devices in this pass on another node, which has no room for the pod.
     Shared {
         /// The claim.
         claim: NamespacedName,
@@ -147,7 +147,7 @@ pub struct Tally {
     pub free: u32,
     /// Of these, those that go with the claim's other devices.
     pub matched: u32,
-    /// Of these, those that the machine can reach.
+    /// Of these, those that the node can reach.
     pub reached: u32,
 }
 
@@ -159,7 +159,7 @@ impl fmt::Display for DeviceShortage {
             }
             Self::Shared { claim } => write!(
                 f,
-                "resourceclaim {claim} gets its devices on the machine of another pod, which has no room for both: give \
+                "resourceclaim {claim} gets its devices on the node of another pod, which has no room for both: give \
                  each pod a claim of its own"
             ),
             Self::Pool { claim, request, driver, pool, invalid } => {

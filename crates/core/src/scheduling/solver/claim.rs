@@ -1,4 +1,4 @@
-//! An opening under construction: what it may still become, and whether another pod fits.
+//! A new NodeClaim under construction: what it may still become, and whether another pod fits.
 
 use std::collections::BTreeSet;
 

@@ -51,7 +51,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Whether neither ports nor volumes matter on a machine that does not exist yet.
+    /// Whether neither ports nor volumes matter on a node that does not exist yet.
     pub(super) fn wants_room_only(&self) -> bool {
         self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty() && !self.claims_devices()
     }
@@ -62,13 +62,13 @@ impl Class {
 pub(super) struct Level {
     /// On labels but the hostname, the heaviest preference included.
     pub(super) req: Req,
-    /// Whether a machine that does not exist yet can have the hostname that is asked for.
+    /// Whether a node that does not exist yet can have the hostname that is asked for.
     pub(super) any_host: bool,
     /// Without preferences: which domains count for spreading.
     strict: Req,
     pub(super) groups: SmallVec<[Owned; 2]>,
     pub(super) look_past_preferences: bool,
-    /// Index of what decides which machines and pools fit at all.
+    /// Index of what decides which nodes and pools fit at all.
     pub(super) shape: usize,
 }
 
@@ -87,8 +87,8 @@ pub(super) struct Shape {
     pub(super) of: (usize, usize),
     /// The hostname that is asked for.
     pub(super) host: Option<Set>,
-    /// Machines whose taints and requirements agree, and that have room before anything is placed.
-    pub(super) machines: Option<Fitting>,
+    /// Nodes whose taints and requirements agree, and that have room before anything is placed.
+    pub(super) nodes: Option<Fitting>,
     /// The same in the order in which they are tried, where that was asked for.
     pub(super) in_order: Option<Arc<[usize]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
@@ -328,24 +328,24 @@ impl Solver {
         }
         let at = self.shapes.len();
         let pools = vec![None; self.pools.len()];
-        self.shapes.push(Shape { of, host: key.host.clone(), machines: None, in_order: None, pools });
+        self.shapes.push(Shape { of, host: key.host.clone(), nodes: None, in_order: None, pools });
         self.shape_ids.insert(key, at);
         at
     }
 
-    /// Machines that fit a level before anything is placed: no other will.
+    /// Nodes that fit a level before anything is placed: no other will.
     pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
         let shape = self.classes[class].levels[level].shape;
-        if let Some(known) = &self.shapes[shape].machines {
+        if let Some(known) = &self.shapes[shape].nodes {
             return Arc::clone(known);
         }
-        let fitting = (0..self.machines.len()).filter(|at| self.machine_fits(class, level, *at)).collect();
+        let fitting = (0..self.nodes.len()).filter(|at| self.node_fits(class, level, *at)).collect();
         let fitting = Arc::new(fitting);
-        self.shapes[shape].machines = Some(Arc::clone(&fitting));
+        self.shapes[shape].nodes = Some(Arc::clone(&fitting));
         fitting
     }
 
-    /// Machines that fit a level before anything is placed, in the order in which they are tried.
+    /// Nodes that fit a level before anything is placed, in the order in which they are tried.
     pub(super) fn fitting_in_order(&mut self, class: usize, level: usize) -> Arc<[usize]> {
         let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].in_order {

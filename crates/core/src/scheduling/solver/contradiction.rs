@@ -1,7 +1,7 @@
 //! Requirements of one pod that exclude each other.
 //!
 //! The algebra of requirements calls their intersection empty, which also means that the label must not exist. No node
-//! satisfies both, whether it has the label or not: opening nodes for such a pod would never end.
+//! satisfies both, whether it has the label or not: new NodeClaim nodes for such a pod would never end.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! Pods that leave their machines, taken off the counters of topology.
+//! Pods that leave their nodes, taken off the counters of topology.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::{Solver, bits::Bits, topology::GroupKind};
 use crate::{model::Pod, scheduling::Request};
 
 impl Solver {
-    /// Takes the pods of machines that are thought away, and those of the request that run somewhere, off the counters.
+    /// Takes the pods of nodes that are thought away, and those of the request that run somewhere, off the counters.
     pub(super) fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
         for at in gone.iter() {
             self.discount_all(at);
@@ -17,7 +17,7 @@ impl Solver {
         {
             let moving: BTreeSet<_> = request.pods.iter().map(|pod| &pod.uid).collect();
             for at in self.deleting.iter().filter(|at| !gone.has(*at)) {
-                let pods = self.machines[at].state.pods.iter().filter(|pod| moving.contains(&pod.uid));
+                let pods = self.nodes[at].state.pods.iter().filter(|pod| moving.contains(&pod.uid));
                 leaving.extend(pods.map(|pod| (at, Arc::clone(pod))));
             }
         }
@@ -26,45 +26,45 @@ impl Solver {
             self.discount(at, kind, 1);
             for term in &pod.spec.pod_anti_affinity {
                 let group = self.term_group(&pod, term, GroupKind::Anti);
-                for domain in self.machine_domains(group, at) {
+                for domain in self.node_domains(group, at) {
                     self.topology.count(group, domain, true, -1);
                 }
             }
         }
     }
 
-    /// Takes all pods of a machine off the counters.
+    /// Takes all pods of a node off the counters.
     pub(super) fn discount_all(&mut self, at: usize) {
-        for position in 0..self.machines[at].kinds.len() {
-            let (kind, count) = self.machines[at].kinds[position];
+        for position in 0..self.nodes[at].kinds.len() {
+            let (kind, count) = self.nodes[at].kinds[position];
             self.discount(at, kind, count);
         }
-        for position in 0..self.machines[at].keeps_away.len() {
-            let group = self.machines[at].keeps_away[position];
-            for domain in self.machine_domains(group, at) {
+        for position in 0..self.nodes[at].keeps_away.len() {
+            let group = self.nodes[at].keeps_away[position];
+            for domain in self.node_domains(group, at) {
                 self.topology.count(group, domain, true, -1);
             }
         }
     }
 
-    /// Takes pods of one kind on a machine off the counters.
+    /// Takes pods of one kind on a node off the counters.
     fn discount(&mut self, at: usize, kind: usize, count: u32) {
         for position in 0..self.topology.kinds[kind].groups.len() {
             let group = self.topology.kinds[kind].groups[position];
             if self.counts_on(group, at) {
-                for domain in self.machine_domains(group, at) {
+                for domain in self.node_domains(group, at) {
                     self.topology.count(group, domain, false, -i64::from(count));
                 }
             }
         }
     }
 
-    /// Takes a pod of a class that a pass has put on a machine off the counters.
+    /// Takes a pod of a class that a pass has put on a node off the counters.
     pub(super) fn discount_placed(&mut self, at: usize, class: usize) {
         self.discount(at, self.classes[class].kind, 1);
         for position in 0..self.classes[class].keeps_away.len() {
             let group = self.classes[class].keeps_away[position];
-            for domain in self.machine_domains(group, at) {
+            for domain in self.node_domains(group, at) {
                 self.topology.count(group, domain, true, -1);
             }
         }

@@ -1,4 +1,4 @@
-//! Which domains a topology group has, and which of them machines and openings are in.
+//! Which domains a topology group has, and which of them nodes and new NodeClaims are in.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::{Taint, taint::first_untolerated};
 
-/// Machines by the value of some label.
+/// Nodes by the value of some label.
 pub(super) type ByValue = HashMap<Value, Bits>;
 
 impl Solver {
@@ -36,36 +36,36 @@ impl Solver {
         group
     }
 
-    /// Counts the pods of all machines that a group selects.
+    /// Counts the pods of all nodes that a group selects.
     pub(super) fn count_everywhere(&mut self, group: usize) {
         for kind in 0..self.topology.kinds.len() {
             if !self.topology.kinds[kind].groups.contains(&group) {
                 continue;
             }
-            for position in 0..self.topology.kinds[kind].machines.len() {
-                let at = self.topology.kinds[kind].machines[position];
+            for position in 0..self.topology.kinds[kind].nodes.len() {
+                let at = self.topology.kinds[kind].nodes[position];
                 self.count_kind_for(group, kind, at);
             }
         }
     }
 
-    /// Counts the pods of one kind on a machine for a group that selects them.
+    /// Counts the pods of one kind on a node for a group that selects them.
     fn count_kind_for(&mut self, group: usize, kind: usize, at: usize) {
-        let counted = self.machines[at].kinds.iter().find(|(known, _)| *known == kind);
+        let counted = self.nodes[at].kinds.iter().find(|(known, _)| *known == kind);
         let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
         if self.counts_on(group, at) {
-            for domain in self.machine_domains(group, at) {
+            for domain in self.node_domains(group, at) {
                 self.topology.count_base(group, domain, false, count);
             }
         }
     }
 
-    /// Usable machines by each value of a key that they have for certain.
-    pub(super) fn machines_by(&mut self, key: Key) -> &ByValue {
+    /// Usable nodes by each value of a key that they have for certain.
+    pub(super) fn nodes_by(&mut self, key: Key) -> &ByValue {
         if !self.by_value.contains_key(&key) {
             let mut found = ByValue::new();
-            for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| machine.usable) {
-                if let Some(value) = machine.domain(&self.universe, key, machine.choice) {
+            for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.usable) {
+                if let Some(value) = node.domain(&self.universe, key, node.choice) {
                     found.entry(value).or_default().insert(at);
                 }
             }
@@ -74,14 +74,14 @@ impl Solver {
         &self.by_value[&key]
     }
 
-    /// Notes that a usable machine has come or is leaving.
+    /// Notes that a usable node has come or is leaving.
     pub(super) fn note_values(&mut self, at: usize, is_in: bool) {
-        let machine = &self.machines[at];
-        if !machine.usable {
+        let node = &self.nodes[at];
+        if !node.usable {
             return;
         }
         for (key, by_value) in &mut self.by_value {
-            let Some(value) = machine.domain(&self.universe, *key, machine.choice) else { continue };
+            let Some(value) = node.domain(&self.universe, *key, node.choice) else { continue };
             let members = by_value.entry(value).or_default();
             members.set(at, is_in);
             if !is_in && members.is_empty() {
@@ -90,14 +90,14 @@ impl Solver {
         }
     }
 
-    /// The domains of a group that a machine may be in: one, unless its choice is open.
-    pub(super) fn machine_domains(&self, group: usize, at: usize) -> SmallVec<[usize; 2]> {
+    /// The domains of a group that a node may be in: one, unless its choice is open.
+    pub(super) fn node_domains(&self, group: usize, at: usize) -> SmallVec<[usize; 2]> {
         let group = &self.topology.groups[group];
         if group.by_host {
             return smallvec::smallvec![at];
         }
-        let machine = &self.machines[at];
-        match (machine.domain(&self.universe, group.is.key, machine.open), machine.open, group.is.kind) {
+        let node = &self.nodes[at];
+        match (node.domain(&self.universe, group.is.key, node.open), node.open, group.is.kind) {
             (Some(value), _, _) => smallvec::smallvec![value as usize],
             (None, Some(open), GroupKind::Anti) => self.possible(open, group.is.key, &group.domains),
             _ => SmallVec::new(),
@@ -111,16 +111,16 @@ impl Solver {
         domains.iter().filter(allowed).map(|value| *value as usize).collect()
     }
 
-    /// Whether pods on a machine count for a group.
+    /// Whether pods on a node count for a group.
     pub(super) fn counts_on(&mut self, group: usize, at: usize) -> bool {
         let Some(filter) = &self.topology.groups[group].is.filter else { return true };
         if filter.counts_all() {
             return true;
         }
         let filter = filter.clone();
-        let machine = &self.machines[at];
-        filter.alternatives.iter().any(|req| machine.satisfies(&mut self.universe, *req))
-            && tolerates(&filter, &machine.taints)
+        let node = &self.nodes[at];
+        filter.alternatives.iter().any(|req| node.satisfies(&mut self.universe, *req))
+            && tolerates(&filter, &node.taints)
     }
 
     /// Whether pods on a claim of a pool with these requirements count for a group.
@@ -135,23 +135,20 @@ impl Solver {
     }
 
     /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
-    /// taints, and those of machines that it lets through.
+    /// taints, and those of nodes that it lets through.
     pub(super) fn registered_domains(&mut self, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
         let mut found: Vec<Value> = self.offered(key, filter).into_iter().map(super::intern::id).collect();
         if filter.is_none_or(NodeFilter::counts_all) {
-            found.extend(self.machines_by(key).keys());
+            found.extend(self.nodes_by(key).keys());
         }
         let filtered = filter.filter(|filter| !filter.counts_all());
-        // A machine that is leaving is a node still to kube-scheduler; those that take pods are known by value.
-        let machines = self
-            .machines
-            .iter()
-            .filter(|machine| machine.is_there() && (filtered.is_some() || machine.deleting));
-        for machine in machines {
-            let Some(value) = machine.domain(&self.universe, key, machine.open) else { continue };
+        // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
+        let nodes = self.nodes.iter().filter(|node| node.is_there() && (filtered.is_some() || node.deleting));
+        for node in nodes {
+            let Some(value) = node.domain(&self.universe, key, node.open) else { continue };
             let counted = filtered.is_none_or(|filter| {
-                filter.alternatives.iter().any(|req| machine.satisfies(&mut self.universe, *req))
-                    && tolerates(filter, &machine.taints)
+                filter.alternatives.iter().any(|req| node.satisfies(&mut self.universe, *req))
+                    && tolerates(filter, &node.taints)
             });
             if counted {
                 found.push(value);

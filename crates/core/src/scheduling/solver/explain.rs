@@ -1,7 +1,7 @@
 //! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
 
-mod machines;
 mod near;
+mod nodes;
 
 use self::near::Lost;
 use super::{

@@ -19,12 +19,12 @@ use crate::{
         InstanceType, Labels, Pod, Requirement, Requirements, Str,
         labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED},
     },
-    scheduling::{Chosen, Eliminated, Opening, Placement, Plan, PoolVerdict, Request, Unplaced},
+    scheduling::{Chosen, Eliminated, NewClaim, Placement, Plan, PoolVerdict, Request, Unplaced},
 };
 
 /// So many kinds of claims are remembered with what they become.
 const MAX_MEMO: usize = 2_000;
-/// More machines than this are not asked what keeps pods off them in one pass, some milliseconds of work.
+/// More nodes than this are not asked what keeps pods off them in one pass, some milliseconds of work.
 const MAX_ASKED: usize = 100_000;
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
@@ -45,9 +45,9 @@ pub(super) fn plan(
     let pod = |at: &usize| Arc::clone(&request.pods[*at]);
     for (node, pods) in &pass.placed {
         plan.existing.push(Placement {
-            node: solver.nodes[*node],
+            node: solver.positions[*node],
             pods: pods.iter().map(pod).collect(),
-            claims: pass.planned_on_machine(solver, *node),
+            claims: pass.planned_on_node(solver, *node),
         });
     }
     plan.existing.sort_by_key(|placement| placement.node);
@@ -65,9 +65,9 @@ pub(super) fn plan(
         });
         match &*terms {
             Ok(terms) => {
-                let mut opening = opening(solver, claim, terms, request.pods);
-                opening.claim_devices(pass.planned_on_claim(solver, at));
-                plan.openings.push(opening);
+                let mut new_claim = new_claim(solver, claim, terms, request.pods);
+                new_claim.claim_devices(pass.planned_on_claim(solver, at));
+                plan.new_claims.push(new_claim);
             }
             Err(eliminated) => {
                 let pool = solver.pools[claim.pool].model.name.clone();
@@ -78,7 +78,7 @@ pub(super) fn plan(
         }
     }
     let mut verdicts: HashMap<usize, Unplaced> = HashMap::new();
-    let (mut machines, mut budget) = (HashMap::new(), MAX_ASKED);
+    let (mut nodes, mut budget) = (HashMap::new(), MAX_ASKED);
     for (at, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
@@ -86,22 +86,22 @@ pub(super) fn plan(
             _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
         };
         if matches!(verdict, Unplaced::NoPoolFits(_)) {
-            let known = machines.entry(classes[at]);
+            let known = nodes.entry(classes[at]);
             let known =
                 known.or_insert_with(|| solver.obstacles(pass, classes[at], &mut budget).map(Arc::new));
-            plan.machines.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
+            plan.nodes.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
         }
         plan.unplaced.push((pod(&at), verdict));
     }
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
-    plan.cost.hourly = plan.openings.iter().map(|opening| opening.chosen.price).sum();
+    plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
     plan
 }
 
 /// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
 pub(super) type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]>);
 
-/// The part of an opening that does not depend on its pods.
+/// The part of a new NodeClaim that does not depend on its pods.
 #[derive(Debug)]
 pub(super) struct Terms {
     instance_types: Arc<[Arc<InstanceType>]>,
@@ -178,7 +178,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     })
 }
 
-fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> Opening {
+fn new_claim(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> NewClaim {
     let pool = &solver.pools[claim.pool].model;
     let mut requests = claim.used.clone();
     update(&mut requests, &terms.daemons, i64::saturating_add);
@@ -186,7 +186,7 @@ fn opening(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> 
     if claim.relaxed {
         annotations.insert(MIN_VALUES_RELAXED.into(), "true".into());
     }
-    Opening {
+    NewClaim {
         labels: terms.labels.clone(),
         requirements: terms.requirements.clone(),
         chosen: terms.chosen.clone(),

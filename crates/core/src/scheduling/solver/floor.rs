@@ -1,6 +1,6 @@
-//! What a plan must cost at least: a covering program over resources, with a row for machines where pods keep apart by
-//! host. See [`bound`] for the program; what it leaves out (zones, weights, whole machines) only makes the bound weaker.
-//! On an empty cluster one machine must also hold the most demanding pod whole.
+//! What a plan must cost at least: a covering program over resources, with a row for nodes where pods keep apart by
+//! host. See [`bound`] for the program; what it leaves out (zones, weights, whole nodes) only makes the bound weaker.
+//! On an empty cluster one node must also hold the most demanding pod whole.
 
 use hashbrown::HashMap;
 
@@ -16,13 +16,13 @@ use crate::{
     scheduling::{Request, bound, bound::Columns},
 };
 
-/// Pods that keep apart by host: at most so many of them share a machine.
+/// Pods that keep apart by host: at most so many of them share a node.
 struct Apart {
     members: i64,
-    per_machine: i64,
+    per_node: i64,
 }
 
-/// What the placed pods must cost at least, all of it on openings but what machines have room for.
+/// What the placed pods must cost at least, all of it on new NodeClaims but what nodes have room for.
 pub(super) fn lower_bound(
     solver: &mut Solver,
     pass: &Pass,
@@ -40,7 +40,7 @@ pub(super) fn lower_bound(
     }
     let usable = usable(solver, pass, request, classes);
     for at in usable.iter() {
-        let free = &solver.machines[at].free;
+        let free = &solver.nodes[at].free;
         for (slot, amount) in demand.iter_mut().enumerate() {
             *amount = amount.saturating_sub(get(free, slot).max(0));
         }
@@ -54,14 +54,14 @@ pub(super) fn lower_bound(
     let mut columns = Columns::new(rows + 1);
     for ((pool, row), price) in offers(solver, &placed) {
         let free = &solver.row(pool, row).free;
-        columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_machine]));
+        columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
     }
     let sum = bound::lower_bound(&demand, &columns);
-    // Where nothing else has room, the pod that is dearest by itself needs a machine that holds it whole.
+    // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
     if usable.is_empty() { sum.max(dearest(solver, &placed)) } else { sum }
 }
 
-/// What the cheapest machine for the most demanding of the pods costs.
+/// What the cheapest node for the most demanding of the pods costs.
 fn dearest(solver: &mut Solver, placed: &[(usize, i64)]) -> Price {
     let mut dearest = Price::ZERO;
     for (class, _) in placed {
@@ -81,7 +81,7 @@ fn dearest(solver: &mut Solver, placed: &[(usize, i64)]) -> Price {
     dearest
 }
 
-/// Machines that another plan could put pods of the request on: what is left there counts as free of charge.
+/// Nodes that another plan could put pods of the request on: what is left there counts as free of charge.
 fn usable(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[usize]) -> Bits {
     let mut distinct: Vec<usize> = (0..request.pods.len()).map(|at| classes[at]).collect();
     distinct.sort_unstable();
@@ -123,9 +123,9 @@ fn offers(solver: &mut Solver, placed: &[(usize, i64)]) -> Vec<((usize, usize), 
     cheapest
 }
 
-/// The pods on openings that need the most machines by keeping apart, less what the usable machines can take of them.
+/// The pods on new NodeClaims that need the most nodes by keeping apart, less what the usable nodes can take of them.
 fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
-    let mut most = Apart { members: 0, per_machine: 1 };
+    let mut most = Apart { members: 0, per_node: 1 };
     let mut members: HashMap<usize, i64> = HashMap::new();
     for (class, count) in placed {
         for group in solver.always_obeys(*class) {
@@ -136,14 +136,14 @@ fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
     members.sort_unstable();
     for (at, members) in members {
         let group = &solver.topology.groups[at];
-        let per_machine = match group.is.kind {
+        let per_node = match group.is.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,
         };
-        let room = usable.iter().map(|machine| (per_machine - i64::from(group.count(machine))).max(0));
+        let room = usable.iter().map(|node| (per_node - i64::from(group.count(node))).max(0));
         let members = members.saturating_sub(room.sum());
-        if members.saturating_mul(most.per_machine) > most.members.saturating_mul(per_machine) {
-            most = Apart { members, per_machine };
+        if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
+            most = Apart { members, per_node };
         }
     }
     most

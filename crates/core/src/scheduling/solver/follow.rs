@@ -1,7 +1,7 @@
 //! A newer snapshot: what changed is taken out and put in, all else stays.
 //!
-//! Nodes are compared by address, as snapshots share what did not change. Where something else than machines changed
-//! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built anew.
+//! Nodes are compared by address, as snapshots share what did not change. Where something else than nodes changed
+//! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built again.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
     Solver,
     amounts::{fits_free, get},
     bits::Bits,
-    nodes::{Building, Machine, tolerated},
+    nodes::{Building, NodeRow, tolerated},
     pools::Pool,
     topology::GroupKind,
 };
@@ -20,15 +20,15 @@ use crate::{
     scheduling::Rules,
 };
 
-/// Tables that have grown by so much, and to twice their size, are built anew: they keep all that was ever asked, and
-/// the labels of machines that are gone.
+/// Tables that have grown by so much, and to twice their size, are built again: they keep all that was ever asked, and
+/// the labels of nodes that are gone.
 const MAX_GROWTH: usize = 50_000;
 
 /// How large the tables are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size(usize);
 
-/// What the machines of a pool are in sum.
+/// What the nodes of a pool are in sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     /// By limit of the pool.
@@ -41,9 +41,9 @@ impl Usage {
         Self { amounts: vec![0; pool.limits.len()], nodes: 0 }
     }
 
-    fn count(&mut self, pool: &Pool, machine: &Machine, by: i64) {
+    fn count(&mut self, pool: &Pool, node: &NodeRow, by: i64) {
         for (amount, limit) in self.amounts.iter_mut().zip(&pool.limits) {
-            *amount += i128::from(by) * i128::from(get(&machine.capacity, limit.resource));
+            *amount += i128::from(by) * i128::from(get(&node.capacity, limit.resource));
         }
         self.nodes += by;
     }
@@ -60,7 +60,7 @@ impl Usage {
     }
 }
 
-/// What tells the machines that come from those that go.
+/// What tells the nodes that come from those that go.
 enum Step {
     Stays(usize),
     Comes(Option<usize>),
@@ -69,7 +69,7 @@ enum Step {
 impl Solver {
     /// Brings the solver to a newer (or any other) snapshot, at the cost of what has changed since its own. It answers
     /// as one that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs
-    /// as much as it has machines, which the caller may want to do later.
+    /// as much as it has nodes, which the caller may want to do later.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.lift();
         if !self.can_follow(snapshot) {
@@ -88,13 +88,13 @@ impl Solver {
         if !same_volumes {
             self.class_by_pod.clear();
         }
-        self.move_machines(&before, snapshot);
+        self.move_nodes(&before, snapshot);
         before
     }
 
-    /// Pods of machines that are going away, which need a place whatever is decided, by machine.
+    /// Pods of nodes that are going away, which need a place whatever is decided, by node.
     pub(crate) fn leaving(&self) -> Vec<Arc<Pod>> {
-        let mut nodes: Vec<usize> = self.deleting.iter().map(|at| self.nodes[at]).collect();
+        let mut nodes: Vec<usize> = self.deleting.iter().map(|at| self.positions[at]).collect();
         nodes.sort_unstable();
         let pods = nodes.into_iter().flat_map(|node| self.snapshot.nodes[node].pods.iter());
         pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
@@ -106,20 +106,20 @@ impl Solver {
         &self.rules
     }
 
-    /// Puts all machines of the snapshot in.
+    /// Puts all nodes of the snapshot in.
     pub(super) fn settle_in(&mut self) {
         let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
         self.preference_taints =
             of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
         let snapshot = Arc::clone(&self.snapshot);
         for (at, node) in snapshot.nodes.iter().enumerate() {
-            let machine = self.machine(node);
-            self.machines.push(machine);
+            let node = self.node(node);
+            self.nodes.push(node);
             self.slots.push(at);
-            self.nodes.push(at);
+            self.positions.push(at);
             self.enter(at);
         }
-        for at in 0..self.machines.len() {
+        for at in 0..self.nodes.len() {
             self.count_owners(at);
         }
         self.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
@@ -127,7 +127,7 @@ impl Solver {
         self.built = self.size();
     }
 
-    fn machine(&mut self, node: &Arc<StateNode>) -> Machine {
+    fn node(&mut self, node: &Arc<StateNode>) -> NodeRow {
         let mut building = Building {
             snapshot: &self.snapshot,
             pools: &self.pools,
@@ -136,10 +136,10 @@ impl Solver {
             resources: &mut self.resources,
             topology: &mut self.topology,
         };
-        Machine::new(node, &mut building)
+        NodeRow::new(node, &mut building)
     }
 
-    /// Whether nothing but machines, pods and volumes changed.
+    /// Whether nothing but nodes, pods and volumes changed.
     fn can_follow(&self, next: &Snapshot) -> bool {
         let this = &self.snapshot;
         let same_pools = |a: &[Arc<NodePool>], b: &[Arc<NodePool>]| {
@@ -161,8 +161,8 @@ impl Solver {
         Size(self.universe.size() + self.classes.len() + self.topology.size() + self.shapes.len())
     }
 
-    /// Takes out the machines that are gone or changed, and puts in those that came or changed.
-    fn move_machines(&mut self, before: &Snapshot, next: &Snapshot) {
+    /// Takes out the nodes that are gone or changed, and puts in those that came or changed.
+    fn move_nodes(&mut self, before: &Snapshot, next: &Snapshot) {
         let preferred = self.preference_taints > 0;
         let (mut touched, mut reordered) = (Bits::default(), false);
         let mut left: Vec<usize> = Vec::new();
@@ -197,19 +197,19 @@ impl Solver {
         }
         let (mut dirty, mut stood) = (Bits::default(), HashMap::new());
         for slot in left {
-            stood.insert(slot, (self.machines[slot].usable, self.machines[slot].initialized));
+            stood.insert(slot, (self.nodes[slot].usable, self.nodes[slot].initialized));
             self.leave(slot, &mut dirty);
             touched.insert(slot);
         }
         self.slots.clear();
         let mut came = Vec::new();
-        for (node, step) in steps.into_iter().enumerate() {
+        for (position, step) in steps.into_iter().enumerate() {
             let slot = match step {
                 Step::Stays(slot) => slot,
                 Step::Comes(slot) => {
-                    let slot = self.put(slot, &next.nodes[node]);
-                    let machine = &self.machines[slot];
-                    let now = (machine.usable, machine.initialized);
+                    let slot = self.put(slot, &next.nodes[position]);
+                    let node = &self.nodes[slot];
+                    let now = (node.usable, node.initialized);
                     reordered |= stood.get(&slot).is_some_and(|stood| *stood != now);
                     came.push(slot);
                     touched.insert(slot);
@@ -217,7 +217,7 @@ impl Solver {
                 }
             };
             self.slots.push(slot);
-            self.nodes[slot] = node;
+            self.positions[slot] = position;
         }
         for slot in came {
             self.join(slot, &mut dirty);
@@ -233,43 +233,43 @@ impl Solver {
         }
     }
 
-    /// Builds a machine into its own slot or a vacant one.
+    /// Builds a node into its own slot or a vacant one.
     fn put(&mut self, slot: Option<usize>, node: &Arc<StateNode>) -> usize {
-        let machine = self.machine(node);
+        let node = self.node(node);
         match slot.or_else(|| self.vacant.pop()) {
             Some(slot) => {
-                self.machines[slot] = machine;
+                self.nodes[slot] = node;
                 slot
             }
             None => {
-                self.machines.push(machine);
-                self.nodes.push(0);
-                self.machines.len() - 1
+                self.nodes.push(node);
+                self.positions.push(0);
+                self.nodes.len() - 1
             }
         }
     }
 
-    /// Notes a machine's names, what it counts against limits, and its taints.
+    /// Notes a node's names, what it counts against limits, and its taints.
     fn enter(&mut self, at: usize) {
-        let machine = &self.machines[at];
-        if let Some(name) = machine.state.claim_name() {
+        let node = &self.nodes[at];
+        if let Some(name) = node.state.claim_name() {
             self.by_claim.insert(name.clone(), at);
         }
-        if let Some(name) = machine.state.node_name() {
+        if let Some(name) = node.state.node_name() {
             self.by_node.insert(name.clone(), at);
         }
-        if let Some(pool) = machine.pool.filter(|_| machine.counts) {
-            self.usage[pool].count(&self.pools[pool], machine, 1);
+        if let Some(pool) = node.pool.filter(|_| node.counts) {
+            self.usage[pool].count(&self.pools[pool], node, 1);
         }
-        self.preference_taints += usize::from(machine.prefers_to_be_left());
-        self.deleting.set(at, machine.deleting);
-        self.open.set(at, machine.open.is_some());
-        for (kind, _) in &machine.kinds {
-            self.topology.kinds[*kind].machines.push(at);
+        self.preference_taints += usize::from(node.prefers_to_be_left());
+        self.deleting.set(at, node.deleting);
+        self.open.set(at, node.open.is_some());
+        for (kind, _) in &node.kinds {
+            self.topology.kinds[*kind].nodes.push(at);
         }
     }
 
-    /// Counts the pods of a machine that came.
+    /// Counts the pods of a node that came.
     fn join(&mut self, at: usize, dirty: &mut Bits) {
         self.enter(at);
         self.count_selected(at, 1);
@@ -278,45 +278,45 @@ impl Solver {
         self.note_domains(at, dirty);
     }
 
-    /// Takes a machine out of all counts, as it was put in.
+    /// Takes a node out of all counts, as it was put in.
     fn leave(&mut self, at: usize, dirty: &mut Bits) {
         self.note_domains(at, dirty);
         self.note_values(at, false);
         self.count_selected(at, -1);
-        for position in 0..self.machines[at].keeps_away.len() {
-            let group = self.machines[at].keeps_away[position];
+        for position in 0..self.nodes[at].keeps_away.len() {
+            let group = self.nodes[at].keeps_away[position];
             self.count_owner(group, at, -1);
         }
-        let machine = &mut self.machines[at];
-        self.preference_taints -= usize::from(machine.prefers_to_be_left());
-        if let Some(pool) = machine.pool.filter(|_| machine.counts) {
-            self.usage[pool].count(&self.pools[pool], machine, -1);
+        let node = &mut self.nodes[at];
+        self.preference_taints -= usize::from(node.prefers_to_be_left());
+        if let Some(pool) = node.pool.filter(|_| node.counts) {
+            self.usage[pool].count(&self.pools[pool], node, -1);
         }
-        // Where two machines had one name, it is the other's now.
-        if let Some(name) = machine.state.claim_name().filter(|name| self.by_claim.get(*name) == Some(&at)) {
+        // Where two nodes had one name, it is the other's now.
+        if let Some(name) = node.state.claim_name().filter(|name| self.by_claim.get(*name) == Some(&at)) {
             self.by_claim.remove(name);
         }
-        if let Some(name) = machine.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
+        if let Some(name) = node.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
             self.by_node.remove(name);
         }
-        for (kind, _) in &machine.kinds {
-            let machines = &mut self.topology.kinds[*kind].machines;
-            if let Some(place) = machines.iter().position(|machine| *machine == at) {
-                machines.swap_remove(place);
+        for (kind, _) in &node.kinds {
+            let nodes = &mut self.topology.kinds[*kind].nodes;
+            if let Some(place) = nodes.iter().position(|node| *node == at) {
+                nodes.swap_remove(place);
             }
         }
-        machine.vacate();
+        node.vacate();
         self.deleting.remove(at);
     }
 
-    /// Counts a machine's pods for the groups that select them.
+    /// Counts a node's pods for the groups that select them.
     fn count_selected(&mut self, at: usize, sign: i64) {
-        for position in 0..self.machines[at].kinds.len() {
-            let (kind, count) = self.machines[at].kinds[position];
+        for position in 0..self.nodes[at].kinds.len() {
+            let (kind, count) = self.nodes[at].kinds[position];
             for position in 0..self.topology.kinds[kind].groups.len() {
                 let group = self.topology.kinds[kind].groups[position];
                 if self.counts_on(group, at) {
-                    for domain in self.machine_domains(group, at) {
+                    for domain in self.node_domains(group, at) {
                         self.topology.count_base(group, domain, false, sign * i64::from(count));
                     }
                 }
@@ -324,39 +324,39 @@ impl Solver {
         }
     }
 
-    /// Registers the required anti-affinity of every pod that runs on a machine.
+    /// Registers the required anti-affinity of every pod that runs on a node.
     fn count_owners(&mut self, at: usize) {
-        let node = Arc::clone(&self.machines[at].state);
+        let node = Arc::clone(&self.nodes[at].state);
         for pod in node.pods.iter().filter(|pod| pod.is_active()) {
             for term in &pod.spec.pod_anti_affinity {
                 let group = self.term_group(pod, term, GroupKind::Anti);
-                self.machines[at].keeps_away.push(group);
+                self.nodes[at].keeps_away.push(group);
                 self.count_owner(group, at, 1);
             }
         }
     }
 
     fn count_owner(&mut self, group: usize, at: usize, by: i64) {
-        for domain in self.machine_domains(group, at) {
+        for domain in self.node_domains(group, at) {
             self.topology.count_base(group, domain, true, by);
         }
     }
 
-    /// Notes the groups whose domains a machine may have a part in.
+    /// Notes the groups whose domains a node may have a part in.
     fn note_domains(&self, at: usize, dirty: &mut Bits) {
-        let machine = &self.machines[at];
-        if !machine.is_there() {
+        let node = &self.nodes[at];
+        if !node.is_there() {
             return;
         }
         for (index, group) in self.topology.groups.iter().enumerate().filter(|(_, group)| !group.by_host) {
-            let value = machine.domain(&self.universe, group.is.key, machine.open);
+            let value = node.domain(&self.universe, group.is.key, node.open);
             if value.is_some_and(|value| !group.of_pools.has(value as usize)) {
                 dirty.insert(index);
             }
         }
     }
 
-    /// Looks at the domains of groups anew, and counts anew where they are others.
+    /// Looks at the domains of groups again, and counts again where they are others.
     fn recount(&mut self, groups: &Bits) {
         for group in groups.iter() {
             let is = &self.topology.groups[group].is;
@@ -366,16 +366,16 @@ impl Solver {
                 continue;
             }
             self.topology.groups[group].set_domains(domains);
-            self.count_anew(group);
+            self.count_again(group);
         }
     }
 
     /// Counts all pods that run for a group, whatever it has counted before.
-    pub(super) fn count_anew(&mut self, group: usize) {
+    pub(super) fn count_again(&mut self, group: usize) {
         self.topology.groups[group].forget_counts();
         self.count_everywhere(group);
-        for at in 0..self.machines.len() {
-            let owners = self.machines[at].keeps_away.iter().filter(|of| **of == group).count();
+        for at in 0..self.nodes.len() {
+            let owners = self.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
             for _ in 0..owners {
                 self.count_owner(group, at, 1);
             }
@@ -393,36 +393,36 @@ impl Solver {
         self.scratch = super::Scratch::default();
     }
 
-    /// Judges the machines that changed for every shape of pod that has been asked for.
+    /// Judges the nodes that changed for every shape of pod that has been asked for.
     fn refit(&mut self, touched: &Bits) {
         for shape in 0..self.shapes.len() {
             self.shapes[shape].in_order = None;
-            let Some(mut fitting) = self.shapes[shape].machines.take() else { continue };
+            let Some(mut fitting) = self.shapes[shape].nodes.take() else { continue };
             let (class, level) = self.shapes[shape].of;
             let fits = Arc::make_mut(&mut fitting);
             for at in touched.iter() {
-                fits.set(at, self.machine_fits(class, level, at));
+                fits.set(at, self.node_fits(class, level, at));
             }
-            self.shapes[shape].machines = Some(fitting);
+            self.shapes[shape].nodes = Some(fitting);
         }
     }
 
-    /// The order in which machines are tried: initialised ones first, then by name.
+    /// The order in which nodes are tried: initialized ones first, then by name.
     fn arrange(&mut self) {
-        let rank = |at: usize| !self.machines[at].initialized;
-        let usable = |at: &usize| self.machines[*at].usable;
+        let rank = |at: usize| !self.nodes[at].initialized;
+        let usable = |at: &usize| self.nodes[*at].usable;
         let mut order: Vec<usize> = self.slots.iter().copied().filter(usable).collect();
         if self.by_name {
             order.sort_by_key(|at| rank(*at));
         } else {
             order.sort_by(|a, b| {
-                let name = |at: usize| self.machines[at].state.name();
+                let name = |at: usize| self.nodes[at].state.name();
                 (rank(*a), name(*a)).cmp(&(rank(*b), name(*b)))
             });
         }
         self.in_order = order.is_sorted();
         self.places.clear();
-        self.places.resize(self.machines.len(), usize::MAX);
+        self.places.resize(self.nodes.len(), usize::MAX);
         for (place, at) in order.iter().enumerate() {
             self.places[*at] = place;
         }
@@ -432,50 +432,49 @@ impl Solver {
         }
     }
 
-    /// Gives back what a machine that is thought away takes of the limits of its pool, unless those are hard.
+    /// Gives back what a node that is thought away takes of the limits of its pool, unless those are hard.
     pub(super) fn give_back(&self, at: usize, left: &mut [(Vec<i64>, Option<i64>)]) {
-        let machine = &self.machines[at];
-        let Some(pool) = machine.pool.filter(|pool| machine.usable && !self.pools[*pool].model.limits.hard)
-        else {
+        let node = &self.nodes[at];
+        let Some(pool) = node.pool.filter(|pool| node.usable && !self.pools[*pool].model.limits.hard) else {
             return;
         };
         let (amounts, nodes) = &mut left[pool];
         for (amount, limit) in amounts.iter_mut().zip(&self.pools[pool].limits) {
-            *amount = amount.saturating_add(get(&machine.capacity, limit.resource));
+            *amount = amount.saturating_add(get(&node.capacity, limit.resource));
         }
         if let Some(nodes) = nodes {
             *nodes = nodes.saturating_add(1);
         }
     }
 
-    /// What is left of the limits of each pool when some machines are thought away: nothing more where they are hard.
+    /// What is left of the limits of each pool when some nodes are thought away: nothing more where they are hard.
     pub(super) fn limits_left(&self, gone: &Bits) -> Vec<(Vec<i64>, Option<i64>)> {
         let mut usage: std::borrow::Cow<'_, [Usage]> = std::borrow::Cow::Borrowed(&self.usage);
-        for machine in gone.iter().map(|at| &self.machines[at]).filter(|machine| machine.usable) {
+        for node in gone.iter().map(|at| &self.nodes[at]).filter(|node| node.usable) {
             let gives = |pool: &usize| self.pools[*pool].is_limited() && !self.pools[*pool].model.limits.hard;
-            if let Some(pool) = machine.pool.filter(gives) {
-                usage.to_mut()[pool].count(&self.pools[pool], machine, -1);
+            if let Some(pool) = node.pool.filter(gives) {
+                usage.to_mut()[pool].count(&self.pools[pool], node, -1);
             }
         }
         self.pools.iter().zip(usage.iter()).map(|(pool, usage)| usage.left(pool)).collect()
     }
 
-    /// Whether a machine can take a pod of a level, topology aside, before anything is placed.
-    pub(super) fn machine_fits(&mut self, class: usize, level: usize, at: usize) -> bool {
-        let machine = &self.machines[at];
-        if !machine.usable || !fits_free(&self.classes[class].requests, &machine.spare) {
+    /// Whether a node can take a pod of a level, topology aside, before anything is placed.
+    pub(super) fn node_fits(&mut self, class: usize, level: usize, at: usize) -> bool {
+        let node = &self.nodes[at];
+        if !node.usable || !fits_free(&self.classes[class].requests, &node.spare) {
             return false;
         }
         let pod = &self.classes[class].pod;
         let level = &self.classes[class].levels[level];
         let host = self.shapes[level.shape].host.as_ref();
-        host.is_none_or(|set| self.universe.has(self.hostname, set, machine.host))
-            && tolerated(&machine.taints, pod, level.look_past_preferences)
-            && machine.could_satisfy(&mut self.universe, level.req)
+        host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
+            && tolerated(&node.taints, pod, level.look_past_preferences)
+            && node.could_satisfy(&mut self.universe, level.req)
     }
 }
 
-/// Whether a machine that came stands between its neighbours by name.
+/// Whether a node that came stands between its neighbours by name.
 fn stands_by_name(nodes: &[Arc<StateNode>], at: usize) -> bool {
     nodes[at.saturating_sub(1)..].iter().take(3).is_sorted_by(|a, b| a.name() <= b.name())
 }

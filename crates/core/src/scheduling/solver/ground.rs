@@ -1,8 +1,8 @@
-//! What-ifs on common ground: pods that need a place whatever is decided (they wait, or their machine is leaving) are
+//! What-ifs on common ground: pods that need a place whatever is decided (they wait, or their node is leaving) are
 //! placed once, in Karpenter's order, and every what-if goes on from there, at the cost of what it moves.
 //!
-//! A what-if thinks machines away. The pods that it moves are placed, in the same order, together with those that the
-//! ground has on these machines, and with those that the ground has no place for: what goes may leave them one. A pod that
+//! A what-if thinks nodes away. The pods that it moves are placed, in the same order, together with those that the
+//! ground has on these nodes, and with those that the ground has no place for: what goes may leave them one. A pod that
 //! has no place thus comes before one that has, on the cluster as it still is when it looks for one: that is the order in
 //! which it will happen. Karpenter's queue knows only sizes, so that in a tight cluster pods may find other places there.
 //!
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Ground {
     pass: Pass,
-    /// The pods of the ground: those that wait, those of machines that are leaving, those that settled. Behind them those of
+    /// The pods of the ground: those that wait, those of nodes that are leaving, those that settled. Behind them those of
     /// the last what-if.
     pods: Vec<Arc<Pod>>,
     /// Their classes.
@@ -38,7 +38,7 @@ pub(super) struct Ground {
     unplaced: Vec<(usize, Outcome)>,
     /// Where the counters of topology stand.
     mark: usize,
-    /// The last what-if, as it left machines and counters.
+    /// The last what-if, as it left nodes and counters.
     last: Option<Tried>,
     /// What-ifs that settled, in their order.
     settled: Vec<Settled>,
@@ -64,7 +64,7 @@ pub(super) struct Whole<'a> {
 #[derive(Debug)]
 struct Tried {
     pass: Pass,
-    /// Machines that were thought away for it.
+    /// Nodes that were thought away for it.
     away: Vec<usize>,
     /// Distinct classes of what it placed.
     classes: Vec<usize>,
@@ -72,9 +72,9 @@ struct Tried {
 }
 
 impl Solver {
-    /// What would happen if some machines, as indices into [`crate::model::Snapshot::nodes`], went away and the pods in
-    /// `moved`, which run there, had to find another place. Pods that wait and pods of machines that are leaving have
-    /// theirs first. The plan has all openings that this takes; of placements it may have only those that are
+    /// What would happen if some nodes, as indices into [`crate::model::Snapshot::nodes`], went away and the pods in
+    /// `moved`, which run there, had to find another place. Pods that wait and pods of nodes that are leaving have
+    /// theirs first. The plan has all new NodeClaims that this takes; of placements it may have only those that are
     /// others without `without`, and of pods that wait it does not tell why they have no place.
     pub fn what_if(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
         self.retract();
@@ -102,7 +102,7 @@ impl Solver {
     }
 
     /// Makes a what-if ([`Self::what_if`]) part of the ground, so that the next one goes on from it. Only where all its pods
-    /// have a place on machines that exist; else nothing happens, and the answer is `false`.
+    /// have a place on nodes that exist; else nothing happens, and the answer is `false`.
     pub(crate) fn settle(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
         let slots = without.iter().filter_map(|node| self.slots.get(*node).copied());
         let mut away: Vec<usize> = slots.collect();
@@ -190,13 +190,13 @@ impl Solver {
     }
 
     /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
-    /// looks at all pods that run, so that no what-if brings another one, and lays the ground anew.
+    /// looks at all pods that run, so that no what-if brings another one, and lays the ground again.
     fn meet_all(&mut self, known: usize) {
         let settled =
             self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
         self.lift();
         for group in known..self.topology.groups.len() {
-            self.count_anew(group);
+            self.count_again(group);
         }
         let snapshot = Arc::clone(&self.snapshot);
         for pod in snapshot.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.is_reschedulable()) {
@@ -271,7 +271,7 @@ impl Tried {
 }
 
 impl Ground {
-    /// Whether what needs a place whatever is decided opens machines.
+    /// Whether what needs a place whatever is decided opens nodes.
     pub(super) fn opens(&self) -> bool {
         !self.pass.claims.is_empty()
     }
@@ -292,18 +292,18 @@ impl Ground {
         let slots = without.iter().filter_map(|node| solver.slots.get(*node).copied());
         let mut away: Vec<usize> = slots.collect();
         away.sort_unstable();
-        let mut homeless: Vec<usize> = self.unplaced.iter().map(|(at, _)| *at).collect();
+        let mut unschedulable: Vec<usize> = self.unplaced.iter().map(|(at, _)| *at).collect();
         for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
             pass.gone.insert(at);
             solver.give_back(at, &mut pass.left);
             solver.discount_all(at);
             for pod in self.pass.placed.get(&at).into_iter().flatten() {
                 solver.discount_placed(at, self.classes[*pod]);
-                homeless.push(*pod);
+                unschedulable.push(*pod);
             }
         }
-        homeless.extend(self.len..self.pods.len());
-        let waiting = self.queue(solver, homeless);
+        unschedulable.extend(self.len..self.pods.len());
+        let waiting = self.queue(solver, unschedulable);
         let mut own: Vec<usize> = waiting.iter().map(|at| self.classes[*at]).collect();
         own.sort_unstable();
         own.dedup();
@@ -327,11 +327,11 @@ impl Ground {
         let Tried { mut pass, classes, .. } = tried;
         let touched: Bits = pass.log.iter().map(|(at, ..)| *at).collect();
         while let Some((at, free, open)) = pass.log.pop() {
-            solver.machines[at].free = free;
-            solver.machines[at].open = open;
+            solver.nodes[at].free = free;
+            solver.nodes[at].open = open;
         }
         solver.topology.undo_to(self.mark);
-        // What was found out of machines that the what-if did not touch holds for the next one too.
+        // What was found out of nodes that the what-if did not touch holds for the next one too.
         for (shape, at) in pass.scratch.found.drain(..).filter(|(_, at)| touched.has(*at)) {
             pass.scratch.full[shape].remove(at);
         }

@@ -83,7 +83,7 @@ pub(super) type Sets = Arc<[(Key, Set)]>;
 /// Whose undefined labels are forgiven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
-    /// A machine that is not launched: well-known keys may be undefined.
+    /// A node that is not launched: well-known keys may be undefined.
     Claim,
     /// Mere intersection.
     Plain,

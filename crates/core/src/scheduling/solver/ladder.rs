@@ -1,12 +1,12 @@
-//! Openings by number of pods, then age: the order in which Karpenter tries them.
+//! New NodeClaims by number of pods, then age: the order in which Karpenter tries them.
 
 use super::bits::Bits;
 
-/// Openings on rungs, one for each number of pods.
+/// New NodeClaims on rungs, one for each number of pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ladder {
     rungs: Vec<Bits>,
-    /// How many openings each rung has.
+    /// How many new NodeClaims each rung has.
     counts: Vec<usize>,
     /// Rungs that are not empty.
     used: Bits,
@@ -20,7 +20,7 @@ pub(super) struct Cursor {
 }
 
 impl Ladder {
-    /// Puts an opening onto a rung.
+    /// Puts a new NodeClaim onto a rung.
     pub(super) fn put(&mut self, claim: usize, rung: usize) {
         if self.rungs.len() <= rung {
             self.rungs.resize(rung + 1, Bits::default());
@@ -31,7 +31,7 @@ impl Ladder {
         self.used.insert(rung);
     }
 
-    /// Moves an opening from one rung to another.
+    /// Moves a new NodeClaim from one rung to another.
     pub(super) fn shift(&mut self, claim: usize, from: usize, to: usize) {
         if from == to {
             return;

@@ -7,10 +7,10 @@
 //! - `ground`: what what-ifs have in common; `counted`: pods that leave.
 //! - `topology`, `domains`: counters per group and domain, with an undo log.
 //! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
-//! - `asked`, `pass`, `ladder`, `on_machine`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
+//! - `asked`, `pass`, `ladder`, `on_node`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `devices`: pods with resource claims.
-//! - `rearrange`: openings packed anew once topology has had its say; `repack`: those of a what-if, to cost less than what goes.
+//! - `rearrange`: new NodeClaims packed again once topology has had its say; `repack`: those of a what-if, to cost less than what goes.
 //! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
 
 mod amounts;
@@ -33,7 +33,7 @@ mod ladder;
 mod narrow;
 mod nodes;
 mod on_claim;
-mod on_machine;
+mod on_node;
 mod pass;
 mod patterns;
 mod pools;
@@ -57,7 +57,7 @@ use self::{
     finish::{LikeKey, Terms},
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
-    nodes::Machine,
+    nodes::NodeRow,
     pass::Scratch,
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
@@ -78,17 +78,17 @@ pub struct Solver {
     reservations: Reservations,
     daemons: Vec<Daemon>,
     pools: Vec<Pool>,
-    /// What the machines of each pool are in sum.
+    /// What the nodes of each pool are in sum.
     usage: Vec<Usage>,
-    /// Machines by slot. A machine keeps its slot as long as it is there; slots of machines that are gone are vacant.
-    machines: Vec<Machine>,
+    /// Nodes by slot. A node keeps its slot as long as it is there; slots of nodes that are gone are vacant.
+    nodes: Vec<NodeRow>,
     /// Vacant slots.
     vacant: Vec<usize>,
     /// The slot of each of the snapshot's nodes.
     slots: Vec<usize>,
     /// The node of each slot.
-    nodes: Vec<usize>,
-    /// Slots of usable machines in the order in which they are tried.
+    positions: Vec<usize>,
+    /// Slots of usable nodes in the order in which they are tried.
     order: Vec<usize>,
     /// Where each slot stands in that order.
     places: Vec<usize>,
@@ -96,12 +96,12 @@ pub struct Solver {
     by_name: bool,
     /// Whether the order is that of the slots.
     in_order: bool,
-    /// Slots of machines that are going away.
+    /// Slots of nodes that are going away.
     deleting: Bits,
-    /// Slots of machines whose labels are an open choice.
+    /// Slots of nodes whose labels are an open choice.
     open: Bits,
     topology: Topology,
-    /// How many machines and pools have a taint that merely prefers to keep pods away.
+    /// How many nodes and pools have a taint that merely prefers to keep pods away.
     preference_taints: usize,
     classes: Vec<Class>,
     class_by_pointer: HashMap<(usize, usize), usize>,
@@ -117,13 +117,13 @@ pub struct Solver {
     toleration_sets: IndexSet<Vec<Toleration>>,
     /// Values of keys that pools can create.
     domains: HashMap<Key, Arc<[(usize, Value)]>>,
-    /// Usable machines by values of keys.
+    /// Usable nodes by values of keys.
     by_value: HashMap<Key, ByValue>,
     /// What claims of one kind become.
     terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
     /// Devices for resource claims, once a request has some.
     devices: Option<Box<devices::Tables>>,
-    /// What what-ifs go on from. While it is there, machines and counters are as it leaves them.
+    /// What what-ifs go on from. While it is there, nodes and counters are as it leaves them.
     ground: Option<Box<ground::Ground>>,
     /// The last large request.
     asked: Asked,
@@ -174,10 +174,10 @@ impl Solver {
             daemons,
             usage: pools.iter().map(Usage::new).collect(),
             pools,
-            machines: Vec::new(),
+            nodes: Vec::new(),
             vacant: Vec::new(),
             slots: Vec::new(),
-            nodes: Vec::new(),
+            positions: Vec::new(),
             order: Vec::new(),
             places: Vec::new(),
             by_name: true,
@@ -228,7 +228,7 @@ impl Solver {
         pass::run(self, request, strategy, None).0
     }
 
-    /// One pass, and what becomes of its openings when they are packed anew for as long as the request's effort lasts;
+    /// One pass, and what becomes of its new NodeClaims when they are packed again for as long as the request's effort lasts;
     /// `None` where that saves nothing.
     pub(super) fn pass_and_rearrange(
         &mut self,

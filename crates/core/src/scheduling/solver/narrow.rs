@@ -1,4 +1,4 @@
-//! What topology leaves of the domains that a machine or claim could be in.
+//! What topology leaves of the domains that a node or claim could be in.
 
 use smallvec::SmallVec;
 
@@ -67,23 +67,23 @@ impl Solver {
             && self.reservations.names.is_empty()
     }
 
-    /// The machines of `fitting` that topology leaves to a pod; all that say yes are among them. `None` is all.
-    pub(super) fn machines_left(&mut self, demand: &Demand, fitting: &Bits) -> Option<Bits> {
+    /// The nodes of `fitting` that topology leaves to a pod; all that say yes are among them. `None` is all.
+    pub(super) fn nodes_left(&mut self, demand: &Demand, fitting: &Bits) -> Option<Bits> {
         if demand.is_free() || fitting.is_empty() {
             return None;
         }
         let mut left = fitting.clone();
         for (owned, _) in &demand.groups {
             let group = &self.topology.groups[owned.group];
-            group.keep_machines(&mut left, owned.selects_itself, demand.bootstraps);
+            group.keep_nodes(&mut left, owned.selects_itself, demand.bootstraps);
         }
         for group in &demand.inverse {
-            self.topology.groups[*group].keep_unclaimed_machines(&mut left);
+            self.topology.groups[*group].keep_unclaimed_nodes(&mut left);
         }
         for choice in demand.choices.iter().filter(|choice| !choice.only_away) {
             let mut within = self.open.clone();
-            let machines = self.machines_by(choice.key);
-            choice.domains.iter().filter_map(|value| machines.get(value)).for_each(|of| within.unite(of));
+            let nodes = self.nodes_by(choice.key);
+            choice.domains.iter().filter_map(|value| nodes.get(value)).for_each(|of| within.unite(of));
             left.intersect(&within);
         }
         Some(left)
@@ -169,14 +169,14 @@ impl Solver {
         }
     }
 
-    /// Whether the topology allows a pod on a machine whose labels are fixed.
+    /// Whether the topology allows a pod on a node whose labels are fixed.
     pub(super) fn obeys_on(&self, demand: &Demand, at: usize) -> bool {
         let domain = |group: usize| {
             let group = &self.topology.groups[group];
             if group.by_host {
                 Some(at)
             } else {
-                self.machines[at].label(group.is.key).map(|value| value as usize)
+                self.nodes[at].label(group.is.key).map(|value| value as usize)
             }
         };
         let own = demand.groups.iter().all(|(owned, minimum)| {
@@ -192,7 +192,7 @@ impl Solver {
             .all(|group| domain(*group).is_none_or(|domain| self.topology.groups[*group].unclaimed(domain)))
     }
 
-    /// Whether a machine or claim may have another pod as far as groups by hostname say.
+    /// Whether a node or claim may have another pod as far as groups by hostname say.
     pub(super) fn obeys_by_host(&self, demand: &Demand, host: usize) -> Result<(), Nowhere> {
         for (owned, minimum) in &demand.groups {
             let group = &self.topology.groups[owned.group];
@@ -210,7 +210,7 @@ impl Solver {
         }
     }
 
-    /// Takes the openings out of `claims` that groups by hostname close to a pod.
+    /// Takes the new NodeClaims out of `claims` that groups by hostname close to a pod.
     pub(super) fn keep_by_host(&self, demand: &Demand, claims: &mut Bits) {
         for (owned, _) in &demand.groups {
             let group = &self.topology.groups[owned.group];
@@ -238,7 +238,7 @@ impl Solver {
         Ok(())
     }
 
-    /// What the topology leaves of `req` for a pod on the claim that is machine `host` to it: alternatives, best first.
+    /// What the topology leaves of `req` for a pod on the claim that is node `host` to it: alternatives, best first.
     /// Where it leaves nothing, the group that took the last.
     pub(super) fn narrow(
         &mut self,

@@ -1,4 +1,4 @@
-//! Machines that exist or are on their way, as rows.
+//! Nodes that exist or are on their way, as rows.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::model::{
 /// The taint that a cordon amounts to.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// A machine.
+/// A node.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct NodeRow {
     pub(super) state: Arc<StateNode>,
     /// Labels but the hostname, sorted by key.
     labels: Vec<(Key, Value)>,
@@ -53,7 +53,7 @@ pub(super) struct Machine {
     pub(super) pool: Option<usize>,
 }
 
-/// What building machines needs of the solver.
+/// What building nodes needs of the solver.
 pub(super) struct Building<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) pools: &'a [Pool],
@@ -63,7 +63,7 @@ pub(super) struct Building<'a> {
     pub(super) topology: &'a mut Topology,
 }
 
-impl Machine {
+impl NodeRow {
     pub(super) fn new(state: &Arc<StateNode>, building: &mut Building<'_>) -> Self {
         let Building { snapshot, pools, daemons, universe, resources, topology } = building;
         let hostname = universe.key(labels::HOSTNAME);
@@ -176,7 +176,7 @@ impl Machine {
         update(&mut self.free, &expected, i64::saturating_sub);
     }
 
-    /// Whether the machine can be what `req` asks for, the hostname included.
+    /// Whether the node can be what `req` asks for, the hostname included.
     pub(super) fn satisfies(&self, universe: &mut Universe, req: Req) -> bool {
         self.satisfies_as(self.open, universe, req)
     }
@@ -207,7 +207,7 @@ impl Machine {
         universe.get(req, hostname).is_none_or(|set| universe.has(hostname, set, self.host))
     }
 
-    #[expect(clippy::unused_self, reason = "reads as a question to the machine")]
+    #[expect(clippy::unused_self, reason = "reads as a question to the node")]
     fn allows(&self, universe: &Universe, key: Key, set: &Set, value: Option<Value>) -> bool {
         value.map_or_else(|| set.allows_missing(), |value| universe.has(key, set, value))
     }
@@ -225,12 +225,12 @@ impl Machine {
         }
     }
 
-    /// Whether the place holds a machine: one that takes pods, or one that is leaving.
+    /// Whether the place holds a node: one that takes pods, or one that is leaving.
     pub(super) fn is_there(&self) -> bool {
         self.usable || self.deleting
     }
 
-    /// Makes the place of a machine that is gone one that nothing can be put on and nothing is counted of.
+    /// Makes the place of a node that is gone one that nothing can be put on and nothing is counted of.
     pub(super) fn vacate(&mut self) {
         (self.usable, self.deleting, self.counts, self.pool) = (false, false, false, None);
         self.kinds.clear();
@@ -275,7 +275,7 @@ pub(super) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
     universe.conjunction(sets)
 }
 
-/// Until when the machine's pods came or went so recently that its pool does not consolidate it yet.
+/// Until when the node's pods came or went so recently that its pool does not consolidate it yet.
 fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     let pool = snapshot.pool(state.label(labels::NODEPOOL)?)?;
     let claim = state.claim.as_ref()?;
@@ -283,5 +283,5 @@ fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     since.checked_add(pool.consolidate_after?).ok()
 }
 
-/// Machines that hold for one shape of pod whatever happens in a pass: taints and requirements agree.
+/// Nodes that hold for one shape of pod whatever happens in a pass: taints and requirements agree.
 pub(super) type Fitting = Arc<Bits>;

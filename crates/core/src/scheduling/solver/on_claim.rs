@@ -1,4 +1,4 @@
-//! Pods onto openings: those of this pass, and new ones.
+//! Pods onto new NodeClaims: those of this pass, and new ones.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) struct Blocked {
 }
 
 impl Pass {
-    /// Whether an opening that nothing but its size and the domains that are left may close takes a pod.
+    /// Whether a new NodeClaim that nothing but its size and the domains that are left may close takes a pod.
     pub(super) fn try_claim(
         &mut self,
         solver: &mut Solver,
@@ -310,9 +310,9 @@ impl Pass {
         Outcome::Failed
     }
 
-    /// Whether a machine has not been thought away.
-    pub(super) fn is_there(&self, machine: usize) -> bool {
-        !self.gone.has(machine)
+    /// Whether a node has not been thought away.
+    pub(super) fn is_there(&self, node: usize) -> bool {
+        !self.gone.has(node)
     }
 
     /// The rows of a pool of which one more stays within every limit.

@@ -1,4 +1,4 @@
-//! One request, pod by pod in Karpenter's order: machines that exist, openings of this pass, a new opening; then the
+//! One request, pod by pod in Karpenter's order: nodes that exist, new NodeClaims of this pass, a new new NodeClaim; then the
 //! next level of relaxation.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -25,19 +25,19 @@ use crate::{
     scheduling::{Effort, Plan, Purpose, Request},
 };
 
-/// How openings are chosen.
+/// How new NodeClaims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduling) struct Strategy {
-    /// The oldest opening first, rather than the one with the fewest pods.
+    /// The oldest new NodeClaim first, rather than the one with the fewest pods.
     first_fit: bool,
-    /// New openings keep to machines of at most so many milli-CPUs where those suffice.
+    /// New new NodeClaims keep to nodes of at most so many milli-CPUs where those suffice.
     size: Option<i64>,
     /// Pods that topology says nothing about are packed by patterns, once the others have their places.
     patterns: bool,
     /// Whether pods of one class that come one after the other are placed together.
     runs: bool,
     /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their like.
-    /// Karpenter leaves the choice open, and takes all of them as occupied until the machine is there.
+    /// Karpenter leaves the choice open, and takes all of them as occupied until the node is there.
     pins: bool,
 }
 
@@ -72,11 +72,11 @@ impl Strategy {
 /// and only what a pass has used is cleared.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// By shape: machines without room.
+    /// By shape: nodes without room.
     pub(super) full: Vec<Bits>,
     /// By shape: claims that cannot become what it needs.
     pub(super) rejected: Vec<Bits>,
-    /// What was put into `full`, as shape and machine.
+    /// What was put into `full`, as shape and node.
     pub(super) found: Vec<(usize, usize)>,
 }
 
@@ -87,14 +87,14 @@ impl Scratch {
         self.rejected.resize_with(shapes, Bits::default);
     }
 
-    /// Notes that a machine has no room for a shape.
-    pub(super) fn fill(&mut self, shape: usize, machine: usize) {
-        self.full[shape].insert(machine);
-        self.found.push((shape, machine));
+    /// Notes that a node has no room for a shape.
+    pub(super) fn fill(&mut self, shape: usize, node: usize) {
+        self.full[shape].insert(node);
+        self.found.push((shape, node));
     }
 }
 
-/// Openings of one pool with the same requirements.
+/// New NodeClaims of one pool with the same requirements.
 #[derive(Clone, Debug)]
 struct Like {
     pool: usize,
@@ -108,22 +108,22 @@ pub(super) struct Pass {
     pub(super) purpose: Purpose,
     strategy: Strategy,
     pub(super) claims: Vec<Claim>,
-    /// Openings in the order in which they are tried.
+    /// New NodeClaims in the order in which they are tried.
     pub(super) ladder: Ladder,
-    /// Allocation of the set of openings that are left for a pod.
+    /// Allocation of the set of new NodeClaims that are left for a pod.
     candidates: Bits,
     likes: Vec<Like>,
     like_ids: HashMap<(usize, Req), usize>,
-    /// Machines that are thought away.
+    /// Nodes that are thought away.
     pub(super) gone: Bits,
     /// Those of them that are as good as gone: their pods have no place any more.
     pub(super) settled: Bits,
     pub(super) scratch: Scratch,
-    /// By shape: how many of its machines, in order, are known to be gone or full, where they were looked for so.
+    /// By shape: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
     pub(super) starts: HashMap<usize, usize>,
-    /// Pods by machine, as indices into the request.
+    /// Pods by node, as indices into the request.
     pub(super) placed: BTreeMap<usize, Vec<usize>>,
-    /// Changes to machines, to be taken back.
+    /// Changes to nodes, to be taken back.
     pub(super) log: Vec<(usize, Amounts, Option<Req>)>,
     pub(super) ports: HashMap<usize, Vec<HostPort>>,
     pub(super) attached: HashMap<usize, Vec<(Str, Str)>>,
@@ -132,9 +132,9 @@ pub(super) struct Pass {
     pub(super) reservations: Vec<u32>,
     /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
     pub(super) failed: HashMap<(usize, usize), Option<u64>>,
-    /// Levels of pods on openings that had to be relaxed, by index into the request.
+    /// Levels of pods on new NodeClaims that had to be relaxed, by index into the request.
     pub(super) levels: HashMap<usize, usize>,
-    /// How many openings there were before they were packed anew.
+    /// How many new NodeClaims there were before they were packed again.
     pub(super) once: usize,
     pub(super) probes: u64,
     pub(super) exhausted: bool,
@@ -159,7 +159,7 @@ pub(super) enum Outcome {
     Reserved,
 }
 
-/// Schedules a request and leaves the solver as it was. Where `start` says so, a second plan has the openings packed anew,
+/// Schedules a request and leaves the solver as it was. Where `start` says so, a second plan has the new NodeClaims packed again,
 /// if that saves anything.
 pub(super) fn run(
     solver: &mut Solver,
@@ -277,7 +277,7 @@ impl Pass {
         }
     }
 
-    /// The plan with the openings packed anew, where that saves something.
+    /// The plan with the new NodeClaims packed again, where that saves something.
     fn second(
         &mut self,
         solver: &mut Solver,
@@ -286,7 +286,7 @@ impl Pass {
         plan: &Plan,
         start: Start,
     ) -> Option<Plan> {
-        // Openings that hold devices are what they were tried as.
+        // New NodeClaims that hold devices are what they were tried as.
         if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || self.devices.is_some() {
             return None;
         }
@@ -295,7 +295,7 @@ impl Pass {
         }
         let mut second = super::finish::plan(solver, self, request, classes, Vec::new());
         second.unplaced.extend(plan.unplaced.iter().cloned());
-        second.machines.clone_from(&plan.machines);
+        second.nodes.clone_from(&plan.nodes);
         second.cost.lower_bound = plan.cost.lower_bound;
         Some(second)
     }
@@ -309,8 +309,8 @@ impl Pass {
         self.scratch.found.clear();
         solver.scratch = self.scratch;
         while let Some((at, free, open)) = self.log.pop() {
-            solver.machines[at].free = free;
-            solver.machines[at].open = open;
+            solver.nodes[at].free = free;
+            solver.nodes[at].open = open;
         }
         solver.topology.undo();
     }
@@ -357,15 +357,13 @@ impl Pass {
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
         let answer = answer.and_then(|name| solver.by_claim.get(&**name)).copied();
-        if let Some(machine) =
-            answer.filter(|machine| solver.machines[*machine].usable && !self.gone.has(*machine))
-        {
+        if let Some(node) = answer.filter(|node| solver.nodes[*node].usable && !self.gone.has(*node)) {
             for level in 0..solver.classes[class].levels.len() {
                 let demand = solver.demand(class, level);
-                if solver.fitting(class, level).has(machine)
-                    && self.try_machine(solver, class, level, &demand, machine, pod)
+                if solver.fitting(class, level).has(node)
+                    && self.try_node(solver, class, level, &demand, node, pod)
                 {
-                    self.placed.entry(machine).or_default().push(at);
+                    self.placed.entry(node).or_default().push(at);
                     return Outcome::Placed;
                 }
             }
@@ -390,7 +388,7 @@ impl Pass {
                 .groups
                 .iter()
                 .any(|owned| solver.topology.groups[owned.group].is.kind != GroupKind::Anti);
-            // Whether a machine takes a moving pod depends on the pod itself.
+            // Whether a node takes a moving pod depends on the pod itself.
             if pod.node.is_none() {
                 self.failed.insert((class, level), flips.then_some(solver.topology.version));
             }
@@ -408,10 +406,10 @@ impl Pass {
     ) -> Outcome {
         let demand = solver.demand(class, level);
         let fitting = solver.fitting(class, level);
-        let left = solver.machines_left(&demand, &fitting);
+        let left = solver.nodes_left(&demand, &fitting);
         let fitting = left.as_ref().unwrap_or(&fitting);
-        if let Some(machine) = self.attempt_machines(solver, pod, class, level, &demand, fitting) {
-            self.placed.entry(machine).or_default().push(at);
+        if let Some(node) = self.attempt_nodes(solver, pod, class, level, &demand, fitting) {
+            self.placed.entry(node).or_default().push(at);
             return Outcome::Placed;
         }
         if level > 0 {
@@ -446,9 +444,9 @@ impl Pass {
         let mut placed = 0;
         while placed < run.len() {
             let at = run[placed];
-            let machine = self.attempt_machines(solver, &pods[at], class, 0, &demand, &fitting);
-            let Some(machine) = machine else { break };
-            self.placed.entry(machine).or_default().push(at);
+            let node = self.attempt_nodes(solver, &pods[at], class, 0, &demand, &fitting);
+            let Some(node) = node else { break };
+            self.placed.entry(node).or_default().push(at);
             placed += 1;
         }
         if placed < run.len() && self.deferral.is_some() && self.defer(solver, &run[placed..], class, 0) {
@@ -467,7 +465,7 @@ impl Pass {
         placed
     }
 
-    /// Tries the openings of this pass, the one with the fewest pods first.
+    /// Tries the new NodeClaims of this pass, the one with the fewest pods first.
     fn attempt_claims(
         &mut self,
         solver: &mut Solver,
@@ -482,7 +480,7 @@ impl Pass {
         joined
     }
 
-    /// Puts a pod on the first of some openings that takes it; those that do not are taken out.
+    /// Puts a pod on the first of some new NodeClaims that takes it; those that do not are taken out.
     fn join_first(
         &mut self,
         solver: &mut Solver,
@@ -505,7 +503,7 @@ impl Pass {
         false
     }
 
-    /// The openings that only their size, or the domains that are left, may close to a level.
+    /// The new NodeClaims that only their size, or the domains that are left, may close to a level.
     fn candidates(&mut self, solver: &mut Solver, class: usize, level: usize, demand: &Demand) -> Bits {
         let Level { req, shape, look_past_preferences, any_host, .. } = solver.classes[class].levels[level];
         if !any_host {
@@ -534,7 +532,7 @@ impl Pass {
         left
     }
 
-    /// Notes the requirements of an opening that had others before.
+    /// Notes the requirements of a new NodeClaim that had others before.
     pub(super) fn regroup(&mut self, at: usize, before: Req) {
         let Claim { pool, req, .. } = self.claims[at];
         if let Some(like) = self.like_ids.get(&(pool, before)).filter(|_| before != req) {
@@ -547,7 +545,7 @@ impl Pass {
         self.likes[like].members.insert(at);
     }
 
-    /// Lists the openings anew, after they were changed as a whole.
+    /// Lists the new NodeClaims again, after they were changed as a whole.
     pub(super) fn relist(&mut self, solver: &Solver) {
         (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
         for at in 0..self.claims.len() {
@@ -560,12 +558,12 @@ impl Pass {
         }
     }
 
-    /// The rung of an opening: how many pods it has, or the same for all where the oldest comes first.
+    /// The rung of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
     pub(super) fn rung(&self, claim: usize) -> usize {
         if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
     }
 
-    /// The rows that a new opening keeps to where they suffice: all, unless a size is preferred.
+    /// The rows that a new new NodeClaim keeps to where they suffice: all, unless a size is preferred.
     pub(super) fn preferred(&self, solver: &Solver, pool: usize, rows: &Bits) -> Option<Bits> {
         let size = self.strategy.size?;
         let small = |at: &usize| get(&solver.row(pool, *at).capacity, 0) <= size;

@@ -189,8 +189,8 @@ impl Pool {
             })
             .collect();
         // What nodes of the pool turned out to be tainted with counts as if it were asked for.
-        let learnt = model.learnt.taints.iter().map(|learnt| &learnt.taint);
-        let taints: Arc<[Taint]> = model.template.taints.iter().chain(learnt).cloned().collect();
+        let observed = model.observed.taints.iter().map(|observed| &observed.taint);
+        let taints: Arc<[Taint]> = model.template.taints.iter().chain(observed).cloned().collect();
         let nothing = Arc::new(Catalog::default());
         let catalog = context.snapshot.catalog(&model.name).unwrap_or(&nothing);
         let ready = [(labels::REGISTERED, "true"), (labels::INITIALIZED, "true")];

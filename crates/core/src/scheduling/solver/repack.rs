@@ -1,8 +1,8 @@
-//! What-ifs whose openings are packed by price.
+//! What-ifs whose new NodeClaims are packed by price.
 //!
-//! A what-if lays pods as Karpenter does: into one machine for as long as any type holds them. Whether several smaller ones
-//! cost less than the machines that go is asked here, for a few sets of machines that look as if they would; it costs a
-//! hundred times as much as a what-if. Pods that machines have room for stay there.
+//! A what-if lays pods as Karpenter does: into one node for as long as any type holds them. Whether several smaller ones
+//! cost less than the nodes that go is asked here, for a few sets of nodes that look as if they would; it costs a
+//! hundred times as much as a what-if. Pods that nodes have room for stay there.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::{
 };
 use crate::{
     model::{Pod, Price, Requirement, Requirements, Str, labels::INSTANCE_TYPE},
-    scheduling::{Effort, Plan, Request, packer::MACHINE},
+    scheduling::{Effort, Plan, Request, packer::NODE_OVERHEAD},
 };
 
-/// What the openings of a what-if have to be when they are packed by price.
+/// What the new NodeClaims of a what-if have to be when they are packed by price.
 #[derive(Clone, Copy, Debug)]
 pub struct Repack<'a> {
     /// What they have to cost less than, per hour.
     pub paid: Price,
-    /// The machines that cost that: a machine weighs something beside its price.
-    pub machines: usize,
+    /// The nodes that cost that: a node weighs something beside its price.
+    pub nodes: usize,
     /// Instance types that none of them may be.
     pub shunned: &'a [Str],
     /// How many rounds of improvement the search has.
@@ -30,9 +30,9 @@ pub struct Repack<'a> {
 }
 
 impl Solver {
-    /// What would happen if some machines went away and their pods `moved`, as [`Self::what_if`] asks, with the openings
+    /// What would happen if some nodes went away and their pods `moved`, as [`Self::what_if`] asks, with the new NodeClaims
     /// packed by price. `None` where they do not cost less than was paid, where some pod has no place, where pods wait for
-    /// machines of their own, or where something about a pod (ports, volumes, devices, affinity by hostname) or the cluster
+    /// nodes of their own, or where something about a pod (ports, volumes, devices, affinity by hostname) or the cluster
     /// (reservations) keeps them as they are. Limits of pools are not counted down.
     pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         drop(self.what_if(moved, without));
@@ -57,7 +57,7 @@ impl Solver {
 }
 
 impl Ground {
-    /// The last what-if with its openings packed by price.
+    /// The last what-if with its new NodeClaims packed by price.
     fn repack(&mut self, solver: &mut Solver, without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         if self.opens() {
             return None;
@@ -82,9 +82,9 @@ impl Pass {
         let names = terms.shunned.iter().cloned();
         let within: Requirements = [Requirement::not_in(INSTANCE_TYPE, names)].into_iter().collect();
         let within = solver.universe.req(&within);
-        // The heap weighs as one machine.
-        let others = i64::try_from(terms.machines.saturating_sub(1)).unwrap_or(i64::MAX);
-        let paid = terms.paid.nanos().saturating_add(MACHINE.saturating_mul(others));
+        // The heap weighs as one node.
+        let others = i64::try_from(terms.nodes.saturating_sub(1)).unwrap_or(i64::MAX);
+        let paid = terms.paid.nanos().saturating_add(NODE_OVERHEAD.saturating_mul(others));
         if !self.rearrange_below(solver, classes, (within, paid), Effort::Iterations(terms.rounds)) {
             return None;
         }

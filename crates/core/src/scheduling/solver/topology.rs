@@ -1,10 +1,10 @@
 //! Topology: spread, affinity and anti-affinity as groups with dense counters per domain.
 //!
 //! A group counts the pods that its selector selects, by domain; an anti-affinity group also counts the pods that
-//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are machines: the snapshot's by slot, and
-//! the openings of the pass from [`CLAIMS`] on. Domains of other keys are the values of the key.
+//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are nodes: the snapshot's by slot, and
+//! the new NodeClaims of the pass from [`CLAIMS`] on. Domains of other keys are the values of the key.
 //!
-//! Groups by hostname keep the machines and the openings that they close as sets, so that a pod finds the ones that are
+//! Groups by hostname keep the nodes and the new NodeClaims that they close as sets, so that a pod finds the ones that are
 //! left for it without asking each.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::model::{LabelSelector, Labels, Str, Toleration};
 
-/// The domain of a group by hostname that is the first opening of a pass.
+/// The domain of a group by hostname that is the first new NodeClaim of a pass.
 pub(super) const CLAIMS: usize = 1 << (usize::BITS - 2);
 
 /// What a group demands of a domain.
@@ -127,9 +127,9 @@ impl From<Wanted<'_>> for GroupKey {
 /// Pods by domain.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Machines, in groups by hostname: few of them have any.
-    machines: HashMap<usize, u32>,
-    /// Openings in groups by hostname, values of the key in others.
+    /// Nodes, in groups by hostname: few of them have any.
+    nodes: HashMap<usize, u32>,
+    /// New NodeClaims in groups by hostname, values of the key in others.
     dense: Vec<u32>,
     total: u64,
 }
@@ -140,7 +140,7 @@ impl Counts {
             return 0;
         }
         if by_host && domain < CLAIMS {
-            return self.machines.get(&domain).copied().unwrap_or(0);
+            return self.nodes.get(&domain).copied().unwrap_or(0);
         }
         self.dense.get(domain % CLAIMS).copied().unwrap_or(0)
     }
@@ -151,9 +151,9 @@ impl Counts {
         let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
         if by_host && domain < CLAIMS {
             if after == 0 {
-                self.machines.remove(&domain);
+                self.nodes.remove(&domain);
             } else {
-                self.machines.insert(domain, after);
+                self.nodes.insert(domain, after);
             }
         } else {
             let at = domain % CLAIMS;
@@ -167,7 +167,7 @@ impl Counts {
     }
 }
 
-/// What a group by hostname closes to pods, of its machines or of its openings, as its counters stand.
+/// What a group by hostname closes to pods, of its nodes or of its new NodeClaims, as its counters stand.
 #[derive(Debug, Default)]
 struct Marks {
     /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
@@ -209,7 +209,7 @@ impl Marks {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) is: GroupKey,
-    /// Whether the domains are machines.
+    /// Whether the domains are nodes.
     pub(super) by_host: bool,
     /// Domains of a key other than the hostname, by text.
     pub(super) domains: Arc<[Value]>,
@@ -218,10 +218,10 @@ pub(super) struct Group {
     known: Bits,
     selected: Counts,
     owners: Counts,
-    /// In groups by hostname, of the snapshot's machines.
-    machines: Marks,
-    /// In groups by hostname, of the openings of the pass.
-    openings: Marks,
+    /// In groups by hostname, of the snapshot's nodes.
+    nodes: Marks,
+    /// In groups by hostname, of the new NodeClaims of the pass.
+    new_claims: Marks,
 }
 
 /// Pods that selectors cannot tell apart.
@@ -231,8 +231,8 @@ pub(super) struct Kind {
     pub(super) labels: Arc<Labels>,
     /// Groups that select it.
     pub(super) groups: Vec<usize>,
-    /// Machines with such pods, in no order.
-    pub(super) machines: Vec<usize>,
+    /// Nodes with such pods, in no order.
+    pub(super) nodes: Vec<usize>,
 }
 
 /// All groups and kinds of a solver.
@@ -280,8 +280,8 @@ impl Group {
             known: Bits::default(),
             selected: Counts::default(),
             owners: Counts::default(),
-            machines: Marks::default(),
-            openings: Marks::default(),
+            nodes: Marks::default(),
+            new_claims: Marks::default(),
         };
         this.set_domains(domains);
         this
@@ -296,7 +296,7 @@ impl Group {
     /// Counts nothing any more.
     pub(super) fn forget_counts(&mut self) {
         (self.selected, self.owners) = (Counts::default(), Counts::default());
-        (self.machines, self.openings) = (Marks::default(), Marks::default());
+        (self.nodes, self.new_claims) = (Marks::default(), Marks::default());
     }
 
     /// How many selected pods the domain has.
@@ -319,35 +319,35 @@ impl Group {
         self.selected.total == 0
     }
 
-    /// Takes the openings out of `claims` that the group, by hostname, closes to a pod.
+    /// Takes the new NodeClaims out of `claims` that the group, by hostname, closes to a pod.
     pub(super) fn keep_allowed(&self, claims: &mut Bits, selects_itself: bool, bootstraps: bool) {
         if self.by_host {
-            self.openings.keep_allowed(self.is.kind, claims, selects_itself, bootstraps);
+            self.new_claims.keep_allowed(self.is.kind, claims, selects_itself, bootstraps);
         }
     }
 
-    /// Takes the machines out that the group, by hostname, closes to a pod.
-    pub(super) fn keep_machines(&self, machines: &mut Bits, selects_itself: bool, bootstraps: bool) {
+    /// Takes the nodes out that the group, by hostname, closes to a pod.
+    pub(super) fn keep_nodes(&self, nodes: &mut Bits, selects_itself: bool, bootstraps: bool) {
         if self.by_host {
-            self.machines.keep_allowed(self.is.kind, machines, selects_itself, bootstraps);
+            self.nodes.keep_allowed(self.is.kind, nodes, selects_itself, bootstraps);
         }
     }
 
-    /// Takes the machines out whose pods demand to be away from the selected ones.
-    pub(super) fn keep_unclaimed_machines(&self, machines: &mut Bits) {
+    /// Takes the nodes out whose pods demand to be away from the selected ones.
+    pub(super) fn keep_unclaimed_nodes(&self, nodes: &mut Bits) {
         if self.by_host {
-            machines.subtract(&self.machines.owned);
+            nodes.subtract(&self.nodes.owned);
         }
     }
 
-    /// Takes the openings out of `claims` whose pods demand to be away from the selected ones.
+    /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
     pub(super) fn keep_unclaimed(&self, claims: &mut Bits) {
         if self.by_host {
-            claims.subtract(&self.openings.owned);
+            claims.subtract(&self.new_claims.owned);
         }
     }
 
-    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for machines,
+    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for nodes,
     /// since an empty one can be had.
     pub(super) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
         let GroupKind::Spread { min_domains, .. } = self.is.kind else { return 0 };
@@ -387,8 +387,8 @@ impl Group {
         let changed = i64::from(count) - i64::from(before);
         if self.by_host {
             let (marks, at) = match domain.checked_sub(CLAIMS) {
-                Some(opening) => (&mut self.openings, opening),
-                None => (&mut self.machines, domain),
+                Some(new_claim) => (&mut self.new_claims, new_claim),
+                None => (&mut self.nodes, domain),
             };
             if owners {
                 marks.owned.set(at, count > 0);
@@ -420,7 +420,7 @@ impl Topology {
             namespace: namespace.clone(),
             labels: Arc::clone(labels),
             groups,
-            machines: Vec::new(),
+            nodes: Vec::new(),
         });
         // The kind keeps the labels alive, so that the address stays theirs.
         self.by_pointer.entry(pointer).or_insert(kind);

@@ -14,7 +14,7 @@ fn reasons(scene: Scene) -> Vec<(String, String)> {
     };
     let judged = validator::violations(&snapshot, &request, &Rules::default(), &plan);
     assert_eq!(judged, Vec::<String>::new());
-    let opened = plan.openings.iter().flat_map(|opening| &opening.pods);
+    let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
     let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
     assert!(opened.chain(existing).any(|pod| &*pod.id.name == "good"), "{:?}", report(&snapshot, &plan));
     plan.unplaced.iter().map(|(pod, why)| (pod.id.name.to_string(), why.to_string())).collect()
@@ -63,7 +63,7 @@ fn misspelt_and_restricted_labels_are_recognised() {
     assert!(restricted.contains("label karpenter.sh/registered is restricted"), "{restricted}");
     let field = on_default(pod("p").require("metadata.name", Operator::In, &["n1"]));
     assert!(field.contains("matchFields"), "{field}");
-    // A machine that has the label is another matter.
+    // A node that has the label is another matter.
     let there = Scene::with_default_pool()
         .node(node("n"))
         .pending(pod("p").selector("karpenter.sh/registered", "true"));
@@ -76,7 +76,7 @@ fn misspelt_and_restricted_labels_are_recognised() {
     )));
     assert_eq!(report(&snapshot, &plan), ["+default small a spot: p"]);
     assert!(
-        plan.openings[0].requirements.get("karpenter.sh/registered").is_none(),
+        plan.new_claims[0].requirements.get("karpenter.sh/registered").is_none(),
         "no NodeClaim may name it"
     );
     check(
@@ -257,7 +257,7 @@ fn one_impossible_pod_among_ten_thousand() {
     let plan = plan_with(&snapshot, &Rules::default());
     let unplaced: Vec<&str> = plan.unplaced.iter().map(|(pod, _)| &*pod.id.name).collect();
     assert_eq!((unplaced, plan.partial), (vec!["zz"], false));
-    assert_eq!(plan.openings.iter().map(|opening| opening.pods.len()).sum::<usize>(), 10_000);
+    assert_eq!(plan.new_claims.iter().map(|new_claim| new_claim.pods.len()).sum::<usize>(), 10_000);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn the_old_and_the_small_are_not_starved() {
     let mut snapshot = scene.pending(small("young", now())).pending(small("old", now() - hour)).build();
     let rules = Rules { max_probes: 60, ..Rules::default() };
     let placed = |plan: &Plan| -> Vec<String> {
-        let pods = plan.openings.iter().flat_map(|opening| &opening.pods);
+        let pods = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
         pods.map(|pod| pod.id.name.to_string()).collect()
     };
     let first = plan_with(&snapshot, &rules);

@@ -20,7 +20,7 @@ fn what_a_pool_leaves_open_gets_a_label() {
         };
         let judged = validator::violations(&snapshot, &request, &Rules::default(), &plan);
         assert_eq!(judged, Vec::<String>::new());
-        let label = |key: &str| plan.openings[0].labels.get(key).map(ToString::to_string);
+        let label = |key: &str| plan.new_claims[0].labels.get(key).map(ToString::to_string);
         (label("team"), label("rack"), label("other"))
     };
     let some = |text: &str| Some(text.to_owned());
@@ -43,7 +43,7 @@ fn zones_of_pools_that_a_pod_cannot_use_are_no_domains() {
         pools.pending_many(3, &p.app("x").cpu(100).spread(spread_over(ZONE, 1, "x")))
     };
     check(scene(pod("p").selector("team", "red")), &["+red small a spot: p-0 p-1 p-2"]);
-    assert_eq!(plan(scene(pod("p"))).1.openings.len(), 3);
+    assert_eq!(plan(scene(pod("p"))).1.new_claims.len(), 3);
     // Types are asked as well: arm64 is sold in zone b alone.
     let types = vec![
         instance_type("x86", 4, 8).offer("a", SPOT, 10).offer("b", SPOT, 10).build(),
@@ -73,7 +73,7 @@ fn min_values_count_what_the_claim_may_still_be() {
         Scene::new().pool(pool("default").require(ZONE, Operator::Exists, &[]).min_values(ZONE, 2)).pending(p)
     };
     let (_, free) = plan(scene(pod("p")));
-    assert_eq!(free.openings.len(), 1);
+    assert_eq!(free.new_claims.len(), 1);
     // A claim that names one zone and demands two is refused by the API server.
     let (_, torn) = plan(scene(pod("p").selector(ZONE, "a")));
     assert!(torn.unplaced[0].1.to_string().contains("1 of 2 values"), "{}", torn.unplaced[0].1);
@@ -88,5 +88,5 @@ fn soft_spreads_yield_in_karpenters_order() {
     let scene = Scene::with_default_pool().node(node("n").zone("a").pod(pod("o").app("x").bound("n")));
     // r1 is unknown, so is r3: both yield, and the zones with them, in between.
     let (_, plan) = plan(scene.pending(p));
-    assert_eq!(&*plan.openings[0].chosen.zone, "a");
+    assert_eq!(&*plan.new_claims[0].chosen.zone, "a");
 }

@@ -58,7 +58,7 @@ fn a_template_of_claims_gets_each_pod_its_own_device() {
 }
 
 #[test]
-fn pods_share_a_machine_with_enough_devices() {
+fn pods_share_a_node_with_enough_devices() {
     let pods = ["p1", "p2", "p3", "p4", "p5"];
     let scene = pods.iter().fold(scene().claim_template("gpu", gpus(2)), |scene, name| {
         scene.pending(claiming(name, &[uses_template("gpu")]))
@@ -86,11 +86,11 @@ fn the_drivers_that_a_node_has_to_wait_for_are_named() {
         .build();
     let plan = plan_with(&snapshot, &rules());
     let drivers: Vec<_> = plan
-        .openings
+        .new_claims
         .iter()
         .map(|o| o.annotations.get("karpenter.sh/requested-dra-drivers").cloned())
         .collect();
-    assert_eq!(plan.openings.len(), 2);
+    assert_eq!(plan.new_claims.len(), 2);
     assert!(drivers.contains(&Some(DRIVER.into())) && drivers.contains(&None), "{drivers:?}");
 }
 
@@ -127,7 +127,7 @@ fn a_device_that_is_held_is_not_given_again() {
 }
 
 #[test]
-fn what_only_moving_pods_hold_is_given_anew() {
+fn what_only_moving_pods_hold_is_given_again() {
     let bound = claiming("p1", &[uses_claim("held")]).bound("n1");
     let snapshot = scene()
         .node(node("n1").size("one", 16, 64).zone("a").pod(Arc::clone(&bound)).build())

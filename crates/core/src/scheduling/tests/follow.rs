@@ -102,11 +102,11 @@ proptest! {
     }
 }
 
-/// A zone that only a leaving machine is in holds a spread back while that machine is there, and no longer.
+/// A zone that only a leaving node is in holds a spread back while that node is there, and no longer.
 #[rstest]
 #[case::every_node_counts(None)]
 #[case::nodes_of_the_selector_count(Some("red"))]
-fn zones_of_leaving_machines_come_and_go(#[case] team: Option<&str>) {
+fn zones_of_leaving_nodes_come_and_go(#[case] team: Option<&str>) {
     let only_a = pool("default").require(ZONE, Operator::In, &["a"]).label("team", "red");
     let mut pods = pod("p").app("x").cpu(100).spread(spread_over(ZONE, 1, "x"));
     if let Some(team) = team {

@@ -1,4 +1,4 @@
-//! Further behaviour: policies of topology, ports, labels, what openings say, bad company.
+//! Further behaviour: policies of topology, ports, labels, what new NodeClaims say, bad company.
 
 use super::*;
 
@@ -15,12 +15,12 @@ fn match_label_keys_tell_generations_apart() {
     let mut spread = spread_over(ZONE, 1, "x");
     spread.match_label_keys = vec!["hash".into()];
     let old = pod("o").app("x").label("hash", "1");
-    let mut machine = node("n").zone("b").taint("full", TaintEffect::NoSchedule);
+    let mut node = node("n").zone("b").taint("full", TaintEffect::NoSchedule);
     for at in 0..3 {
-        machine = machine.pod(old.clone().with(|pod| pod.id.name = format!("o{at}").into()).bound("n"));
+        node = node.pod(old.clone().with(|pod| pod.id.name = format!("o{at}").into()).bound("n"));
     }
     let new = pod("p").app("x").label("hash", "2").selector(ZONE, "b").spread(spread);
-    let (_, plan) = plan(Scene::with_default_pool().node(machine).pending(new));
+    let (_, plan) = plan(Scene::with_default_pool().node(node).pending(new));
     assert!(plan.unplaced.is_empty());
 }
 
@@ -61,14 +61,14 @@ fn ports_of_daemons_are_taken() {
 fn custom_labels_of_pods_need_a_pool_that_has_them() {
     let scene = || Scene::new().pool(pool("default").require("team", Operator::Exists, &[]));
     let (_, plan) = plan(scene().pending(pod("p").selector("team", "red")));
-    assert_eq!(plan.openings[0].labels.get("team").map(|value| &**value), Some("red"));
+    assert_eq!(plan.new_claims[0].labels.get("team").map(|value| &**value), Some("red"));
     let (_, refused) = super::plan(Scene::with_default_pool().pending(pod("p").selector("team", "red")));
     let text = refused.unplaced[0].1.to_string();
     assert!(text.contains("label \"team\" does not have known values"), "{text}");
 }
 
 #[test]
-fn an_opening_says_what_it_may_become() {
+fn a_new_claim_says_what_it_may_become() {
     let (_, plan) = plan(
         Scene::new()
             .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]).taint(
@@ -79,16 +79,16 @@ fn an_opening_says_what_it_may_become() {
             .daemon(pod("ds").daemon().cpu(100).memory(0).tolerate("t"))
             .pending(pod("p").cpu(3000).selector(ZONE, "b").tolerate("t")),
     );
-    let opening = &plan.openings[0];
-    let names: Vec<&str> = opening.instance_types.iter().map(|t| &*t.name).collect();
+    let new_claim = &plan.new_claims[0];
+    let names: Vec<&str> = new_claim.instance_types.iter().map(|t| &*t.name).collect();
     assert_eq!(names, ["medium", "arm", "memory", "large", "xlarge"], "cheapest first");
-    assert_eq!(opening.requests.cpu(), 3100, "daemons included");
+    assert_eq!(new_claim.requests.cpu(), 3100, "daemons included");
     let single =
-        |key: &str| opening.requirements.get(key).and_then(|r| r.single()).map(|value| value.to_string());
+        |key: &str| new_claim.requirements.get(key).and_then(|r| r.single()).map(|value| value.to_string());
     assert_eq!((single(ZONE).as_deref(), single(CAPACITY_TYPE).as_deref()), (Some("b"), Some(ON_DEMAND)));
     assert_eq!((single(NODEPOOL).as_deref(), single(HOSTNAME)), (Some("default"), None));
-    assert_eq!(opening.taints.len(), 1);
-    assert_eq!(plan.cost.hourly, opening.chosen.price);
+    assert_eq!(new_claim.taints.len(), 1);
+    assert_eq!(plan.cost.hourly, new_claim.chosen.price);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn claims_tell_which_overlays_they_rest_on() {
         snapshot.catalogs =
             crate::overlay::evaluate(&snapshot.pools, &snapshot.catalogs, &[overlay]).catalogs;
         let plan = plan_with(&snapshot, &Rules::default());
-        let keys: Vec<String> = plan.openings[0].annotations.keys().map(ToString::to_string).collect();
+        let keys: Vec<String> = plan.new_claims[0].annotations.keys().map(ToString::to_string).collect();
         (report(&snapshot, &plan), keys)
     };
     let (lines, keys) = planned(overlay(Some("0.001"), Resources::new()), pod("p"));
@@ -175,7 +175,7 @@ fn default_constraints_hold_for_pods_without_their_own() {
         };
         assert_eq!(validator::violations(snapshot, &request, rules, &plan), Vec::<String>::new());
         let zones: std::collections::BTreeSet<_> =
-            plan.openings.iter().map(|o| o.chosen.zone.clone()).collect();
+            plan.new_claims.iter().map(|o| o.chosen.zone.clone()).collect();
         (zones.len(), plan.unplaced.len())
     };
     let web = || pod("p").app("web").cpu(100);
@@ -238,12 +238,11 @@ fn ephemeral_volumes_are_where_their_class_allows() {
 #[test]
 fn volumes_that_are_being_attached_count() {
     let scene = |attached: &[&str]| {
-        let mut machine = (*node("n").volume_limit("ebs.csi.aws.com", 2).build()).clone();
-        machine.attached =
-            attached.iter().map(|handle| ("ebs.csi.aws.com".into(), (*handle).into())).collect();
+        let mut node = (*node("n").volume_limit("ebs.csi.aws.com", 2).build()).clone();
+        node.attached = attached.iter().map(|handle| ("ebs.csi.aws.com".into(), (*handle).into())).collect();
         Scene::with_default_pool()
             .volume("new", VolumeState::Bound, &[])
-            .node(machine)
+            .node(node)
             .pending(pod("p").volume("new"))
     };
     check(scene(&["vol-x"]), &["n: p"]);
@@ -254,36 +253,33 @@ fn volumes_that_are_being_attached_count() {
 
 #[test]
 fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become() {
-    let mut machine = (*node("claim").unlaunched(&[(INSTANCE_TYPE, &["small", "xlarge"])]).build()).clone();
-    machine.at_most = Some(Resources::of(16_000, 0));
+    let mut node = (*node("claim").unlaunched(&[(INSTANCE_TYPE, &["small", "xlarge"])]).build()).clone();
+    node.at_most = Some(Resources::of(16_000, 0));
     let scene = |limit| {
-        Scene::new()
-            .pool(pool("default").limit("cpu", limit))
-            .node(machine.clone())
-            .pending(pod("p").cpu(6000))
+        Scene::new().pool(pool("default").limit("cpu", limit)).node(node.clone()).pending(pod("p").cpu(6000))
     };
     let (snapshot, plan) = plan(scene(20_000));
     assert_eq!(plan.unplaced.len(), 1, "{:?}", report(&snapshot, &plan));
     assert_eq!(snapshot.usage("default").0.cpu(), 16_000);
-    assert_eq!(tests::plan(scene(24_000)).1.openings.len(), 1);
+    assert_eq!(tests::plan(scene(24_000)).1.new_claims.len(), 1);
 }
 
-/// Under hard limits a machine counts until it is gone; under others it has made room as soon as it is being deleted.
+/// Under hard limits a node counts until it is gone; under others it has made room as soon as it is being deleted.
 #[test]
 fn hard_limits_count_what_goes_away() {
     let scene = |hard: bool| {
         let pool = pool("default").limit("cpu", 20_000).with(|pool| pool.limits.hard = hard);
         Scene::new().pool(pool).node(node("a").size("xlarge", 16, 32).marked()).pending(pod("p").cpu(6000))
     };
-    assert_eq!(plan(scene(false)).1.openings.len(), 1);
+    assert_eq!(plan(scene(false)).1.new_claims.len(), 1);
     let (snapshot, hard) = plan(scene(true));
-    assert_eq!((hard.openings.len(), hard.unplaced.len()), (0, 1), "{:?}", report(&snapshot, &hard));
+    assert_eq!((hard.new_claims.len(), hard.unplaced.len()), (0, 1), "{:?}", report(&snapshot, &hard));
     assert_eq!(snapshot.usage("default").1, 1);
     // Nor does what is thought away make room.
     let (snapshot, _) = plan(scene(true));
     let mut nodes = snapshot.nodes.clone();
     Arc::make_mut(&mut nodes[0]).marked_for_deletion = false;
-    for (hard, openings) in [(false, 1), (true, 0)] {
+    for (hard, new_claims) in [(false, 1), (true, 0)] {
         let mut pools = snapshot.pools.clone();
         Arc::make_mut(&mut pools[0]).limits.hard = hard;
         let snapshot = Snapshot { nodes: nodes.clone(), pools, ..snapshot.clone() };
@@ -291,12 +287,12 @@ fn hard_limits_count_what_goes_away() {
         let request =
             Request { pods: &pods, without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
         let plan = Solver::on(Arc::new(snapshot), &Rules::default()).solve(&request);
-        assert_eq!(plan.openings.len(), openings, "hard: {hard}");
+        assert_eq!(plan.new_claims.len(), new_claims, "hard: {hard}");
     }
 }
 
 #[test]
-fn who_stays_without_a_place_hears_why_the_machines_do_not_take_it() {
+fn who_stays_without_a_place_hears_why_the_nodes_do_not_take_it() {
     let scene = Scene::with_default_pool()
         .node(node("a").zone("a").taint("gpu", TaintEffect::NoSchedule))
         .node(node("b").zone("b"))
@@ -305,18 +301,18 @@ fn who_stays_without_a_place_hears_why_the_machines_do_not_take_it() {
         .node(node("e").zone("c").pod(pod("q").host_port(80).bound("e")));
     let asks = |change: fn(PodBuilder) -> PodBuilder| {
         let (_, plan) = plan(scene.clone().pending(change(pod("p").cpu(64_000))));
-        plan.machines.values().map(|machines| machines.to_string()).collect::<Vec<_>>()
+        plan.nodes.values().map(|nodes| nodes.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(
         asks(|pod| pod),
-        ["5 machines: 3 too little cpu (most free 4 of 64), 1 taint gpu:NoSchedule, 1 going away"]
+        ["5 nodes: 3 too little cpu (most free 4 of 64), 1 taint gpu:NoSchedule, 1 going away"]
     );
     assert_eq!(
         asks(|pod| pod.cpu(100).selector(ZONE, "c").selector(ARCH, "riscv").host_port(80)),
-        ["5 machines: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 going away"]
+        ["5 nodes: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 going away"]
     );
     let (snapshot, placed) = plan(scene.pending(pod("p").cpu(100)));
-    assert!(placed.machines.is_empty(), "{:?}", report(&snapshot, &placed));
+    assert!(placed.nodes.is_empty(), "{:?}", report(&snapshot, &placed));
 }
 
 /// A pool that was stopped does not count as one that is not there.

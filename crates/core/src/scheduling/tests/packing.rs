@@ -33,22 +33,22 @@ fn forty_and_one() -> Arc<crate::model::Catalog> {
 
 #[test]
 fn what_may_become_spot_keeps_its_choice() {
-    // Eight pods fill a machine's CPUs, and only nine of the small types have memory for eight.
+    // Eight pods fill a node's CPUs, and only nine of the small types have memory for eight.
     let p = pod("p").cpu(1000).memory(5376);
     let scene = Scene::new().catalog(forty_and_one()).pool(pool("default")).pending_many(21, &p);
     let snapshot = scene.build();
-    let least = |plan: &Plan| plan.openings.iter().map(|o| o.instance_types.len()).min().unwrap_or(0);
+    let least = |plan: &Plan| plan.new_claims.iter().map(|o| o.instance_types.len()).min().unwrap_or(0);
     let (reference, plan) = both(&snapshot, &Rules::default(), 50);
     assert!(plan.cost.hourly < reference.cost.hourly, "{} {}", plan.cost.hourly, reference.cost.hourly);
-    assert_eq!((plan.openings.len(), least(&plan) >= 15), (3, true), "{:?}", report(&snapshot, &plan));
-    assert!(plan.openings.iter().all(|opening| opening.pods.len() == 7));
+    assert_eq!((plan.new_claims.len(), least(&plan) >= 15), (3, true), "{:?}", report(&snapshot, &plan));
+    assert!(plan.new_claims.iter().all(|new_claim| new_claim.pods.len() == 7));
     let tight = Rules { flexibility: Flexibility { spot: 1, on_demand: 1 }, ..Rules::default() };
     let (_, plan) = both(&snapshot, &tight, 50);
     assert!(least(&plan) < 15, "without the policy nothing keeps them");
 }
 
 #[test]
-fn a_pod_for_the_largest_machine_and_many_small_ones() {
+fn a_pod_for_the_largest_node_and_many_small_ones() {
     let snapshot = Scene::with_default_pool()
         .pending(pod("giant").cpu(15_500).memory(1024))
         .pending_many(90, &pod("p").cpu(900).memory(1500))
@@ -79,8 +79,8 @@ fn a_pool_of_higher_weight_is_filled_to_its_limit_first() {
         let snapshot = scene(limit);
         let (reference, plan) = both(&snapshot, &Rules::default(), 100);
         let dear = |plan: &Plan| {
-            let of = plan.openings.iter().filter(|opening| opening.pool.weight == 10);
-            of.map(|opening| opening.pods.len()).sum::<usize>()
+            let of = plan.new_claims.iter().filter(|new_claim| new_claim.pool.weight == 10);
+            of.map(|new_claim| new_claim.pods.len()).sum::<usize>()
         };
         assert!(plan.unplaced.is_empty() && dear(&plan) >= dear(&reference));
         assert!(dear(&plan) >= 40, "{:?}", report(&snapshot, &plan));
@@ -96,9 +96,9 @@ fn min_values_hold_when_the_list_is_cut() {
         .build();
     for rules in [few, Rules::default()] {
         let (_, plan) = both(&snapshot, &rules, 100);
-        for opening in &plan.openings {
+        for new_claim in &plan.new_claims {
             let arches: std::collections::BTreeSet<_> =
-                opening.instance_types.iter().flat_map(|t| t.requirements.get(ARCH)).collect();
+                new_claim.instance_types.iter().flat_map(|t| t.requirements.get(ARCH)).collect();
             assert_eq!(arches.len(), 2, "{:?}", report(&snapshot, &plan));
         }
     }
@@ -148,7 +148,8 @@ fn pods_that_keep_apart_by_zone_have_a_zone_each_in_one_pass() {
     let (reference, plan) =
         both(&Scene::with_default_pool().pending_many(4, &p).build(), &Rules::default(), 0);
     assert_eq!((reference.unplaced.len(), plan.unplaced.len()), (3, 1), "three zones");
-    let zones: std::collections::BTreeSet<_> = plan.openings.iter().map(|o| o.chosen.zone.clone()).collect();
+    let zones: std::collections::BTreeSet<_> =
+        plan.new_claims.iter().map(|o| o.chosen.zone.clone()).collect();
     assert_eq!(zones.len(), 3);
     // Who is avoided takes no more zones than one either.
     let avoided = pod("web").app("web").cpu(1900);

@@ -83,8 +83,9 @@ pub(super) fn random_scene(seed: u64) -> Snapshot {
 
 pub(super) fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     let mut lines = report(snapshot, plan);
-    lines
-        .extend(plan.openings.iter().map(|opening| format!("{} {:?}", opening.requirements, opening.labels)));
+    lines.extend(
+        plan.new_claims.iter().map(|new_claim| format!("{} {:?}", new_claim.requirements, new_claim.labels)),
+    );
     lines
 }
 
@@ -160,11 +161,11 @@ fn the_judge_sees_what_is_wrong() {
     let good = solve(&snapshot, &request, &rules);
     assert_eq!(violations(&snapshot, &request, &rules, &good), Vec::<String>::new());
     let mut crowded = good.clone();
-    let moved = crowded.openings.pop().unwrap().pods;
-    crowded.openings[0].pods.extend(moved);
+    let moved = crowded.new_claims.pop().unwrap().pods;
+    crowded.new_claims[0].pods.extend(moved);
     let found = violations(&snapshot, &request, &rules, &crowded).join("\n");
     assert!(found.contains("not away from") && found.contains("cannot hold"), "{found}");
     let mut forgotten = good;
-    forgotten.openings.pop();
+    forgotten.new_claims.pop();
     assert!(violations(&snapshot, &request, &rules, &forgotten)[0].contains("0 verdicts"));
 }

@@ -27,7 +27,7 @@ fn moved(snapshot: &Snapshot, without: &[usize]) -> Vec<Arc<Pod>> {
     pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
 }
 
-/// Machines that could go, a few at a time.
+/// Nodes that could go, a few at a time.
 fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     let staying: Vec<usize> =
         (0..snapshot.nodes.len()).filter(|at| !snapshot.nodes[*at].is_deleting()).collect();
@@ -42,7 +42,7 @@ fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     (0..count).map(|_| set(numbers)).collect()
 }
 
-/// A solver that has made these machines settle, and nothing else.
+/// A solver that has made these nodes settle, and nothing else.
 fn settled(snapshot: &Snapshot, settled: &[Vec<usize>]) -> Solver {
     let mut solver = Solver::new(snapshot, &Rules::default());
     for without in settled {
@@ -61,9 +61,9 @@ fn resolved(snapshot: &Snapshot, plan: &Plan) -> (Snapshot, Vec<Arc<Pod>>) {
     for (at, node) in snapshot.nodes.iter().enumerate() {
         let here = plan.existing.iter().filter(|placement| placement.node == at);
         let come = here.flat_map(|placement| placement.pods.iter().cloned());
-        let mut machine = (**node).clone();
-        machine.set_pods(node.pods.iter().filter(|pod| stays(pod)).cloned().chain(come).collect());
-        after.nodes[at] = Arc::new(machine);
+        let mut node = (**node).clone();
+        node.set_pods(node.pods.iter().filter(|pod| stays(pod)).cloned().chain(come).collect());
+        after.nodes[at] = Arc::new(node);
     }
     (after, plan.unplaced.iter().map(|(pod, _)| Arc::clone(pod)).collect())
 }
@@ -98,7 +98,7 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
         let plan = solver.what_if(&pods, &without);
         let alone = settled(&snapshot, &kept).what_if(&pods, &without);
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &alone));
-        if let Some(ground) = solver.ground_plan().filter(|ground| ground.openings.is_empty()) {
+        if let Some(ground) = solver.ground_plan().filter(|ground| ground.new_claims.is_empty()) {
             let gone: Vec<usize> = kept.iter().flatten().chain(&without).copied().collect();
             prop_assert_eq!(
                 lines(&snapshot, &plan),
@@ -120,7 +120,7 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Machines of 4 CPUs with pods of one CPU, some of which are leaving, and some pods that wait.
+/// Nodes of 4 CPUs with pods of one CPU, some of which are leaving, and some pods that wait.
 fn uniform(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut scene =
@@ -152,14 +152,14 @@ fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
             let unplaced = plan.unplaced.iter().filter(|(pod, _)| pod.node.is_some());
             unplaced.count()
         };
-        prop_assert_eq!(plan.openings.len(), one.openings.len());
+        prop_assert_eq!(plan.new_claims.len(), one.new_claims.len());
         prop_assert_eq!(waits(&plan) == 0, waits(&one) == 0);
         prop_assert_eq!(plan.cost.hourly, one.cost.hourly);
     }
     Ok(())
 }
 
-/// Packing by price where anything is cheap enough: all that can be packed anew is.
+/// Packing by price where anything is cheap enough: all that can be packed again is.
 fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
     let snapshot = scene(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
@@ -169,12 +169,12 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         let pods = moved(&snapshot, &without);
         let shunned: Vec<Str> =
             ["medium", "large"].into_iter().take(numbers.below(3)).map(Str::from).collect();
-        let terms = Repack { paid, machines: without.len(), shunned: &shunned, rounds: 20 };
+        let terms = Repack { paid, nodes: without.len(), shunned: &shunned, rounds: 20 };
         let laid = solver.what_if(&pods, &without);
         let Some(plan) = solver.repack(&pods, &without, &terms) else { continue };
         let ground = solver.ground_plan();
         let after = ground.map_or_else(|| snapshot.clone(), |ground| resolved(&snapshot, &ground).0);
-        let opened = plan.openings.iter().flat_map(|opening| &opening.pods);
+        let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
         let placed = plan.existing.iter().flat_map(|placement| &placement.pods);
         let placed: Vec<Arc<Pod>> = opened.chain(placed).cloned().collect();
         let request =
@@ -183,11 +183,11 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         let mut wrong = violations(&after, &request, &rules, &plan);
         wrong.retain(|what| !what.starts_with("pool "));
         prop_assert_eq!(wrong, Vec::<String>::new());
-        prop_assert!(plan.unplaced.is_empty() && !plan.openings.is_empty() && plan.cost.hourly < paid);
+        prop_assert!(plan.unplaced.is_empty() && !plan.new_claims.is_empty() && plan.cost.hourly < paid);
         for pod in &pods {
             prop_assert!(placed.iter().any(|placed| placed.uid == pod.uid), "{} has no place", pod.id);
         }
-        let named = plan.openings.iter().flat_map(|opening| opening.instance_types.iter());
+        let named = plan.new_claims.iter().flat_map(|new_claim| new_claim.instance_types.iter());
         prop_assert!(named.into_iter().all(|named| !shunned.contains(&named.name)));
         let again = solver.repack(&pods, &without, &terms).unwrap_or_default();
         prop_assert_eq!(text(&snapshot, &again), text(&snapshot, &plan));
@@ -225,7 +225,7 @@ fn what_settled_stays_where_it_is() {
     leaves_no_trace(3_524_522_968_822_020_896).unwrap();
 }
 
-/// What one machine of 16 CPUs holds costs less on one of 8 and one of 2, and that is found where the price is to be beaten.
+/// What one node of 16 CPUs holds costs less on one of 8 and one of 2, and that is found where the price is to be beaten.
 #[test]
 fn pods_are_packed_by_price_below_what_was_paid() {
     let large = node("a").zone("a").size("xlarge", 16, 32);
@@ -235,12 +235,17 @@ fn pods_are_packed_by_price_below_what_was_paid() {
     let snapshot = Scene::new().pool(on_demand).node(large).build();
     let mut solver = Solver::new(&snapshot, &Rules::default());
     let mut packed = |paid: i64, shunned: &[Str]| {
-        let terms = Repack { paid: Price::from_nanos(paid * 1_000_000), machines: 1, shunned, rounds: 20 };
+        let terms = Repack { paid: Price::from_nanos(paid * 1_000_000), nodes: 1, shunned, rounds: 20 };
         let plan = solver.repack(&moved(&snapshot, &[0]), &[0], &terms)?;
-        Some(plan.openings.iter().map(|opening| opening.chosen.instance_type.to_string()).collect::<Vec<_>>())
+        Some(
+            plan.new_claims
+                .iter()
+                .map(|new_claim| new_claim.chosen.instance_type.to_string())
+                .collect::<Vec<_>>(),
+        )
     };
     assert_eq!(packed(960, &["xlarge".into()]).unwrap(), ["large", "small"]);
-    // 480 + 120, and another machine weighs three more.
+    // 480 + 120, and another node weighs three more.
     assert_eq!(packed(603, &[]), None);
     assert_eq!(packed(604, &[]).unwrap(), ["large", "small"]);
     assert_eq!(packed(960, &["large".into(), "xlarge".into()]), None);
@@ -261,5 +266,5 @@ fn who_has_no_place_comes_first() {
     assert_eq!(report(&snapshot, &plan), ["b: s"]);
     assert!(solver.settle(&moved(&snapshot, &[2]), &[2]));
     let plan = solver.what_if(&moved(&snapshot, &[0]), &[0]);
-    assert!(!plan.openings.is_empty(), "{:?}", report(&snapshot, &plan));
+    assert!(!plan.new_claims.is_empty(), "{:?}", report(&snapshot, &plan));
 }

@@ -12,7 +12,7 @@ use crate::{
             ClaimSource, ClaimSpec, DeviceConstraint, DeviceCount, RequestOption, ResourceClaim,
         },
     },
-    scheduling::{Opening, Plan, PlannedClaim, PlannedDevice, Request},
+    scheduling::{NewClaim, Plan, PlannedClaim, PlannedDevice, Request},
 };
 
 /// A host of the plan: its name, its pods, their claims, and the types that it may become.
@@ -20,7 +20,7 @@ struct Site<'a> {
     name: String,
     pods: &'a [Arc<Pod>],
     claims: &'a [PlannedClaim],
-    opening: Option<&'a Opening>,
+    new_claim: Option<&'a NewClaim>,
     node: Option<&'a str>,
 }
 
@@ -53,16 +53,16 @@ fn sites<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> Vec<Site<'a>> {
         let node = &snapshot.nodes[placement.node];
         let (pods, claims) = (&placement.pods[..], &placement.claims[..]);
         let node_name = node.node_name().map(|name| &**name);
-        Site { name: node.name().to_owned(), pods, claims, opening: None, node: node_name }
+        Site { name: node.name().to_owned(), pods, claims, new_claim: None, node: node_name }
     });
-    let openings = plan.openings.iter().enumerate().map(|(at, opening)| Site {
-        name: format!("opening #{at}"),
-        pods: &opening.pods,
-        claims: &opening.claims,
-        opening: Some(opening),
+    let new_claims = plan.new_claims.iter().enumerate().map(|(at, new_claim)| Site {
+        name: format!("new NodeClaim #{at}"),
+        pods: &new_claim.pods,
+        claims: &new_claim.claims,
+        new_claim: Some(new_claim),
         node: None,
     });
-    existing.chain(openings).collect()
+    existing.chain(new_claims).collect()
 }
 
 fn claim_id(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedName> {
@@ -83,7 +83,7 @@ fn has_devices(site: &Site<'_>, sites: &[Site<'_>], id: &NamespacedName, found: 
         for claim in elsewhere {
             any = true;
             if claim.devices.iter().any(|device| device.template) {
-                found.push(format!("{id} has devices of another machine than {}", site.name));
+                found.push(format!("{id} has devices of another node than {}", site.name));
             }
         }
         if !any {
@@ -91,7 +91,7 @@ fn has_devices(site: &Site<'_>, sites: &[Site<'_>], id: &NamespacedName, found: 
         }
         return;
     }
-    for named in site.opening.iter().flat_map(|opening| opening.instance_types.iter()) {
+    for named in site.new_claim.iter().flat_map(|new_claim| new_claim.instance_types.iter()) {
         if !own.iter().any(|claim| claim.instance_types.contains(&named.name)) {
             found.push(format!("{id} has no devices where {} becomes {}", site.name, named.name));
         }
@@ -127,9 +127,9 @@ fn device_of<'a>(
         return devices.find(|known| known.name == *device).map(|known| &**known);
     }
     let named = |name: &Str| claim.instance_types.is_empty() || claim.instance_types.contains(name);
-    let of_opening = site.opening.iter().flat_map(|opening| opening.instance_types.iter());
+    let of_new_claim = site.new_claim.iter().flat_map(|new_claim| new_claim.instance_types.iter());
     let all = snapshot.catalogs.values().flat_map(|catalog| &catalog.instance_types);
-    let mut types = of_opening.chain(all).filter(|known| named(&known.name));
+    let mut types = of_new_claim.chain(all).filter(|known| named(&known.name));
     types.find_map(|known| {
         let slices = known.devices.slices.iter().filter(|s| s.driver == *driver && s.pool == *pool);
         slices.flat_map(|slice| &slice.devices).find(|known| known.name == *device).map(|known| &**known)

@@ -9,12 +9,12 @@ use crate::{
         StateNode, Str, Taint, TaintEffect, VolumeState, labels, pod::HostPort, taint::first_untolerated,
         volume::VolumeRef,
     },
-    scheduling::{Opening, Rules},
+    scheduling::{NewClaim, Rules},
 };
 
 pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: &mut Vec<String>) {
     if host.placed.is_empty() {
-        if host.opening.is_some() {
+        if host.new_claim.is_some() {
             found.push(format!("{} is for nobody", host.name));
         }
         return;
@@ -34,7 +34,7 @@ pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: 
             found.push(format!("{}: a host port is taken on {}", pod.id, host.name));
         }
     }
-    match (host.node, host.opening) {
+    match (host.node, host.new_claim) {
         (Some(node), _) => {
             if node.is_deleting() {
                 found.push(format!("{} is going away", host.name));
@@ -51,7 +51,7 @@ pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: 
                 found.push(format!("{} is overcommitted: {demand} on {supply}", host.name));
             }
         }
-        (None, Some(opening)) => check_opening(snapshot, rules, host, opening, found),
+        (None, Some(new_claim)) => check_new_claim(snapshot, rules, host, new_claim, found),
         (None, None) => {}
     }
 }
@@ -85,7 +85,7 @@ fn selects(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod) -> bool {
 
 /// Whether a host is or can be what is asked for.
 fn meets(snapshot: &Snapshot, host: &Host<'_>, wanted: &Requirements) -> bool {
-    let open = host.opening.is_some() || host.node.is_some_and(|node| !node.is_launched());
+    let open = host.new_claim.is_some() || host.node.is_some_and(|node| !node.is_launched());
     let mut offered = host.requirements.clone();
     for (key, value) in &host.labels {
         offered.replace(Requirement::is_in(key.clone(), [value.clone()]));
@@ -164,7 +164,7 @@ fn attachments(snapshot: &Snapshot, node: &StateNode, host: &Host<'_>, found: &m
     }
 }
 
-/// What daemons that are not on a machine yet will take there.
+/// What daemons that are not on a node yet will take there.
 fn missing_daemons(snapshot: &Snapshot, host: &Host<'_>) -> Resources {
     let fits = |daemon: &&Arc<Pod>| tolerated(&host.taints, daemon) && selects(snapshot, host, daemon);
     let expected = sum(snapshot.daemons.iter().filter(fits).map(|daemon| daemon.requests()));
@@ -172,29 +172,29 @@ fn missing_daemons(snapshot: &Snapshot, host: &Host<'_>) -> Resources {
     expected.minus(&there).floored()
 }
 
-fn check_opening(
+fn check_new_claim(
     snapshot: &Snapshot,
     rules: &Rules,
     host: &Host<'_>,
-    opening: &Opening,
+    new_claim: &NewClaim,
     found: &mut Vec<String>,
 ) {
-    let named = &opening.instance_types;
+    let named = &new_claim.instance_types;
     if named.is_empty() || named.len() > rules.max_instance_types {
         found.push(format!("{} names {} types", host.name, named.len()));
     }
-    let demand = sum(opening.pods.iter().map(|pod| pod.requests()));
-    if !demand.fits(&opening.requests) {
-        found.push(format!("{}: requests {} are less than {demand}", host.name, opening.requests));
+    let demand = sum(new_claim.pods.iter().map(|pod| pod.requests()));
+    if !demand.fits(&new_claim.requests) {
+        found.push(format!("{}: requests {} are less than {demand}", host.name, new_claim.requests));
     }
     let mut cheapest = None;
     for instance_type in named.iter() {
         let bought: Vec<&Offering> = instance_type
             .offerings
             .iter()
-            .filter(|offering| buys(opening, instance_type, offering))
+            .filter(|offering| buys(new_claim, instance_type, offering))
             .collect();
-        let daemons = daemons(snapshot, opening, instance_type);
+        let daemons = daemons(snapshot, new_claim, instance_type);
         let mut holds = bought
             .iter()
             .filter(|offering| demand.plus(&daemons).fits(&instance_type.allocatable_of(offering)))
@@ -204,10 +204,11 @@ fn check_opening(
         }
         cheapest = holds.map(|offering| offering.price).chain(cheapest).min();
     }
-    if cheapest != Some(opening.chosen.price) {
-        found.push(format!("{}: {:?} is not the cheapest ({cheapest:?})", host.name, opening.chosen));
+    if cheapest != Some(new_claim.chosen.price) {
+        found.push(format!("{}: {:?} is not the cheapest ({cheapest:?})", host.name, new_claim.chosen));
     }
-    for requirement in opening.requirements.iter().filter(|requirement| requirement.min_values().is_some()) {
+    for requirement in new_claim.requirements.iter().filter(|requirement| requirement.min_values().is_some())
+    {
         let of_types = named.iter().filter_map(|t| t.requirements.get(requirement.key()));
         let values: BTreeSet<_> = of_types.flat_map(|r| r.values()).collect();
         if u32::try_from(values.len()).ok() < requirement.min_values() {
@@ -216,17 +217,17 @@ fn check_opening(
     }
 }
 
-fn buys(opening: &Opening, instance_type: &InstanceType, offering: &Offering) -> bool {
+fn buys(new_claim: &NewClaim, instance_type: &InstanceType, offering: &Offering) -> bool {
     offering.available
-        && opening.requirements.intersects(&instance_type.requirements).is_ok()
-        && opening.requirements.intersects(&offering.requirements).is_ok()
+        && new_claim.requirements.intersects(&instance_type.requirements).is_ok()
+        && new_claim.requirements.intersects(&offering.requirements).is_ok()
 }
 
 /// What daemons take on a node of an instance type.
-fn daemons(snapshot: &Snapshot, opening: &Opening, instance_type: &InstanceType) -> Resources {
-    let pool = &opening.pool;
+fn daemons(snapshot: &Snapshot, new_claim: &NewClaim, instance_type: &InstanceType) -> Resources {
+    let pool = &new_claim.pool;
     let mut node = pool.template.requirements.clone();
-    node.add_all(&Requirements::from_labels(&opening.labels));
+    node.add_all(&Requirements::from_labels(&new_claim.labels));
     node.add_all(&instance_type.requirements);
     let ready: Labels =
         [(labels::REGISTERED.into(), "true".into()), (labels::INITIALIZED.into(), "true".into())].into();

@@ -190,7 +190,7 @@ fn excess(
     (skew > i64::from(spread.max_skew)).then_some(skew)
 }
 
-/// Whether a host is a domain for a spread: a machine that is still to come has the well-known labels that it needs, and
+/// Whether a host is a domain for a spread: a node that is still to come has the well-known labels that it needs, and
 /// no others than it says.
 fn is_domain(snapshot: &Snapshot, pod: &Pod, spread: &TopologySpread, host: &Host<'_>) -> bool {
     let mut offered = host.requirements.clone();
@@ -198,7 +198,7 @@ fn is_domain(snapshot: &Snapshot, pod: &Pod, spread: &TopologySpread, host: &Hos
         offered.replace(Requirement::is_in(key.clone(), [value.clone()]));
     }
     offered.replace(Requirement::is_in(labels::HOSTNAME, [host.name.as_str()]));
-    let may_lack = |key: &str| host.opening.is_some() && snapshot.schema.is_well_known(key);
+    let may_lack = |key: &str| host.new_claim.is_some() && snapshot.schema.is_well_known(key);
     let allowed = !spread.honor_node_affinity
         || alternatives(pod)
             .iter()

@@ -212,7 +212,7 @@ fn of_container(container: &Container) -> Resources {
     amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()), false)
 }
 
-/// What a pod asks for: the containers and sidecars together, or the largest step of its initialisation where that is
+/// What a pod asks for: the containers and sidecars together, or the largest step of its initialization where that is
 /// more; or what is asked for the pod as a whole; and its overhead.
 pub(crate) fn requests(spec: &PodSpec) -> Resources {
     let mut total = Resources::new();

@@ -15,20 +15,20 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Names an object that is seen for the first time, and the machine of a NodeClaim. What has a name of its own keeps it.
+    /// Names an object that is seen for the first time, and the instance of a NodeClaim. What has a name of its own keeps it.
     pub(super) fn meet(&mut self, kind: &str, object: &Value) {
         let name = text(object, "/metadata/name");
         match kind {
             "NodeClaim" => {
                 let own = self.number(name, "claim");
-                let machine = text(object, "/status/providerID");
+                let instance = text(object, "/status/providerID");
                 if let Some(number) = own.strip_prefix("claim-") {
-                    self.pair(machine, &format!("machine-{number}"));
+                    self.pair(instance, &format!("instance-{number}"));
                 }
             }
             "Node" => {
-                let machine = self.known(text(object, "/spec/providerID"));
-                let number = machine.and_then(|machine| machine.strip_prefix("machine-"));
+                let instance = self.known(text(object, "/spec/providerID"));
+                let number = instance.and_then(|instance| instance.strip_prefix("instance-"));
                 if let Some(node) = number.map(|number| format!("node-{number}")) {
                     self.pair(name, &node);
                 }

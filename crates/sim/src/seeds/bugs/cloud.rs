@@ -12,7 +12,7 @@ use fleetwright_core::{
 };
 use fleetwright_fake::{
     Cloud,
-    api::{CloudApi as _, Lifecycle, Machine, Terminate},
+    api::{CloudApi as _, CloudInstance, Lifecycle, Terminate},
 };
 
 use super::Bug;
@@ -26,16 +26,15 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    /// Machines of other clusters, as if they were ours.
+    /// Instances of other clusters, as if they were ours.
     fn strangers(&self, ours: &[Instance]) -> Vec<Instance> {
         let uid = ours.iter().find_map(|instance| instance.cluster_uid.clone());
-        let stranger = |machine: &Arc<Machine>| {
-            machine.state == Lifecycle::Running
-                && !ours.iter().any(|instance| *instance.provider_id == *machine.id)
+        let stranger = |instance: &Arc<CloudInstance>| {
+            instance.state == Lifecycle::Running && !ours.iter().any(|own| *own.provider_id == *instance.id)
         };
-        let taken = |machine: Arc<Machine>| Instance {
-            provider_id: machine.id.as_str().into(),
-            claim: machine.tags.claim.as_deref().map(Into::into),
+        let taken = |instance: Arc<CloudInstance>| Instance {
+            provider_id: instance.id.as_str().into(),
+            claim: instance.tags.claim.as_deref().map(Into::into),
             cluster_uid: uid.clone(),
             launched_by: None,
             labels: Labels::default(),
@@ -43,10 +42,10 @@ impl Broken {
             image_id: None,
             capacity: Resources::new(),
             allocatable: Resources::new(),
-            created: Some(machine.launched_at),
+            created: Some(instance.launched_at),
             terminating: false,
         };
-        self.cloud.machines().into_iter().filter(stranger).map(taken).collect()
+        self.cloud.instances().into_iter().filter(stranger).map(taken).collect()
     }
 }
 
@@ -78,8 +77,8 @@ impl CloudLayer for Broken {
         if self.bug != Bug::OwnershipByName {
             return self.inner.terminate_orphan(id).await;
         }
-        let machine = self.cloud.machines().into_iter().find(|machine| *machine.id == **id);
-        let cluster_uid = machine.and_then(|machine| machine.tags.cluster_uid.clone()).unwrap_or_default();
+        let instance = self.cloud.instances().into_iter().find(|instance| *instance.id == **id);
+        let cluster_uid = instance.and_then(|instance| instance.tags.cluster_uid.clone()).unwrap_or_default();
         let call = Terminate { cluster_uid, id: id.to_string(), named_by_claim: true };
         match self.cloud.terminate(&call).await {
             Ok(_) => Ok(Termination::Accepted),

@@ -20,7 +20,7 @@ const FRESH: Duration = Duration::from_secs(20);
 pub(super) struct Budgets {
     /// Claims that a command had taken at the last look.
     taken: BTreeSet<String>,
-    /// Since when each initialised claim has been down for another reason than a command.
+    /// Since when each initialized claim has been down for another reason than a command.
     down: BTreeMap<String, Duration>,
 }
 
@@ -28,7 +28,7 @@ impl Check for Budgets {
     fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
         let ready: BTreeSet<&str> =
             look.nodes.iter().filter(|node| is(node, "Ready")).map(|node| name(node)).collect();
-        // The Node is told first: where the answer is late, its claim does not say yet that one more machine counts.
+        // The Node is told first: where the answer is late, its claim does not say yet that one more instance counts.
         let told: BTreeSet<&str> = look
             .nodes
             .iter()
@@ -94,7 +94,7 @@ fn allowed(pool: &Value, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    //! Which machines count.
+    //! Which instances count.
     use jiff::Timestamp;
     use rstest::rstest;
     use serde_json::json;
@@ -122,13 +122,13 @@ mod tests {
         }))
     }
 
-    /// Nine machines of a pool that lets 34% go, the last of which `says` on Node and claim that it is initialised; then as
+    /// Nine instances of a pool that lets 34% go, the last of which `says` on Node and claim that it is initialized; then as
     /// many as `taken` go at once.
     #[rstest]
     #[case::a_late_answer((true, false), 4, &[])]
     #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are down where 4 may be"])]
-    #[case::not_yet_initialised((false, false), 4, &["4 of 8 nodes of pool default are down where 3 may be"])]
-    fn a_machine_counts_once_its_node_says_that_it_is_initialised(
+    #[case::not_yet_initialized((false, false), 4, &["4 of 8 nodes of pool default are down where 3 may be"])]
+    fn an_instance_counts_once_its_node_says_that_it_is_initialized(
         #[case] says: (bool, bool),
         #[case] taken: usize,
         #[case] expected: &[&str],
@@ -146,7 +146,7 @@ mod tests {
                 pods: Vec::new(),
                 pools: vec![pool.clone()],
                 server: None,
-                machines: Vec::new(),
+                instances: Vec::new(),
                 leader: None,
                 log: &[],
                 ledger: &ledger,

@@ -1,4 +1,4 @@
-//! S13: what came in the stead of others is not consolidated soon, while its pods stay.
+//! S13: what came in place of others is not consolidated soon, while its pods stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ const STAYS: Duration = Duration::from_secs(600);
 const SLACK: Duration = Duration::from_secs(10);
 /// What was decided before pods came is carried out so much later at most.
 const DECIDED: Duration = Duration::from_secs(40);
-/// Says what a machine came in the stead of.
+/// Says what an instance came in place of.
 const REPLACED: &str = "fleetwright.dev/replaced";
 
 /// S13.
@@ -25,7 +25,7 @@ pub(super) struct Chains {
     known: BTreeMap<String, Known>,
 }
 
-/// What was seen of a machine that came in the stead of others.
+/// What was seen of an instance that came in place of others.
 struct Known {
     /// When it was a node.
     since: Duration,
@@ -69,7 +69,7 @@ impl Check for Chains {
             let whole = now.whole.is_some_and(|since| look.at.saturating_sub(since) > DECIDED);
             if now.taken && !before.taken && young && whole && !now.left && !is_deleting(claim) {
                 let what = format!(
-                    "claim {} came in the stead of others {:?} ago, keeps its pods, and is consolidated",
+                    "claim {} came in place of others {:?} ago, keeps its pods, and is consolidated",
                     name(claim),
                     look.at.saturating_sub(now.since)
                 );
@@ -81,7 +81,7 @@ impl Check for Chains {
     }
 }
 
-/// Whether a machine came in the stead of others, and was initialised after `from`.
+/// Whether an instance came in place of others, and was initialized after `from`.
 pub(super) fn is_younger(claim: &Value, from: Timestamp) -> bool {
     let all = field(claim, "/status/conditions").and_then(Value::as_array);
     let condition = all.and_then(|all| all.iter().find(|one| one["type"] == "Initialized"));
@@ -154,7 +154,7 @@ mod tests {
     #[rstest]
     #[case("600m", true)]
     #[case("601m", false)]
-    fn a_machine_is_whole_with_all_that_it_was_made_for(#[case] cpu: &str, #[case] expected: bool) {
+    fn an_instance_is_whole_with_all_that_it_was_made_for(#[case] cpu: &str, #[case] expected: bool) {
         let claim = json!({"spec": {"resources": {"requests": {"cpu": cpu, "pods": "2"}}}});
         let pod = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "300m"}}}]}});
         assert_eq!(is_whole(&claim, &[&pod, &pod]), expected);

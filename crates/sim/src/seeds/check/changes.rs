@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Check, Findings, Look, look::text};
 
-/// Changes that one operator may ask for within [`WINDOW`]: each of at most thirty machines and pods some dozen times.
+/// Changes that one operator may ask for within [`WINDOW`]: each of at most thirty instances and pods some dozen times.
 const CHANGES_MAX: usize = 3000;
 /// See [`CHANGES_MAX`].
 const WINDOW: Duration = Duration::from_secs(60);

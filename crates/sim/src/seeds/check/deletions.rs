@@ -17,36 +17,36 @@ pub(super) struct Deletions {
     claims: BTreeMap<String, Arc<Value>>,
     /// Names of the nodes that were ready then and not deleted.
     ready: BTreeSet<String>,
-    /// Machines whose end was judged.
+    /// Instances whose end was judged.
     ended: BTreeSet<String>,
 }
 
 impl Check for Deletions {
     fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
         let now = look.claims_by_name();
-        let machines: BTreeMap<&str, _> =
-            look.machines.iter().map(|machine| (machine.id.as_str(), machine)).collect();
+        let instances: BTreeMap<&str, _> =
+            look.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
         for request in look.asked() {
             let deletes = request.resource == "nodeclaims" && request.verb == "delete";
             let Some(claim) = self.claims.get(&request.name).filter(|_| deletes) else { continue };
-            let machine = machines.get(text(claim, "/status/providerID"));
+            let instance = instances.get(text(claim, "/status/providerID"));
             let well = self.ready.contains(text(claim, "/status/nodeName"))
                 && is(claim, "Initialized")
-                && machine.is_some_and(|machine| lives(machine) && machine.interrupted_at.is_none());
+                && instance.is_some_and(|instance| lives(instance) && instance.interrupted_at.is_none());
             let newest = now.get(request.name.as_str()).copied().unwrap_or(claim);
             if well && !explained(look, claim) && !explained(look, newest) {
                 let what = format!("{} deleted claim {}, which is well", request.user_agent, request.name);
                 found.add("S10", what, [&**claim, &*request.body]);
             }
         }
-        for machine in look.machines.iter().filter(|machine| !lives(machine)) {
-            if !self.ended.insert(machine.id.clone()) || look.ledger.lost.contains(&machine.id) {
+        for instance in look.instances.iter().filter(|instance| !lives(instance)) {
+            if !self.ended.insert(instance.id.clone()) || look.ledger.lost.contains(&instance.id) {
                 continue;
             }
-            let Some(claim) = machine.tags.claim.as_deref().and_then(|name| now.get(name)) else { continue };
+            let Some(claim) = instance.tags.claim.as_deref().and_then(|name| now.get(name)) else { continue };
             let named = text(claim, "/status/providerID");
-            if named == machine.id && !is_deleting(claim) && machine.interrupted_at.is_none() {
-                let what = format!("machine {} was ended although its claim stands", machine.id);
+            if named == instance.id && !is_deleting(claim) && instance.interrupted_at.is_none() {
+                let what = format!("instance {} was ended although its claim stands", instance.id);
                 found.add("S10", what, [&***claim]);
             }
         }

@@ -1,8 +1,8 @@
-//! L: at rest nothing is left over, and nothing moves. S13: it does not take ever new machines to come to rest.
+//! L: at rest nothing is left over, and nothing moves. S13: it does not take ever new instances to come to rest.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fleetwright_fake::api::Machine;
+use fleetwright_fake::api::CloudInstance;
 
 use super::{Check, Findings, Look, look::*};
 use crate::seeds::log::Entry;
@@ -26,8 +26,8 @@ impl Check for Rest {
             found.add("S13", format!("{} claims were made", self.made.len()), []);
         }
         let ids: BTreeSet<&str> = look.claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
-        for machine in orphans(look) {
-            found.add("L", format!("machine {} belongs to nobody", machine.id), []);
+        for instance in orphans(look) {
+            found.add("L", format!("instance {} belongs to nobody", instance.id), []);
         }
         for claim in look.claims.iter().filter(|claim| is(claim, "DisruptionReason")) {
             found.add("L", format!("claim {} keeps the mark of a command", name(claim)), [&**claim]);
@@ -46,11 +46,12 @@ impl Check for Rest {
     }
 }
 
-/// Machines of this cluster that no claim names.
-pub(super) fn orphans<'a>(look: &'a Look<'_>) -> impl Iterator<Item = &'a Arc<Machine>> {
+/// Instances of this cluster that no claim names.
+pub(super) fn orphans<'a>(look: &'a Look<'_>) -> impl Iterator<Item = &'a Arc<CloudInstance>> {
     let ids: BTreeSet<&str> = look.claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
-    let ours = |machine: &&Arc<Machine>| lives(machine) && !look.ledger.foreign.contains(&machine.id);
-    look.machines.iter().filter(ours).filter(move |machine| !ids.contains(machine.id.as_str()))
+    let ours =
+        |instance: &&Arc<CloudInstance>| lives(instance) && !look.ledger.foreign.contains(&instance.id);
+    look.instances.iter().filter(ours).filter(move |instance| !ids.contains(instance.id.as_str()))
 }
 
 /// At rest no operator changes anything, but for its lease and what it tells people.

@@ -24,7 +24,7 @@ impl Check for Limits {
             if self.known.insert(text(claim, "/metadata/uid").to_owned()) {
                 grown.insert(pool(claim));
             }
-            // Machines that go make room for what replaces them.
+            // Instances that go make room for what replaces them.
             if !is_deleting(claim) && !is(claim, "DisruptionReason") {
                 *staying.entry(pool(claim)).or_default() += 1;
             }

@@ -1,8 +1,8 @@
-//! What a check sees: the raw objects of the API server, the machines of the cloud, what operators asked, what people did.
+//! What a check sees: the raw objects of the API server, the instances of the cloud, what operators asked, what people did.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fleetwright_fake::api::{Lifecycle, Machine};
+use fleetwright_fake::api::{CloudInstance, Lifecycle};
 use fleetwright_fake_kube::{Request, Server};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(in crate::seeds) struct Look<'a> {
     pub(super) pools: Vec<Arc<Value>>,
     /// For what is rarely asked; none in tests of a check.
     pub(super) server: Option<&'a Server>,
-    pub(super) machines: Vec<Arc<Machine>>,
+    pub(super) instances: Vec<Arc<CloudInstance>>,
     /// Who leads, where that is elected.
     pub(super) leader: Option<String>,
     pub(super) log: &'a [Entry],
@@ -43,7 +43,7 @@ impl<'a> Look<'a> {
             pods: server.list("v1", "Pod", ""),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
             server: Some(server),
-            machines: world.cloud().machines(),
+            instances: world.cloud().instances(),
             leader: lease.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()),
             log,
             ledger,
@@ -135,7 +135,7 @@ pub(super) fn is_held(object: &Value) -> bool {
     all.is_some_and(|all| all.iter().any(|held| held == "karpenter.sh/termination"))
 }
 
-/// Whether a machine is there and nobody has ended it.
-pub(super) fn lives(machine: &Machine) -> bool {
-    matches!(machine.state, Lifecycle::Pending | Lifecycle::Running)
+/// Whether an instance is there and nobody has ended it.
+pub(super) fn lives(instance: &CloudInstance) -> bool {
+    matches!(instance.state, Lifecycle::Pending | Lifecycle::Running)
 }

@@ -1,4 +1,4 @@
-//! L1: once the trouble is over, a pod gets a node soon, or is told why not. L3: each machine is a node soon, or ended.
+//! L1: once the trouble is over, a pod gets a node soon, or is told why not. L3: each instance is a node soon, or ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::{Check, Findings, Look, look::*};
 
-/// The longest that a machine of the fake cloud takes from the call to its node: the call, the launch, the boot, and what
-/// the node class adds to a machine that was launched while the trouble lasted.
+/// The longest that an instance of the fake cloud takes from the call to its node: the call, the launch, the boot, and what
+/// the node class adds to an instance that was launched while the trouble lasted.
 const BOOT: Duration = Duration::from_secs(2 + 12 + 60 + 45);
 /// How much longer a pod may wait, and for how long nobody may say why it does. What a pod waits for may come to nothing: its
-/// machine is lost, or others take the room. Operators look every ten seconds, and need a pass to answer it anew; schedulers
+/// instance is lost, or others take the room. Operators look every ten seconds, and need a pass to answer it again; schedulers
 /// see a new node a moment later.
 const ANSWERED: Duration = Duration::from_secs(60);
 /// How old an event may be: the same one is told again after five minutes at the latest, by the pass that comes then.
 const TOLD: Duration = Duration::from_secs(6 * 60);
-/// How long a machine may be no node.
+/// How long an instance may be no node.
 const JOINED: Duration = Duration::from_secs(20 * 60);
-/// How much longer where a clock was wrong: a machine that was launched then may wait for a moment that is as far off.
+/// How much longer where a clock was wrong: an instance that was launched then may wait for a moment that is as far off.
 const SKEW: Duration = Duration::from_secs(10 * 60);
 /// How far a claim is, in order.
 const WAY: [&str; 3] = ["Launched", "Registered", "Initialized"];
@@ -42,8 +42,8 @@ struct Waits {
 #[derive(Default)]
 pub(super) struct Soon {
     pods: BTreeMap<String, Waits>,
-    /// Since when machines are no nodes, likewise.
-    machines: BTreeMap<String, Duration>,
+    /// Since when instances are no nodes, likewise.
+    instances: BTreeMap<String, Duration>,
 }
 
 impl Check for Soon {
@@ -52,7 +52,7 @@ impl Check for Soon {
             return;
         }
         self.pods(look, found);
-        self.machines(look, found);
+        self.instances(look, found);
     }
 }
 
@@ -79,19 +79,19 @@ impl Soon {
         self.pods = waiting;
     }
 
-    fn machines(&mut self, look: &Look<'_>, found: &mut Findings) {
+    fn instances(&mut self, look: &Look<'_>, found: &mut Findings) {
         let joined: BTreeSet<&str> = look.nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
         let within = if look.ledger.skewed { JOINED.saturating_add(SKEW) } else { JOINED };
         let mut apart = BTreeMap::new();
-        let ours = look.machines.iter().filter(|machine| !look.ledger.foreign.contains(&machine.id));
-        for machine in ours.filter(|machine| lives(machine) && !joined.contains(machine.id.as_str())) {
-            let since = self.machines.get(&machine.id).copied().unwrap_or(look.at);
+        let ours = look.instances.iter().filter(|instance| !look.ledger.foreign.contains(&instance.id));
+        for instance in ours.filter(|instance| lives(instance) && !joined.contains(instance.id.as_str())) {
+            let since = self.instances.get(&instance.id).copied().unwrap_or(look.at);
             if look.at.saturating_sub(since) > within {
-                found.add("L3", format!("machine {} is no node, and is not ended", machine.id), []);
+                found.add("L3", format!("instance {} is no node, and is not ended", instance.id), []);
             }
-            apart.insert(machine.id.clone(), since);
+            apart.insert(instance.id.clone(), since);
         }
-        self.machines = apart;
+        self.instances = apart;
     }
 }
 
@@ -124,8 +124,8 @@ fn is_told(look: &Look<'_>, uid: &str) -> bool {
     })
 }
 
-/// Whether a scheduler keeps a pod by its spread off the node that it was told to go to. For schedulers pods on machines that go
-/// count until they are gone, for operators they do not: a machine more would be one too many, and the pod's own condition
+/// Whether a scheduler keeps a pod by its spread off the node that it was told to go to. For schedulers pods on instances that go
+/// count until they are gone, for operators they do not: an instance more would be one too many, and the pod's own condition
 /// says what it waits for.
 fn is_kept_off(look: &Look<'_>, pod: &Value) -> bool {
     let all = field(pod, "/status/conditions").and_then(Value::as_array);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fleetwright_fake::{
-    api::{ApiError, Machine, Tags, WireTaint},
+    api::{ApiError, CloudInstance, Tags, WireTaint},
     cloud::{Adopted, Fault, Occasion, Op},
 };
 use jiff::SignedDuration;
@@ -31,10 +31,10 @@ pub(super) enum Action {
     NodeDeleted,
     NodeTainted,
     FinalizerStripped,
-    MachineLost,
-    MachineInterrupted,
-    MachineForeign,
-    MachineGhost,
+    InstanceLost,
+    InstanceInterrupted,
+    InstanceForeign,
+    InstanceGhost,
     CloudFault,
     Killed,
     CutOff,
@@ -46,7 +46,7 @@ impl Action {
     pub(super) fn changes_what_is_allowed(self) -> bool {
         !matches!(
             self,
-            Self::Load | Self::MachineForeign | Self::MachineGhost | Self::CloudFault | Self::Killed
+            Self::Load | Self::InstanceForeign | Self::InstanceGhost | Self::CloudFault | Self::Killed
         )
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn of(plan: &Plan) -> Vec<Action> {
         all.extend([ClassChanged, ClassChanged, ClassDeleted]);
     }
     if plan.losses {
-        all.extend([MachineLost, MachineInterrupted, MachineForeign, MachineGhost]);
+        all.extend([InstanceLost, InstanceInterrupted, InstanceForeign, InstanceGhost]);
     }
     if plan.cloud_faults {
         all.extend([CloudFault; 4]);
@@ -126,10 +126,10 @@ impl Script {
             Action::ClaimDeleted | Action::NodeDeleted | Action::NodeTainted | Action::FinalizerStripped => {
                 self.by_hand(world, action)
             }
-            Action::MachineLost
-            | Action::MachineInterrupted
-            | Action::MachineForeign
-            | Action::MachineGhost => Ok(self.machine(world, action)),
+            Action::InstanceLost
+            | Action::InstanceInterrupted
+            | Action::InstanceForeign
+            | Action::InstanceGhost => Ok(self.instance(world, action)),
             Action::CloudFault => {
                 let (what, fault) = cloud_fault(self.draw(FAULTS));
                 world.cloud().inject(fault);
@@ -200,34 +200,34 @@ impl Script {
         }
     }
 
-    fn machine(&mut self, world: &World, action: Action) -> &'static str {
-        let ours = |machine: &Arc<Machine>| !self.ledger.foreign.contains(&machine.id);
-        let machines: Vec<Arc<Machine>> = world.cloud().machines().into_iter().filter(ours).collect();
+    fn instance(&mut self, world: &World, action: Action) -> &'static str {
+        let ours = |instance: &Arc<CloudInstance>| !self.ledger.foreign.contains(&instance.id);
+        let instances: Vec<Arc<CloudInstance>> = world.cloud().instances().into_iter().filter(ours).collect();
         let number = self.draw(1_000_000);
-        match (action, self.pick(&machines)) {
-            (Action::MachineLost, Some(machine)) => {
-                world.cloud().lose(&machine.id);
-                self.ledger.lost.insert(machine.id.clone());
-                "machine lost"
+        match (action, self.pick(&instances)) {
+            (Action::InstanceLost, Some(instance)) => {
+                world.cloud().lose(&instance.id);
+                self.ledger.lost.insert(instance.id.clone());
+                "instance lost"
             }
-            (Action::MachineInterrupted, Some(machine)) => {
-                world.cloud().interrupt(&machine.id);
-                "machine interrupted"
+            (Action::InstanceInterrupted, Some(instance)) => {
+                world.cloud().interrupt(&instance.id);
+                "instance interrupted"
             }
-            (Action::MachineForeign, Some(like)) => {
+            (Action::InstanceForeign, Some(like)) => {
                 let id = format!("fake://elsewhere/i-{number:017x}");
                 let tags = Tags { cluster_uid: Some("another-cluster".to_owned()), ..like.tags.clone() };
                 world.cloud().adopt(stranger(&id, tags));
                 self.ledger.foreign.insert(id);
-                "machine of another cluster"
+                "instance of another cluster"
             }
             // One that nobody accounts for is only ended after a while.
-            (Action::MachineGhost, Some(like)) => {
+            (Action::InstanceGhost, Some(like)) => {
                 let claim = format!("default-ghost-{number}");
                 let tags = Tags { claim: Some(claim.clone()), batch: None, ..like.tags.clone() };
                 world.cloud().adopt(stranger(&format!("fake://nowhere/i-{number:017x}"), tags));
                 self.ledger.stripped.insert(claim);
-                "machine without a claim"
+                "instance without a claim"
             }
             _ => "nothing",
         }

@@ -47,7 +47,7 @@ pub(super) fn deployment(app: &str, replicas: u32, guarded: bool, spread: bool) 
     })
 }
 
-/// The node class; its nodes join so many seconds after their machine has booted.
+/// The node class; its nodes join so many seconds after their instance has booted.
 pub(super) fn class(delay: u32) -> Value {
     json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},

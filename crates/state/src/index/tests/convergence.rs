@@ -74,7 +74,7 @@ fn history(steps: &[Step]) -> Vec<News> {
             }
             Step::Node { name, registered } => {
                 let mut node = node(&format!("n{name}"), version);
-                // A registered machine goes by the name of its node.
+                // A registered node goes by the name of its node.
                 let on_it = node.metadata.labels.get_or_insert_default();
                 on_it.insert(labels::REGISTERED.to_owned(), registered.to_string());
                 News::Node(node)

@@ -1,7 +1,7 @@
 //! Pods with resource claims: the slow path beside all others.
 //!
 //! A pass keeps its own ledger of devices. What the solver calls here returns at once for pods without claims, and for
-//! openings that hold no devices.
+//! new NodeClaims that hold no devices.
 
 mod tables;
 
@@ -71,12 +71,12 @@ struct Asked {
     wanted: Vec<(usize, Arc<Want>)>,
 }
 
-/// Devices for a pod on one machine.
+/// Devices for a pod on one node.
 #[derive(Debug)]
 pub(super) struct Grant {
     claims: Vec<usize>,
     by_kind: Vec<(Kind, Vec<Held>)>,
-    /// What is left of the machine's choice.
+    /// What is left of the node's choice.
     at: Req,
 }
 
@@ -112,7 +112,7 @@ impl Grants {
         let mut tables = tables.unwrap_or_else(|| Box::new(Tables::new(solver)));
         let bound = request.pods.iter().filter(|pod| pod.node.is_some());
         let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
-        // What only pods hold that are to move is given anew.
+        // What only pods hold that are to move is given again.
         let is_redone = |claim: &ResourceClaim| {
             !claim.reserved_for.is_empty() && claim.reserved_for.iter().all(|pod| moving.contains(pod))
         };
@@ -179,9 +179,9 @@ impl Grants {
         Ok(asked)
     }
 
-    /// Whether an opening holds devices: it can only become what it was tried as.
-    pub(super) fn holds(&self, opening: usize) -> bool {
-        self.ledger.holds(Host::Opening(opening))
+    /// Whether a new NodeClaim holds devices: it can only become what it was tried as.
+    pub(super) fn holds(&self, new_claim: usize) -> bool {
+        self.ledger.holds(Host::NewClaim(new_claim))
     }
 
     /// What is wrong with the claims of a class.
@@ -189,7 +189,7 @@ impl Grants {
         self.asked.get(&class)?.as_ref().err()
     }
 
-    /// Looks for devices for a pod on a machine as any of `kinds` or, where `every`, as all of them.
+    /// Looks for devices for a pod on a node as any of `kinds` or, where `every`, as all of them.
     fn allocate(
         &self,
         tables: &mut Tables,
@@ -252,7 +252,7 @@ impl Grants {
         }
     }
 
-    /// Looks for devices on a machine as one of its kinds, with the templates that the kind brings.
+    /// Looks for devices on a node as one of its kinds, with the templates that the kind brings.
     fn search_as(
         &self,
         tables: &mut Tables,
@@ -262,7 +262,7 @@ impl Grants {
         wants: &[Arc<Want>],
         at: Req,
     ) -> Result<(Req, Vec<Given>), Failure> {
-        let seen = tables.seen_by(terrain.machine);
+        let seen = tables.seen_by(terrain.node);
         let mut template = std::mem::take(&mut tables.kinds[kind]);
         let mut cluster = std::mem::take(&mut tables.cluster);
         let lens = self.ledger.lens(host, kind, &cluster, &template);
@@ -279,7 +279,7 @@ impl Grants {
         found
     }
 
-    /// What is left of a machine's choice where it uses the devices that a claim got on another machine.
+    /// What is left of a node's choice where it uses the devices that a claim got on another node.
     fn follow(
         &self,
         tables: &Tables,
@@ -362,11 +362,11 @@ impl Pass {
         let devices = self.devices.as_ref()?;
         let mut tables = solver.devices.take()?;
         let places = tables.take_places();
-        let machine = match host {
-            Host::Machine(at) => Some(&solver.machines[at]),
-            Host::Opening(_) => None,
+        let node = match host {
+            Host::Node(at) => Some(&solver.nodes[at]),
+            Host::NewClaim(_) => None,
         };
-        let mut terrain = Terrain::new(&tables, &places, &mut solver.universe, machine);
+        let mut terrain = Terrain::new(&tables, &places, &mut solver.universe, node);
         let granted = devices.allocate(&mut tables, &mut terrain, class, host, kinds, at);
         tables.put_places(places);
         solver.devices = Some(tables);
@@ -379,8 +379,8 @@ impl Pass {
         }
     }
 
-    /// Gives a pod its devices on a machine and returns what is left of the machine's choice; `None` where it gets none.
-    pub(super) fn devices_on_machine(
+    /// Gives a pod its devices on a node and returns what is left of the node's choice; `None` where it gets none.
+    pub(super) fn devices_on_node(
         &mut self,
         solver: &mut Solver,
         class: usize,
@@ -391,16 +391,16 @@ impl Pass {
             return Some(open);
         }
         let mut tables = solver.devices.take()?;
-        let kinds = tables.of_machine(solver, at, open);
+        let kinds = tables.of_node(solver, at, open);
         solver.devices = Some(tables);
-        let host = Host::Machine(at);
+        let host = Host::Node(at);
         let grant = self.allocate(solver, class, host, (&kinds, true), open.unwrap_or(super::intern::ANY))?;
         let left = open.map(|_| grant.at);
         self.give(solver, host, grant);
         Some(left)
     }
 
-    /// Narrows what an opening becomes with a pod to what has devices for it.
+    /// Narrows what a new NodeClaim becomes with a pod to what has devices for it.
     pub(super) fn devices_on_claim(
         &self,
         solver: &mut Solver,
@@ -421,7 +421,7 @@ impl Pass {
                 kinds.push(kind);
             }
         }
-        let host = Host::Opening(host - super::topology::CLAIMS);
+        let host = Host::NewClaim(host - super::topology::CLAIMS);
         let grant = self.allocate(solver, class, host, (&kinds, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
         if grant.at != ask.req && solver.obeys_by_key(demand, grant.at).is_err() {
@@ -449,13 +449,13 @@ impl Pass {
         }
     }
 
-    /// Notes the devices that an opening gets, and lets go of those that it would only have had as what it cannot become
+    /// Notes the devices that a new NodeClaim gets, and lets go of those that it would only have had as what it cannot become
     /// any more.
     pub(super) fn settle_devices(&mut self, solver: &Solver, at: usize, grant: Option<Box<Grant>>) {
         if self.devices.is_none() {
             return;
         }
-        let host = Host::Opening(at);
+        let host = Host::NewClaim(at);
         if let Some(grant) = grant {
             self.give(solver, host, *grant);
         }
@@ -468,16 +468,16 @@ impl Pass {
         }
     }
 
-    /// The devices of claims on a machine.
-    pub(super) fn planned_on_machine(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
-        self.planned(solver, Host::Machine(at), |_| Vec::new())
+    /// The devices of claims on a node.
+    pub(super) fn planned_on_node(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
+        self.planned(solver, Host::Node(at), |_| Vec::new())
     }
 
-    /// The devices of claims on an opening, by what it may become.
+    /// The devices of claims on a new NodeClaim, by what it may become.
     pub(super) fn planned_on_claim(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
         let Some(tables) = &solver.devices else { return Vec::new() };
         let claim = &self.claims[at];
-        self.planned(solver, Host::Opening(at), |kind| {
+        self.planned(solver, Host::NewClaim(at), |kind| {
             let rows = claim.rows.iter().filter(|row| tables.of_row(claim.pool, *row) == kind);
             let mut names: Vec<Str> =
                 rows.map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();

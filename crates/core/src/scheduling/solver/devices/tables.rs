@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::{
     Solver,
     intern::{Req, Side, Universe},
-    nodes::Machine,
+    nodes::NodeRow,
     pools::agrees,
 };
 use crate::{
@@ -131,7 +131,7 @@ impl Tables {
         Arc::ptr_eq(&self.source, &solver.snapshot.devices) && self.rows.len() == solver.pools.len()
     }
 
-    /// The kind of machines with these devices.
+    /// The kind of nodes with these devices.
     fn kind(&mut self, templates: &Arc<DeviceTemplates>) -> Kind {
         let same = |known: &Arc<DeviceTemplates>| Arc::ptr_eq(known, templates) || known == templates;
         self.templates.iter().position(same).unwrap_or_else(|| {
@@ -161,9 +161,9 @@ impl Tables {
         Ok(want)
     }
 
-    /// What a machine might see of the cluster's devices.
-    pub(super) fn seen_by(&self, machine: Option<&Machine>) -> Seen {
-        let name = machine.and_then(|machine| machine.state.node_name());
+    /// What a node might see of the cluster's devices.
+    pub(super) fn seen_by(&self, node: Option<&NodeRow>) -> Seen {
+        let name = node.and_then(|node| node.state.node_name());
         let Some(own) = name.and_then(|name| self.by_node.get(&**name)) else { return self.wide.clone() };
         let merge = |a: &[usize], b: &[usize]| {
             let mut all = [a, b].concat();
@@ -186,10 +186,10 @@ impl Tables {
         drivers
     }
 
-    /// The kinds that a machine may be: one, or while it is not launched all that its claim allows.
-    pub(super) fn of_machine(&mut self, solver: &Solver, at: usize, open: Option<Req>) -> Vec<Kind> {
-        let machine = &solver.machines[at];
-        if let (Some(open), Some(pool)) = (open, machine.pool) {
+    /// The kinds that a node may be: one, or while it is not launched all that its claim allows.
+    pub(super) fn of_node(&mut self, solver: &Solver, at: usize, open: Option<Req>) -> Vec<Kind> {
+        let node = &solver.nodes[at];
+        if let (Some(open), Some(pool)) = (open, node.pool) {
             let rows = solver.pools[pool].rows.iter().enumerate();
             let allowed = rows.filter(|(_, row)| agrees(&solver.universe, row.req, open));
             let mut kinds: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
@@ -197,15 +197,15 @@ impl Tables {
             kinds.dedup();
             return if kinds.is_empty() { vec![BARE] } else { kinds };
         }
-        if machine.initialized {
+        if node.initialized {
             return vec![BARE];
         }
-        let catalog = machine.state.pool().and_then(|pool| solver.snapshot.catalog(&pool));
-        let found = catalog.zip(machine.state.label(INSTANCE_TYPE));
+        let catalog = node.state.pool().and_then(|pool| solver.snapshot.catalog(&pool));
+        let found = catalog.zip(node.state.label(INSTANCE_TYPE));
         let Some(instance_type) = found.and_then(|(catalog, name)| catalog.get(name)) else {
             return vec![BARE];
         };
-        let published = machine.state.node_name().map(|name| self.published(name)).unwrap_or_default();
+        let published = node.state.node_name().map(|name| self.published(name)).unwrap_or_default();
         if published.is_empty() {
             return vec![self.kind(&instance_type.devices)];
         }
@@ -216,12 +216,12 @@ impl Tables {
     }
 }
 
-/// One machine, or one that does not exist yet.
+/// One node, or one that does not exist yet.
 pub(super) struct Terrain<'a> {
     pub(super) universe: &'a mut Universe,
     pub(super) places: &'a [Place],
-    pub(super) machine: Option<&'a Machine>,
-    /// Drivers whose devices on the machine can be relied on, where it is not initialised.
+    pub(super) node: Option<&'a NodeRow>,
+    /// Drivers whose devices on the node can be relied on, where it is not initialized.
     pub(super) published: Vec<Str>,
 }
 
@@ -230,21 +230,21 @@ impl<'a> Terrain<'a> {
         tables: &Tables,
         places: &'a [Place],
         universe: &'a mut Universe,
-        machine: Option<&'a Machine>,
+        node: Option<&'a NodeRow>,
     ) -> Self {
-        let unready = machine.filter(|machine| !machine.initialized);
-        let node = unready.and_then(|machine| machine.state.node_name());
-        let published = node.map(|name| tables.published(name)).unwrap_or_default();
-        Self { universe, places, machine, published }
+        let unready = node.filter(|node| !node.initialized);
+        let name = unready.and_then(|node| node.state.node_name());
+        let published = name.map(|name| tables.published(name)).unwrap_or_default();
+        Self { universe, places, node, published }
     }
 
-    /// What is left of the machine's choice at a place.
+    /// What is left of the node's choice at a place.
     pub(super) fn at(&mut self, at: Req, place: &Place) -> SmallVec<[Req; 2]> {
         match place {
             Place::All => smallvec::smallvec![at],
             Place::Named(name) => {
-                let is = |machine: &Machine| machine.state.node_name().is_some_and(|node| **node == **name);
-                self.machine.is_some_and(is).then_some(at).into_iter().collect()
+                let is = |node: &NodeRow| node.state.node_name().is_some_and(|node| **node == **name);
+                self.node.is_some_and(is).then_some(at).into_iter().collect()
             }
             Place::Selected(terms) => {
                 let mut left: SmallVec<[Req; 2]> = SmallVec::new();
@@ -257,13 +257,13 @@ impl<'a> Terrain<'a> {
     }
 
     fn term(&mut self, at: Req, req: Req, names: &[Requirement]) -> Option<Req> {
-        let node = self.machine.and_then(|machine| machine.state.node_name());
+        let node = self.node.and_then(|node| node.state.node_name());
         let is_called = |name: &str| names.iter().all(|wanted| wanted.has(name));
         if !names.is_empty() && !node.is_some_and(|name| is_called(name)) {
             return None;
         }
-        match self.machine {
-            Some(machine) if machine.open.is_none() => machine.satisfies(self.universe, req).then_some(at),
+        match self.node {
+            Some(node) if node.open.is_none() => node.satisfies(self.universe, req).then_some(at),
             _ => self.universe.meet(at, req, Side::Claim),
         }
     }
@@ -275,7 +275,7 @@ impl Ground for Terrain<'_> {
     fn reach(&mut self, at: Req, place: usize, driver: &Str) -> SmallVec<[Req; 2]> {
         let places = self.places;
         let place = &places[place];
-        let ready = self.machine.is_none_or(|machine| machine.initialized);
+        let ready = self.node.is_none_or(|node| node.initialized);
         if matches!(place, Place::Named(_)) && !ready && !self.published.contains(driver) {
             return SmallVec::new();
         }

@@ -23,7 +23,7 @@ pub(in crate::scheduling::solver) type State = (usize, Req);
 
 /// So many states are looked at: the ways in which pods with different wishes can share a claim are many.
 const MAX_STATES: usize = 64;
-/// More than this many openings are not added to.
+/// More than this many new NodeClaims are not added to.
 const MAX_BASES: usize = 20_000;
 
 /// A problem, and what its parts stand for.
@@ -52,7 +52,7 @@ pub(in crate::scheduling::solver) struct Builder<'a> {
 impl Pass {
     pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<usize>>) -> Built {
         let open = self.claims.iter().enumerate().filter(|(at, claim)| {
-            // What a claim holds of limits, ports, devices or fewer values is not worked out anew.
+            // What a claim holds of limits, ports, devices or fewer values is not worked out again.
             let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
             solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed && !holds
         });
@@ -109,7 +109,7 @@ pub(in crate::scheduling::solver) fn dims<'a>(amounts: impl Iterator<Item = &'a 
 /// Kinds of one lane: what they wish for, the types that they must keep by pool, the rarer resources that they need.
 type LaneKey = (usize, Vec<usize>, Vec<bool>);
 
-/// CPU and memory: every machine has them.
+/// CPU and memory: every node has them.
 const COMMON_DIMS: usize = 2;
 
 impl<'a> Builder<'a> {
@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
         Table::new(columns, self.dims.len(), choice)
     }
 
-    /// Adds an opening of the pass; `false` where it cannot be added to.
+    /// Adds a new NodeClaim of the pass; `false` where it cannot be added to.
     fn base(&mut self, solver: &mut Solver, at: usize) -> bool {
         let claim = &self.pass.claims[at];
         let used = self.flat(&claim.used);

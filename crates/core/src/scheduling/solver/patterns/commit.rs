@@ -28,7 +28,7 @@ pub(super) struct Packing<'a> {
 }
 
 impl Pass {
-    /// Opens the machines of a packing; returns the pods that were left out or that limits keep out.
+    /// Opens the nodes of a packing; returns the pods that were left out or that limits keep out.
     pub(super) fn commit(&mut self, solver: &Solver, classes: &[usize], packing: Packing<'_>) -> Vec<usize> {
         let Packing { problem, states, pods, claims, bins } = packing;
         let mut waiting: Vec<VecDeque<usize>> = pods.into_iter().map(VecDeque::from).collect();

@@ -1,28 +1,28 @@
 //! The cheapest packing of pods that are all alike, which is what one Deployment that grows asks for.
 //!
-//! What a machine holds is then a number, and the problem a knapsack to be covered: with `p(c)` the least price of a
-//! machine that holds `c` pods, `best(n) = min over c of p(c) + best(n - c)`, where `best(n) = 0` for `n <= 0`
+//! What a node holds is then a number, and the problem a knapsack to be covered: with `p(c)` the least price of a
+//! node that holds `c` pods, `best(n) = min over c of p(c) + best(n - c)`, where `best(n) = 0` for `n <= 0`
 //! (Gilmore and Gomory, 1966). The work is pods times sizes; nothing is left to search for.
 
 use std::iter::once;
 
 use super::problem::{Bin, Content, Problem};
 use super::table::Room;
-use crate::scheduling::packer::MACHINE;
+use crate::scheduling::packer::NODE_OVERHEAD;
 
 /// More steps than this are left to the search: a few milliseconds' worth.
 const MAX_WORK: usize = 4_000_000;
 
-/// A machine that is filled with as many pods as its price allows.
+/// A node that is filled with as many pods as its price allows.
 #[derive(Clone, Debug)]
 struct Load {
     state: usize,
     pods: usize,
-    /// With the weight of a machine.
+    /// With the weight of a node.
     price: i64,
 }
 
-/// The machines that hold `count` pods at the least price, the weight of machines included; `None` where pods are not
+/// The nodes that hold `count` pods at the least price, the weight of nodes included; `None` where pods are not
 /// alike, where none can be bought, or where it would take too long.
 pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
     let ([kind], [_]) = (problem.kinds.as_slice(), problem.lanes.as_slice()) else { return None };
@@ -63,7 +63,7 @@ fn loads(problem: &Problem, count: usize) -> Vec<Load> {
         let pods = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(0).min(count);
         let price = problem.tables[state].price(&used(&kind.requests, pods), types(problem, state));
         if let (1.., Some(price)) = (pods, price) {
-            loads.push(Load { state, pods, price: price.saturating_add(MACHINE) });
+            loads.push(Load { state, pods, price: price.saturating_add(NODE_OVERHEAD) });
         }
     }
     loads.sort_by_key(|load| (load.price, std::cmp::Reverse(load.pods), load.state));
@@ -73,7 +73,7 @@ fn loads(problem: &Problem, count: usize) -> Vec<Load> {
         held = held.max(load.pods);
         more
     });
-    // Of choices that cost the same, the one with fewer and larger machines.
+    // Of choices that cost the same, the one with fewer and larger nodes.
     loads.reverse();
     loads
 }
@@ -101,9 +101,9 @@ mod tests {
         table::{Choice, Column, Table},
     };
 
-    /// Machines as (price in cents, CPU, memory), for `count` pods of one CPU and some memory.
-    fn problem(machines: &[(i64, i64, i64)], memory: i64, count: u32, types: usize) -> Problem {
-        let columns = machines.iter().enumerate().map(|(row, (cents, cpu, memory))| Column {
+    /// Nodes as (price in cents, CPU, memory), for `count` pods of one CPU and some memory.
+    fn problem(nodes: &[(i64, i64, i64)], memory: i64, count: u32, types: usize) -> Problem {
+        let columns = nodes.iter().enumerate().map(|(row, (cents, cpu, memory))| Column {
             row,
             price: cents * 10_000_000,
             free: [*cpu, *memory].into_iter().collect(),
@@ -125,32 +125,32 @@ mod tests {
         }
     }
 
-    /// The price by trying everything, the weight of machines included.
+    /// The price by trying everything, the weight of nodes included.
     fn tried(problem: &Problem, count: usize) -> Option<i64> {
         let price = |pods: usize| {
             problem.tables[0].price(&used(&problem.kinds[0].requests, pods), problem.kinds[0].types[0])
         };
         let mut best = vec![Some(0_i64)];
         for pods in 1..=count {
-            let ways = (1..=pods).filter_map(|own| Some(price(own)? + MACHINE + best[pods - own]?));
+            let ways = (1..=pods).filter_map(|own| Some(price(own)? + NODE_OVERHEAD + best[pods - own]?));
             best.push(ways.min());
         }
         best[count]
     }
 
     fn weighed(bins: &[Bin]) -> i64 {
-        bins.iter().map(|bin| bin.price + MACHINE).sum()
+        bins.iter().map(|bin| bin.price + NODE_OVERHEAD).sum()
     }
 
     proptest! {
         #[test]
         fn it_is_the_cheapest(
-            machines in proptest::collection::vec((1_i64..100, 1_i64..20, 1_i64..60), 1..8),
+            nodes in proptest::collection::vec((1_i64..100, 1_i64..20, 1_i64..60), 1..8),
             memory in 0_i64..5,
             count in 1_u32..40,
             types in 1_usize..3,
         ) {
-            let problem = problem(&machines, memory, count, types);
+            let problem = problem(&nodes, memory, count, types);
             let found = cheapest(&problem, count);
             let pods = found.iter().flatten().flat_map(|bin| &bin.content).map(|(_, pods)| pods).sum::<u32>();
             prop_assert!(found.is_none() || pods == count);

@@ -1,4 +1,4 @@
-//! Filling one machine: pods by the worth of what they take of the room that is left.
+//! Filling one node: pods by the worth of what they take of the room that is left.
 
 use super::{
     problem::{Content, Problem, float},
@@ -42,7 +42,7 @@ pub(super) struct Vessel<'a> {
     pub(super) only: Option<usize>,
 }
 
-/// What one machine holds.
+/// What one node holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pattern {
     pub(super) state: usize,
@@ -63,7 +63,7 @@ pub(super) struct Scratch {
 
 impl Weights {
     /// Weights by the duals of each lane. A dimension that is worth nothing still weighs a little where there is a
-    /// choice, since it may run out on a single machine.
+    /// choice, since it may run out on a single node.
     pub(super) fn new(problem: &Problem, duals: &[Vec<f64>]) -> Self {
         let (dims, kinds) = (problem.dims, problem.kinds.len());
         let mut this = Self {
@@ -121,7 +121,7 @@ fn floors(problem: &Problem, lane: usize) -> Vec<f64> {
 }
 
 impl Scratch {
-    /// Fills a machine from what remains of each kind; `None` where nothing fits, or where what fits could not be bought.
+    /// Fills a node from what remains of each kind; `None` where nothing fits, or where what fits could not be bought.
     pub(super) fn fill(
         &mut self,
         problem: &Problem,

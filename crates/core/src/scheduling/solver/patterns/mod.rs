@@ -40,8 +40,8 @@ use crate::scheduling::{Effort, Request};
 
 /// Pools of one weight beyond these are not looked at for one pod.
 const MAX_HOMES: usize = 16;
-/// Rounds without a saving after which the search ends: so many per machine, and at most.
-const BARREN_PER_MACHINE: usize = 500;
+/// Rounds without a saving after which the search ends: so many per node, and at most.
+const BARREN_PER_NODE: usize = 500;
 const MAX_BARREN: usize = 20_000;
 
 /// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
@@ -85,7 +85,7 @@ impl Deferral {
 /// How much of a request patterns can pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduling) enum Share {
-    /// Every pod that needs an opening.
+    /// Every pod that needs a new NodeClaim.
     All,
     /// Most of them.
     Most,
@@ -202,7 +202,7 @@ impl Pass {
         let Built { problem, states, pods, mut leftover, claims } = self.build(solver, deferral.waiting);
         let mut search = Search::new(&problem);
         let (mut bins, _) = search.first();
-        let most = if search.is_exact() { 0 } else { MAX_BARREN.min(BARREN_PER_MACHINE * bins.len()) };
+        let most = if search.is_exact() { 0 } else { MAX_BARREN.min(BARREN_PER_NODE * bins.len()) };
         let (mut round, mut barren) = (0, 0);
         loop {
             let go_on = barren < most

@@ -1,5 +1,5 @@
 //! What patterns are made of: kinds of pods that nothing but size and requirements ties to a place, the tables of what
-//! can be bought for them, and openings that have room because other pods need them.
+//! can be bought for them, and new NodeClaims that have room because other pods need them.
 
 use smallvec::SmallVec;
 
@@ -22,7 +22,7 @@ pub(super) struct Kind {
     pub(super) types: Vec<usize>,
 }
 
-/// Kinds that compete for the same machines.
+/// Kinds that compete for the same nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) wish: usize,
@@ -30,7 +30,7 @@ pub(super) struct Lane {
     pub(super) sizes: Vec<(usize, Size)>,
 }
 
-/// An opening that other pods need.
+/// A new NodeClaim that other pods need.
 #[derive(Clone, Debug)]
 pub(super) struct Base {
     pub(super) state: usize,
@@ -54,7 +54,7 @@ pub(in crate::scheduling::solver) struct Problem {
     pub(super) bases: Vec<Base>,
 }
 
-/// A machine to open, or to add to.
+/// A node to open, or to add to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bin {
     pub(super) state: usize,
@@ -62,7 +62,7 @@ pub(super) struct Bin {
     /// What the pods take, those of the base included.
     pub(super) used: Room,
     pub(super) price: i64,
-    /// Index of the opening that it adds to.
+    /// Index of the new NodeClaim that it adds to.
     pub(super) base: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 //! The search: a greedy packing by patterns, then ruin and recreate.
 //!
-//! A pattern is what one machine holds. The greedy packing opens the pattern with the most worth per price, several at
+//! A pattern is what one node holds. The greedy packing opens the pattern with the most worth per price, several at
 //! once, where worth is what the duals of the linear program over the remaining pods say. The improvement takes a few
-//! machines that are dear for what they hold, packs their pods anew with some chance in the choices, and keeps the
+//! nodes that are dear for what they hold, packs their pods again with some chance in the choices, and keeps the
 //! result where it costs less. See Gilmore and Gomory (1961) for patterns, Schrimpf et al. (2000) for ruin and recreate.
 
 use super::{
@@ -10,21 +10,21 @@ use super::{
     fill::{Pattern, STYLES, Scratch, Style, Vessel, Weights},
     problem::{Bin, Problem, float},
 };
-use crate::scheduling::{bound::duals, packer::MACHINE};
+use crate::scheduling::{bound::duals, packer::NODE_OVERHEAD};
 
 /// So many sizes are filled to find the best pattern of the first packing, and of an improvement.
 const SIZES_FIRST: usize = 12;
 const SIZES_LATER: usize = 6;
-/// Machines that one improvement takes; every fourth takes many, which may become few large ones.
+/// Nodes that one improvement takes; every fourth takes many, which may become few large ones.
 const RUIN: std::ops::Range<usize> = 2..8;
 const RUIN_MANY: std::ops::Range<usize> = 8..25;
 /// More patterns than this are not searched for: each serves at least one pod, most serve hundreds.
 const MAX_PATTERNS: usize = 100_000;
 
-/// What a machine weighs, in nano-dollars per hour, where patterns are compared: more than [`MACHINE`], since small machines
-/// are filled by perfect fits that leave what is hard to place, and since the improvement splits machines more easily than
+/// What a node weighs, in nano-dollars per hour, where patterns are compared: more than [`NODE_OVERHEAD`], since small nodes
+/// are filled by perfect fits that leave what is hard to place, and since the improvement splits nodes more easily than
 /// it joins them.
-const LURE: i64 = 4 * MACHINE;
+const LURE: i64 = 4 * NODE_OVERHEAD;
 
 /// Numbers for choices, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ impl<'p> Search<'p> {
         self.exact
     }
 
-    /// Uses the room of openings that are there anyway, as far as they get no dearer.
+    /// Uses the room of new NodeClaims that are there anyway, as far as they get no dearer.
     fn fill_bases(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>) {
         let mut present = present(remaining);
         for (at, base) in self.problem.bases.iter().enumerate() {
@@ -187,8 +187,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Opens machines for what remains, as long as they cost less than `limit` together; returns what they cost, with
-    /// [`MACHINE`] for each.
+    /// Opens nodes for what remains, as long as they cost less than `limit` together; returns what they cost, with
+    /// [`NODE_OVERHEAD`] for each.
     fn pack(&mut self, remaining: &mut [u32], bins: &mut Vec<Bin>, care: Care<'_>, limit: i64) -> i64 {
         let mut price = 0_i64;
         let mut budget = MAX_PATTERNS;
@@ -203,8 +203,9 @@ impl<'p> Search<'p> {
                 let times = pattern.content.iter().map(|(kind, count)| remaining[*kind] / count).min();
                 let times = if care.first { (times.unwrap_or(1) * 2 / 3).max(1) } else { 1 };
                 take(remaining, &pattern.content, times);
-                price = price
-                    .saturating_add(pattern.price.saturating_add(MACHINE).saturating_mul(i64::from(times)));
+                price = price.saturating_add(
+                    pattern.price.saturating_add(NODE_OVERHEAD).saturating_mul(i64::from(times)),
+                );
                 let Pattern { state, content, used, price, .. } = pattern;
                 let bin = Bin { state, content, used, price, base: None };
                 bins.extend(std::iter::repeat_n(bin, usize::try_from(times).unwrap_or(1)));
@@ -282,8 +283,8 @@ impl<'p> Search<'p> {
         None
     }
 
-    /// Takes some machines apart and packs their pods anew; keeps what costs no more, with and without the weight of
-    /// machines. Returns whether it costs less.
+    /// Takes some nodes apart and packs their pods again; keeps what costs no more, with and without the weight of
+    /// nodes. Returns whether it costs less.
     pub(super) fn improve(&mut self, bins: &mut Vec<Bin>) -> bool {
         let first = bins.iter().position(|bin| bin.base.is_none()).unwrap_or(bins.len());
         let movable = bins.len() - first;
@@ -302,7 +303,7 @@ impl<'p> Search<'p> {
         let mut remaining = vec![0; self.problem.kinds.len()];
         let mut before = 0_i64;
         for at in &ruined {
-            before = before.saturating_add(bins[*at].price).saturating_add(MACHINE);
+            before = before.saturating_add(bins[*at].price).saturating_add(NODE_OVERHEAD);
             for (kind, count) in &bins[*at].content {
                 remaining[*kind] += count;
             }
@@ -315,8 +316,8 @@ impl<'p> Search<'p> {
         let care = Care { styles: &styles, sizes: SIZES_LATER, first: false };
         let price = self.pack(&mut remaining, &mut fresh, care, before.saturating_add(1));
         let whole = remaining.iter().all(|count| *count == 0);
-        let machines = |count: usize| MACHINE.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
-        let saved = (before - machines(ruined.len())) - (price - machines(fresh.len()));
+        let nodes = |count: usize| NODE_OVERHEAD.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
+        let saved = (before - nodes(ruined.len())) - (price - nodes(fresh.len()));
         if !whole || price > before || saved < 0 {
             return false;
         }
@@ -328,7 +329,7 @@ impl<'p> Search<'p> {
         saved > 0
     }
 
-    /// One of the machines that are paid too much for: the worst of three, or any.
+    /// One of the nodes that are paid too much for: the worst of three, or any.
     fn pick(&mut self, bins: &[Bin], first: usize) -> usize {
         let any = |dice: &mut Dice| first + dice.below(bins.len() - first);
         if self.dice.below(3) == 0 {

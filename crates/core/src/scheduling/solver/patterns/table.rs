@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// How many types a claim with `used` has to keep: as many as the policy says, but of a choice that is small from the
-    /// start no more than half, since all of it would allow the smallest machines alone.
+    /// start no more than half, since all of it would allow the smallest nodes alone.
     pub(super) fn wanted(&self, used: &[i64]) -> usize {
         self.types(&self.holding(used)).div_ceil(2).min(self.choice.types)
     }

@@ -1,4 +1,4 @@
-//! What the search found, as openings of the pass.
+//! What the search found, as new NodeClaims of the pass.
 
 use std::collections::VecDeque;
 
@@ -14,19 +14,19 @@ use crate::scheduling::solver::{
     patterns::State,
 };
 
-/// Machines, and what their parts stand for.
+/// Nodes, and what their parts stand for.
 pub(super) struct Found<'a> {
     pub(super) problem: &'a Problem,
     pub(super) states: &'a [State],
     pub(super) hosts: Vec<Host>,
     /// By kind: its pods, as indices into the request.
     pub(super) pods: Vec<Vec<usize>>,
-    /// By machine as it was: the opening.
+    /// By node as it was: the new NodeClaim.
     pub(super) claims: Vec<usize>,
 }
 
 impl Pass {
-    /// Replaces the openings that were packed anew; those that were not, or not changed, stay as they are.
+    /// Replaces the new NodeClaims that were packed again; those that were not, or not changed, stay as they are.
     pub(super) fn rebuild(&mut self, solver: &Solver, classes: &[usize], found: Found<'_>) {
         let Found { problem, states, hosts, pods, claims } = found;
         let unchanged: Bits = hosts.iter().filter_map(|host| host.origin).map(|at| claims[at]).collect();

@@ -1,4 +1,4 @@
-//! Machines that pods are put on and taken off one by one: what each can become, what it costs, and how many pods that
+//! Nodes that pods are put on and taken off one by one: what each can become, what it costs, and how many pods that
 //! groups by hostname count it has.
 
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use crate::scheduling::solver::patterns::{Content, Patterns, Room, Table};
 pub(super) struct Marks {
     /// Groups that count it.
     pub(super) counted: SmallVec<[usize; 4]>,
-    /// Groups that it obeys, with the most that they may count on its machine, itself included.
+    /// Groups that it obeys, with the most that they may count on its node, itself included.
     pub(super) caps: SmallVec<[(usize, u32); 2]>,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Whether no two of them share a machine.
+    /// Whether no two of them share a node.
     pub(super) fn is_exclusive(&self) -> bool {
         self.marks.caps.iter().any(|(group, most)| *most <= 1 && self.marks.counted.contains(group))
     }
 }
 
-/// What a group by hostname counts on a machine, and the most that its pods allow.
+/// What a group by hostname counts on a node, and the most that its pods allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tally {
     group: usize,
@@ -41,7 +41,7 @@ struct Tally {
     most: u32,
 }
 
-/// A machine with the pods that it holds. One without pods costs nothing and is not opened.
+/// A node with the pods that it holds. One without pods costs nothing and is not opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     pub(super) state: usize,
@@ -54,11 +54,11 @@ pub(super) struct Host {
     /// What fits without another type having to be the cheapest.
     room: Room,
     tallies: SmallVec<[Tally; 6]>,
-    /// Which machine it was, as long as nothing about it has changed.
+    /// Which node it was, as long as nothing about it has changed.
     pub(super) origin: Option<usize>,
 }
 
-/// What a machine would become with another pod.
+/// What a node would become with another pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub(super) state: usize,
@@ -86,7 +86,7 @@ impl Problem {
         Self { kinds, homes, tables, pool, join, dims }
     }
 
-    /// A machine that holds one pod of each of some kinds, at what it costs; `None` where it cannot be bought.
+    /// A node that holds one pod of each of some kinds, at what it costs; `None` where it cannot be bought.
     pub(super) fn host(&self, of: &[usize], origin: usize) -> Option<Host> {
         let home = *self.homes[self.kinds[*of.first()?].wish].first()?;
         let mut host = Host { state: home, types: usize::MAX, ..self.empty() };
@@ -104,15 +104,15 @@ impl Problem {
         Some(host)
     }
 
-    /// Some pods that are on no machine yet, at what they may cost, less the weight of one machine.
+    /// Some pods that are on no node yet, at what they may cost, less the weight of one node.
     pub(super) fn heap(&self, of: impl Iterator<Item = usize>, price: i64) -> Host {
         let mut heap = Host { price, origin: Some(0), ..self.empty() };
         of.for_each(|kind| heap.add(kind, &self.kinds[kind]));
         heap
     }
 
-    /// The cheapest way to open a machine for a pod.
-    pub(super) fn opening(&self, kind: usize) -> Option<Offer> {
+    /// The cheapest way to open a node for a pod.
+    pub(super) fn new_claim(&self, kind: usize) -> Option<Offer> {
         let this = &self.kinds[kind];
         let offers = self.homes[this.wish].iter().filter_map(|state| {
             let types = this.types[self.pool[*state]];
@@ -122,7 +122,7 @@ impl Problem {
         offers.min_by_key(|offer| offer.price)
     }
 
-    /// What a machine becomes with another pod; `None` where it cannot take it.
+    /// What a node becomes with another pod; `None` where it cannot take it.
     pub(super) fn offer(&self, host: &Host, kind: usize) -> Option<Offer> {
         let this = &self.kinds[kind];
         let state = self.join[host.state][this.wish]?;
@@ -143,7 +143,7 @@ impl Problem {
         Some(Offer { state, types, price })
     }
 
-    /// Puts a pod on a machine.
+    /// Puts a pod on a node.
     pub(super) fn put(&self, host: &mut Host, kind: usize, offer: Offer) {
         let same = (host.state, host.types, host.price) == (offer.state, offer.types, offer.price);
         (host.state, host.types, host.price) = (offer.state, offer.types, offer.price);
@@ -154,13 +154,13 @@ impl Problem {
         }
     }
 
-    /// A machine without pods.
+    /// A node without pods.
     pub(super) fn empty(&self) -> Host {
         let none: Room = SmallVec::from_elem(0, self.dims);
         Host { used: none.clone(), room: none, ..Host::default() }
     }
 
-    /// Whether a pod may join a machine of a state, as far as labels say.
+    /// Whether a pod may join a node of a state, as far as labels say.
     pub(super) fn joins(&self, state: usize, kind: usize) -> bool {
         self.join[state][self.kinds[kind].wish].is_some()
     }

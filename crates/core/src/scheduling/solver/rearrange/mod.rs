@@ -1,17 +1,17 @@
-//! Openings packed anew once topology has had its say.
+//! New NodeClaims packed again once topology has had its say.
 //!
-//! Pods that spread or keep apart are placed one by one, in an order that knows no prices. Here they change machines, and
+//! Pods that spread or keep apart are placed one by one, in an order that knows no prices. Here they change nodes, and
 //! keep the domains that they were given (zones, capacity types, …): every count of a group by such a key stays what it
-//! is, so that nothing about it has to be asked again. What groups by hostname demand is counted machine by machine.
+//! is, so that nothing about it has to be asked again. What groups by hostname demand is counted node by node.
 //!
 //! - [`Ties`]: what topology holds a pod to.
-//! - `hosts`: machines that pods are put on and taken off, at what price.
-//! - `search`: the cheapest machines that can be found; free of Kubernetes, like `hosts`.
-//! - `commit`: what was found, as openings of the pass.
+//! - `hosts`: nodes that pods are put on and taken off, at what price.
+//! - `search`: the cheapest nodes that can be found; free of Kubernetes, like `hosts`.
+//! - `commit`: what was found, as new NodeClaims of the pass.
 //!
 //! What a disruption would open is taken apart as a whole, to see whether it can be had for less than what goes.
 //!
-//! Left alone are openings of pools with limits, those that hold reservations, ports or volumes, and those with a pod whose
+//! Left alone are new NodeClaims of pools with limits, those that hold reservations, ports or volumes, and those with a pod whose
 //! place others depend on: affinity by hostname, spreads that count some nodes only.
 
 mod commit;
@@ -37,16 +37,16 @@ use super::{
 };
 use crate::scheduling::Effort;
 
-/// More openings than this are not packed anew.
-const MAX_OPENINGS: usize = 20_000;
+/// More new NodeClaims than this are not packed again.
+const MAX_NEW_CLAIMS: usize = 20_000;
 /// Nor are larger requests: their first plan would wait for it.
 const MAX_PODS: usize = 60_000;
 /// Pools of one weight beyond these are not looked at for one pod.
 const MAX_HOMES: usize = 16;
-/// Rounds without a saving after which the search ends: so many per machine.
-const BARREN_PER_MACHINE: usize = 200;
+/// Rounds without a saving after which the search ends: so many per node.
+const BARREN_PER_NODE: usize = 200;
 
-/// What topology holds a pod to while it changes machines.
+/// What topology holds a pod to while it changes nodes.
 #[derive(Clone, Debug, Default)]
 struct Ties {
     /// Keys whose domain it keeps.
@@ -54,24 +54,24 @@ struct Ties {
     marks: Marks,
 }
 
-/// Openings that may be packed anew.
+/// New NodeClaims that may be packed again.
 #[derive(Debug)]
 pub(super) struct Rearrangement {
     problem: Problem,
     states: Vec<State>,
     hosts: Vec<Host>,
-    /// By kind: its pods, as indices into the request, in the order of the openings.
+    /// By kind: its pods, as indices into the request, in the order of the new NodeClaims.
     pods: Vec<Vec<usize>>,
-    /// By host as it was: the opening.
+    /// By host as it was: the new NodeClaim.
     claims: Vec<usize>,
 }
 
-/// What may be packed anew, and on what.
+/// What may be packed again, and on what.
 #[derive(Clone, Copy, Debug)]
 struct Scope {
-    /// What the machines that are opened obey beside what their pods ask for.
+    /// What the nodes that are opened obey beside what their pods ask for.
     within: Req,
-    /// Where there is one, all openings are taken apart, a single one too, and those of pools with limits, which whoever
+    /// Where there is one, all new NodeClaims are taken apart, a single one too, and those of pools with limits, which whoever
     /// asks looks at again: their pods lie on one heap that costs so much, in nano-dollars per hour.
     heap: Option<i64>,
 }
@@ -79,16 +79,16 @@ struct Scope {
 /// How the search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduling) enum Start {
-    /// With the openings as they are.
-    Openings,
-    /// With all pods off their machines, where that is cheaper.
+    /// With the new NodeClaims as they are.
+    NewClaims,
+    /// With all pods off their nodes, where that is cheaper.
     Afresh,
     /// The same, in several orders: for what a disruption would open.
     Heap,
 }
 
 impl Pass {
-    /// Packs the openings anew for as long as `effort` lasts; returns whether that saved anything.
+    /// Packs the new NodeClaims again for as long as `effort` lasts; returns whether that saved anything.
     pub(super) fn rearrange(
         &mut self,
         solver: &mut Solver,
@@ -101,8 +101,8 @@ impl Pass {
             .is_some_and(|of| self.search(solver, classes, of, start, effort))
     }
 
-    /// Packs all pods of the openings anew, on machines that obey `within`; returns whether that costs less than `paid`, the
-    /// weight of machines included. Nothing changes where some of them cannot be packed anew. Limits are not counted down.
+    /// Packs all pods of the new NodeClaims again, on nodes that obey `within`; returns whether that costs less than `paid`, the
+    /// weight of nodes included. Nothing changes where some of them cannot be packed again. Limits are not counted down.
     pub(super) fn rearrange_below(
         &mut self,
         solver: &mut Solver,
@@ -127,11 +127,11 @@ impl Pass {
         let before: i64 = hosts.iter().map(|host| host.price).sum();
         let mut search = Search::new(&problem, hosts);
         match start {
-            Start::Openings => {}
+            Start::NewClaims => {}
             Start::Afresh => search.afresh(),
             Start::Heap => search.afresh_in_turns(),
         }
-        let most = BARREN_PER_MACHINE.saturating_mul(search.hosts().len());
+        let most = BARREN_PER_NODE.saturating_mul(search.hosts().len());
         let (mut round, mut barren) = (0_u32, 0);
         while barren < most
             && match effort {
@@ -157,7 +157,7 @@ impl Pass {
         true
     }
 
-    /// The openings that may be packed anew, as a problem; `None` where there are fewer than two, or where a heap would not
+    /// The new NodeClaims that may be packed again, as a problem; `None` where there are fewer than two, or where a heap would not
     /// have all of them.
     fn rearrangement(&self, solver: &mut Solver, classes: &[usize], scope: Scope) -> Option<Rearrangement> {
         if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
@@ -165,7 +165,7 @@ impl Pass {
         }
         let mut census = Census::new(solver, classes, scope);
         let mut members: Vec<(usize, SmallVec<[usize; 8]>)> = Vec::new();
-        for at in 0..self.claims.len().min(MAX_OPENINGS) {
+        for at in 0..self.claims.len().min(MAX_NEW_CLAIMS) {
             if let Some(kinds) = self.kinds_of(solver, &mut census, classes, at) {
                 members.push((at, kinds));
             }
@@ -216,7 +216,7 @@ impl Pass {
         })
     }
 
-    /// The kind of each pod of an opening; `None` where the opening is left alone.
+    /// The kind of each pod of a new NodeClaim; `None` where the new NodeClaim is left alone.
     fn kinds_of(
         &self,
         solver: &mut Solver,
@@ -274,7 +274,7 @@ impl Census {
         }
     }
 
-    /// The kind of a pod of a class, placed at a level, on an opening of a pool with `req`; `None` where it has to stay.
+    /// The kind of a pod of a class, placed at a level, on a new NodeClaim of a pool with `req`; `None` where it has to stay.
     fn kind(&mut self, solver: &mut Solver, of: (usize, usize), pool: usize, req: Req) -> Option<usize> {
         let relevant = &self.relevant;
         let ties = self.ties.entry(of).or_insert_with(|| solver.ties(relevant, of.0, of.1)).as_ref()?;
@@ -300,7 +300,7 @@ impl Census {
 }
 
 impl Solver {
-    /// What topology holds a pod to; `None` where it has to stay on its machine.
+    /// What topology holds a pod to; `None` where it has to stay on its node.
     fn ties(&self, relevant: &Bits, class: usize, level: usize) -> Option<Ties> {
         let this = &self.classes[class];
         let plain = this.wants_room_only()

@@ -1,4 +1,4 @@
-//! The search: pods are put where they cost least, and a few machines at a time are taken apart and packed anew.
+//! The search: pods are put where they cost least, and a few nodes at a time are taken apart and packed again.
 //!
 //! See Schrimpf et al. (2000) for ruin and recreate, Christiaens and Vanden Berghe (2020) for recreating by insertion where
 //! some of the best places are passed over by chance.
@@ -7,13 +7,13 @@ use super::hosts::{Host, Offer, Problem};
 use crate::scheduling::solver::patterns::Dice;
 use crate::scheduling::{
     bound::{Columns, duals},
-    packer::MACHINE,
+    packer::NODE_OVERHEAD,
 };
 
-/// So many machines are looked at for a pod: of all, and of those beside the ones that were taken apart.
+/// So many nodes are looked at for a pod: of all, and of those beside the ones that were taken apart.
 const LOOKED_AT: usize = 48;
 const LOOKED_AT_LATER: usize = 12;
-/// Machines that one round takes apart.
+/// Nodes that one round takes apart.
 const RUIN: std::ops::Range<usize> = 2..7;
 /// More pods than this are not moved in one round.
 const MAX_MOVED: usize = 160;
@@ -26,7 +26,7 @@ const REACH: usize = 4;
 /// One place in so many is passed over.
 const BLINK: usize = 24;
 
-/// A search for cheaper machines.
+/// A search for cheaper nodes.
 #[derive(Debug)]
 pub(super) struct Search<'p> {
     problem: &'p Problem,
@@ -35,7 +35,7 @@ pub(super) struct Search<'p> {
     weights: Vec<f64>,
     /// By kind: what a pod is worth by them.
     worth: Vec<f64>,
-    /// By kind: whether no two share a machine.
+    /// By kind: whether no two share a node.
     exclusive: Vec<bool>,
     dice: Dice,
 }
@@ -85,7 +85,7 @@ impl<'p> Search<'p> {
     }
 
     /// [`Self::afresh`] in several orders: where one pod joins after the other, the first ones decide what those after them
-    /// cost, and with few machines there is little to improve afterwards.
+    /// cost, and with few nodes there is little to improve afterwards.
     pub(super) fn afresh_in_turns(&mut self) {
         let mut pods: Vec<usize> = Vec::new();
         for host in &self.hosts {
@@ -124,7 +124,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Puts pods where they cost least, in this order, in place of the machines that there are; keeps those if they are
+    /// Puts pods where they cost least, in this order, in place of the nodes that there are; keeps those if they are
     /// cheaper.
     fn lay(&mut self, pods: &[usize]) {
         let before = std::mem::take(&mut self.hosts);
@@ -142,7 +142,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Takes some machines apart and puts their pods where they cost least; keeps the result where it costs no more.
+    /// Takes some nodes apart and puts their pods where they cost least; keeps the result where it costs no more.
     /// Returns whether it costs less.
     pub(super) fn improve(&mut self) -> bool {
         if self.hosts.len() < 2 {
@@ -192,7 +192,7 @@ impl<'p> Search<'p> {
         after < before
     }
 
-    /// Machines to take apart: one that is paid too much for, and some that its pods could share.
+    /// Nodes to take apart: one that is paid too much for, and some that its pods could share.
     fn ruin(&mut self) -> Vec<usize> {
         let mut seed = self.dice.below(self.hosts.len());
         for _ in 0..2 {
@@ -222,14 +222,14 @@ impl<'p> Search<'p> {
         ruined
     }
 
-    /// By how much a machine costs more than its pods are worth.
+    /// By how much a node costs more than its pods are worth.
     fn overpaid(&self, at: usize) -> f64 {
         let host = &self.hosts[at];
         let worth = host.content.iter().map(|(kind, count)| self.worth[*kind] * f64::from(*count));
         float(host.price) - worth.sum::<f64>()
     }
 
-    /// Sorts pods for insertion: those that keep apart from their like open machines first, then the large ones, with some
+    /// Sorts pods for insertion: those that keep apart from their like open nodes first, then the large ones, with some
     /// chance once there is something to improve.
     fn arrange(&mut self, pods: &mut [usize], exclusive_first: bool) {
         pods.sort_unstable_by(|a, b| {
@@ -241,7 +241,7 @@ impl<'p> Search<'p> {
         });
     }
 
-    /// The place where a pod costs least: a machine that was opened since `first`, some others that were not `ruined`, or a
+    /// The place where a pod costs least: a node that was opened since `first`, some others that were not `ruined`, or a
     /// new one.
     fn cheapest(
         &mut self,
@@ -273,9 +273,9 @@ impl<'p> Search<'p> {
                 best = Some((more, slack, Place::On(at), offer));
             }
         }
-        let opening = self.problem.opening(kind);
-        match (best, opening) {
-            (Some((more, _, place, offer)), Some(new)) if more <= new.price.saturating_add(MACHINE) => {
+        let new_claim = self.problem.new_claim(kind);
+        match (best, new_claim) {
+            (Some((more, _, place, offer)), Some(new)) if more <= new.price.saturating_add(NODE_OVERHEAD) => {
                 Some((place, offer))
             }
             (_, Some(new)) => Some((Place::New, new)),
@@ -298,12 +298,12 @@ impl<'p> Search<'p> {
     }
 }
 
-/// What a machine costs, with the weight of machines.
+/// What a node costs, with the weight of nodes.
 fn cost(host: &Host) -> i64 {
-    host.price.saturating_add(MACHINE)
+    host.price.saturating_add(NODE_OVERHEAD)
 }
 
-/// The kinds of a machine's pods, each as often as it has it.
+/// The kinds of a node's pods, each as often as it has it.
 fn unpack(host: &Host, pods: &mut Vec<usize>) {
     for (kind, count) in &host.content {
         pods.extend((0..*count).map(|_| *kind));

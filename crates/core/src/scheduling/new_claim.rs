@@ -1,14 +1,14 @@
-//! Narrowing an opening after it was planned, as consolidation does when it demands a lower price.
+//! Narrowing a new NodeClaim after it was planned, as consolidation does when it demands a lower price.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::plan::{Chosen, Opening, PlannedClaim};
+use super::plan::{Chosen, NewClaim, PlannedClaim};
 use crate::model::{
     InstanceType, Requirement, Str,
     labels::{INSTANCE_TYPE, REQUESTED_DRA_DRIVERS},
 };
 
-impl Opening {
+impl NewClaim {
     /// Notes the devices for the claims of its pods. Drivers are named that have to publish devices on the node whatever it
     /// becomes: no node may wait for a driver that only another type would have needed.
     pub(super) fn claim_devices(&mut self, claims: Vec<PlannedClaim>) {

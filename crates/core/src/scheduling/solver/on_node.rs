@@ -1,4 +1,4 @@
-//! Pods onto machines that exist or are on their way.
+//! Pods onto nodes that exist or are on their way.
 
 use smallvec::SmallVec;
 
@@ -16,12 +16,12 @@ use crate::{
     scheduling::Purpose,
 };
 
-/// So few machines are sorted rather than searched for in the order of all. Tests have few machines.
+/// So few nodes are sorted rather than searched for in the order of all. Tests have few nodes.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl Pass {
-    /// Tries the machines that fit, in order.
-    pub(super) fn attempt_machines(
+    /// Tries the nodes that fit, in order.
+    pub(super) fn attempt_nodes(
         &mut self,
         solver: &mut Solver,
         pod: &Pod,
@@ -36,21 +36,21 @@ impl Pass {
         while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
             start = at + 1;
             if solver.in_order {
-                if self.try_machine(solver, class, level, demand, at, pod) {
+                if self.try_node(solver, class, level, demand, at, pod) {
                     return Some(at);
                 }
             } else if few.len() < FEW {
                 few.push(at);
             } else {
-                return self.attempt_all_machines(solver, pod, class, level, demand, fitting);
+                return self.attempt_all_nodes(solver, pod, class, level, demand, fitting);
             }
         }
         few.sort_unstable_by_key(|at| solver.places[*at]);
-        few.into_iter().find(|at| self.try_machine(solver, class, level, demand, *at, pod))
+        few.into_iter().find(|at| self.try_node(solver, class, level, demand, *at, pod))
     }
 
     /// Goes on where the last pod of the shape found that all before are full for good.
-    fn attempt_all_machines(
+    fn attempt_all_nodes(
         &mut self,
         solver: &mut Solver,
         pod: &Pod,
@@ -64,11 +64,11 @@ impl Pass {
         let start = self.skip(shape, &ordered);
         ordered[start..].iter().copied().find(|at| {
             let left = fitting.has(*at) && !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
-            left && self.try_machine(solver, class, level, demand, *at, pod)
+            left && self.try_node(solver, class, level, demand, *at, pod)
         })
     }
 
-    /// Where the first machine of a shape stands that is neither gone nor full.
+    /// Where the first node of a shape stands that is neither gone nor full.
     pub(super) fn skip(&mut self, shape: usize, ordered: &[usize]) -> usize {
         let start = self.starts.entry(shape).or_insert(0);
         let left = |at: &usize| !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
@@ -76,7 +76,7 @@ impl Pass {
         *start
     }
 
-    pub(super) fn try_machine(
+    pub(super) fn try_node(
         &mut self,
         solver: &mut Solver,
         class: usize,
@@ -86,62 +86,62 @@ impl Pass {
         pod: &Pod,
     ) -> bool {
         self.probes += 1;
-        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
+        let (this, node) = (&solver.classes[class], &solver.nodes[at]);
         let shape = this.levels[level].shape;
-        if !fits_free(&this.requests, &machine.free) {
+        if !fits_free(&this.requests, &node.free) {
             self.scratch.fill(shape, at);
             return false;
         }
-        let settling = machine.settles.is_some_and(|until| until > solver.snapshot.taken_at);
-        if settling && self.purpose == Purpose::Simulation && !self.is_homeless(solver, pod) {
+        let settling = node.settles.is_some_and(|until| until > solver.snapshot.taken_at);
+        if settling && self.purpose == Purpose::Simulation && !self.is_unschedulable(solver, pod) {
             return false;
         }
         let ports = &this.pod.spec.host_ports;
         if !ports.is_empty()
-            && (clash(ports, &machine.ports) || self.ports.get(&at).is_some_and(|more| clash(ports, more)))
+            && (clash(ports, &node.ports) || self.ports.get(&at).is_some_and(|more| clash(ports, more)))
         {
             return false;
         }
         if !self.attaches(solver, class, at) {
             return false;
         }
-        match solver.machines[at].open {
+        match solver.nodes[at].open {
             None => {
                 if !solver.obeys_on(demand, at) || !solver.reaches(class, at) {
                     return false;
                 }
-                if self.devices_on_machine(solver, class, at, None).is_none() {
+                if self.devices_on_node(solver, class, at, None).is_none() {
                     return false;
                 }
-                self.take_machine(solver, class, at, None);
+                self.take_node(solver, class, at, None);
             }
             Some(open) => {
                 let Some(narrower) = narrow_open(solver, class, level, demand, at, open) else {
                     return false;
                 };
-                let Some(narrower) = self.devices_on_machine(solver, class, at, Some(narrower)) else {
+                let Some(narrower) = self.devices_on_node(solver, class, at, Some(narrower)) else {
                     return false;
                 };
-                self.take_machine(solver, class, at, narrower);
+                self.take_node(solver, class, at, narrower);
             }
         }
         true
     }
 
-    /// Whether a pod has no place now: it is pending, or its machine is going away.
-    fn is_homeless(&self, solver: &Solver, pod: &Pod) -> bool {
+    /// Whether a pod has no place now: it is pending, or its node is going away.
+    fn is_unschedulable(&self, solver: &Solver, pod: &Pod) -> bool {
         let Some(node) = &pod.node else { return true };
-        let gone = |at: &usize| solver.machines[*at].deleting || self.settled.has(*at);
+        let gone = |at: &usize| solver.nodes[*at].deleting || self.settled.has(*at);
         solver.by_node.get(node).is_none_or(gone)
     }
 
     fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
-        let (this, machine) = (&solver.classes[class], &solver.machines[at]);
-        if this.attachments.is_empty() || machine.state.volume_limits.is_empty() {
+        let (this, node) = (&solver.classes[class], &solver.nodes[at]);
+        if this.attachments.is_empty() || node.state.volume_limits.is_empty() {
             return true;
         }
         let attached = self.attached.entry(at).or_insert_with(|| solver.attachments_on(at));
-        machine.state.volume_limits.iter().all(|(driver, limit)| {
+        node.state.volume_limits.iter().all(|(driver, limit)| {
             let of_driver = |(of, _): &&(Str, Str)| of == driver;
             let new =
                 this.attachments.iter().filter(of_driver).filter(|volume| !attached.contains(volume)).count();
@@ -150,12 +150,12 @@ impl Pass {
         })
     }
 
-    fn take_machine(&mut self, solver: &mut Solver, class: usize, at: usize, open: Option<Req>) {
-        let machine = &mut solver.machines[at];
-        self.log.push((at, machine.free.clone(), machine.open));
+    fn take_node(&mut self, solver: &mut Solver, class: usize, at: usize, open: Option<Req>) {
+        let node = &mut solver.nodes[at];
+        self.log.push((at, node.free.clone(), node.open));
         let this = &solver.classes[class];
-        update(&mut machine.free, &this.requests, i64::saturating_sub);
-        machine.open = open;
+        update(&mut node.free, &this.requests, i64::saturating_sub);
+        node.open = open;
         if !this.pod.spec.host_ports.is_empty() {
             self.ports.entry(at).or_default().extend(this.pod.spec.host_ports.iter().cloned());
         }
@@ -168,21 +168,21 @@ impl Pass {
         for position in 0..solver.topology.kinds[kind].groups.len() {
             let group = solver.topology.kinds[kind].groups[position];
             if solver.counts_on(group, at) {
-                for domain in solver.machine_domains(group, at) {
+                for domain in solver.node_domains(group, at) {
                     solver.topology.count(group, domain, false, 1);
                 }
             }
         }
         for position in 0..solver.classes[class].keeps_away.len() {
             let group = solver.classes[class].keeps_away[position];
-            for domain in solver.machine_domains(group, at) {
+            for domain in solver.node_domains(group, at) {
                 solver.topology.count(group, domain, true, 1);
             }
         }
     }
 }
 
-/// The first way in which a machine whose choice is open can take a pod.
+/// The first way in which a node whose choice is open can take a pod.
 fn narrow_open(
     solver: &mut Solver,
     class: usize,
@@ -204,16 +204,16 @@ fn narrow_open(
 }
 
 impl Solver {
-    /// Whether a machine is where the volumes of a class can be.
+    /// Whether a node is where the volumes of a class can be.
     fn reaches(&mut self, class: usize, at: usize) -> bool {
         let alternatives = &self.classes[class].alternatives;
-        alternatives.iter().any(|req| *req == ANY || self.machines[at].satisfies(&mut self.universe, *req))
+        alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(&mut self.universe, *req))
     }
 
-    /// Volumes that are attached to a machine for its pods.
+    /// Volumes that are attached to a node for its pods.
     fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
-        let mut attached = self.machines[at].state.attached.clone();
-        for pod in &self.machines[at].state.pods {
+        let mut attached = self.nodes[at].state.attached.clone();
+        for pod in &self.nodes[at].state.pods {
             for volume in &pod.spec.volumes {
                 let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));
                 attached.extend(claim.and_then(|claim| Some((claim.driver.clone()?, claim.handle.clone()))));

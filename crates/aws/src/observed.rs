@@ -1,14 +1,14 @@
-//! What real nodes taught about machines: the figures of an instance type with an image.
+//! What real nodes taught about instances: the figures of an instance type with an image.
 //!
-//! EC2 advertises what the hypervisor is given; how much of it the kubelet reports depends on the machine and on the image's
+//! EC2 advertises what the hypervisor is given; how much of it the kubelet reports depends on the instance and on the image's
 //! kernel. The first launch of a pair goes by an estimate, later ones by what nodes reported. The least of the
 //! [`WITNESSES`] youngest nodes counts, so that one lucky node promises nothing; it may be above the estimate or below. Which these are
 //! follows from when their claims were made, not from when they are looked at: looking again changes nothing.
 //!
-//! CPU and memory are the machine's and the image's alone. Storage, pods and devices follow from the node class as well, and
+//! CPU and memory are the instance's and the image's alone. Storage, pods and devices follow from the node class as well, and
 //! classes share images: such a figure is kept by what was predicted of it. Two classes with volumes of another size predict
 //! other figures and never mix; two that predict the same learn from each other. What a node does not report at all teaches
-//! nothing: a device plugin that is not there yet says nothing about the machine, and a figure of zero could never be corrected,
+//! nothing: a device plugin that is not there yet says nothing about the instance, and a figure of zero could never be corrected,
 //! because nothing would be launched for it any more. Resources that the catalogue does not describe belong to whoever puts
 //! them on nodes, and are a NodeOverlay's.
 
@@ -24,19 +24,19 @@ const WITNESSES: usize = 8;
 const PAIRS_MAX: usize = 20_000;
 /// How many figures are remembered of a pair, over all that classes predict; the least recently confirmed go.
 const FIGURES_MAX: usize = 64;
-/// Resources whose predictions come of tables of ours, which may not know a new type: learnt where zero was predicted as well.
+/// Resources whose predictions come of tables of ours, which may not know a new type: observed where zero was predicted as well.
 const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
 
 /// A resource, and what was predicted of it; of CPU and memory, which no class has a say in, always zero.
 type Figure = (ResourceName, i64);
 
 fn figure(name: ResourceName, predicted: i64) -> Figure {
-    let of_machine = matches!(name, ResourceName::Cpu | ResourceName::Memory);
-    (name, if of_machine { 0 } else { predicted })
+    let of_instance_type = matches!(name, ResourceName::Cpu | ResourceName::Memory);
+    (name, if of_instance_type { 0 } else { predicted })
 }
 
-/// Whether a figure of this prediction is learnt.
-fn is_learnt((name, predicted): &Figure) -> bool {
+/// Whether a figure of this prediction is observed.
+fn is_observed((name, predicted): &Figure) -> bool {
     match name {
         ResourceName::Cpu | ResourceName::Memory => true,
         other => *predicted > 0 || TABLED.contains(&other.as_str()),
@@ -116,16 +116,16 @@ impl Pair {
     }
 }
 
-/// Learnt capacities by instance type and image.
+/// Observed capacities by instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Learnt {
+pub struct Observed {
     pairs: BTreeMap<(String, String), Pair>,
     observations: u64,
     version: u64,
 }
 
-impl Learnt {
-    /// Takes note of what a registered node reports. `predicted` is what its class predicts before anything is learnt, where that
+impl Observed {
+    /// Takes note of what a registered node reports. `predicted` is what its class predicts before anything is observed, where that
     /// is known of the node: without it only CPU and memory are taken. Returns whether what is known has changed.
     pub fn observe(
         &mut self,
@@ -157,7 +157,8 @@ impl Learnt {
         self.observations += 1;
         let pair = self.pairs.entry((instance_type.to_owned(), image.to_owned())).or_default();
         let mut changed = false;
-        for (figure, amount) in told.into_iter().filter(|(figure, amount)| is_learnt(figure) && *amount > 0) {
+        for (figure, amount) in told.into_iter().filter(|(figure, amount)| is_observed(figure) && *amount > 0)
+        {
             changed |= pair.take(figure, node, amount, self.observations);
         }
         if self.pairs.len() > PAIRS_MAX {
@@ -216,7 +217,7 @@ impl Learnt {
         self.text_of(|_| true, usize::MAX)
     }
 
-    /// What is known of some images, as [`Learnt::to_text`] has it, whole lines up to a length. A line is type, image, milli-CPUs
+    /// What is known of some images, as [`Observed::to_text`] has it, whole lines up to a length. A line is type, image, milli-CPUs
     /// and bytes of memory, then `name:predicted=reported` of each figure that is not as it was predicted.
     #[must_use]
     pub fn text_of(&self, of: impl Fn(&str) -> bool, bytes_max: usize) -> String {
@@ -225,8 +226,8 @@ impl Learnt {
             let Some((cpu, memory)) = self.known(instance_type, image) else { continue };
             let mut line = format!("{instance_type} {image} {cpu} {memory}");
             for ((name, predicted), reports) in &pair.figures {
-                let of_machine = matches!(name, ResourceName::Cpu | ResourceName::Memory);
-                if let Some(told) = reports.least().filter(|told| !of_machine && told != predicted) {
+                let of_instance_type = matches!(name, ResourceName::Cpu | ResourceName::Memory);
+                if let Some(told) = reports.least().filter(|told| !of_instance_type && told != predicted) {
                     line.push_str(&format!(" {name}:{predicted}={told}"));
                 }
             }
@@ -267,7 +268,7 @@ fn restored(word: &str) -> Option<(Figure, i64)> {
 
 #[cfg(test)]
 mod tests {
-    //! What is learnt, and what a change of image forgets.
+    //! What is observed, and what a change of image forgets.
     use super::*;
 
     const GI: i64 = 1 << 30;
@@ -278,18 +279,18 @@ mod tests {
 
     #[test]
     fn the_least_of_the_last_nodes_counts_up_and_down() {
-        let mut learnt = Learnt::default();
-        assert_eq!(learnt.known("m5.large", "ami-1"), None);
-        assert!(learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None));
+        let mut observed = Observed::default();
+        assert_eq!(observed.known("m5.large", "ami-1"), None);
+        assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None));
         assert!(
-            !learnt.observe("m5.large", "ami-1", at(2, "b"), &Resources::of(2000, 9 * GI), None),
+            !observed.observe("m5.large", "ami-1", at(2, "b"), &Resources::of(2000, 9 * GI), None),
             "one lucky node"
         );
-        assert!(learnt.observe("m5.large", "ami-1", at(3, "c"), &Resources::of(2000, 7 * GI), None));
-        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 7 * GI)));
-        let version = learnt.version();
+        assert!(observed.observe("m5.large", "ami-1", at(3, "c"), &Resources::of(2000, 7 * GI), None));
+        assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 7 * GI)));
+        let version = observed.version();
         for node in 0..8 {
-            learnt.observe(
+            observed.observe(
                 "m5.large",
                 "ami-1",
                 at(10 + node, &format!("new-{node}")),
@@ -297,58 +298,64 @@ mod tests {
                 None,
             );
         }
-        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 10 * GI)), "raised as well");
-        assert!(learnt.version() > version);
+        assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 10 * GI)), "raised as well");
+        assert!(observed.version() > version);
     }
 
     /// Twenty nodes are looked at again and again, in any order: the eight youngest count, and nothing moves.
     #[test]
     fn looking_again_changes_nothing() {
         let names: Vec<String> = (0..20).map(|node| format!("node-{:02}", (node * 7) % 20)).collect();
-        let mut learnt = Learnt::default();
-        let look = |learnt: &mut Learnt, node: usize| {
+        let mut observed = Observed::default();
+        let look = |observed: &mut Observed, node: usize| {
             // Each has more memory than all that were born before it.
             let second = i64::try_from(node).unwrap();
             let memory = (10 + second) * GI;
             let told = Resources::of(2000, memory);
-            learnt.observe("m5.large", "ami-1", at(second, &names[node]), &told, None)
+            observed.observe("m5.large", "ami-1", at(second, &names[node]), &told, None)
         };
         for node in 0..20 {
-            look(&mut learnt, node);
+            look(&mut observed, node);
         }
-        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 22 * GI)), "that of the twelfth");
-        let version = learnt.version();
-        assert!((0..20).chain((0..20).rev()).all(|node| !look(&mut learnt, node)));
-        assert_eq!(learnt.version(), version);
-        let mut backwards = Learnt::default();
+        assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 22 * GI)), "that of the twelfth");
+        let version = observed.version();
+        assert!((0..20).chain((0..20).rev()).all(|node| !look(&mut observed, node)));
+        assert_eq!(observed.version(), version);
+        let mut backwards = Observed::default();
         for node in (0..20).rev() {
             look(&mut backwards, node);
         }
-        assert_eq!(backwards.to_text(), learnt.to_text());
+        assert_eq!(backwards.to_text(), observed.to_text());
         // One of the eight tells otherwise; then a younger node comes by its name.
-        assert!(learnt.observe("m5.large", "ami-1", at(19, &names[19]), &Resources::of(2000, GI), None));
-        assert!(learnt.observe("m5.large", "ami-1", at(30, &names[19]), &Resources::of(2000, 99 * GI), None));
-        assert_eq!(learnt.known("m5.large", "ami-1"), Some((2000, 22 * GI)));
+        assert!(observed.observe("m5.large", "ami-1", at(19, &names[19]), &Resources::of(2000, GI), None));
+        assert!(observed.observe(
+            "m5.large",
+            "ami-1",
+            at(30, &names[19]),
+            &Resources::of(2000, 99 * GI),
+            None
+        ));
+        assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 22 * GI)));
     }
 
     #[test]
     fn images_are_apart() {
-        let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
-        learnt.observe("m5.large", "ami-2", at(2, "b"), &Resources::of(2000, 6 * GI), None);
-        learnt.retain_images(|image| image != "ami-1");
-        assert_eq!(learnt.known("m5.large", "ami-1"), None);
-        assert_eq!(learnt.known("m5.large", "ami-2"), Some((2000, 6 * GI)));
+        let mut observed = Observed::default();
+        observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
+        observed.observe("m5.large", "ami-2", at(2, "b"), &Resources::of(2000, 6 * GI), None);
+        observed.retain_images(|image| image != "ami-1");
+        assert_eq!(observed.known("m5.large", "ami-1"), None);
+        assert_eq!(observed.known("m5.large", "ami-2"), Some((2000, 6 * GI)));
     }
 
     #[test]
     fn survives_a_restart_and_bad_text() {
-        let mut learnt = Learnt::default();
-        learnt.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
-        learnt.observe("c5.large", "ami-1", at(2, "b"), &Resources::of(2000, 4 * GI), None);
-        let mut again = Learnt::default();
-        again.restore(&format!("nonsense\nx y z\nm5 ami -1 w\n{}", learnt.to_text()));
-        assert_eq!(again.to_text(), learnt.to_text());
+        let mut observed = Observed::default();
+        observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
+        observed.observe("c5.large", "ami-1", at(2, "b"), &Resources::of(2000, 4 * GI), None);
+        let mut again = Observed::default();
+        again.restore(&format!("nonsense\nx y z\nm5 ami -1 w\n{}", observed.to_text()));
+        assert_eq!(again.to_text(), observed.to_text());
         assert!(
             !again.observe("m5.large", "", at(3, "c"), &Resources::of(1, 1), None),
             "no image, nothing to learn"
@@ -366,30 +373,30 @@ mod tests {
     /// Two classes share an image: one has volumes of 20 GiB, the other of 100, and each learns of its own.
     #[test]
     fn what_follows_from_the_class_is_kept_by_what_was_predicted() {
-        let mut learnt = Learnt::default();
+        let mut observed = Observed::default();
         let (small, big) = (large(20 * GI, 29), large(100 * GI, 29));
-        assert!(learnt.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&small)));
-        assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
+        assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&small)));
+        assert_eq!(observed.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(
-            learnt.corrected("m5.large", "ami-1", &big),
+            observed.corrected("m5.large", "ami-1", &big),
             large(100 * GI, 58),
             "its own volumes are not known"
         );
-        learnt.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&big));
-        assert_eq!(learnt.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
-        assert_eq!(learnt.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
-        assert_eq!(learnt.corrected("m5.large", "ami-2", &big), big, "another image");
-        assert_eq!(learnt.corrected("c5.large", "ami-1", &big), big, "another type");
+        observed.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&big));
+        assert_eq!(observed.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
+        assert_eq!(observed.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
+        assert_eq!(observed.corrected("m5.large", "ami-2", &big), big, "another image");
+        assert_eq!(observed.corrected("c5.large", "ami-1", &big), big, "another type");
         // A class with a limit of its own is not held by what the other's nodes report.
-        assert_eq!(learnt.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
+        assert_eq!(observed.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
         // Nodes whose class is not known any more teach what no class has a say in.
         let gone = Resources::of(1930, 7 * GI).with("pods", 5);
-        assert!(learnt.observe("m5.large", "ami-1", at(3, "c"), &gone, None));
-        let now = learnt.corrected("m5.large", "ami-1", &small);
+        assert!(observed.observe("m5.large", "ami-1", at(3, "c"), &gone, None));
+        let now = observed.corrected("m5.large", "ami-1", &small);
         assert_eq!((now.cpu(), now.memory(), now.pods()), (1930, 7 * GI, 58));
         // Up as well, and many nodes of one class push nothing of the other's out.
         for node in 0..24 {
-            learnt.observe(
+            observed.observe(
                 "m5.large",
                 "ami-1",
                 at(10 + node, &format!("new-{node}")),
@@ -398,36 +405,46 @@ mod tests {
             );
         }
         assert_eq!(
-            learnt.corrected("m5.large", "ami-1", &small).get(&ResourceName::EphemeralStorage),
+            observed.corrected("m5.large", "ami-1", &small).get(&ResourceName::EphemeralStorage),
             21 * GI
         );
-        assert_eq!(learnt.corrected("m5.large", "ami-1", &big).get(&ResourceName::EphemeralStorage), 98 * GI);
+        assert_eq!(
+            observed.corrected("m5.large", "ami-1", &big).get(&ResourceName::EphemeralStorage),
+            98 * GI
+        );
     }
 
     #[test]
     fn devices_that_are_not_reported_teach_nothing() {
-        let mut learnt = Learnt::default();
+        let mut observed = Observed::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8).with("vpc.amazonaws.com/efa", 4);
         let plain = large(20 * GI, 29);
-        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &plain, Some(&predicted));
-        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), predicted, "no plugin, no lesson");
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &plain, Some(&predicted));
+        assert_eq!(
+            observed.corrected("p5.48xlarge", "ami-1", &predicted),
+            predicted,
+            "no plugin, no observation"
+        );
         let told = plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
-        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
         let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
-        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &predicted), expected);
+        assert_eq!(observed.corrected("p5.48xlarge", "ami-1", &predicted), expected);
         // A class that predicts no EFA is not given any by nodes of one that does.
         let efa = predicted.clone().with("vpc.amazonaws.com/efa", 3);
-        learnt.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&predicted));
-        assert_eq!(learnt.corrected("p5.48xlarge", "ami-1", &plain).get(&"vpc.amazonaws.com/efa".into()), 0);
+        observed.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&predicted));
+        assert_eq!(
+            observed.corrected("p5.48xlarge", "ami-1", &plain).get(&"vpc.amazonaws.com/efa".into()),
+            0
+        );
     }
 
     #[test]
     fn figures_survive_a_restart() {
-        let mut learnt = Learnt::default();
+        let mut observed = Observed::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8);
         let told = large(19 * GI, 29).with("nvidia.com/gpu", 16);
-        learnt.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
-        let text = learnt.to_text();
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
+        let text = observed.to_text();
         assert_eq!(
             text,
             format!(
@@ -437,7 +454,7 @@ mod tests {
                 19 * GI
             )
         );
-        let mut again = Learnt::default();
+        let mut again = Observed::default();
         again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 foo:0=5 pods:29=-2 =\n"));
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), told);
         assert_eq!(again.to_text(), text, "nonsense is passed over");
@@ -451,6 +468,6 @@ mod tests {
         }
         let pair = again.pair("p5.48xlarge", "ami-1").unwrap();
         assert_eq!(pair.figures.len(), FIGURES_MAX, "bounded");
-        assert!(again.known("p5.48xlarge", "ami-1").is_some(), "machines' own figures stay");
+        assert!(again.known("p5.48xlarge", "ami-1").is_some(), "instances' own figures stay");
     }
 }

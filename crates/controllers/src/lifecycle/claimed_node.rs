@@ -14,7 +14,7 @@ use crate::runtime::Ctx;
 
 /// See [`View`]; this one owns its parts.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct ClaimedNode {
     /// The claim as read.
     pub(crate) raw: Arc<api::NodeClaim>,
     /// The claim lowered.
@@ -31,15 +31,15 @@ pub(crate) struct Machine {
     pub(crate) published_drivers: Option<Vec<Str>>,
 }
 
-impl Machine {
-    /// The machine of the claim called `name`; `None` where there is none, it is not ours or means nothing.
+impl ClaimedNode {
+    /// The node of the claim called `name`; `None` where there is none, it is not ours or means nothing.
     pub(crate) fn look(ctx: &Ctx, name: &str) -> Option<Self> {
         let index = ctx.index();
         let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
         Some(Self::of(ctx, &index, raw, claim))
     }
 
-    /// The machine of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
+    /// The node of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
     pub(crate) fn foreseen(ctx: &Ctx, claim: api::NodeClaim) -> Option<Self> {
         let index = ctx.index();
         let model = Arc::new(index.read_claim(&claim)?);

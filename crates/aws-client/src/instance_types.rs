@@ -4,15 +4,17 @@ use aws_sdk_ec2::types::{
     EbsOptimizedSupport, EphemeralNvmeSupport, InstanceTypeInfo, NetworkInfo, NeuronInfo,
     NitroEnclavesSupport,
 };
-use fleetwright_aws::calls::{Accelerator, Card, Gpu, MachineInfo, Network, NeuronDevice, Storage};
+use fleetwright_aws::calls::{
+    Accelerator, Card, Gpu, InstanceTypeDescription, Network, NeuronDevice, Storage,
+};
 
 use crate::convert::{count, text};
 
-/// The machine; `None` where it has no name.
-pub(crate) fn machine(info: &InstanceTypeInfo) -> Option<MachineInfo> {
+/// The instance; `None` where it has no name.
+pub(crate) fn instance_type(info: &InstanceTypeInfo) -> Option<InstanceTypeDescription> {
     let processor = info.processor_info();
     let strategies = info.placement_group_info().map(|groups| groups.supported_strategies());
-    Some(MachineInfo {
+    Some(InstanceTypeDescription {
         name: info.instance_type()?.as_str().to_owned(),
         usage_classes: info.supported_usage_classes().iter().map(|class| class.as_str().to_owned()).collect(),
         architectures: processor
@@ -106,7 +108,7 @@ fn accelerators(info: &InstanceTypeInfo) -> Vec<Accelerator> {
 
 #[cfg(test)]
 mod tests {
-    //! A machine from the SDK's types, one without anything, and values that the SDK does not know.
+    //! An instance from the SDK's types, one without anything, and values that the SDK does not know.
     use aws_sdk_ec2::types::{
         EbsInfo, EbsOptimizedInfo, InstanceType, MemoryInfo, NetworkCardInfo, ProcessorInfo, UsageClassType,
         VCpuInfo,
@@ -143,19 +145,25 @@ mod tests {
                     .build(),
             )
             .build();
-        let machine = machine(&described).unwrap();
-        assert_eq!(machine.name, "m9z.large");
-        assert_eq!(machine.usage_classes, ["on-demand", "of-tomorrow"]);
-        assert_eq!((machine.vcpus, machine.memory_mib, machine.clock_mhz), (2, 8192, Some(3100)));
-        assert_eq!((machine.ebs_mbps, machine.network.default_interfaces()), (Some(4750), 4));
+        let instance_type = instance_type(&described).unwrap();
+        assert_eq!(instance_type.name, "m9z.large");
+        assert_eq!(instance_type.usage_classes, ["on-demand", "of-tomorrow"]);
+        assert_eq!(
+            (instance_type.vcpus, instance_type.memory_mib, instance_type.clock_mhz),
+            (2, 8192, Some(3100))
+        );
+        assert_eq!((instance_type.ebs_mbps, instance_type.network.default_interfaces()), (Some(4750), 4));
     }
 
     #[test]
-    fn nothing_described_is_no_machine() {
-        assert_eq!(machine(&InstanceTypeInfo::builder().build()), None);
+    fn nothing_described_is_no_instance_type() {
+        assert_eq!(instance_type(&InstanceTypeInfo::builder().build()), None);
         let bare =
-            machine(&InstanceTypeInfo::builder().instance_type(InstanceType::M5Large).build()).unwrap();
-        assert_eq!(bare, MachineInfo { name: "m5.large".to_owned(), ..MachineInfo::default() });
+            instance_type(&InstanceTypeInfo::builder().instance_type(InstanceType::M5Large).build()).unwrap();
+        assert_eq!(
+            bare,
+            InstanceTypeDescription { name: "m5.large".to_owned(), ..InstanceTypeDescription::default() }
+        );
         assert_eq!(megahertz(f64::NAN), None);
     }
 }

@@ -1,5 +1,5 @@
-//! `nodepool.lessons`: what nodes taught about their NodePool is shown while it counts, and forgotten when it is out of
-//! date: after its time, when the pool's spec changes, or when a machine of the same type has another image.
+//! `nodepool.observations`: what nodes taught about their NodePool is shown while it counts, and forgotten when it is out of
+//! date: after its time, when the pool's spec changes, or when a node of the same type has another image.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use fleetwright_api::{
     self as api, HasConditions,
     condition::find,
-    labels::{LEARNT, condition::MACHINES_AS_PROMISED as CONDITION},
+    labels::{OBSERVED, condition::NODES_AS_EXPECTED as CONDITION},
 };
-use fleetwright_core::model::{Learnt, NodeClaim, labels};
-use fleetwright_state::{Change, Index, Key, Kind, learnt};
+use fleetwright_core::model::{NodeClaim, Observed, labels};
+use fleetwright_state::{Change, Index, Key, Kind, observed};
 use jiff::Timestamp;
 
 use super::status::{change_conditions, managed};
@@ -24,13 +24,13 @@ use crate::{
 /// Entries that a message names.
 const NAMED: usize = 5;
 
-/// Keeps the lessons of NodePools.
-pub struct Lessons;
+/// Keeps the observations of NodePools.
+pub struct ObservedReaper;
 
 #[async_trait]
-impl Controller for Lessons {
+impl Controller for ObservedReaper {
     fn name(&self) -> &'static str {
-        "nodepool.lessons"
+        "nodepool.observations"
     }
 
     fn concurrency(&self, settings: &Settings) -> usize {
@@ -44,7 +44,7 @@ impl Controller for Lessons {
         // A claim that is launched may show another image.
         let Some(claim) = change.claim() else { return Vec::new() };
         let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
-        let taught = |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.learnt.is_empty());
+        let taught = |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.observed.is_empty());
         pool.filter(taught).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
     }
 
@@ -55,22 +55,22 @@ impl Controller for Lessons {
             let index = ctx.index();
             let Some(model) = index.pool_model(&key.name) else { return Ok(Requeue::No) };
             let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
-            let claims: Vec<Arc<NodeClaim>> = if model.learnt.is_empty() {
+            let claims: Vec<Arc<NodeClaim>> = if model.observed.is_empty() {
                 Vec::new()
             } else {
                 index.claim_models().filter(of_pool).cloned().collect()
             };
-            (model.learnt.clone(), claims)
+            (model.observed.clone(), claims)
         };
         let current =
-            if is_of_another_spec(&pool) { Learnt::default() } else { current(&known, &claims, now) };
+            if is_of_another_spec(&pool) { Observed::default() } else { current(&known, &claims, now) };
         for (kind, count) in [("shape", current.shapes.len()), ("taint", current.taints.len())] {
             let count = u32::try_from(count).map_or(f64::MAX, f64::from);
-            ctx.metrics.set(&families::LEARNT, &[&key.name, kind], count);
+            ctx.metrics.set(&families::OBSERVED, &[&key.name, kind], count);
         }
         if current != known {
-            patch::annotate(ctx, pool.clone(), LEARNT, |newest| {
-                learnt::write(&without(learnt::read(newest.unwrap_or_default()), &known, &current))
+            patch::annotate(ctx, pool.clone(), OBSERVED, |newest| {
+                observed::write(&without(observed::read(newest.unwrap_or_default()), &known, &current))
             })
             .await?;
         }
@@ -81,7 +81,7 @@ impl Controller for Lessons {
                 let (reason, message) = sentence(&current);
                 conditions.set_false(CONDITION, reason, &message);
             } else if shown {
-                // A pool of which nothing was ever learnt says nothing.
+                // A pool of which nothing was ever observed says nothing.
                 conditions.set_true(CONDITION);
             }
         })
@@ -92,15 +92,15 @@ impl Controller for Lessons {
     }
 }
 
-/// Whether the lessons were shown for an earlier spec of the pool.
+/// Whether the observations were shown for an earlier spec of the pool.
 fn is_of_another_spec(pool: &api::NodePool) -> bool {
     find(pool.conditions(), CONDITION).is_some_and(|shown| {
         shown.is_false() && shown.observed_generation != pool.metadata.generation.unwrap_or(0)
     })
 }
 
-/// What is not out of date: neither by time, nor because a later machine of the type runs another image.
-fn current(known: &Learnt, claims: &[Arc<NodeClaim>], now: Timestamp) -> Learnt {
+/// What is not out of date: neither by time, nor because a later node of the type runs another image.
+fn current(known: &Observed, claims: &[Arc<NodeClaim>], now: Timestamp) -> Observed {
     let mut current = known.current(now);
     current.shapes.retain(|shape| {
         !claims.iter().any(|claim| {
@@ -113,25 +113,25 @@ fn current(known: &Learnt, claims: &[Arc<NodeClaim>], now: Timestamp) -> Learnt 
     current
 }
 
-/// The newest lessons without those of `known` that are not `current`. What was learnt since then stays.
-fn without(mut newest: Learnt, known: &Learnt, current: &Learnt) -> Learnt {
+/// The newest observations without those of `known` that are not `current`. What was observed since then stays.
+fn without(mut newest: Observed, known: &Observed, current: &Observed) -> Observed {
     newest.shapes.retain(|shape| !known.shapes.contains(shape) || current.shapes.contains(shape));
     newest.taints.retain(|taint| !known.taints.contains(taint) || current.taints.contains(taint));
     newest
 }
 
 /// Reason and message of the condition.
-fn sentence(learnt: &Learnt) -> (&'static str, String) {
-    let shapes = learnt.shapes.iter().map(|shape| {
+fn sentence(observed: &Observed) -> (&'static str, String) {
+    let shapes = observed.shapes.iter().map(|shape| {
         let image = shape.image.as_deref().map(|image| format!(" with image {image}")).unwrap_or_default();
         format!(
             "{}{image} has {} for pods, {} were promised (nodeclaim {}, until {})",
             shape.instance_type, shape.found, shape.promised, shape.claim, shape.until
         )
     });
-    let taints = learnt.taints.iter().map(|known| {
+    let taints = observed.taints.iter().map(|known| {
         format!(
-            "machines come up with taint {}, which nobody announced (nodeclaim {}, until {})",
+            "nodes come up with taint {}, which nobody announced (nodeclaim {}, until {})",
             known.taint, known.claim, known.until
         )
     });
@@ -141,25 +141,25 @@ fn sentence(learnt: &Learnt) -> (&'static str, String) {
     if more > 0 {
         all.push(format!("{more} more"));
     }
-    let reason = if learnt.shapes.is_empty() { "UnexpectedTaint" } else { "SmallerThanPromised" };
+    let reason = if observed.shapes.is_empty() { "UnexpectedTaint" } else { "SmallerThanExpected" };
     (reason, all.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
-    //! What ends a lesson, and what it says.
+    //! What ends an observation, and what it says.
     use fleetwright_core::{
-        model::{LearntShape, LearntTaint, Resources, StateNode, Taint, TaintEffect},
+        model::{ObservedCapacity, ObservedTaint, Resources, StateNode, Taint, TaintEffect},
         testing::{node, now},
     };
 
     use super::*;
     use crate::testing::World;
 
-    fn learnt() -> Learnt {
+    fn observed() -> Observed {
         let until = now() + jiff::SignedDuration::from_hours(6);
-        let mut learnt = Learnt::default();
-        learnt.add_shape(LearntShape {
+        let mut observed = Observed::default();
+        observed.add_shape(ObservedCapacity {
             instance_type: "medium".into(),
             image: Some("image-1".into()),
             promised: Resources::of(4000, 8 << 30),
@@ -169,8 +169,8 @@ mod tests {
             until,
         });
         let taint = Taint::new("late", "", TaintEffect::NoSchedule);
-        learnt.add_taint(LearntTaint { taint, claim: "c".into(), since: now(), until });
-        learnt
+        observed.add_taint(ObservedTaint { taint, claim: "c".into(), since: now(), until });
+        observed
     }
 
     fn claim(minutes: i64, image: Option<&str>) -> Arc<NodeClaim> {
@@ -184,51 +184,51 @@ mod tests {
     }
 
     #[test]
-    fn a_later_machine_with_another_image_ends_the_lesson_of_its_type() {
-        let shapes = |claim| current(&learnt(), &[claim], now()).shapes.len();
+    fn a_later_node_with_another_image_ends_the_observation_of_its_type() {
+        let shapes = |claim| current(&observed(), &[claim], now()).shapes.len();
         assert_eq!(shapes(claim(1, Some("image-2"))), 0);
         assert_eq!(shapes(claim(1, Some("image-1"))), 1);
         assert_eq!(shapes(claim(1, None)), 1, "not launched yet");
         assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "it was there before");
-        assert_eq!(current(&learnt(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
+        assert_eq!(current(&observed(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_learnt_while_another_lesson_ends_is_kept() {
+    async fn what_is_observed_while_another_observation_ends_is_kept() {
         let world = World::new();
         let since = world.ctx.now();
         let teach = |taints: &[(&str, i64)]| {
-            let mut learnt = Learnt::default();
+            let mut observed = Observed::default();
             for (key, hours) in taints {
                 let taint = Taint::new(*key, "", TaintEffect::NoSchedule);
                 let until = since + jiff::SignedDuration::from_hours(*hours);
-                learnt.add_taint(LearntTaint { taint, claim: "c".into(), since, until });
+                observed.add_taint(ObservedTaint { taint, claim: "c".into(), since, until });
             }
-            let annotations = serde_json::json!({ LEARNT: learnt::write(&learnt) });
+            let annotations = serde_json::json!({ OBSERVED: observed::write(&observed) });
             let pool = serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
                 "metadata": {"name": "default", "annotations": annotations}});
             world.server.apply(pool).unwrap();
         };
-        let learnt = || async {
+        let observed = || async {
             let pool = world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap();
-            let written = pool.metadata.annotations.clone().unwrap_or_default().remove(LEARNT);
-            let taints = learnt::read(&written.unwrap_or_default()).taints;
+            let written = pool.metadata.annotations.clone().unwrap_or_default().remove(OBSERVED);
+            let taints = observed::read(&written.unwrap_or_default()).taints;
             (pool, taints.iter().map(|known| known.taint.key.to_string()).collect::<Vec<_>>())
         };
         world.pool("default", serde_json::json!({}));
         teach(&[("old", 1), ("lasts", 9)]);
-        world.ctx.observe(learnt().await.0);
+        world.ctx.observe(observed().await.0);
         world.pass(2 * 3600).await;
         // The provisioner writes what this controller has not seen.
         teach(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
-        Lessons.reconcile(&world.ctx, &Key::cluster("default")).await.unwrap();
-        assert_eq!(learnt().await.1, ["fresh", "lasts"]);
+        ObservedReaper.reconcile(&world.ctx, &Key::cluster("default")).await.unwrap();
+        assert_eq!(observed().await.1, ["fresh", "lasts"]);
     }
 
     #[test]
     fn the_condition_names_what_was_found() {
-        let (reason, text) = sentence(&learnt());
-        assert_eq!(reason, "SmallerThanPromised");
+        let (reason, text) = sentence(&observed());
+        assert_eq!(reason, "SmallerThanExpected");
         for part in ["medium with image image-1 has", "5Gi", "nodeclaim c", "late:NoSchedule"] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -1,6 +1,6 @@
-//! The tables of NodeClaims and Nodes, and their union: the machines.
+//! The tables of NodeClaims and Nodes, and their union: the nodes.
 //!
-//! A NodeClaim and a Node are one machine where `status.providerID` and `spec.providerID` are equal. Machines are kept
+//! A NodeClaim and a Node are one node where `status.providerID` and `spec.providerID` are equal. Nodes are kept
 //! built; what changes is noted and rebuilt at the next snapshot, and nothing else is touched.
 
 use std::{
@@ -30,17 +30,17 @@ pub(crate) struct NodeEntry {
     pub(crate) model: Option<Arc<Node>>,
 }
 
-/// Names a machine.
+/// Names a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Machine {
+enum NodeKey {
     Claim(ClaimName),
     /// A Node that no NodeClaim of ours accounts for.
     Node(NodeName),
 }
 
-/// NodeClaims, Nodes and machines.
+/// NodeClaims, Nodes and nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Machines {
+pub(crate) struct NodeTable {
     pub(crate) claims: BTreeMap<ClaimName, ClaimEntry>,
     pub(crate) nodes: BTreeMap<NodeName, NodeEntry>,
     claims_by_provider: BTreeMap<ProviderId, BTreeSet<ClaimName>>,
@@ -50,15 +50,15 @@ pub(crate) struct Machines {
     attachments: BTreeMap<Str, (Str, (Str, Str))>,
     /// By node: its VolumeAttachments.
     attached: BTreeMap<Str, BTreeSet<Str>>,
-    built: BTreeMap<Machine, Arc<StateNode>>,
-    /// The machines by name, and where each stands; remade when one comes, goes or changes its name.
+    built: BTreeMap<NodeKey, Arc<StateNode>>,
+    /// The nodes by name, and where each stands; remade when one comes, goes or changes its name.
     sorted: Vec<Arc<StateNode>>,
-    places: BTreeMap<Machine, usize>,
+    places: BTreeMap<NodeKey, usize>,
     unsorted: bool,
-    dirty: BTreeSet<Machine>,
+    dirty: BTreeSet<NodeKey>,
 }
 
-/// What machines are built from, beside their own tables.
+/// What nodes are built from, beside their own tables.
 pub(crate) struct Parts<'a> {
     pub(crate) pods: &'a Pods,
     pub(crate) intents: &'a Intents,
@@ -67,7 +67,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) held: &'a BTreeMap<Str, u32>,
 }
 
-impl Machines {
+impl NodeTable {
     /// Puts a NodeClaim in, or takes it out; returns what was there.
     pub(crate) fn put_claim(&mut self, name: &ClaimName, entry: Option<ClaimEntry>) -> Option<ClaimEntry> {
         let provider_id = |entry: Option<&ClaimEntry>| entry?.model.as_ref()?.provider_id.clone();
@@ -87,7 +87,7 @@ impl Machines {
                 self.touch_provider(new);
             }
         }
-        self.dirty.insert(Machine::Claim(name.clone()));
+        self.dirty.insert(NodeKey::Claim(name.clone()));
         before
     }
 
@@ -112,7 +112,7 @@ impl Machines {
         if let Some(new) = &new {
             self.touch_provider(new);
         }
-        self.dirty.insert(Machine::Node(name.clone()));
+        self.dirty.insert(NodeKey::Node(name.clone()));
         before
     }
 
@@ -160,23 +160,23 @@ impl Machines {
     }
 
     fn touch_provider(&mut self, id: &ProviderId) {
-        let claims = self.claims_by_provider.get(id).into_iter().flatten().cloned().map(Machine::Claim);
-        let nodes = self.nodes_by_provider.get(id).into_iter().flatten().cloned().map(Machine::Node);
+        let claims = self.claims_by_provider.get(id).into_iter().flatten().cloned().map(NodeKey::Claim);
+        let nodes = self.nodes_by_provider.get(id).into_iter().flatten().cloned().map(NodeKey::Node);
         self.dirty.extend(claims.chain(nodes));
     }
 
     /// Notes that something about the Node called `name` changed: its pods, its limits.
     pub(crate) fn touch_node(&mut self, name: &str) {
-        self.dirty.insert(Machine::Node(name.into()));
+        self.dirty.insert(NodeKey::Node(name.into()));
         let id = self.nodes.get(name).and_then(|entry| entry.model.as_ref()?.provider_id.clone());
         if let Some(id) = id {
             self.touch_provider(&id);
         }
     }
 
-    /// Notes that something about the machine of a NodeClaim changed: its marks.
+    /// Notes that something about the node of a NodeClaim changed: its marks.
     pub(crate) fn touch_claim(&mut self, name: &str) {
-        self.dirty.insert(Machine::Claim(name.into()));
+        self.dirty.insert(NodeKey::Claim(name.into()));
     }
 
     /// Notes that something about what is called `name`, Node or NodeClaim, changed.
@@ -195,7 +195,7 @@ impl Machines {
         };
         let of_pool =
             self.claims.iter().filter(|(_, entry)| entry.model.as_ref().is_some_and(|claim| reckoned(claim)));
-        self.dirty.extend(of_pool.map(|(name, _)| Machine::Claim(name.clone())));
+        self.dirty.extend(of_pool.map(|(name, _)| NodeKey::Claim(name.clone())));
     }
 
     /// The Node of a NodeClaim. Of several with its provider id, the first by name.
@@ -226,36 +226,36 @@ impl Machines {
         self.dirty.is_empty()
     }
 
-    /// Builds anew what changed.
+    /// Builds again what changed.
     pub(crate) fn rebuild(&mut self, parts: &Parts<'_>) {
-        for machine in std::mem::take(&mut self.dirty) {
-            let Some(built) = self.build(&machine, parts).map(Arc::new) else {
-                self.unsorted |= self.built.remove(&machine).is_some();
+        for node in std::mem::take(&mut self.dirty) {
+            let Some(built) = self.build(&node, parts).map(Arc::new) else {
+                self.unsorted |= self.built.remove(&node).is_some();
                 continue;
             };
-            let before = self.built.insert(machine.clone(), built.clone());
+            let before = self.built.insert(node.clone(), built.clone());
             let same_name = before.is_some_and(|before| before.name() == built.name());
-            match self.places.get(&machine).and_then(|at| self.sorted.get_mut(*at)) {
+            match self.places.get(&node).and_then(|at| self.sorted.get_mut(*at)) {
                 Some(place) if same_name && !self.unsorted => *place = built,
                 _ => self.unsorted = true,
             }
         }
         if std::mem::take(&mut self.unsorted) {
-            let mut all: Vec<(&Machine, &Arc<StateNode>)> = self.built.iter().collect();
+            let mut all: Vec<(&NodeKey, &Arc<StateNode>)> = self.built.iter().collect();
             all.sort_by(|a, b| a.1.name().cmp(b.1.name()));
             self.sorted = all.iter().map(|(_, built)| (*built).clone()).collect();
-            self.places = all.iter().enumerate().map(|(at, (machine, _))| ((*machine).clone(), at)).collect();
+            self.places = all.iter().enumerate().map(|(at, (node, _))| ((*node).clone(), at)).collect();
         }
     }
 
-    /// All machines by name, as of the last [`Self::rebuild`].
+    /// All nodes by name, as of the last [`Self::rebuild`].
     pub(crate) fn all(&self) -> &[Arc<StateNode>] {
         &self.sorted
     }
 
-    fn build(&self, machine: &Machine, parts: &Parts<'_>) -> Option<StateNode> {
-        let (claim, node) = match machine {
-            Machine::Claim(name) => {
+    fn build(&self, node: &NodeKey, parts: &Parts<'_>) -> Option<StateNode> {
+        let (claim, node) = match node {
+            NodeKey::Claim(name) => {
                 let claim = self.claims.get(name)?.model.as_ref()?;
                 // Of several claims of one instance, the first by name has the node.
                 let node = self.node_of(claim).and_then(|entry| entry.model.clone());
@@ -263,7 +263,7 @@ impl Machines {
                 let node = node.filter(|_| owner.is_some_and(|owner| owner.name == *name));
                 (Some(claim.clone()), node)
             }
-            Machine::Node(name) => {
+            NodeKey::Node(name) => {
                 let node = self.nodes.get(name)?.model.as_ref()?;
                 let claimed = self.claim_of(node).and_then(|entry| self.node_of(entry.model.as_ref()?));
                 let claimed = claimed.and_then(|entry| entry.model.as_ref());

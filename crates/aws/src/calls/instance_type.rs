@@ -2,7 +2,7 @@
 
 /// An instance type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MachineInfo {
+pub struct InstanceTypeDescription {
     /// Name, such as `m5.large`.
     pub name: String,
     /// `on-demand`, `spot`, `capacity-block`.
@@ -39,7 +39,7 @@ pub struct MachineInfo {
     pub placement_strategies: Vec<String>,
 }
 
-/// Disks of a machine's own.
+/// Disks of an instance's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     /// All of them in GB.
@@ -48,7 +48,7 @@ pub struct Storage {
     pub nvme: bool,
 }
 
-/// A machine's network.
+/// An instance's network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     /// Its cards, by index.

@@ -1,8 +1,8 @@
-//! What nodes taught about their pool, as it stands in the annotation `fleetwright.dev/learnt` of the NodePool: there it
-//! outlives the machines that showed it, and this process.
+//! What nodes taught about their pool, as it stands in the annotation `fleetwright.dev/observed` of the NodePool: there it
+//! outlives the nodes that showed it, and this process.
 
 use fleetwright_core::model::{
-    Learnt, LearntShape, LearntTaint, ResourceName, Resources, Str, Taint, TaintEffect,
+    Observed, ObservedCapacity, ObservedTaint, ResourceName, Resources, Str, Taint, TaintEffect,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -42,27 +42,27 @@ struct WrittenTaint {
 
 /// Reads the annotation; entries that mean nothing are skipped.
 #[must_use]
-pub fn read(written: &str) -> Learnt {
-    let mut learnt = Learnt::default();
+pub fn read(written: &str) -> Observed {
+    let mut observed = Observed::default();
     let entries: Vec<serde_json::Value> = serde_json::from_str(written).unwrap_or_default();
-    for entry in entries.into_iter().take(2 * Learnt::MOST) {
+    for entry in entries.into_iter().take(2 * Observed::MOST) {
         let Ok(Entry { claim, since, until, shape, taint }) = serde_json::from_value(entry) else { continue };
         let claim: Str = text(&claim);
         if let Some(shape) = shape.and_then(|shape| self::shape(&shape, &claim, since, until)) {
-            learnt.add_shape(shape);
+            observed.add_shape(shape);
         }
         if let Some(taint) = taint
             && let Some(effect) = TaintEffect::parse(&taint.effect)
         {
             let taint = Taint::new(taint.key, taint.value, effect);
-            learnt.add_taint(LearntTaint { taint, claim, since, until });
+            observed.add_taint(ObservedTaint { taint, claim, since, until });
         }
     }
-    learnt
+    observed
 }
 
-fn shape(shape: &Shape, claim: &Str, since: Timestamp, until: Timestamp) -> Option<LearntShape> {
-    Some(LearntShape {
+fn shape(shape: &Shape, claim: &Str, since: Timestamp, until: Timestamp) -> Option<ObservedCapacity> {
+    Some(ObservedCapacity {
         instance_type: text(&shape.instance_type),
         image: shape.image.as_deref().map(text),
         promised: amounts(&shape.promised)?,
@@ -76,16 +76,16 @@ fn shape(shape: &Shape, claim: &Str, since: Timestamp, until: Timestamp) -> Opti
 fn amounts(written: &std::collections::BTreeMap<String, String>) -> Option<Resources> {
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     let quantities = written.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect();
-    supply("learnt", Some(&quantities)).ok()
+    supply("observed", Some(&quantities)).ok()
 }
 
 /// Writes the annotation; `None` where there is nothing to say.
 #[must_use]
-pub fn write(learnt: &Learnt) -> Option<String> {
-    if learnt.is_empty() {
+pub fn write(observed: &Observed) -> Option<String> {
+    if observed.is_empty() {
         return None;
     }
-    let shapes = learnt.shapes.iter().map(|known| Entry {
+    let shapes = observed.shapes.iter().map(|known| Entry {
         claim: known.claim.to_string(),
         since: known.since,
         until: known.until,
@@ -97,7 +97,7 @@ pub fn write(learnt: &Learnt) -> Option<String> {
         }),
         taint: None,
     });
-    let taints = learnt.taints.iter().map(|known| Entry {
+    let taints = observed.taints.iter().map(|known| Entry {
         claim: known.claim.to_string(),
         since: known.since,
         until: known.until,
@@ -123,11 +123,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lessons_survive_being_written() {
+    fn observations_survive_being_written() {
         let since = Timestamp::from_second(1_750_000_000).unwrap();
         let until = Timestamp::from_second(1_750_003_600).unwrap();
-        let mut learnt = Learnt::default();
-        learnt.add_shape(LearntShape {
+        let mut observed = Observed::default();
+        observed.add_shape(ObservedCapacity {
             instance_type: "m5.large".into(),
             image: Some("ami-1".into()),
             promised: Resources::of(1930, 7 << 30).with("pods", 29),
@@ -137,10 +137,10 @@ mod tests {
             until,
         });
         let taint = Taint::new("agent", "x", TaintEffect::NoExecute);
-        learnt.add_taint(LearntTaint { taint, claim: "default-abcde".into(), since, until });
-        let text = write(&learnt).unwrap();
-        assert_eq!(read(&text), learnt, "{text}");
-        assert_eq!(write(&Learnt::default()), None);
+        observed.add_taint(ObservedTaint { taint, claim: "default-abcde".into(), since, until });
+        let text = write(&observed).unwrap();
+        assert_eq!(read(&text), observed, "{text}");
+        assert_eq!(write(&Observed::default()), None);
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             "shape":{"instanceType":"m","promised":{"cpu":"-1"},"found":{}}},
             {"claim":"a","since":"2025-01-01T00:00:00Z","until":"2026-01-01T00:00:00Z","taint":{"key":"k","effect":"Some"}},
             {"claim":"a","since":"2025-01-01T00:00:00Z","until":"2026-01-01T00:00:00Z","taint":{"key":"k","effect":"NoSchedule"}}]"#;
-        let learnt = read(negative);
-        assert_eq!((learnt.shapes.len(), learnt.taints.len()), (0, 1));
+        let observed = read(negative);
+        assert_eq!((observed.shapes.len(), observed.taints.len()), (0, 1));
     }
 }

@@ -1,5 +1,5 @@
-//! S1: machines of others are left alone. S2: one machine per claim. S3: the claim of a machine is held until the machine is
-//! gone. S4: what a machine was launched for stands on its claim first. S6: one answer per pod.
+//! S1: instances of others are left alone. S2: one instance per claim. S3: the claim of an instance is held until the instance is
+//! gone. S4: what an instance was launched for stands on its claim first. S6: one answer per pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,54 +13,54 @@ use super::{Check, Findings, Look, look::*};
 
 /// S1 to S4.
 #[derive(Default)]
-pub(super) struct Machines {
-    /// Machines that were judged at birth.
+pub(super) struct InstanceChecks {
+    /// Instances that were judged at birth.
     born: BTreeSet<String>,
     /// Claims at the last look.
     claims: BTreeMap<String, Arc<Value>>,
 }
 
-impl Check for Machines {
+impl Check for InstanceChecks {
     fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
         let claims = look.claims_by_name();
         let mut of_claim: BTreeMap<&str, usize> = BTreeMap::new();
-        for machine in &look.machines {
-            if look.ledger.foreign.contains(&machine.id) {
-                if !lives(machine) {
-                    found.add("S1", format!("machine {} of somebody else was ended", machine.id), []);
+        for instance in &look.instances {
+            if look.ledger.foreign.contains(&instance.id) {
+                if !lives(instance) {
+                    found.add("S1", format!("instance {} of somebody else was ended", instance.id), []);
                 }
                 continue;
             }
-            let Some(claim) = machine.tags.claim.as_deref() else { continue };
+            let Some(claim) = instance.tags.claim.as_deref() else { continue };
             let known = look.ledger.stripped.contains(claim);
-            if self.born.insert(machine.id.clone()) && !known {
+            if self.born.insert(instance.id.clone()) && !known {
                 let object = claims.get(claim).copied().or_else(|| self.claims.get(claim));
                 let number = annotation_of(object, "fleetwright.dev/attempt").parse::<u32>();
                 let batch = annotation_of(object, "fleetwright.dev/batch-id");
-                let meant = number.is_ok_and(|number| number >= machine.tags.attempt)
-                    && machine.tags.batch.as_deref() == Some(batch);
+                let meant = number.is_ok_and(|number| number >= instance.tags.attempt)
+                    && instance.tags.batch.as_deref() == Some(batch);
                 if !meant {
                     let what = format!(
-                        "machine {} was launched by {:?}, attempt {}, which claim {claim} does not say",
-                        machine.id, machine.tags.batch, machine.tags.attempt
+                        "instance {} was launched by {:?}, attempt {}, which claim {claim} does not say",
+                        instance.id, instance.tags.batch, instance.tags.attempt
                     );
                     found.add("S4", what, object.map(|object| &**object));
                 }
             }
-            if machine.state == Lifecycle::Gone || known {
+            if instance.state == Lifecycle::Gone || known {
                 continue;
             }
-            if lives(machine) {
+            if lives(instance) {
                 *of_claim.entry(claim).or_default() += 1;
             }
             let object = claims.get(claim);
             if !object.is_some_and(|object| is_held(object)) {
-                let what = format!("machine {} lives, and nothing holds its claim {claim}", machine.id);
+                let what = format!("instance {} lives, and nothing holds its claim {claim}", instance.id);
                 found.add("S3", what, object.map(|object| &***object));
             }
         }
         for (claim, count) in of_claim.into_iter().filter(|(_, count)| *count > 1) {
-            found.add("S2", format!("{count} machines for claim {claim}"), claims.get(claim).map(|c| &***c));
+            found.add("S2", format!("{count} instances for claim {claim}"), claims.get(claim).map(|c| &***c));
         }
         self.claims = look.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
     }

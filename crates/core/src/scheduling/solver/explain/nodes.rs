@@ -1,4 +1,4 @@
-//! Why the machines that are there do not take a class of pods: the first obstacle of each, counted.
+//! Why the nodes that are there do not take a class of pods: the first obstacle of each, counted.
 
 use super::{
     super::{
@@ -13,29 +13,29 @@ use super::{
 };
 use crate::{
     model::{ResourceName, Str},
-    scheduling::{Machines, Obstacle, Purpose},
+    scheduling::{NodeObstacles, Obstacle, Purpose},
 };
 
 /// Obstacles of one class that are told apart.
 const MAX_OBSTACLES: usize = 32;
 
 impl Solver {
-    /// What keeps a class off the machines that are there, as they stand at the end of a pass; `None` for a what-if, and
-    /// where more machines would have to be asked than `budget` has left.
+    /// What keeps a class off the nodes that are there, as they stand at the end of a pass; `None` for a what-if, and
+    /// where more nodes would have to be asked than `budget` has left.
     pub(in crate::scheduling::solver) fn obstacles(
         &mut self,
         pass: &Pass,
         class: usize,
         budget: &mut usize,
-    ) -> Option<Machines> {
+    ) -> Option<NodeObstacles> {
         if pass.purpose == Purpose::Simulation || self.slots.is_empty() {
             return None;
         }
-        *budget = budget.checked_sub(self.machines.len())?;
+        *budget = budget.checked_sub(self.nodes.len())?;
         let level = self.last_level(class);
-        let mut found = Machines::default();
-        for at in 0..self.machines.len() {
-            if !pass.is_there(at) || !(self.machines[at].usable || self.machines[at].deleting) {
+        let mut found = NodeObstacles::default();
+        for at in 0..self.nodes.len() {
+            if !pass.is_there(at) || !(self.nodes[at].usable || self.nodes[at].deleting) {
                 continue;
             }
             found.total += 1;
@@ -55,58 +55,57 @@ impl Solver {
         Some(found)
     }
 
-    /// The first thing that keeps a class off a machine, in the order in which they are asked.
+    /// The first thing that keeps a class off a node, in the order in which they are asked.
     fn obstacle(&mut self, pass: &Pass, class: usize, level: usize, at: usize) -> Option<Obstacle> {
-        let (this, machine) = (&self.classes[class], &self.machines[at]);
+        let (this, node) = (&self.classes[class], &self.nodes[at]);
         let wanted = &this.levels[level];
-        if machine.deleting {
+        if node.deleting {
             return Some(Obstacle::Leaving);
         }
-        if let Some(taint) = first_obstacle(&machine.taints, &this.pod, wanted.look_past_preferences) {
+        if let Some(taint) = first_obstacle(&node.taints, &this.pod, wanted.look_past_preferences) {
             return Some(Obstacle::Taint(taint.clone()));
         }
         let host = self.shapes[wanted.shape].host.as_ref();
-        if host.is_some_and(|set| !self.universe.has(self.hostname, set, machine.host)) {
+        if host.is_some_and(|set| !self.universe.has(self.hostname, set, node.host)) {
             return Some(Obstacle::Label(HOSTNAME.into()));
         }
         if let Some(key) = self.missed_label(class, level, at) {
             return Some(Obstacle::Label(key));
         }
-        let (this, machine) = (&self.classes[class], &self.machines[at]);
-        if !fits_free(&this.requests, &machine.free) {
+        let (this, node) = (&self.classes[class], &self.nodes[at]);
+        if !fits_free(&this.requests, &node.free) {
             return self.shortfall(class, at);
         }
         let ports = &this.pod.spec.host_ports;
         let more = pass.ports.get(&at).map_or(&[][..], Vec::as_slice);
         let taken = ports.iter().find(|port| {
             let port = std::slice::from_ref(*port);
-            clash(port, &machine.ports) || clash(port, more)
+            clash(port, &node.ports) || clash(port, more)
         });
         if let Some(port) = taken {
             return Some(Obstacle::HostPort(port.port));
         }
         let alternatives = this.alternatives.clone();
-        let reached = alternatives
-            .iter()
-            .any(|req| *req == ANY || self.machines[at].satisfies(&mut self.universe, *req));
+        let reached =
+            alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(&mut self.universe, *req));
         if !reached || !self.classes[class].attachments.is_empty() {
             return Some(Obstacle::Volumes);
         }
         let demand = self.demand(class, level);
-        let allowed = self.machines[at].open.is_some() || self.obeys_on(&demand, at);
+        let allowed = self.nodes[at].open.is_some() || self.obeys_on(&demand, at);
         (!allowed).then_some(Obstacle::Topology)
     }
 
-    /// The first label of which a machine has no value that is asked for.
+    /// The first label of which a node has no value that is asked for.
     fn missed_label(&mut self, class: usize, level: usize, at: usize) -> Option<Str> {
         let req = self.classes[class].levels[level].req;
-        if self.machines[at].satisfies(&mut self.universe, req) {
+        if self.nodes[at].satisfies(&mut self.universe, req) {
             return None;
         }
-        let open = self.machines[at].open;
+        let open = self.nodes[at].open;
         let sets = std::sync::Arc::clone(self.universe.sets(req));
         let misses = |(key, set): &&(Key, Set)| match open {
-            None => match self.machines[at].label(*key) {
+            None => match self.nodes[at].label(*key) {
                 Some(value) => !self.universe.has(*key, set, value),
                 None => !set.allows_missing(),
             },
@@ -119,9 +118,9 @@ impl Solver {
         Some(self.universe.name(key).clone())
     }
 
-    /// The first resource of which a machine has too little left.
+    /// The first resource of which a node has too little left.
     fn shortfall(&self, class: usize, at: usize) -> Option<Obstacle> {
-        let (asked, free) = (&self.classes[class].requests, &self.machines[at].free);
+        let (asked, free) = (&self.classes[class].requests, &self.nodes[at].free);
         let slot = (0..asked.len()).find(|slot| asked[*slot] > 0 && asked[*slot] > get(free, *slot))?;
         let name: ResourceName = self.resources.name(slot);
         Some(Obstacle::Resource { name, asked: asked[slot], most: get(free, slot).max(0) })

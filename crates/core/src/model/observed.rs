@@ -1,4 +1,4 @@
-//! What real nodes of a pool showed that nobody had announced: machines that are smaller than their type promises, and
+//! What real nodes of a pool showed that nobody had announced: nodes that are smaller than their type promises, and
 //! taints that appear by themselves. Plans count with it until it is out of date, so that one mistake is made once.
 
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use super::{
     taint::Taint,
 };
 
-/// What was learnt from the nodes of one pool.
+/// What was observed from the nodes of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Learnt {
-    /// Types whose machines are smaller than promised.
-    pub shapes: Vec<LearntShape>,
+pub struct Observed {
+    /// Types whose nodes are smaller than promised.
+    pub shapes: Vec<ObservedCapacity>,
     /// Taints that nodes of the pool have although nobody asked for them.
-    pub taints: Vec<LearntTaint>,
+    pub taints: Vec<ObservedTaint>,
 }
 
-/// A type, with an image, whose machine was smaller than promised.
+/// A type, with an image, whose node was smaller than promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LearntShape {
+pub struct ObservedCapacity {
     /// The instance type.
     pub instance_type: Str,
-    /// The image that the machine ran.
+    /// The image that the node ran.
     pub image: Option<Str>,
-    /// What pods were promised on it. Once the catalogue promises something else, it has learnt by itself.
+    /// What pods were promised on it. Once the catalogue promises something else, it has observed by itself.
     pub promised: Resources,
     /// What pods could have.
     pub found: Resources,
     /// The NodeClaim that showed it.
     pub claim: Str,
-    /// When it was learnt.
+    /// When it was observed.
     pub since: Timestamp,
     /// When it is forgotten.
     pub until: Timestamp,
@@ -42,29 +42,29 @@ pub struct LearntShape {
 
 /// A taint that appeared on a node and stayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LearntTaint {
+pub struct ObservedTaint {
     /// The taint.
     pub taint: Taint,
     /// The NodeClaim that showed it.
     pub claim: Str,
-    /// When it was learnt.
+    /// When it was observed.
     pub since: Timestamp,
     /// When it is forgotten.
     pub until: Timestamp,
 }
 
-impl Learnt {
+impl Observed {
     /// Entries that a pool keeps at most; the oldest go.
     pub const MOST: usize = 32;
 
-    /// Whether nothing was learnt.
+    /// Whether nothing was observed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shapes.is_empty() && self.taints.is_empty()
     }
 
     /// Puts a shape in, in place of an earlier one of the same type and image.
-    pub fn add_shape(&mut self, shape: LearntShape) {
+    pub fn add_shape(&mut self, shape: ObservedCapacity) {
         self.shapes.retain(|known| known.instance_type != shape.instance_type || known.image != shape.image);
         self.shapes.push(shape);
         self.shapes.sort_by(|a, b| (&a.instance_type, &a.image).cmp(&(&b.instance_type, &b.image)));
@@ -72,7 +72,7 @@ impl Learnt {
     }
 
     /// Puts a taint in, in place of an earlier one of the same key and effect.
-    pub fn add_taint(&mut self, taint: LearntTaint) {
+    pub fn add_taint(&mut self, taint: ObservedTaint) {
         self.taints.retain(|known| !known.taint.matches(&taint.taint));
         self.taints.push(taint);
         self.taints.sort_by(|a, b| a.taint.cmp(&b.taint));
@@ -95,7 +95,7 @@ impl Learnt {
         shapes.chain(self.taints.iter().map(|taint| taint.until)).min()
     }
 
-    /// The catalogue as it really is; the same one where nothing of it was learnt.
+    /// The catalogue as it really is; the same one where nothing of it was observed.
     #[must_use]
     pub fn applied(&self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
         let lowered = |known: &Arc<InstanceType>| {
@@ -117,7 +117,7 @@ impl Learnt {
 
 /// Drops the oldest entries beyond the bound.
 fn trim<T>(entries: &mut Vec<T>, since: impl Fn(&T) -> Timestamp) {
-    while entries.len() > Learnt::MOST {
+    while entries.len() > Observed::MOST {
         let oldest = entries.iter().enumerate().min_by_key(|(_, entry)| since(entry)).map(|(at, _)| at);
         if let Some(at) = oldest {
             entries.remove(at);
@@ -143,7 +143,7 @@ fn shrunk(known: &InstanceType, found: &Resources) -> InstanceType {
 
 #[cfg(test)]
 mod tests {
-    //! What a lesson does to a catalogue, and how long it lasts.
+    //! What an observation does to a catalogue, and how long it lasts.
     use super::*;
     use crate::{
         model::TaintEffect,
@@ -155,10 +155,10 @@ mod tests {
         Arc::new(Catalog::new(vec![gpu, instance_type("medium", 4, 8).offer("a", "spot", 10).build()]))
     }
 
-    fn shape(name: &str, found: Resources, minutes: i64) -> LearntShape {
+    fn shape(name: &str, found: Resources, minutes: i64) -> ObservedCapacity {
         let promised = catalog().get(name).unwrap().allocatable();
         let until = now() + jiff::SignedDuration::from_mins(minutes);
-        LearntShape {
+        ObservedCapacity {
             instance_type: name.into(),
             image: None,
             promised,
@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn a_type_shrinks_to_what_was_found_and_no_other_changes() {
-        let mut learnt = Learnt::default();
+        let mut observed = Observed::default();
         let found = Resources::of(9000, 3 << 30).with("pods", 50);
-        learnt.add_shape(shape("gpu", found, 10));
+        observed.add_shape(shape("gpu", found, 10));
         let before = catalog();
-        let after = learnt.applied(&before);
+        let after = observed.applied(&before);
         let allocatable = after.get("gpu").unwrap().allocatable();
         assert_eq!(
             (allocatable.cpu(), allocatable.memory()),
@@ -187,34 +187,34 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_that_has_learnt_by_itself_is_believed() {
-        let mut learnt = Learnt::default();
+    fn a_catalogue_that_has_observed_by_itself_is_believed() {
+        let mut observed = Observed::default();
         let mut shape = shape("medium", Resources::of(1000, 1 << 30), 10);
         shape.promised = Resources::of(1, 1);
-        learnt.add_shape(shape);
+        observed.add_shape(shape);
         let catalog = catalog();
-        assert!(Arc::ptr_eq(&learnt.applied(&catalog), &catalog));
+        assert!(Arc::ptr_eq(&observed.applied(&catalog), &catalog));
     }
 
     #[test]
-    fn lessons_end_are_replaced_and_are_few() {
-        let mut learnt = Learnt::default();
-        learnt.add_shape(shape("medium", Resources::of(1, 1), 10));
-        learnt.add_shape(shape("medium", Resources::of(2, 2), 20));
-        assert_eq!(learnt.shapes.len(), 1);
-        assert_eq!(learnt.next_end(), Some(now() + jiff::SignedDuration::from_mins(20)));
-        assert!(learnt.current(now() + jiff::SignedDuration::from_mins(20)).is_empty());
-        assert!(!learnt.current(now() + jiff::SignedDuration::from_mins(19)).is_empty());
+    fn observations_end_are_replaced_and_are_few() {
+        let mut observed = Observed::default();
+        observed.add_shape(shape("medium", Resources::of(1, 1), 10));
+        observed.add_shape(shape("medium", Resources::of(2, 2), 20));
+        assert_eq!(observed.shapes.len(), 1);
+        assert_eq!(observed.next_end(), Some(now() + jiff::SignedDuration::from_mins(20)));
+        assert!(observed.current(now() + jiff::SignedDuration::from_mins(20)).is_empty());
+        assert!(!observed.current(now() + jiff::SignedDuration::from_mins(19)).is_empty());
         for n in 0..100_i64 {
             let at = now() + jiff::SignedDuration::from_mins(n);
-            learnt.add_taint(LearntTaint {
+            observed.add_taint(ObservedTaint {
                 taint: Taint::new(format!("t{n}"), "", TaintEffect::NoSchedule),
                 claim: "c".into(),
                 since: at,
                 until: at,
             });
         }
-        assert_eq!(learnt.taints.len(), Learnt::MOST);
-        assert!(learnt.taints.iter().any(|known| &*known.taint.key == "t99"), "the oldest go");
+        assert_eq!(observed.taints.len(), Observed::MOST);
+        assert!(observed.taints.iter().any(|known| &*known.taint.key == "t99"), "the oldest go");
     }
 }
