@@ -147,7 +147,7 @@ pub const TAG_CLASS_HASH: &str = "fleetwright.dev/nodeclass-hash";
 /// Tag of instance profiles: the region.
 pub const TAG_REGION: &str = "topology.kubernetes.io/region";
 
-/// Annotation of ours on node classes: what real nodes taught about instances, a line for each instance type and image.
+/// Annotation of ours on node classes: the capacity that nodes report, one line for each instance type and image.
 pub const OBSERVED: &str = "fleetwright.dev/observed-capacity";
 /// Annotation of ours on the first node class: the prices that AWS told last.
 pub const PRICES: &str = "fleetwright.dev/prices";

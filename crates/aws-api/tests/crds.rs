@@ -283,7 +283,7 @@ fn volumes() {
 }
 
 #[test]
-fn network_and_instance_type() {
+fn network_and_instance_options() {
     let at = "/spec/networkInterfaces";
     let interface = |card: i64, device: i64, kind: &str| json!({"networkCardIndex": card, "deviceIndex": device, "interfaceType": kind});
     let primary = interface(0, 0, "interface");

@@ -10,7 +10,7 @@ use fleetwright_aws::calls::{
 
 use crate::convert::{count, text};
 
-/// The instance; `None` where it has no name.
+/// The description of an instance type; `None` if it has no name.
 pub(crate) fn instance_type(info: &InstanceTypeInfo) -> Option<InstanceTypeDescription> {
     let processor = info.processor_info();
     let strategies = info.placement_group_info().map(|groups| groups.supported_strategies());
@@ -108,7 +108,7 @@ fn accelerators(info: &InstanceTypeInfo) -> Vec<Accelerator> {
 
 #[cfg(test)]
 mod tests {
-    //! An instance from the SDK's types, one without anything, and values that the SDK does not know.
+    //! An instance type from the SDK's types, one without anything, and values that the SDK does not know.
     use aws_sdk_ec2::types::{
         EbsInfo, EbsOptimizedInfo, InstanceType, MemoryInfo, NetworkCardInfo, ProcessorInfo, UsageClassType,
         VCpuInfo,

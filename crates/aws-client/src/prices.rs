@@ -3,7 +3,7 @@
 use fleetwright_aws::calls::Price;
 use serde_json::Value;
 
-/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is no instance.
+/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is not for an instance type.
 pub(crate) fn product(document: &str) -> Option<(String, Price)> {
     let product: Value = serde_json::from_str(document).ok()?;
     let name = product.pointer("/product/attributes/instanceType")?.as_str()?;

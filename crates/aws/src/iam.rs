@@ -74,7 +74,7 @@ const fn right(call: &'static str, action: &'static str, statement: &'static str
 
 /// Every right of every call.
 pub const RIGHTS: &[Right] = &[
-    right("instances", "ec2:DescribeInstanceTypes", "AllowRegionalReadActions", Feature::Core),
+    right("instance_types", "ec2:DescribeInstanceTypes", "AllowRegionalReadActions", Feature::Core),
     right("sold_in", "ec2:DescribeInstanceTypeOfferings", "AllowRegionalReadActions", Feature::Core),
     right("subnets", "ec2:DescribeSubnets", "AllowRegionalReadActions", Feature::Core),
     right("security_groups", "ec2:DescribeSecurityGroups", "AllowRegionalReadActions", Feature::Core),
@@ -186,7 +186,7 @@ pub fn denial(action: &str) -> String {
 pub fn refusal(action: &str, error: &AwsError) -> String {
     match error.is_unidentified() {
         true => format!(
-            "AWS does not accept the credentials for {action} ({}): renew them, or set this instance's clock",
+            "AWS does not accept the credentials for {action} ({}): renew them, or set this host's clock",
             error.code
         ),
         false => denial(action),

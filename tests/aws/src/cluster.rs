@@ -111,7 +111,7 @@ impl Cluster {
     pub(crate) async fn restarted(self) -> anyhow::Result<Self> {
         let Self { outlook, classes, clock, seat, endpoint, .. } = self;
         let mut fresh = Self::with(endpoint, seat, classes, clock).await?;
-        fresh.outlook.instances = outlook.instances;
+        fresh.outlook.nodes = outlook.nodes;
         fresh.round("nodeclaim.tagging").await?;
         Ok(fresh)
     }
@@ -196,7 +196,7 @@ impl Cluster {
             node_name: Some(format!("node-of-{}", claim.name).as_str().into()),
             ..claim.clone()
         };
-        self.outlook.instances.push((Arc::new(claim), None));
+        self.outlook.nodes.push((Arc::new(claim), None));
     }
 
     fn apply(&mut self, write: &Write) -> anyhow::Result<()> {
@@ -221,7 +221,7 @@ impl Cluster {
                 self.classes.set(class);
             }
             Object::NodeClaim(name) => {
-                for (claim, _) in &mut self.outlook.instances {
+                for (claim, _) in &mut self.outlook.nodes {
                     if claim.name == *name {
                         set(&mut Arc::make_mut(claim).annotations, &write.annotations);
                     }

@@ -59,7 +59,7 @@ impl Proxy {
     pub(crate) async fn start(upstream: String) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
-        // Whatever proxies the environment names, moto is on this instance.
+        // Whatever proxies the environment names, moto runs on this host.
         let client = reqwest::Client::builder().no_proxy().build()?;
         let shared = Arc::new(Shared { upstream, client, rules: Mutex::default(), calls: Mutex::default() });
         let router = Router::new().fallback(handle).with_state(shared.clone());

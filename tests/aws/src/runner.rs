@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     cases: Vec<String>,
 }
 
-/// Where things are on this instance.
+/// Paths on this host.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The operator's binary, built beside the runner's.

@@ -22,10 +22,10 @@ impl Clock for Paused {
     }
 }
 
-fn region(instance_types: usize) -> (Arc<FakeAws>, Arc<Batched>, Vec<String>) {
+fn region(instances: usize) -> (Arc<FakeAws>, Arc<Batched>, Vec<String>) {
     let clock: SharedClock = Arc::new(Paused(tokio::time::Instant::now()));
     let cloud = Arc::new(FakeAws::new(clock.clone()));
-    let ids = (0..instance_types).map(|_| cloud.adopt(TagSet::new()).1).collect();
+    let ids = (0..instances).map(|_| cloud.adopt(TagSet::new()).1).collect();
     (cloud.clone(), Arc::new(Batched::new(cloud, clock)), ids)
 }
 

@@ -33,7 +33,7 @@ fn specificity(demands: &Requirements) -> (usize, usize) {
     (demands.len() - absent, absent)
 }
 
-/// The image for an instance that `instance` describes.
+/// The image for an instance type with these requirements.
 #[must_use]
 pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
     let mut best: Option<(Choice<'a>, Requirements)> = None;

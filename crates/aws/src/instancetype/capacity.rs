@@ -1,4 +1,4 @@
-//! What an instance of an instance type has.
+//! The capacity of an instance type.
 
 use fleetwright_aws_api::ec2nodeclass::{BlockDeviceMapping, Ec2NodeClassSpec};
 use fleetwright_aws_api::{Family, labels};
@@ -58,7 +58,7 @@ fn bytes(size: &str) -> Option<i64> {
     size.parse::<Quantity>().ok().map(Quantity::units_floor)
 }
 
-/// Everything that an instance has, its devices included.
+/// The capacity of an instance type, devices included.
 #[must_use]
 pub(super) fn capacity(
     info: &InstanceTypeDescription,

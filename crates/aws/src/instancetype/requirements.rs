@@ -79,7 +79,7 @@ fn maybe(key: &str, value: Option<impl ToString>) -> Requirement {
     Requirement::is_in(key, value.map(|value| value.to_string()))
 }
 
-/// What the instance itself is.
+/// Requirements that follow from the instance type alone.
 fn instance_type(info: &InstanceTypeDescription) -> Vec<Requirement> {
     let (family, size) = match info.name.split_once('.') {
         Some((family, size)) if !size.contains('.') => (Some(family), Some(size)),

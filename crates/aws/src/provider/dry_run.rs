@@ -39,13 +39,15 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
     let exotic =
         |capacity: &Resources| labels::EXOTIC_RESOURCES.iter().any(|name| capacity.get(&(*name).into()) > 0);
     let on_demand = |offering: &&Offering| offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND);
-    let candidates = catalog.catalog.instance_types.iter().filter_map(|instance| {
-        catalog.shaped.get(&*instance.name)?.image.as_ref()?;
-        let offering = instance.offerings.iter().filter(on_demand).min_by_key(|offering| offering.price)?;
-        let wanted =
-            of_class.iter().any(|pool| pool.template.requirements.intersects(&instance.requirements).is_ok());
-        let rank = (!wanted, exotic(&instance.capacity), offering.price, instance.name.clone());
-        Some((rank, Candidate { instance_type: instance.clone(), offerings: vec![offering.clone()] }))
+    let candidates = catalog.catalog.instance_types.iter().filter_map(|instance_type| {
+        catalog.shaped.get(&*instance_type.name)?.image.as_ref()?;
+        let offering =
+            instance_type.offerings.iter().filter(on_demand).min_by_key(|offering| offering.price)?;
+        let wanted = of_class
+            .iter()
+            .any(|pool| pool.template.requirements.intersects(&instance_type.requirements).is_ok());
+        let rank = (!wanted, exotic(&instance_type.capacity), offering.price, instance_type.name.clone());
+        Some((rank, Candidate { instance_type: instance_type.clone(), offerings: vec![offering.clone()] }))
     });
     candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
 }
@@ -172,8 +174,8 @@ impl AwsProvider {
         let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
         for subnet in class.status.iter().flat_map(|status| &status.subnets).take(SUBNETS_MAX) {
             // Its policy allows only what is born with the tags of a launch.
-            let (template, instance) = (&way.template, &way.instance_type);
-            let tried = self.api.try_instance(template, instance, &subnet.id, &groups, &request.tags);
+            let (template, instance_type) = (&way.template, &way.instance_type);
+            let tried = self.api.try_instance(template, instance_type, &subnet.id, &groups, &request.tags);
             match tried.await {
                 Ok(()) => return None,
                 // More calls would be refused as well.

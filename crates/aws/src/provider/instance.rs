@@ -66,8 +66,8 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
                 resources.set(&labels::RESOURCE_EFA.into(), info.efa_interfaces);
                 resources
             };
-            let instance = &shaped.instance_type;
-            (with_efa(instance.capacity.clone()), with_efa(instance.allocatable()))
+            let instance_type = &shaped.instance_type;
+            (with_efa(instance_type.capacity.clone()), with_efa(instance_type.allocatable()))
         }
         None => (Resources::new(), Resources::new()),
     };

@@ -60,17 +60,15 @@ impl FakeAws {
     pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
         let Inner { instances, reservations, .. } = inner;
-        for instance_type in
-            instances.values_mut().filter(|instance_type| instance_type.info.state != "terminated")
-        {
-            let starts = instance_type.info.launched.is_some_and(|launched| now >= launched + STARTING);
-            if instance_type.info.state == "pending" && starts {
-                instance_type.info.state = "running".to_owned();
+        for instance in instances.values_mut().filter(|instance| instance.info.state != "terminated") {
+            let starts = instance.info.launched.is_some_and(|launched| now >= launched + STARTING);
+            if instance.info.state == "pending" && starts {
+                instance.info.state = "running".to_owned();
             }
-            if instance_type.ended.is_some_and(|ended| now >= ended + ENDING) {
-                instance_type.info.state = "terminated".to_owned();
+            if instance.ended.is_some_and(|ended| now >= ended + ENDING) {
+                instance.info.state = "terminated".to_owned();
                 let own =
-                    |known: &&mut ReservationInfo| instance_type.info.reservation.as_ref() == Some(&known.id);
+                    |known: &&mut ReservationInfo| instance.info.reservation.as_ref() == Some(&known.id);
                 if let Some(reservation) = reservations.iter_mut().find(own) {
                     reservation.available += 1;
                 }
@@ -191,7 +189,7 @@ impl FakeAws {
 impl AwsApi for FakeAws {
     async fn instance_types(&self) -> Result<Vec<InstanceTypeDescription>, AwsError> {
         let mut inner = self.lock();
-        inner.enter(Call::InstanceTypesStep)?;
+        inner.enter(Call::InstanceTypes)?;
         Ok(inner.instance_types.clone())
     }
 
@@ -339,14 +337,14 @@ impl AwsApi for FakeAws {
         if let Some(id) = ids.iter().find(|id| !is_shown(id)) {
             return Err(AwsError::new("InvalidInstanceID.NotFound", id));
         }
-        let found = inner.instances.values().filter(|instance_type| {
-            let info = &instance_type.info;
+        let found = inner.instances.values().filter(|instance| {
+            let info = &instance.info;
             info.state != "terminated"
                 && is_shown(&info.id)
                 && (ids.is_empty() || ids.contains(&info.id))
                 && passes(filters, &info.tags, |_| None)
         });
-        let found = found.map(|instance_type| instance_type.info.clone());
+        let found = found.map(|instance| instance.info.clone());
         Ok(found.chain(inner.intruders.iter().cloned()).collect())
     }
 
@@ -372,8 +370,8 @@ impl AwsApi for FakeAws {
             return Err(AwsError::new("UnauthorizedOperation", "only late tags may be added"));
         }
         let missing = || AwsError::new("InvalidInstanceID.NotFound", id);
-        let instance_type = inner.instances.get_mut(id).ok_or_else(missing)?;
-        instance_type.info.tags.extend(tags.clone());
+        let instance = inner.instances.get_mut(id).ok_or_else(missing)?;
+        instance.info.tags.extend(tags.clone());
         Ok(())
     }
 

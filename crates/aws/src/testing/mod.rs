@@ -45,7 +45,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `DescribeInstanceTypes`
-    InstanceTypesStep,
+    InstanceTypes,
     /// `DescribeInstanceTypeOfferings`
     SoldIn,
     /// `DescribeSubnets`
@@ -111,7 +111,7 @@ impl Call {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::InstanceTypesStep => "DescribeInstanceTypes",
+            Self::InstanceTypes => "DescribeInstanceTypes",
             Self::SoldIn => "DescribeInstanceTypeOfferings",
             Self::Subnets => "DescribeSubnets",
             Self::Groups => "DescribeSecurityGroups",
@@ -247,14 +247,12 @@ impl Inner {
             .iter()
             .filter(|id| self.protected.contains(*id))
             .filter_map(|id| self.instances.get(id))
-            .map(|instance_type| instance_type.info.zone.clone())
+            .map(|instance| instance.info.zone.clone())
             .collect();
         for id in ids {
-            if let Some(instance_type) =
-                self.instances.get_mut(id).filter(|one| !zones.contains(&one.info.zone))
-            {
-                instance_type.info.state = "shutting-down".to_owned();
-                instance_type.ended = Some(instance_type.ended.map_or(now, |ended| ended.min(now)));
+            if let Some(instance) = self.instances.get_mut(id).filter(|one| !zones.contains(&one.info.zone)) {
+                instance.info.state = "shutting-down".to_owned();
+                instance.ended = Some(instance.ended.map_or(now, |ended| ended.min(now)));
             }
         }
         let refused = |id: &String| {
@@ -357,8 +355,8 @@ impl FakeAws {
 
     /// Changes an instance as EC2 has it.
     pub fn change_instance(&self, id: &str, change: impl FnOnce(&mut InstanceInfo)) {
-        if let Some(instance_type) = self.lock().instances.get_mut(id) {
-            change(&mut instance_type.info);
+        if let Some(instance) = self.lock().instances.get_mut(id) {
+            change(&mut instance.info);
         }
     }
 
@@ -371,7 +369,7 @@ impl FakeAws {
     /// An instance as EC2 has it.
     #[must_use]
     pub fn instance_now(&self, id: &str) -> Option<InstanceInfo> {
-        self.lock().instances.get(id).map(|instance_type| instance_type.info.clone())
+        self.lock().instances.get(id).map(|instance| instance.info.clone())
     }
 
     /// How many calls changed something at AWS.
@@ -393,8 +391,8 @@ impl FakeAws {
     /// Takes back an instance after so long, whatever becomes of it until then, as EC2 does with spot capacity.
     pub fn reclaim(&self, id: &str, after: SignedDuration) {
         let at = self.clock.now() + after - ENDING;
-        if let Some(instance_type) = self.lock().instances.get_mut(id) {
-            instance_type.ended = Some(instance_type.ended.map_or(at, |ended| ended.min(at)));
+        if let Some(instance) = self.lock().instances.get_mut(id) {
+            instance.ended = Some(instance.ended.map_or(at, |ended| ended.min(at)));
         }
     }
 
@@ -449,13 +447,13 @@ impl FakeAws {
     pub fn guests(&self) -> Vec<Guest> {
         let mut inner = self.lock();
         self.age(&mut inner);
-        let running = inner.instances.values().filter(|instance_type| instance_type.info.state == "running");
-        let boot = |instance_type: &RegionInstance| {
-            let info = &instance_type.info;
+        let running = inner.instances.values().filter(|instance| instance.info.state == "running");
+        let boot = |instance: &RegionInstance| {
+            let info = &instance.info;
             let kind = inner.instance_types.iter().find(|kind| kind.name == info.instance_type)?;
             let image = inner.images.iter().find(|image| image.id == info.image)?;
             let percent = inner.memory.get(&image.id).copied().unwrap_or(MEMORY_PERCENT);
-            guest::boot(info, &instance_type.user_data, kind, image, percent)
+            guest::boot(info, &instance.user_data, kind, image, percent)
         };
         running.filter_map(boot).collect()
     }
@@ -471,8 +469,7 @@ impl FakeAws {
     pub fn running(&self) -> BTreeSet<String> {
         let mut inner = self.lock();
         self.age(&mut inner);
-        let running =
-            inner.instances.iter().filter(|(_, instance_type)| instance_type.info.state == "running");
+        let running = inner.instances.iter().filter(|(_, instance)| instance.info.state == "running");
         running.map(|(id, _)| id.clone()).collect()
     }
 

@@ -55,9 +55,9 @@ impl Inner {
         let group = data.and_then(|data| data.placement.as_ref()).map(|(id, _)| id);
         let spread = |known: &&PlacementGroup| Some(&known.id) == group && known.strategy == "spread";
         if let Some(spread) = self.placement_groups.iter().find(spread) {
-            let of_group = self.instances.values().filter(|instance_type| {
-                let placed = instance_type.info.placement.as_ref().is_some_and(|(id, _)| *id == spread.id);
-                placed && instance_type.info.zone == way.zone && instance_type.info.state != "terminated"
+            let of_group = self.instances.values().filter(|instance| {
+                let placed = instance.info.placement.as_ref().is_some_and(|(id, _)| *id == spread.id);
+                placed && instance.info.zone == way.zone && instance.info.state != "terminated"
             });
             let left = SPREAD_MAX.saturating_sub(of_group.count());
             if left == 0 {

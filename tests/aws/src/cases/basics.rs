@@ -107,9 +107,9 @@ pub(super) async fn types(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         large.offerings.iter().filter(|o| o.available).filter_map(|o| o.zone().map(|zone| &**zone)).collect();
     cx.equal("where it is to be had", &zones, &["us-west-2a", "us-west-2b"].into())?;
     for (name, dollars) in [("m5.large", 0.096), ("m5.xlarge", 0.7)] {
-        let instance = catalog.get(name).context("a type is missing")?;
+        let instance_type = catalog.get(name).context("a type is missing")?;
         let own =
-            instance.offerings.iter().find(|o| o.capacity_type().is_some_and(|own| &**own == ON_DEMAND));
+            instance_type.offerings.iter().find(|o| o.capacity_type().is_some_and(|own| &**own == ON_DEMAND));
         let price = own.context("it is not sold on demand")?.price.dollars();
         cx.check(format!("{name} costs {price}"), (price - dollars).abs() < 1e-9)?;
     }

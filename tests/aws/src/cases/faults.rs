@@ -15,8 +15,8 @@ use crate::proxy::fleet::Dry;
 /// Whether an offering on demand is to be had.
 async fn available(cluster: &Cluster, name: &str, zone: &str) -> anyhow::Result<bool> {
     let catalog = cluster.catalog().await?;
-    let instance = catalog.get(name).with_context(|| format!("no {name}"))?;
-    let own = instance.offerings.iter().find(|offering| {
+    let instance_type = catalog.get(name).with_context(|| format!("no {name}"))?;
+    let own = instance_type.offerings.iter().find(|offering| {
         offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND)
             && offering.zone().is_some_and(|own| &**own == zone)
     });

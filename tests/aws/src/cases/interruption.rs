@@ -71,7 +71,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         .find(|o| o.zone() == Some(zone) && o.capacity_type().is_some_and(|t| &**t == SPOT));
     cx.check("what is taken back is not to be had", !taken.context("no such offering")?.available)?;
 
-    let owned = cluster.outlook.instances[0].0.clone();
+    let owned = cluster.outlook.nodes[0].0.clone();
     let ended = cluster.provider.terminate(&owned, &instance.provider_id).await?;
     cx.equal("the end of the instance", &ended, &Termination::Accepted)?;
     cx.account.sqs("PurgeQueue", &json!({"QueueUrl": queue})).await?;

@@ -12,7 +12,7 @@ use crate::proxy::xml::Element;
 async fn sizes(api: &Arc<dyn AwsApi>) -> anyhow::Result<Vec<(&'static str, usize)>> {
     let owners = ["123456789012".to_owned()];
     Ok(vec![
-        ("DescribeInstanceTypes", api.instances().await?.len()),
+        ("DescribeInstanceTypes", api.instance_types().await?.len()),
         ("DescribeInstanceTypeOfferings", api.sold_in().await?.len()),
         ("DescribeSubnets", api.subnets(&[]).await?.len()),
         ("DescribeSecurityGroups", api.security_groups(&[]).await?.len()),

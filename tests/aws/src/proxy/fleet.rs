@@ -82,8 +82,9 @@ impl Fleets {
             if kind != "spot" && self.spot.contains(&way.template) {
                 errors.push(failure(&way, kind, "InvalidParameterValue", NO_SPOT_REQUEST));
             } else if dry.iter().any(|dry| dry.hits(&way, kind)) {
-                let (instance, zone) = (&way.instance_type, &way.zone);
-                let message = format!("We currently do not have sufficient {instance} capacity in {zone}.");
+                let (instance_type, zone) = (&way.instance_type, &way.zone);
+                let message =
+                    format!("We currently do not have sufficient {instance_type} capacity in {zone}.");
                 errors.push(failure(&way, kind, "InsufficientInstanceCapacity", &message));
             } else {
                 left.push(way);

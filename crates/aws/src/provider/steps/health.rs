@@ -1,4 +1,4 @@
-//! What EC2 and ARC say of nodes and zones: impaired instances, and zones that traffic is shifted away from.
+//! What EC2 and ARC say of instances and zones: impaired instances, and zones that traffic is shifted away from.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const SHIFTS_EVERY: Duration = Duration::from_secs(30);
 const DENIED_AGAIN: Duration = Duration::from_secs(600);
 /// How long a check must have failed.
 const IMPAIRED_FOR: SignedDuration = SignedDuration::from_secs(120);
-/// Scheduled events that end a node's use.
+/// Scheduled events that end the use of an instance.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
 /// Until when a node's drain must be over.

@@ -203,7 +203,7 @@ async fn a_missing_role_for_spot_is_named() {
     settle(&mut world).await;
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False SpotSLRCreationFailed");
     let catalog = provider.catalog(&pool()).await.unwrap();
-    let mut offerings = catalog.instance_types.iter().flat_map(|node| &node.offerings);
+    let mut offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
     assert!(offerings.all(|offering| !offering.available || &**offering.capacity_type().unwrap() != "spot"));
 }
 
@@ -279,10 +279,10 @@ async fn an_interrupted_reservation_counts_as_full() {
     assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
 }
 
-/// A class with reservations of several kinds for one type: each node says which it is in, and nothing of one that its class does not
+/// A class with reservations of several kinds for one type: each instance says which it is in, and nothing of one that its class does not
 /// select.
 #[tokio::test]
-async fn a_node_says_of_which_kind_its_reservation_is() {
+async fn instances_carry_the_type_of_their_reservation() {
     const KINDS: [(&str, &str, bool); 3] = [
         ("cr-0000000000000000a", "default", false),
         ("cr-0000000000000000b", "capacity-block", false),
@@ -374,7 +374,7 @@ async fn what_was_not_asked_for_is_nobodys() {
     assert_eq!(provider.get(&first.provider_id).await.unwrap().provider_id, first.provider_id);
 }
 
-/// A process that runs with another region than the cluster's finds none of its nodes: none counts as gone, none is let go.
+/// A process that runs with another region than the cluster's finds none of its instances: none counts as gone, none is let go.
 #[rstest]
 #[case::of_this_region("us-west-2a", false)]
 #[case::of_a_local_zone("us-west-2-lax-1a", false)]

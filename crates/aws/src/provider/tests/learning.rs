@@ -93,7 +93,7 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
     };
     let promised = storage(&world).await;
     let hash = world.class("default").spec.drift_hash(&settings().ca_bundle);
-    let instance_type = |name: &str, hash: &str| {
+    let claim_of = |name: &str, hash: &str| {
         let mut claim = NodeClaim { image_id: Some("ami-gone".into()), ..claim(name, name) };
         claim.annotations.insert(labels::HASH.into(), hash.into());
         claim.annotations.insert(labels::HASH_VERSION.into(), labels::CURRENT_HASH_VERSION.into());
@@ -109,17 +109,17 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
         ("edited", "other", &whole[..], 5, 0),
         ("whole", &*hash, &whole[..], 1, 1),
     ] {
-        let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..instance_type(name, hash) };
+        let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..claim_of(name, hash) };
         world.add(claim, Some(node(name, labels, told(less))));
         world.round(STEP).await;
         assert_eq!(storage(&world).await, promised - expected, "{name}");
     }
     world.restart().await;
-    let instance_types = std::mem::take(&mut world.outlook.nodes);
+    let nodes = std::mem::take(&mut world.outlook.nodes);
     world.round(STEP).await;
     assert_eq!(storage(&world).await, promised - 1, "the class remembers");
-    world.outlook.nodes = instance_types;
-    world.add(instance_type("last", &hash), Some(node("last", &whole, told(9))));
+    world.outlook.nodes = nodes;
+    world.add(claim_of("last", &hash), Some(node("last", &whole, told(9))));
     let knows = |world: &World| {
         world.aws.provider.lock().unwrap().with_observed(|all| all.known("m5.large", "ami-gone"))
     };

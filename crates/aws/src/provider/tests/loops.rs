@@ -106,7 +106,7 @@ async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
 
 /// However many EC2 calls impaired, a drain that no budget holds back takes a few at a time.
 #[tokio::test]
-async fn few_impaired_instance_types_are_drained_by_force_at_a_time() {
+async fn few_impaired_instances_are_drained_by_force_at_a_time() {
     const STEP: &str = "interruption.instancestatus";
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 8).await;
@@ -129,7 +129,7 @@ async fn few_impaired_instance_types_are_drained_by_force_at_a_time() {
 }
 
 #[tokio::test]
-async fn impaired_instance_types_are_interrupted_with_no_time_left() {
+async fn impaired_instances_are_interrupted_with_no_time_left() {
     const STEP: &str = "interruption.instancestatus";
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 4).await;
@@ -239,7 +239,7 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
 }
 
 #[tokio::test]
-async fn reserved_instance_types_become_on_demand_and_leave_blocks_in_time() {
+async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
     let mut class = fresh("default");
     class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!([{"id": "cr-1"}])).unwrap();
     let mut world = World::new(settings(), class).await;

@@ -207,7 +207,7 @@ fn reason(answer: &Result<Instance, LaunchError>) -> &str {
     }
 }
 
-/// A clear no to a later call, whichever it is, is no answer to the first: with another attempt there would be two nodes.
+/// A clear no to a later call, whichever it is, is no answer to the first: with another attempt there would be two instances.
 #[rstest]
 #[case::rights(Call::CreateFleet, "UnauthorizedOperation")]
 #[case::credentials(Call::CreateFleet, "ExpiredToken")]

@@ -216,8 +216,8 @@ async fn what_is_taken_back_counts_once(#[case] unseen: bool, #[case] restarts: 
     let own = aws.provider().launch(&[request]).await.remove(0).unwrap();
     let is_there = async || {
         let catalog = aws.provider().catalog(&pool()).await.unwrap();
-        let node = catalog.get(&own.labels[INSTANCE_TYPE]).unwrap();
-        let mut offerings = node.offerings.iter();
+        let instance_type = catalog.get(&own.labels[INSTANCE_TYPE]).unwrap();
+        let mut offerings = instance_type.offerings.iter();
         let of_own = offerings.find(|offering| {
             [CAPACITY_TYPE, ZONE].iter().all(|key| offering.requirements.allows(key, &own.labels[*key]))
         });

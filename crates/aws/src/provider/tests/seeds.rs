@@ -23,9 +23,9 @@ async fn one_alias_four_images() {
     }
     assert_eq!(world.condition("default", "Ready"), "True Ready");
     let provider = world.aws.provider();
-    let launch = async |name: &str, instance: &str| {
+    let launch = async |name: &str, instance_type: &str| {
         let mut claim = claim(name, name);
-        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [instance]));
+        claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [instance_type]));
         let request =
             LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1, decided_by: None };
         provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
@@ -34,9 +34,9 @@ async fn one_alias_four_images() {
     assert_eq!(&*launch("arm", "m6g.large").await, "ami-br-arm64");
     assert_eq!(&*launch("gpu", "p3.2xlarge").await, "ami-br-nvidia-amd64");
 
-    let memory = async |instance: &str| {
+    let memory = async |instance_type: &str| {
         let catalog = provider.catalog(&pool()).await.unwrap();
-        catalog.get(instance).unwrap().capacity.memory()
+        catalog.get(instance_type).unwrap().capacity.memory()
     };
     let before = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
     let real = before[0] - (200 << 20);

@@ -334,7 +334,7 @@ async fn a_shortage_in_a_group_is_the_groups() {
     let left = async |class: &str| {
         let class = NodeClassRef { name: class.into(), ..class_ref() };
         let catalog = provider.catalog(&NodePool::new("pool", class, Timestamp::UNIX_EPOCH)).await.unwrap();
-        let offerings = catalog.instance_types.iter().flat_map(|node| &node.offerings);
+        let offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
         offerings.filter(|offering| offering.available).count()
     };
     let before = (left("default").await, left("open").await);
