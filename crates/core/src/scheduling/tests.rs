@@ -4,6 +4,7 @@ mod bad;
 mod claims;
 mod devices;
 mod follow;
+mod golden;
 mod more;
 mod packing;
 mod random;

@@ -1,0 +1,151 @@
+//! Plans of fixed inputs, byte for byte: what a change of the solver's structure must not change.
+//!
+//! A file has one line per new NodeClaim, existing node and unschedulable pod, without prose. Requirements and long lists
+//! are hashes. `UPDATE_GOLDENS=1 cargo test -p fleetwright-core golden` writes the files again.
+
+use std::{fmt::Write as _, path::Path};
+
+use super::{random::random_scene, *};
+
+/// Random clusters.
+const SCENES: u64 = 150;
+
+/// FNV-1a.
+fn hash(text: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// Up to four names, or how many there are and a hash of them.
+fn names(pods: &[Arc<Pod>]) -> String {
+    let mut names: Vec<&str> = pods.iter().map(|pod| &*pod.id.name).collect();
+    names.sort_unstable();
+    if names.len() <= 4 { names.join(" ") } else { format!("{}#{}", names.len(), hash(&names.join(" "))) }
+}
+
+/// The name of a variant.
+fn variant(value: &impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+fn verdict(why: &Unplaced) -> String {
+    let Unplaced::NoPoolFits(pools) = why else { return variant(why) };
+    let pools = pools.iter().map(|pool| format!("{}:{}", pool.pool, variant(&pool.eliminated)));
+    pools.collect::<Vec<_>>().join(" ")
+}
+
+fn write(out: &mut String, name: &str, snapshot: &Snapshot, plan: &Plan) {
+    let Cost { hourly, lower_bound } = plan.cost;
+    let partial = if plan.partial { " partial" } else { "" };
+    writeln!(out, "{name} {} {}{partial}", hourly.nanos(), lower_bound.nanos()).unwrap();
+    for new_claim in &plan.new_claims {
+        let types: Vec<&str> = new_claim.instance_types.iter().map(|it| &*it.name).collect();
+        let rest = format!(
+            "{} {:?} {:?} {:?} {:?}",
+            new_claim.requirements,
+            new_claim.labels,
+            new_claim.annotations,
+            new_claim.requests,
+            new_claim.chosen
+        );
+        writeln!(
+            out,
+            "+{} {} {}#{} {} {}: {}",
+            new_claim.pool.name,
+            types.first().unwrap_or(&""),
+            types.len(),
+            hash(&types.join(" ")),
+            new_claim.chosen.price.nanos(),
+            hash(&rest),
+            names(&new_claim.pods)
+        )
+        .unwrap();
+    }
+    for placement in &plan.existing {
+        writeln!(out, "={}: {}", snapshot.nodes[placement.node].name(), names(&placement.pods)).unwrap();
+    }
+    for (pod, why) in &plan.unplaced {
+        writeln!(out, "-{}: {}", pod.id.name, verdict(why)).unwrap();
+    }
+}
+
+fn compare(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scheduling/tests/golden").join(file);
+    if option_env!("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = text.lines().zip(expected.lines()).position(|(a, b)| a != b);
+    assert!(
+        text == expected,
+        "{file} differs from line {:?} on: {:?} is now {:?}",
+        first.map(|at| at + 1),
+        first.and_then(|at| expected.lines().nth(at)),
+        first.and_then(|at| text.lines().nth(at)),
+    );
+}
+
+fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
+    Request { pods: &snapshot.pending, without: &[], purpose: Purpose::Provisioning, effort }
+}
+
+#[test]
+fn batches_of_the_benchmark() {
+    let linear = || Scene::new().catalog(linear_catalog(100)).pool(pool("default"));
+    let with = |scene: Scene, pods: Vec<Arc<Pod>>| {
+        let mut snapshot = scene.build();
+        snapshot.pending = pods;
+        snapshot
+    };
+    let mut inputs = vec![
+        ("diverse".to_owned(), with(linear(), diverse_pods(500, 1))),
+        ("preferences".to_owned(), with(linear(), preference_pods(120))),
+    ];
+    for (capacity_type, wide) in [(ON_DEMAND, false), (SPOT, false), (SPOT, true)] {
+        let wanted = pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]);
+        let daemon = pod("ds").daemon().cpu(150).memory(300);
+        let scene = Scene::new().catalog(ec2_catalog(64, 1)).pool(wanted).daemon(daemon);
+        let name = format!("generic-{capacity_type}{}", if wide { "-wide" } else { "" });
+        inputs.push((name, with(scene, shaped_pods(400, wide, 1))));
+    }
+    let mut out = String::new();
+    for (name, snapshot) in &inputs {
+        let mut solver = Solver::new(snapshot, &Rules::default());
+        let plan = Compatible.pack(&mut solver, &request(snapshot, Effort::First));
+        write(&mut out, &format!("{name} compatible"), snapshot, &plan);
+        for (effort, text) in [(Effort::First, "first"), (Effort::Iterations(30), "30 rounds")] {
+            write(&mut out, &format!("{name} {text}"), snapshot, &solver.solve(&request(snapshot, effort)));
+        }
+    }
+    compare("batches.txt", &out);
+}
+
+#[test]
+fn random_clusters() {
+    let mut out = String::new();
+    for seed in 0..SCENES {
+        let snapshot = random_scene(seed);
+        let mut solver = Solver::new(&snapshot, &Rules::default());
+        for (effort, text) in [(Effort::First, "first"), (Effort::Iterations(10), "10 rounds")] {
+            let plan = solver.solve(&request(&snapshot, effort));
+            write(&mut out, &format!("{seed} {text}"), &snapshot, &plan);
+        }
+        for at in 0..snapshot.nodes.len() {
+            let pods = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable());
+            let pods: Vec<Arc<Pod>> = pods.cloned().collect();
+            let plan = solver.what_if(&pods, &[at]);
+            write(&mut out, &format!("{seed} without {at}"), &snapshot, &plan);
+            let terms = Repack { paid: crate::model::Price::MAX, nodes: 3, shunned: &[], rounds: 5 };
+            if let Some(plan) = solver.repack(&pods, &[at], &terms) {
+                write(&mut out, &format!("{seed} repacked {at}"), &snapshot, &plan);
+            }
+            if at % 2 == 0 {
+                writeln!(out, "{seed} kept {at} {}", solver.settle(&pods, &[at])).unwrap();
+            }
+        }
+        let plan = solver.solve(&request(&snapshot, Effort::First));
+        write(&mut out, &format!("{seed} at last"), &snapshot, &plan);
+    }
+    compare("random.txt", &out);
+}
