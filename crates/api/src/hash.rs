@@ -4,12 +4,11 @@
 //! strings and little-endian integers; maps and sets by exclusive or; structs by the names of their Go types and fields.
 //! Two oddities are kept on purpose: equal elements of a set cancel each other, and a set is not finished by a last hash.
 
-const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0000_0100_0000_01b3;
+use fleetwright_kube_semantics::fnv::fnv1_64;
 
-/// FNV-1 (multiply, then exclusive or) of some bytes.
+/// FNV-1 of some bytes.
 pub fn bytes(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte))
+    fnv1_64(bytes.iter().copied())
 }
 
 /// Hash of a Go string.

@@ -190,6 +190,8 @@ pub fn is_restricted_tag(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fleetwright_kube_semantics::fnv::fnv1_64;
+
     use super::*;
 
     /// FNV-1 with 64 bits of "us-west-2default", in decimal.
@@ -197,13 +199,7 @@ mod tests {
     fn old_profiles_have_one_name() {
         let name = legacy_profile_name("prod", "us-west-2", "default");
         let digits = name.strip_prefix("prod_").unwrap();
-        assert_eq!(digits.parse::<u64>().unwrap(), fnv1("us-west-2default"));
-    }
-
-    fn fnv1(text: &str) -> u64 {
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(byte)
-        })
+        assert_eq!(digits.parse::<u64>().unwrap(), fnv1_64("us-west-2default".bytes()));
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 use std::fmt::Debug;
 
+use fleetwright_kube_semantics::fnv::fnv1a_128;
+
 /// FNV-1a with 128 bits, in hexadecimal.
 #[must_use]
 pub fn digest(text: &str) -> String {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    format!("{hash:032x}")
+    format!("{:032x}", fnv1a_128(text.bytes()))
 }
 
 /// The digest of a value by what it shows of itself; derived `Debug` is the same in every process of one build.

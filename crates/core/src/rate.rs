@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleetwright_kube_semantics::fnv::fnv1a_64;
 use jiff::Timestamp;
 
 /// A token bucket: `burst` at once, `per_second` over time.
@@ -68,11 +69,8 @@ impl TokenBucket {
 /// together. The same for the same arguments, in every process: who must act together waits under one key.
 #[must_use]
 pub fn jittered(delay: Duration, key: &str, time: u32) -> Duration {
-    // FNV-1a, and a finish that spreads keys that differ in their last letter alone.
-    let bytes = key.bytes().chain(time.to_le_bytes());
-    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let mut hash = fnv1a_64(key.bytes().chain(time.to_le_bytes()));
+    // Spreads keys that differ in their last letter alone.
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^= hash >> 33;
     let share = u32::try_from(hash % 1000).unwrap_or(0);

@@ -29,7 +29,6 @@ mod quantity;
 mod registry;
 mod request;
 mod route;
-pub mod schema;
 mod seeded;
 mod selector;
 mod server;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::schema::SchemaError;
+use fleetwright_kube_schema::SchemaError;
 
 mod builtin;
 mod custom;

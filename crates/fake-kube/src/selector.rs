@@ -1,5 +1,6 @@
 //! Label and field selectors, in the text form of query parameters and in the form of `LabelSelector`.
 
+use fleetwright_kube_semantics::selector::SetOperator;
 use serde_json::Value;
 
 use crate::object;
@@ -8,11 +9,16 @@ use crate::status::ApiError;
 
 /// One label requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
-    In(String, Vec<String>),
-    NotIn(String, Vec<String>),
-    Exists(String),
-    Absent(String),
+struct Rule {
+    key: String,
+    operator: SetOperator,
+    values: Vec<String>,
+}
+
+impl Rule {
+    fn new(key: &str, operator: SetOperator, values: Vec<String>) -> Self {
+        Self { key: key.to_owned(), operator, values }
+    }
 }
 
 /// A conjunction of label requirements.
@@ -36,22 +42,18 @@ impl Labels {
             .and_then(Value::as_object)
             .into_iter()
             .flatten()
-            .map(|(key, value)| Rule::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]))
+            .map(|(key, value)| {
+                Rule::new(key, SetOperator::In, vec![value.as_str().unwrap_or_default().to_owned()])
+            })
             .collect();
         for expression in object::list(selector, &["matchExpressions"]) {
-            let key = object::text(expression, &["key"]).to_owned();
             let values = object::list(expression, &["values"])
                 .iter()
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
                 .collect();
-            rules.push(match object::text(expression, &["operator"]) {
-                "In" => Rule::In(key, values),
-                "NotIn" => Rule::NotIn(key, values),
-                "Exists" => Rule::Exists(key),
-                "DoesNotExist" => Rule::Absent(key),
-                _ => return None,
-            });
+            let operator = SetOperator::parse(object::text(expression, &["operator"]))?;
+            rules.push(Rule::new(object::text(expression, &["key"]), operator, values));
         }
         Some(Self(rules))
     }
@@ -59,13 +61,8 @@ impl Labels {
     /// Whether the labels satisfy every requirement.
     pub(crate) fn matches(&self, labels: Option<&Value>) -> bool {
         let get = |key: &str| labels.and_then(|map| map.get(key)).and_then(Value::as_str);
-        self.0.iter().all(|rule| match rule {
-            Rule::In(key, values) => get(key).is_some_and(|value| values.iter().any(|entry| entry == value)),
-            Rule::NotIn(key, values) => {
-                !get(key).is_some_and(|value| values.iter().any(|entry| entry == value))
-            }
-            Rule::Exists(key) => get(key).is_some(),
-            Rule::Absent(key) => get(key).is_none(),
+        self.0.iter().all(|rule| {
+            rule.operator.admits(get(&rule.key), |value| rule.values.iter().any(|listed| listed == value))
         })
     }
 
@@ -74,12 +71,12 @@ impl Labels {
         let parts: Vec<String> = self
             .0
             .iter()
-            .map(|rule| match rule {
-                Rule::In(key, values) if values.len() == 1 => format!("{key}={}", values[0]),
-                Rule::In(key, values) => format!("{key} in ({})", values.join(",")),
-                Rule::NotIn(key, values) => format!("{key} notin ({})", values.join(",")),
-                Rule::Exists(key) => key.clone(),
-                Rule::Absent(key) => format!("!{key}"),
+            .map(|Rule { key, operator, values }| match operator {
+                SetOperator::In if values.len() == 1 => format!("{key}={}", values[0]),
+                SetOperator::In => format!("{key} in ({})", values.join(",")),
+                SetOperator::NotIn => format!("{key} notin ({})", values.join(",")),
+                SetOperator::Exists => key.clone(),
+                SetOperator::DoesNotExist => format!("!{key}"),
             })
             .collect();
         parts.join(",")
@@ -112,25 +109,25 @@ fn parse_rule(part: &str) -> Result<Rule, ApiError> {
         Some(inner.split(',').map(|value| value.trim().to_owned()).collect())
     };
     if let Some((key, value)) = part.split_once("!=") {
-        return Ok(Rule::NotIn(key.trim().to_owned(), vec![value.trim().to_owned()]));
+        return Ok(Rule::new(key.trim(), SetOperator::NotIn, vec![value.trim().to_owned()]));
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return Ok(Rule::In(key.trim().to_owned(), vec![value.trim().to_owned()]));
+        return Ok(Rule::new(key.trim(), SetOperator::In, vec![value.trim().to_owned()]));
     }
     if let Some((key, values)) = part.split_once(" notin ") {
-        return Ok(Rule::NotIn(key.trim().to_owned(), set(values).ok_or_else(bad)?));
+        return Ok(Rule::new(key.trim(), SetOperator::NotIn, set(values).ok_or_else(bad)?));
     }
     if let Some((key, values)) = part.split_once(" in ") {
-        return Ok(Rule::In(key.trim().to_owned(), set(values).ok_or_else(bad)?));
+        return Ok(Rule::new(key.trim(), SetOperator::In, set(values).ok_or_else(bad)?));
     }
-    let (key, absent) = match part.strip_prefix('!') {
-        Some(rest) => (rest.trim(), true),
-        None => (part, false),
+    let (key, operator) = match part.strip_prefix('!') {
+        Some(rest) => (rest.trim(), SetOperator::DoesNotExist),
+        None => (part, SetOperator::Exists),
     };
     if key.is_empty() || key.contains(char::is_whitespace) {
         return Err(bad());
     }
-    Ok(if absent { Rule::Absent(key.to_owned()) } else { Rule::Exists(key.to_owned()) })
+    Ok(Rule::new(key, operator, Vec::new()))
 }
 
 /// A conjunction of field requirements: path, wanted text, whether equality is wanted.

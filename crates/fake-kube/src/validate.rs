@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::registry::Resource;
-use crate::schema::FieldError;
 use crate::status::Cause;
 use crate::world::Part;
+use fleetwright_kube_schema::FieldError;
 
 mod meta;
 mod misc;

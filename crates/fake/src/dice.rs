@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleetwright_kube_semantics::fnv::fnv1a_64;
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
@@ -11,11 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The source of randomness for what `about` names, under `seed`.
 #[must_use]
 pub(crate) fn dice(seed: u64, about: &[&str]) -> ChaCha8Rng {
-    // FNV-1a over the parts, each ended by a byte that UTF-8 never holds.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in about.iter().flat_map(|part| part.bytes().chain([0xff])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
+    // Each part ends with a byte that UTF-8 never contains.
+    let hash = fnv1a_64(about.iter().flat_map(|part| part.bytes().chain([0xff])));
     ChaCha8Rng::seed_from_u64(seed ^ hash)
 }
 

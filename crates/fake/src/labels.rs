@@ -1,20 +1,10 @@
-//! Label, annotation and provider names of the fake cloud: the vocabulary of Karpenter's kwok provider.
-
-use std::sync::Arc;
+//! Label, annotation and provider names of the fake cloud: those of Karpenter's kwok provider, and our own.
 
 pub use fleetwright_api::labels::{ATTEMPT, BATCH_ID, CLUSTER_UID, KWOK_GROUP as GROUP};
-use fleetwright_core::model::{LabelSchema, Str};
+pub use fleetwright_instance_types::labels::{INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_MEMORY, INSTANCE_SIZE};
 
 /// Kind of the node class.
 pub const NODE_CLASS_KIND: &str = "KWOKNodeClass";
-/// The size: what follows the dot of an EC2-shaped name, else the number of CPUs.
-pub const INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
-/// The family: what precedes the first dot or dash of the name.
-pub const INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
-/// CPUs, as a quantity.
-pub const INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
-/// Memory, as a quantity.
-pub const INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
 
 /// Label and annotation that mark a node as simulated; the value is [`FAKE_NODE_VALUE`].
 pub const FAKE_NODE: &str = "kwok.x-k8s.io/node";
@@ -45,88 +35,3 @@ pub const RUN_FOR: &str = "fleetwright.dev/run-for";
 
 /// Lower-case image id that every fake instance runs.
 pub const IMAGE_ID: &str = "fake-image-1";
-
-/// The schema of the fake cloud: Karpenter's, the kwok labels, and `keys` beyond them. The first key named
-/// `reservation-id`, or something that ends with it, tells capacity reservations apart: each provider has its own
-/// domain for that label, and the kwok provider has none.
-pub(crate) fn schema(keys: impl IntoIterator<Item = Str>) -> Arc<LabelSchema> {
-    let mut schema = LabelSchema::default();
-    let keys: Vec<Str> = keys.into_iter().collect();
-    let names_a_reservation =
-        |key: &&Str| key.rsplit('/').next().is_some_and(|name| name.ends_with("reservation-id"));
-    schema.reservation_id = keys.iter().find(names_a_reservation).cloned();
-    schema.restricted_domains.insert(GROUP.into());
-    let own = [INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU, INSTANCE_MEMORY];
-    schema.well_known.extend(own.into_iter().map(Str::from));
-    schema.well_known.extend(keys);
-    Arc::new(schema)
-}
-
-/// The size that a type's name tells, else its CPUs: `m7g.xlarge` is an `xlarge`, a `c-4x-amd64-linux` is a `4`.
-pub(crate) fn size_of<'a>(name: &'a str, cpu: &'a str) -> &'a str {
-    match name.split_once('.') {
-        Some((family, size)) if !family.is_empty() && is_size(size) => size,
-        _ => cpu,
-    }
-}
-
-/// `nano`, `4xlarge`, `metal`, `metal-24xl`.
-fn is_size(size: &str) -> bool {
-    let numbered = |suffix: &str| {
-        size.strip_suffix(suffix).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    ["nano", "micro", "small", "medium", "large", "metal"].contains(&size)
-        || numbered("xlarge")
-        || size.strip_prefix("metal-").is_some_and(|rest| rest.ends_with("xl"))
-}
-
-/// The part of a type's name before the first dot or dash, else its first character.
-pub(crate) fn family_of(name: &str) -> &str {
-    let first = name.chars().next().map_or(0, char::len_utf8);
-    name.find(['.', '-']).map_or(&name[..first], |end| &name[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    //! What names tell.
-    use super::*;
-
-    #[test]
-    fn size_and_family() {
-        for (name, size, family) in [
-            ("c-4x-amd64-linux", "4", "c"),
-            ("m7g.xlarge", "xlarge", "m7g"),
-            ("m7g.12xlarge", "12xlarge", "m7g"),
-            ("m7i.metal-24xl", "metal-24xl", "m7i"),
-            ("a.b.c", "4", "a"),
-            ("standard", "4", "s"),
-            ("", "4", ""),
-            (".large", "4", ""),
-        ] {
-            assert_eq!((size_of(name, "4"), family_of(name)), (size, family), "{name}");
-        }
-    }
-
-    #[test]
-    fn own_labels_are_well_known_and_their_domain_is_closed() {
-        let schema = schema(["example.com/rack".into()]);
-        assert!(schema.is_well_known(INSTANCE_CPU) && schema.is_well_known("example.com/rack"));
-        assert!(schema.is_restricted("karpenter.kwok.sh/other"));
-        assert!(!schema.is_restricted(INSTANCE_CPU));
-    }
-
-    #[test]
-    fn a_reservation_is_told_by_its_id_whatever_the_domain() {
-        for (keys, id) in [
-            (vec!["example.com/rack"], None),
-            (
-                vec!["karpenter.k8s.aws/capacity-reservation-id"],
-                Some("karpenter.k8s.aws/capacity-reservation-id"),
-            ),
-            (vec!["a/rack", "karpenter.test.sh/reservation-id"], Some("karpenter.test.sh/reservation-id")),
-            (vec!["reservation-id.example.com/type"], None),
-        ] {
-            assert_eq!(schema(keys.into_iter().map(Str::from)).reservation_id.as_deref(), id);
-        }
-    }
-}

@@ -16,7 +16,6 @@ pub mod http;
 pub mod kubelet;
 pub mod labels;
 pub mod provider;
-pub mod quantities;
 mod steps;
 
 pub(crate) use dice::dice;
@@ -25,4 +24,5 @@ pub use catalogue::{Catalogue, Vocabulary};
 pub use classes::{NodeClass, NodeClasses};
 pub use cloud::{Cloud, CloudConfig};
 pub use dice::Latency;
+pub use fleetwright_instance_types::quantities;
 pub use provider::FakeProvider;

@@ -15,10 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fleetwright_core::model::{
     Catalog, DeviceId, DeviceTemplates, InstanceType, Str, device::AttributeBinding,
 };
-use fleetwright_fake::{
-    Catalogue,
-    catalogue::{Skipped, TypeError},
-};
+use fleetwright_instance_types::{Catalogue, Skipped, TypeError};
 use fleetwright_state::lower;
 use k8s_openapi::api::resource::v1::ResourceSliceSpec;
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{ids::Str, quantity::Quantity, requirement::Requirement};
+use super::{Quantity, ids::Str, requirement::Requirement};
 
 /// A device as its driver describes it.
 #[derive(Clone, Debug, Default, PartialEq)]

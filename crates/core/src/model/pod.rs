@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fleetwright_kube_semantics::selector::SetOperator;
 use jiff::Timestamp;
 
 use super::{
@@ -201,14 +202,14 @@ impl LabelSelector {
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.terms.iter().all(|term| {
-            let value = labels.get(&term.key);
-            match term.operator {
-                Operator::In => value.is_some_and(|value| term.values.contains(value)),
-                Operator::NotIn => value.is_none_or(|value| !term.values.contains(value)),
-                Operator::Exists => value.is_some(),
-                Operator::DoesNotExist => value.is_none(),
-                Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => false,
-            }
+            let operator = match term.operator {
+                Operator::In => SetOperator::In,
+                Operator::NotIn => SetOperator::NotIn,
+                Operator::Exists => SetOperator::Exists,
+                Operator::DoesNotExist => SetOperator::DoesNotExist,
+                Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => return false,
+            };
+            operator.admits(labels.get(&term.key), |value| term.values.contains(value))
         })
     }
 }

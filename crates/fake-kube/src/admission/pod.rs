@@ -134,8 +134,7 @@ fn quality_of_service(value: &Value) -> &'static str {
             object::at(container, &["resources", list, name])
                 .and_then(Value::as_str)
                 .and_then(quantity::parse)
-                .map(|parsed| parsed.nano())
-                .filter(|nano| *nano > 0)
+                .filter(|amount| amount.nanos() > 0)
         };
         for name in ["cpu", "memory"] {
             let (limit, request) = (amount("limits", name), amount("requests", name));

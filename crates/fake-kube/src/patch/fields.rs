@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{self, ListRule};
 use crate::registry::Resource;
-use crate::schema::{ListType, Structural};
+use fleetwright_kube_schema::{ListType, Structural};
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

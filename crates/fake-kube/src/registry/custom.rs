@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Resource, ResourceInfo};
 use crate::object;
-use crate::schema::{SchemaError, Structural};
+use fleetwright_kube_schema::{SchemaError, Structural};
 
 /// What one version of a CustomResourceDefinition says about its objects.
 #[derive(Debug)]

@@ -119,7 +119,7 @@ fn resources(entry: &Value, path: &str, causes: &mut Vec<Cause>) {
                 causes.push(Cause::invalid(field, value, "must be an integer"));
             } else if list == "requests"
                 && let Some(limit) = amount(limits.and_then(|limits| limits.get(name)))
-                && parsed.nano() > limit.nano()
+                && parsed > limit
             {
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
                 causes.push(Cause::invalid(format!("{path}.resources.requests"), value, &detail));

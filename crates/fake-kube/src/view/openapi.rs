@@ -6,6 +6,7 @@
 //! resources have their real schema. Only JSON is served: releases of kubectl before 1.27 read `/openapi/v2` as
 //! protobuf alone and need `--validate=false`.
 
+use fleetwright_kube_semantics::fnv::fnv1a_64;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,7 @@ pub fn v3_index(resources: &[ResourceInfo]) -> Value {
     for (group, version) in discovery::group_versions(resources) {
         let path = root(group, version);
         let served = discovery::served(resources, group, version);
-        let hash = fnv(served.flat_map(|r| format!("{r:?}").into_bytes()));
+        let hash = fnv1a_64(served.flat_map(|r| format!("{r:?}").into_bytes()));
         let url = format!("/openapi/v3{path}?hash={hash:016X}");
         paths.insert(path.trim_start_matches('/').to_owned(), json!({"serverRelativeURL": url}));
     }
@@ -97,11 +98,6 @@ impl Refs {
 
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
-}
-
-/// FNV-1a, 64 bits.
-fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The name of a kind's schema: Go's package path for built-in groups, the reversed group for others.

@@ -6,7 +6,7 @@ use fleetwright_core::model::{
     labels::{ON_DEMAND, SPOT},
 };
 
-use super::{Catalogue, TypeSpec, Vocabulary, offering, texts};
+use super::{Catalogue, TypeSpec, Vocabulary, default_overhead, offering, texts};
 
 /// The zones of the generic types.
 pub const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
@@ -62,9 +62,4 @@ fn generic(family: &str, cpus: i64, ratio: i64, arch: &str, os: &str) -> Option<
         extra: Requirements::new(),
     };
     spec.build().ok()
-}
-
-/// What a node keeps for itself where nothing else is said: 100m CPU and 10Mi memory.
-pub(super) fn default_overhead() -> Resources {
-    Resources::of(100, 10 << 20)
 }

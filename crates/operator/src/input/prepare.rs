@@ -9,7 +9,7 @@ use fleetwright_api::{
     crds,
     labels::condition::READY,
 };
-use fleetwright_fake_kube::schema::Structural;
+use fleetwright_kube_schema::Structural;
 use serde_json::{Value, json};
 
 /// The schemas of the custom resources, by kind.

@@ -1,4 +1,7 @@
 //! Label selectors and node selectors, as Kubernetes matches them.
+//!
+//! This is code of its own on purpose, beside `fleetwright-kube-semantics` and `core::model`: the simulated scheduler and the
+//! checks of property runs are an independent oracle for the controller's own matching.
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use fleetwright_kube_semantics::fnv::{BASIS_64, fnv1a_64_more};
 use jiff::{SignedDuration, Timestamp};
 
 use super::rates::Rates;
@@ -57,7 +58,7 @@ pub(in crate::disruption) struct Look {
 impl Look {
     /// Looks at new NodeClaims.
     pub(in crate::disruption) fn at(new_claims: &[NewClaim]) -> Self {
-        let mut look = Self { pools: Vec::new(), demand: [0, 0], mark: BASIS };
+        let mut look = Self { pools: Vec::new(), demand: [0, 0], mark: BASIS_64 };
         for new_claim in new_claims {
             if !look.pools.contains(&new_claim.pool.name) {
                 look.pools.push(new_claim.pool.name.clone());
@@ -68,21 +69,13 @@ impl Look {
             let chosen = &new_claim.chosen;
             look.mark = [&*chosen.instance_type, &*chosen.zone, &*chosen.capacity_type]
                 .iter()
-                .fold(look.mark, |mark, text| mixed(mark, text.as_bytes()));
+                .fold(look.mark, |mark, text| fnv1a_64_more(mark, text.bytes()));
             for figure in [chosen.price.nanos(), cpu, memory] {
-                look.mark = mixed(look.mark, &figure.to_le_bytes());
+                look.mark = fnv1a_64_more(look.mark, figure.to_le_bytes());
             }
         }
         look
     }
-}
-
-/// Start and factor of FNV-1a, 64 bits.
-const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const FACTOR: u64 = 0x0000_0100_0000_01b3;
-
-fn mixed(mark: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(mark, |mark, byte| (mark ^ u64::from(*byte)).wrapping_mul(FACTOR))
 }
 
 /// Nodes that look as if several others would do for less.
@@ -155,7 +148,7 @@ impl Suspects {
             names,
             promise,
             cost: candidates.iter().map(|candidate| candidate.cost).sum(),
-            mark: mixed(look.mark, &now.nanos().to_le_bytes()),
+            mark: fnv1a_64_more(look.mark, now.nanos().to_le_bytes()),
         };
         self.known.insert(candidates.iter().map(|candidate| candidate.index).collect(), suspect);
     }
@@ -210,7 +203,9 @@ impl Suspects {
                 names: group.iter().flat_map(|(_, suspect)| suspect.names.iter().cloned()).collect(),
                 promise: group.iter().fold(0, |sum: i64, (_, suspect)| sum.saturating_add(suspect.promise)),
                 cost: group.iter().map(|(_, suspect)| suspect.cost).sum(),
-                mark: group.iter().fold(BASIS, |mark, (_, one)| mixed(mark, &one.mark.to_le_bytes())),
+                mark: group
+                    .iter()
+                    .fold(BASIS_64, |mark, (_, one)| fnv1a_64_more(mark, one.mark.to_le_bytes())),
             };
             let nodes: Vec<usize> = group.iter().map(|(candidate, _)| candidate.index).collect();
             // They may have been looked at together before.

@@ -11,6 +11,7 @@ mod template;
 
 use std::sync::Arc;
 
+use fleetwright_kube_semantics::fnv::fnv1a_32;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
@@ -35,7 +36,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Actor>> {
 
 /// FNV-1a in 32 bits, as Kubernetes hashes templates.
 pub(crate) fn fnv(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    fnv1a_32(text.bytes())
 }
 
 /// The keys of the controllers of this kind that a changed object has or had.

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::validate::{self, Outcome};
 
 /// Checks the combinations of a node.
-pub(super) fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
+pub(crate) fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
     let mut outcome = Outcome::default();
     any_of(node, path, new, old, &mut outcome);
     one_of(node, path, new, old, &mut outcome);

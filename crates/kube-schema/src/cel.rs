@@ -26,7 +26,7 @@ const MAX_REMEMBERED: usize = 1024;
 const MAX_REMEMBERED_LENGTH: usize = 256;
 
 /// One compiled rule.
-pub(super) struct Rule {
+pub(crate) struct Rule {
     program: Program,
     /// What stands for the rule in messages: its message, else its source.
     name: String,
@@ -49,7 +49,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// Compiles one entry of `x-kubernetes-validations`.
-    pub(super) fn parse(rule: &Value, path: &str) -> Result<Self, SchemaError> {
+    pub(crate) fn parse(rule: &Value, path: &str) -> Result<Self, SchemaError> {
         let text = |key: &str| rule.get(key).and_then(Value::as_str).map(str::trim).filter(|s| !s.is_empty());
         let source = text("rule").ok_or_else(|| SchemaError::Keyword {
             path: path.to_owned(),
@@ -143,7 +143,7 @@ fn shown_below(node: &Node, steps: &[String]) -> String {
 }
 
 /// Runs rules. Holds the functions that rules may call, which take a while to register.
-pub(super) struct Evaluator {
+pub(crate) struct Evaluator {
     functions: Context<'static>,
     converter: Converter,
 }
@@ -156,13 +156,13 @@ struct Before<'a> {
 }
 
 impl Evaluator {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let functions = Context::default().with_all();
         Self { functions, converter: Converter::new() }
     }
 
     /// Runs all rules of a schema over an object that is otherwise valid.
-    pub(super) fn run(&self, root: &Node, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    pub(crate) fn run(&self, root: &Node, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         self.walk(root, "", new, Before { value: old, unchanged: false }, errors);
     }
 

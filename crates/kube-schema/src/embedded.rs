@@ -7,7 +7,7 @@ use super::node::{Additional, Node};
 use super::{FieldError, FieldErrorKind};
 
 /// Demands `apiVersion` and `kind` of embedded resources. The root is checked by the server itself.
-pub(super) fn check(root: &Node, value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn check(root: &Node, value: &Value, errors: &mut Vec<FieldError>) {
     below(root, "", value, errors);
 }
 

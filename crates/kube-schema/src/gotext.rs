@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 /// A string as Go's `%q` prints it.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -27,7 +27,7 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// A JSON number as `%v` of Go's `int64` or `float64`.
-pub(super) fn number(number: &Number) -> String {
+pub(crate) fn number(number: &Number) -> String {
     match (number.as_i64(), number.as_f64()) {
         (Some(int), _) => int.to_string(),
         (None, Some(float)) => self::float(float),
@@ -36,7 +36,7 @@ pub(super) fn number(number: &Number) -> String {
 }
 
 /// A float as Go's `%v`: shortest digits, exponent form below 1e-4 and from 1e21 on.
-pub(super) fn float(value: f64) -> String {
+pub(crate) fn float(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
@@ -48,7 +48,7 @@ pub(super) fn float(value: f64) -> String {
 }
 
 /// The offending value of a field error: scalars plainly, strings quoted, the rest as JSON.
-pub(super) fn bad_value(value: &Value) -> String {
+pub(crate) fn bad_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         Value::Number(n) => number(n),
@@ -57,7 +57,7 @@ pub(super) fn bad_value(value: &Value) -> String {
 }
 
 /// `encoding/json`: sorted keys, and `<`, `>`, `&` escaped.
-pub(super) fn json(value: &Value) -> String {
+pub(crate) fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);
     out

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::node::{Additional, Node};
 
 /// Fills in the defaults of `node` and of everything below it. Defaults that were just set are defaulted too.
-pub(super) fn apply(node: &Node, value: &mut Value) {
+pub(crate) fn apply(node: &Node, value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (name, property) in &node.properties {

@@ -26,7 +26,7 @@ const OBJECT_META: [&str; 15] = [
 ];
 
 /// Prunes an object, its metadata and embedded metadata.
-pub(super) fn prune(root: &Node, value: &mut Value) {
+pub(crate) fn prune(root: &Node, value: &mut Value) {
     known(root, value);
     drop_nulls(Some(root), value);
 }
@@ -96,7 +96,7 @@ fn drop_nulls(node: Option<&Node>, value: &mut Value) {
 }
 
 /// Paths of all fields that pruning removes, sorted.
-pub(super) fn unknown_fields(root: &Node, value: &Value) -> Vec<String> {
+pub(crate) fn unknown_fields(root: &Node, value: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     collect(Some(root), value, "", &mut paths);
     paths.sort();

@@ -13,9 +13,8 @@ use fleetwright_core::model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Catalogue, TypeSpec, Vocabulary, kwok::default_overhead};
 use crate::{
-    labels,
+    Catalogue, TypeSpec, Vocabulary, default_overhead, labels,
     quantities::{QuantityMap, WireRequirement, from_quantities, from_wire, to_quantities, to_wire},
 };
 

@@ -12,14 +12,14 @@ use super::format::Check;
 use super::node::{Additional, Kind, Node};
 
 /// Converts values. Times and durations are made by CEL's own constructors.
-pub(super) struct Converter {
+pub(crate) struct Converter {
     constructors: Context<'static>,
     timestamp: Option<Program>,
     duration: Option<Program>,
 }
 
 impl Converter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             constructors: Context::default(),
             timestamp: Program::compile("timestamp(text)").ok(),
@@ -28,7 +28,7 @@ impl Converter {
     }
 
     /// Converts a value by its schema; without a schema everything keeps its JSON type.
-    pub(super) fn convert(&self, node: Option<&Node>, value: &Value) -> CelValue {
+    pub(crate) fn convert(&self, node: Option<&Node>, value: &Value) -> CelValue {
         match value {
             Value::Null => CelValue::Null,
             Value::Bool(flag) => CelValue::Bool(*flag),

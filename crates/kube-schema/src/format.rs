@@ -9,15 +9,15 @@ use base64::Engine;
 use jiff::civil::Date;
 
 /// A format that takes part in validation.
-pub(super) struct Format {
+pub(crate) struct Format {
     /// As the schema writes it, for messages.
-    pub(super) name: String,
-    pub(super) check: Check,
+    pub(crate) name: String,
+    pub(crate) check: Check,
 }
 
 /// What a format demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub(crate) enum Check {
     Any,
     DateTime,
     Date,
@@ -37,7 +37,7 @@ pub(super) enum Check {
 
 impl Format {
     /// `None` for names that validation ignores.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let check = match name.replace('-', "").as_str() {
             "datetime" => Check::DateTime,
             "date" => Check::Date,
@@ -64,7 +64,7 @@ impl Format {
     }
 
     /// Whether a text has this format.
-    pub(super) fn accepts(&self, text: &str) -> bool {
+    pub(crate) fn accepts(&self, text: &str) -> bool {
         match self.check {
             Check::Any => true,
             Check::DateTime => date_time(text),

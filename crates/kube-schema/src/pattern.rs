@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 ///
 /// # Errors
 /// The text of the parser when the pattern is malformed or too large.
-pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(&translate(pattern)).size_limit(64 << 20).build().map_err(|error| error.to_string())
 }
 

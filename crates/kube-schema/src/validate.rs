@@ -9,33 +9,33 @@ use super::{FieldError, FieldErrorKind, combine, scalar};
 /// What validating one value found. `matched` counts checks that passed: `anyOf` and `oneOf` report the branch that
 /// came closest by that measure.
 #[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) errors: Vec<FieldError>,
-    pub(super) matched: usize,
+pub(crate) struct Outcome {
+    pub(crate) errors: Vec<FieldError>,
+    pub(crate) matched: usize,
 }
 
 impl Outcome {
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.errors.extend(other.errors);
         self.matched += other.matched;
     }
 
-    pub(super) const fn is_valid(&self) -> bool {
+    pub(crate) const fn is_valid(&self) -> bool {
         self.errors.is_empty()
     }
 
-    pub(super) fn invalid(&mut self, path: &str, shown: Shown<'_>, detail: &str) {
+    pub(crate) fn invalid(&mut self, path: &str, shown: Shown<'_>, detail: &str) {
         self.errors.push(FieldError::new(path, FieldErrorKind::Invalid, shown, detail));
     }
 }
 
 /// Validates a whole object; errors of parts that `old` has unchanged are forgiven.
-pub(super) fn object(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(crate) fn object(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     value(root, "", new, old).errors
 }
 
 /// Validates one value. `old` is the value that this one replaces, where the two can be told to belong together.
-pub(super) fn value(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
+pub(crate) fn value(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
     // Whatever is wrong with an unchanged value would be forgiven.
     if old.is_some_and(|old| node.unchanged(new, old)) {
         return Outcome::default();

@@ -53,6 +53,21 @@ impl Quantity {
         Self { nanos: i128::from(units) * NANO, format }
     }
 
+    /// Reads a quantity as the API server stores it: a magnitude that is too large becomes the largest one.
+    ///
+    /// # Errors
+    /// Where the text is no quantity.
+    pub fn capped(text: &str) -> Result<Self, QuantityError> {
+        match text.parse() {
+            Err(QuantityError::OutOfRange(_)) => {
+                let (_, suffix) = split(text.trim_start_matches(['+', '-']));
+                let format = scale_of(suffix).map(|(format, _)| format).unwrap_or_default();
+                Ok(Self { nanos: if text.starts_with('-') { -MAX_NANOS } else { MAX_NANOS }, format })
+            }
+            other => other,
+        }
+    }
+
     /// The exact value in nano units.
     #[must_use]
     pub fn nanos(self) -> i128 {
@@ -63,6 +78,12 @@ impl Quantity {
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.nanos < 0
+    }
+
+    /// Whether the value is a whole number of units.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        self.nanos % NANO == 0
     }
 
     /// Thousandths, rounded up (for demand).
@@ -127,8 +148,7 @@ impl FromStr for Quantity {
             Some(b'+') => (false, &text[1..]),
             _ => (false, text),
         };
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, suffix) = rest.split_at(end);
+        let (number, suffix) = split(rest);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(malformed());
@@ -141,6 +161,11 @@ impl FromStr for Quantity {
         }
         Ok(Self { nanos: if negative { -magnitude } else { magnitude }, format })
     }
+}
+
+/// Splits digits from the suffix behind them.
+fn split(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
 }
 
 /// How the digits are scaled: by a power of ten or of two.
@@ -174,8 +199,9 @@ fn scale_of(suffix: &str) -> Option<(Format, Scale)> {
             if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
                 return None;
             }
-            // An exponent too long for an i64 is as far out of range as any large one.
-            let value = exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(i64::MAX);
+            // An exponent too long for an i64 is as far out of range as any large or small one.
+            let beyond = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
+            let value = exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(beyond);
             (Format::DecimalExponent, Scale::Ten(value))
         }
     };

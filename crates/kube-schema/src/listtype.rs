@@ -10,7 +10,7 @@ use super::node::{Additional, ListType, Node};
 use super::{FieldError, FieldErrorKind};
 
 /// Finds entries of sets and keyed lists that occur more than once; the second occurrence is reported.
-pub(super) fn check(root: &Node, value: &Value) -> Vec<FieldError> {
+pub(crate) fn check(root: &Node, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, "", value, &mut errors);
     errors

@@ -21,7 +21,7 @@ pub enum ListType {
 
 /// A JSON type of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Object,
     Array,
     String,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "object" => Self::Object,
             "array" => Self::Array,
@@ -46,7 +46,7 @@ impl Kind {
     }
 
     /// The type of a value; a number without a fractional part in its text is an integer.
-    pub(super) fn of(value: &Value) -> Self {
+    pub(crate) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Boolean,
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
             Self::Array => "array",
@@ -77,7 +77,7 @@ fn is_integer(number: &Number) -> bool {
 }
 
 /// What is said about fields that are not declared.
-pub(super) enum Additional {
+pub(crate) enum Additional {
     /// Nothing: they are pruned.
     None,
     /// `true`: kept without their own fields.
@@ -90,53 +90,53 @@ pub(super) enum Additional {
 
 /// Bounds of values.
 #[derive(Default)]
-pub(super) struct Limits {
-    pub(super) maximum: Option<f64>,
-    pub(super) exclusive_maximum: bool,
-    pub(super) minimum: Option<f64>,
-    pub(super) exclusive_minimum: bool,
-    pub(super) multiple_of: Option<f64>,
-    pub(super) max_length: Option<usize>,
-    pub(super) min_length: Option<usize>,
-    pub(super) max_items: Option<usize>,
-    pub(super) min_items: Option<usize>,
-    pub(super) max_properties: Option<usize>,
-    pub(super) min_properties: Option<usize>,
-    pub(super) unique_items: bool,
+pub(crate) struct Limits {
+    pub(crate) maximum: Option<f64>,
+    pub(crate) exclusive_maximum: bool,
+    pub(crate) minimum: Option<f64>,
+    pub(crate) exclusive_minimum: bool,
+    pub(crate) multiple_of: Option<f64>,
+    pub(crate) max_length: Option<usize>,
+    pub(crate) min_length: Option<usize>,
+    pub(crate) max_items: Option<usize>,
+    pub(crate) min_items: Option<usize>,
+    pub(crate) max_properties: Option<usize>,
+    pub(crate) min_properties: Option<usize>,
+    pub(crate) unique_items: bool,
     /// Source text and compiled form.
-    pub(super) pattern: Option<(String, Regex)>,
+    pub(crate) pattern: Option<(String, Regex)>,
 }
 
 /// One node of a parsed schema.
-pub(super) struct Node {
+pub(crate) struct Node {
     /// Empty: any type. Integer-or-string fields have two.
-    pub(super) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<Kind>,
     /// The declared type as messages show it; empty when there is none.
-    pub(super) declared_type: String,
-    pub(super) nullable: bool,
-    pub(super) default: Option<Value>,
-    pub(super) preserve_unknown: bool,
-    pub(super) embedded: bool,
-    pub(super) properties: BTreeMap<String, Self>,
-    pub(super) additional: Additional,
-    pub(super) items: Option<Box<Self>>,
-    pub(super) required: Vec<String>,
-    pub(super) enumeration: Vec<Value>,
-    pub(super) format: Option<Format>,
-    pub(super) limits: Limits,
-    pub(super) list_type: Option<ListType>,
-    pub(super) list_map_keys: Vec<String>,
-    pub(super) all_of: Vec<Self>,
-    pub(super) any_of: Vec<Self>,
-    pub(super) one_of: Vec<Self>,
-    pub(super) not: Option<Box<Self>>,
-    pub(super) rules: Vec<Rule>,
+    pub(crate) declared_type: String,
+    pub(crate) nullable: bool,
+    pub(crate) default: Option<Value>,
+    pub(crate) preserve_unknown: bool,
+    pub(crate) embedded: bool,
+    pub(crate) properties: BTreeMap<String, Self>,
+    pub(crate) additional: Additional,
+    pub(crate) items: Option<Box<Self>>,
+    pub(crate) required: Vec<String>,
+    pub(crate) enumeration: Vec<Value>,
+    pub(crate) format: Option<Format>,
+    pub(crate) limits: Limits,
+    pub(crate) list_type: Option<ListType>,
+    pub(crate) list_map_keys: Vec<String>,
+    pub(crate) all_of: Vec<Self>,
+    pub(crate) any_of: Vec<Self>,
+    pub(crate) one_of: Vec<Self>,
+    pub(crate) not: Option<Box<Self>>,
+    pub(crate) rules: Vec<Rule>,
     /// Whether this node or one below it has rules.
-    pub(super) rules_within: bool,
+    pub(crate) rules_within: bool,
     /// Whether this node or one below it, reached by fields and items, is a set or a keyed list.
-    pub(super) lists_within: bool,
+    pub(crate) lists_within: bool,
     /// Whether this node or one below it, reached by fields and items, is a resource of its own.
-    pub(super) embedded_within: bool,
+    pub(crate) embedded_within: bool,
 }
 
 impl Node {
@@ -151,7 +151,7 @@ impl Node {
 
     /// Notes what there is within, so that what has none of it need not be walked through.
     #[must_use]
-    pub(super) fn knowing_what_is_within(mut self) -> Self {
+    pub(crate) fn knowing_what_is_within(mut self) -> Self {
         let has_keys = matches!(self.list_type, Some(ListType::Set | ListType::Map));
         self.lists_within = has_keys || self.below().any(|node| node.lists_within);
         self.embedded_within = self.embedded || self.below().any(|node| node.embedded_within);
@@ -159,7 +159,7 @@ impl Node {
     }
 
     /// The schema of a field: declared, or that of a map's values.
-    pub(super) fn field(&self, name: &str) -> Option<&Self> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Schema(schema) => Some(schema),
             Additional::None | Additional::Open | Additional::Closed => None,
@@ -167,13 +167,13 @@ impl Node {
     }
 
     /// Whether a null here is neither allowed nor meaningful.
-    pub(super) const fn refuses_null(&self) -> bool {
+    pub(crate) const fn refuses_null(&self) -> bool {
         !self.nullable
     }
 
     /// Whether an update left a value as it was, in the eyes of the server: it compares through the schema, and
     /// takes fields that the schema does not declare for changed.
-    pub(super) fn unchanged(&self, new: &Value, old: &Value) -> bool {
+    pub(crate) fn unchanged(&self, new: &Value, old: &Value) -> bool {
         new == old && self.declares_all(new)
     }
 
@@ -190,7 +190,7 @@ impl Node {
     }
 
     /// Finds the entry of a keyed list that has the same keys as `item`.
-    pub(super) fn same_entry<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
+    pub(crate) fn same_entry<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
         if self.list_type != Some(ListType::Map) || self.list_map_keys.is_empty() {
             return None;
         }

@@ -56,7 +56,7 @@ impl FieldErrorKind {
     }
 
     /// CEL rules are not run over an object that has an error of such a kind.
-    pub(super) const fn blocks_rules(self) -> bool {
+    pub(crate) const fn blocks_rules(self) -> bool {
         matches!(
             self,
             Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid
@@ -82,7 +82,7 @@ impl fmt::Display for FieldError {
 }
 
 /// The offending value in a message.
-pub(super) enum Shown<'a> {
+pub(crate) enum Shown<'a> {
     /// Not shown.
     Nothing,
     /// Shown as JSON; scalars as Go prints them.
@@ -95,7 +95,7 @@ pub(super) enum Shown<'a> {
 
 impl FieldError {
     /// Composes the message from its parts; an empty path is the object itself.
-    pub(super) fn new(path: &str, kind: FieldErrorKind, shown: Shown<'_>, detail: &str) -> Self {
+    pub(crate) fn new(path: &str, kind: FieldErrorKind, shown: Shown<'_>, detail: &str) -> Self {
         let mut message = kind.title().to_owned();
         match shown {
             Shown::Nothing => {}
@@ -111,12 +111,12 @@ impl FieldError {
     }
 
     /// A missing field.
-    pub(super) fn required(path: &str) -> Self {
+    pub(crate) fn required(path: &str) -> Self {
         Self::new(path, FieldErrorKind::Required, Shown::Nothing, "")
     }
 
     /// A string over its limit; the value itself is not repeated.
-    pub(super) fn too_long(path: &str, max: usize) -> Self {
+    pub(crate) fn too_long(path: &str, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
             path,
@@ -127,7 +127,7 @@ impl FieldError {
     }
 
     /// A list or map over its limit.
-    pub(super) fn too_many(path: &str, actual: usize, max: usize) -> Self {
+    pub(crate) fn too_many(path: &str, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(
             path,
@@ -138,7 +138,7 @@ impl FieldError {
     }
 
     /// A value outside of an enumeration; values other than strings are shown as JSON.
-    pub(super) fn not_supported(path: &str, value: &Value, supported: &[Value]) -> Self {
+    pub(crate) fn not_supported(path: &str, value: &Value, supported: &[Value]) -> Self {
         let listed: Vec<String> = supported
             .iter()
             .map(|v| v.as_str().map_or_else(|| gotext::quote(&gotext::json(v)), gotext::quote))

@@ -13,7 +13,7 @@ use super::{SchemaError, pattern};
 const MAX_DEPTH: usize = 64;
 
 /// Parses the root; `apiVersion`, `kind` and `metadata` are known there whatever the schema says.
-pub(super) fn root(schema: &Value) -> Result<Node, SchemaError> {
+pub(crate) fn root(schema: &Value) -> Result<Node, SchemaError> {
     let mut node = Parser { path: Vec::new() }.node(schema)?;
     node.embedded = true;
     Ok(node)

@@ -61,6 +61,20 @@ fn demand_rounds_up_and_supply_down() {
     assert!("1e-400".parse::<Quantity>().unwrap().nanos() == 1, "a positive amount never becomes nothing");
 }
 
+#[test]
+fn the_api_server_caps_what_is_too_large() {
+    for (text, stored) in [
+        ("1e400", "9223372036854775807"),
+        ("-10E", "-9223372036854775807"),
+        ("8Ei", "9223372036854775807"),
+        ("100m", "100m"),
+        ("1e-99999999999999999999", "1e-9"),
+    ] {
+        assert_eq!(Quantity::capped(text).unwrap().to_string(), stored, "{text}");
+    }
+    assert!(Quantity::capped("9E9E").is_err());
+}
+
 proptest! {
     #[test]
     fn text_round_trips(nanos in -MAX_NANOS..=MAX_NANOS, format in 0..3) {

@@ -106,7 +106,7 @@ impl Structural {
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub(crate) fn shared(open_api_v3_schema: &Value) -> Result<Arc<Self>, SchemaError> {
+    pub fn shared(open_api_v3_schema: &Value) -> Result<Arc<Self>, SchemaError> {
         static PARSED: Mutex<Vec<(Value, Arc<Structural>)>> = Mutex::new(Vec::new());
         let known = || PARSED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = known().iter().find(|(schema, _)| schema == open_api_v3_schema) {
