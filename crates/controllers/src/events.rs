@@ -1,27 +1,24 @@
-//! Events for people: `kubectl describe` shows them.
+//! Events as `kubectl describe` shows them.
 //!
-//! They go to the core group (which Karpenter's RBAC allows), with count and first and last time; the same event is not
-//! told again for a while, some reasons have a rate, and everything is bounded: when the API server cannot take them,
-//! the oldest are dropped, for they are the least of its worries.
-
-mod recorder;
+//! Events are written to the core group (which Karpenter's RBAC allows), with a count and first and last times. Equal
+//! events are published once per [`DEDUPE`], some reasons have a rate, and the recorder's queue is bounded: while the API
+//! server does not accept events, the oldest are dropped.
 
 use std::time::Duration;
 
 use fleetwright_core::model::Pod;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
-pub use recorder::Recorder;
 
-/// For how long the same event is not told again.
+/// How long an equal event is suppressed.
 pub const DEDUPE: Duration = Duration::from_secs(120);
 
-/// Whether an event is good news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventType {
-    /// As it should be.
+    /// Expected behaviour.
     Normal,
-    /// Somebody should look.
+    /// A problem that needs attention.
     Warning,
 }
 
@@ -36,27 +33,27 @@ impl EventType {
     }
 }
 
-/// Something worth telling about an object.
+/// An event about an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The object.
     pub regarding: ObjectReference,
-    /// Good news or not.
+    /// Normal or warning.
     pub event_type: EventType,
     /// The reason in one word.
     pub reason: &'static str,
     /// The reason in a sentence: cause, number, next step.
     pub message: String,
-    /// What makes two events of one reason the same.
+    /// Identifies equal events of one reason.
     pub dedupe: Vec<String>,
-    /// For how long the same event is not told again.
+    /// How long an equal event is suppressed.
     pub dedupe_for: Duration,
-    /// Events per second and at once that this reason may have, over all objects.
+    /// Rate limit of the reason over all objects: events per second, and burst.
     pub rate: Option<(u32, u32)>,
 }
 
 impl Event {
-    /// Good news. Two of them are the same if reason, object and message are.
+    /// A normal event. Two events are equal if reason, object and message are.
     #[must_use]
     pub fn normal(regarding: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -75,27 +72,27 @@ impl Event {
         }
     }
 
-    /// Bad news. Two of them are the same if reason, object and message are.
+    /// A warning. Two events are equal if reason, object and message are.
     #[must_use]
     pub fn warning(regarding: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
         Self { event_type: EventType::Warning, ..Self::normal(regarding, reason, message) }
     }
 
-    /// Sets what makes two events of the reason the same, instead of object and message.
+    /// Sets what identifies equal events of the reason, instead of object and message.
     #[must_use]
     pub fn same_if(mut self, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.dedupe = values.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets for how long the same event is not told again.
+    /// Sets how long an equal event is suppressed.
     #[must_use]
     pub fn quiet_for(mut self, duration: Duration) -> Self {
         self.dedupe_for = duration;
         self
     }
 
-    /// Sets how many events of the reason there may be per second and at once.
+    /// Sets the rate limit of the reason: events per second, and burst.
     #[must_use]
     pub fn rate(mut self, per_second: u32, burst: u32) -> Self {
         self.rate = Some((per_second, burst));
@@ -103,13 +100,13 @@ impl Event {
     }
 }
 
-/// Names an object as the API server returned it.
+/// References an object as the API server returned it.
 #[must_use]
 pub fn regarding<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     object.object_ref(&())
 }
 
-/// Names a pod.
+/// References a pod.
 #[must_use]
 pub fn regarding_pod(pod: &Pod) -> ObjectReference {
     ObjectReference {

@@ -1,12 +1,14 @@
-//! The hands: thin loops that observe, ask the core, and act.
+//! The controllers: async loops that observe, ask `core`, and act.
 //!
-//! [`runtime`] feeds the index from watches and hands keys to controllers; each controller is a small file that reads
-//! the index, asks a pure function of `core` what to do, and does it. [`all`] lists them.
+//! [`runtime`] feeds the index from watches and enqueues keys for controllers. Each controller reads the index, calls a
+//! pure function of `core`, and executes the value that it returns. [`all`] lists them.
 
 pub mod all;
 pub mod capacitybuffer;
 pub mod disruption;
 pub mod events;
+#[cfg(test)]
+mod families;
 pub mod lifecycle;
 pub mod metrics;
 pub mod nodeclaim;

@@ -12,8 +12,7 @@ use fleetwright_core::{
     model::{Catalog, NodeClaim, NodePool, ProviderId},
 };
 
-use super::{Family, Metrics};
-use crate::runtime::current_controller;
+use super::{Family, Metrics, current_controller};
 
 /// How long calls take.
 pub const DURATION: Family = Family::durations(

@@ -1,7 +1,7 @@
-//! Metrics: families are declared as constants beside the code that moves them, under Karpenter's names.
+//! Metrics: families are constants beside the code that updates them, under Karpenter's names.
 //!
-//! A family appears in the output once it has a series. A wrong number of label values is a defect that tests show; in
-//! production it is logged and the figure is lost, nothing else.
+//! A family is exposed once it has a series. A wrong number of label values is a defect that tests find; in production the
+//! value is dropped and logged.
 
 pub mod cloud;
 pub mod cluster;
@@ -12,8 +12,6 @@ pub mod runtime;
 pub mod scheduling;
 pub mod status;
 mod summary;
-#[cfg(test)]
-mod table;
 
 use std::{
     collections::BTreeMap,
@@ -32,14 +30,24 @@ pub const DURATION_BUCKETS: &[f64] = &[
     50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 
-/// The shape of a family.
+tokio::task_local! {
+    /// The name of the controller whose reconcile this task runs.
+    pub(crate) static CURRENT_CONTROLLER: &'static str;
+}
+
+/// Returns the name of the controller that runs in this task; empty outside a reconcile.
+fn current_controller() -> &'static str {
+    CURRENT_CONTROLLER.try_with(|name| *name).unwrap_or_default()
+}
+
+/// The type of a family.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// Only grows.
+    /// A value that only increases.
     Counter,
-    /// Goes up and down.
+    /// A value that increases and decreases.
     Gauge,
-    /// Counts by buckets.
+    /// Counts per bucket.
     Histogram(&'static [f64]),
     /// Quantiles 0, 0.5, 0.9, 0.99 and 1.
     Summary,
@@ -50,9 +58,9 @@ pub enum Shape {
 pub struct Family {
     /// The full name.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
-    /// Its shape.
+    /// The type.
     pub shape: Shape,
     /// Its labels.
     pub labels: &'static [&'static str],

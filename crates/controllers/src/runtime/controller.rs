@@ -42,16 +42,6 @@ pub trait Controller: Send + Sync + 'static {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError>;
 }
 
-tokio::task_local! {
-    /// The name of the controller whose reconcile this task runs.
-    pub(super) static CURRENT: &'static str;
-}
-
-/// The name of the controller that runs here, for figures; empty outside of a reconcile.
-pub(crate) fn current_controller() -> &'static str {
-    CURRENT.try_with(|name| *name).unwrap_or_default()
-}
-
 /// When a key is due again, changes aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {

@@ -21,12 +21,12 @@ use super::{
     names::Names,
     pulse::{Pulses, Stuck},
     rates::Rates,
+    recorder::Recorder,
     solvers::Solvers,
     times::Times,
 };
 use crate::{
     disruption::Returns,
-    events::Recorder,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
     settings::Settings,
 };

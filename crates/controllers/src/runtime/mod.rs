@@ -1,5 +1,5 @@
-//! The small runtime under all controllers: watches feed the index, changes fall into ordered queues, workers take keys
-//! from them and reconcile.
+//! The runtime under all controllers: watches feed the index, changes enqueue keys in ordered queues, and workers reconcile
+//! those keys.
 //!
 //! The same code runs in production and in simulation (one thread of paused tokio): work is started in order of
 //! arrival, selects are biased, time is [`Ctx::clock`], and nothing depends on the order of a hash map.
@@ -16,6 +16,7 @@ mod names;
 mod pulse;
 mod queue;
 mod rates;
+mod recorder;
 mod run;
 mod shutdown;
 mod solvers;
@@ -25,7 +26,6 @@ mod watch;
 mod worker;
 
 pub use client::client;
-pub(crate) use controller::current_controller;
 pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
 pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
 pub use gate::{MAX_SILENCE, Passive, may_act};
@@ -35,6 +35,7 @@ pub use names::Names;
 pub use pulse::{SILENT, STUCK, Stuck};
 pub use queue::{Queue, later};
 pub use rates::{CLAIMS, EVICTIONS, Rates, TRIES_AGAIN};
+pub use recorder::Recorder;
 pub use run::{RunError, run};
 pub use shutdown::{Shutdown, Trigger, shutdown};
 pub use solvers::Solvers;

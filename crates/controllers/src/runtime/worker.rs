@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::{
-    controller::{CURRENT, Controller, ReconcileError, Requeue},
+    controller::{Controller, ReconcileError, Requeue},
     ctx::Ctx,
     pulse::BEAT,
     queue::{Queue, later},
     shutdown::Shutdown,
 };
-use crate::metrics::{Family, runtime as families};
+use crate::metrics::{CURRENT_CONTROLLER, Family, runtime as families};
 
 /// How long running reconciles may take to end after shutdown was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -146,7 +146,7 @@ impl Worker {
             let begun = ctx.steady();
             // What a panic may leave half done is what a crash may leave half done: every reconcile begins again.
             let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
-            let result = CURRENT.scope(controller.name(), result).await;
+            let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.steady().duration_since(begun)).unwrap_or_default();
             Done { key, result, took }
         });

@@ -1,4 +1,4 @@
-//! Deduplicates events and writes them, in order, in the background.
+//! The event recorder: deduplicates events and writes them in order in the background.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,19 +18,19 @@ use kube::{
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::Event;
-use crate::runtime::{Ctx, Names, ReconcileError, Shutdown, later};
+use super::{controller::ReconcileError, ctx::Ctx, names::Names, queue::later, shutdown::Shutdown};
+use crate::events::Event;
 
-/// Events that wait to be written, at most.
+/// Maximum number of queued events.
 const BACKLOG: usize = 1000;
-/// Different events that are remembered, at most.
+/// Maximum number of distinct events that are remembered.
 const MEMORY: usize = 10_000;
 /// The longest message that the API server accepts.
 const MESSAGE_LIMIT: usize = 1024;
-/// Who tells.
+/// The reporting component.
 const COMPONENT: &str = "karpenter";
 
-/// Takes events and writes them. Cloning shares it.
+/// Queues events and writes them. Clones share one queue.
 #[derive(Clone)]
 pub struct Recorder {
     clock: SharedClock,
@@ -38,55 +38,56 @@ pub struct Recorder {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Backlog>,
     added: Notify,
 }
 
-/// What makes two events the same.
+/// Identifies equal events: reason and dedupe values.
 type Identity = (&'static str, Vec<String>);
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<Told>,
-    known: BTreeMap<Identity, Known>,
-    /// The members of `known`, oldest first, for the bound.
+struct Backlog {
+    queued: VecDeque<QueuedEvent>,
+    published: BTreeMap<Identity, PublishedEvent>,
+    /// The keys of `published`, oldest first, for the bound.
     order: VecDeque<Identity>,
     buckets: BTreeMap<&'static str, TokenBucket>,
     dropped: u64,
 }
 
-struct Known {
+/// An event that was published before.
+struct PublishedEvent {
     /// In steady time.
     quiet_until: Timestamp,
     first: Timestamp,
     count: i32,
-    /// Name of the Event object, once there is one.
+    /// Name of the Event object, once it is created.
     name: Option<String>,
 }
 
-/// An event that is to be written.
-struct Told {
+/// An event in the queue.
+struct QueuedEvent {
     event: Event,
     identity: Identity,
     first: Timestamp,
     last: Timestamp,
     count: i32,
-    /// Name of the Event object that it continues.
+    /// Name of the Event object whose count it increments.
     name: Option<String>,
 }
 
 impl Recorder {
-    /// A recorder that remembers and queues; [`Self::run`] writes.
+    /// Returns a recorder that deduplicates and queues; [`Self::run`] writes.
     #[must_use]
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, shared: Arc::new(Shared { state: Mutex::default(), added: Notify::new() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells an event, unless it was told a short while ago or its reason has used up its rate.
+    /// Queues an event, unless an equal one was published within its quiet time or its reason exceeds its rate.
     pub fn publish(&self, event: Event) {
         let (now, steady) = (self.clock.now(), self.clock.steady());
         if self.lock().publish(event, now, steady) {
@@ -94,34 +95,34 @@ impl Recorder {
         }
     }
 
-    /// Writes events until shutdown; what waits then is written if it can be done at once.
+    /// Writes events until shutdown.
     pub async fn run(self, ctx: Ctx, mut stop: Shutdown) {
         loop {
-            let told = self.lock().waiting.pop_front();
-            let Some(told) = told else {
+            let next = self.lock().queued.pop_front();
+            let Some(queued) = next else {
                 tokio::select! {
                     biased;
                     () = self.shared.added.notified() => continue,
                     () = stop.requested() => return,
                 }
             };
-            match write(&ctx, &told).await {
+            match write(&ctx, &queued).await {
                 Ok(name) => {
-                    if let Some(known) = self.lock().known.get_mut(&told.identity) {
-                        known.name = Some(name);
+                    if let Some(published) = self.lock().published.get_mut(&queued.identity) {
+                        published.name = Some(name);
                     }
                 }
-                Err(error) => tracing::debug!(reason = told.event.reason, %error, "cannot write an event"),
+                Err(error) => tracing::debug!(reason = queued.event.reason, %error, "cannot write an event"),
             }
         }
     }
 }
 
-impl State {
-    /// Takes an event in; people are shown `now`, and quiet and rates go by `steady`.
+impl Backlog {
+    /// Queues an event. `now` is written into the object; quiet times and rates use `steady`.
     fn publish(&mut self, event: Event, now: Timestamp, steady: Timestamp) -> bool {
         let identity = (event.reason, event.dedupe.clone());
-        if self.known.get(&identity).is_some_and(|known| steady < known.quiet_until) {
+        if self.published.get(&identity).is_some_and(|published| steady < published.quiet_until) {
             return false;
         }
         if let Some((per_second, burst)) = event.rate {
@@ -132,21 +133,21 @@ impl State {
             }
         }
         let quiet_until = later(steady, event.dedupe_for);
-        let known = self.known.entry(identity.clone()).or_insert_with(|| {
+        let published = self.published.entry(identity.clone()).or_insert_with(|| {
             self.order.push_back(identity.clone());
-            Known { quiet_until, first: now, count: 0, name: None }
+            PublishedEvent { quiet_until, first: now, count: 0, name: None }
         });
-        known.quiet_until = quiet_until;
-        known.count = known.count.saturating_add(1);
-        let (first, count, name) = (known.first, known.count, known.name.clone());
-        self.waiting.push_back(Told { event, identity, first, last: now, count, name });
+        published.quiet_until = quiet_until;
+        published.count = published.count.saturating_add(1);
+        let (first, count, name) = (published.first, published.count, published.name.clone());
+        self.queued.push_back(QueuedEvent { event, identity, first, last: now, count, name });
         while self.order.len() > MEMORY {
             if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
+                self.published.remove(&oldest);
             }
         }
-        if self.waiting.len() > BACKLOG {
-            self.waiting.pop_front();
+        if self.queued.len() > BACKLOG {
+            self.queued.pop_front();
             self.dropped = self.dropped.saturating_add(1);
         }
         true
@@ -154,27 +155,28 @@ impl State {
 }
 
 /// Writes one event and returns the name of its object.
-async fn write(ctx: &Ctx, told: &Told) -> Result<String, ReconcileError> {
-    let namespace = told.event.regarding.namespace.as_deref().unwrap_or("default");
+async fn write(ctx: &Ctx, queued: &QueuedEvent) -> Result<String, ReconcileError> {
+    let namespace = queued.event.regarding.namespace.as_deref().unwrap_or("default");
     let api: Api<CoreEvent> = ctx.namespaced_api(namespace);
-    if let Some(name) = &told.name {
-        let patch = json!({"count": told.count, "lastTimestamp": Time(told.last), "message": message(told)});
+    if let Some(name) = &queued.name {
+        let patch =
+            json!({"count": queued.count, "lastTimestamp": Time(queued.last), "message": message(queued)});
         let again =
             ctx.call("patch event", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
         match again {
             Ok(_) => return Ok(name.clone()),
-            // It has expired: begin a new one.
+            // The Event object has expired: create a new one.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
     }
-    let event = object(told, namespace, &ctx.names);
+    let event = object(queued, namespace, &ctx.names);
     let created = ctx.call("create event", api.create(&PostParams::default(), &event)).await?;
     Ok(created.metadata.name.unwrap_or_default())
 }
 
-fn message(told: &Told) -> String {
-    let text = &told.event.message;
+fn message(queued: &QueuedEvent) -> String {
+    let text = &queued.event.message;
     if text.len() <= MESSAGE_LIMIT {
         return text.clone();
     }
@@ -182,8 +184,8 @@ fn message(told: &Told) -> String {
     format!("{}...", &text[..end])
 }
 
-fn object(told: &Told, namespace: &str, names: &Names) -> CoreEvent {
-    let event = &told.event;
+fn object(queued: &QueuedEvent, namespace: &str, names: &Names) -> CoreEvent {
+    let event = &queued.event;
     let mut regarding = event.regarding.clone();
     regarding.resource_version = None;
     let name = regarding.name.as_deref().unwrap_or("unknown");
@@ -196,10 +198,10 @@ fn object(told: &Told, namespace: &str, names: &Names) -> CoreEvent {
         involved_object: regarding,
         type_: Some(event.event_type.as_str().to_owned()),
         reason: Some(event.reason.to_owned()),
-        message: Some(message(told)),
-        count: Some(told.count),
-        first_timestamp: Some(Time(told.first)),
-        last_timestamp: Some(Time(told.last)),
+        message: Some(message(queued)),
+        count: Some(queued.count),
+        first_timestamp: Some(Time(queued.first)),
+        last_timestamp: Some(Time(queued.last)),
         source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
         reporting_component: Some(COMPONENT.to_owned()),
         ..CoreEvent::default()

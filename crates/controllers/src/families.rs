@@ -1,9 +1,12 @@
-//! All families in one list: what `docs/metrics.md` says, and what this process can show.
+//! Every metric family in one list: `docs/metrics.md` documents exactly what the process exposes.
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use super::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status};
-use crate::{disruption::figures, lifecycle::families as life};
+use crate::{
+    disruption::figures,
+    lifecycle::families as life,
+    metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status},
+};
 
 const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];
 const CLUSTER: &[Family] = &[

@@ -1,0 +1,74 @@
+//! Which events are published, and how often.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn about(name: &str) -> ObjectReference {
+    ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
+}
+
+#[test]
+fn an_equal_event_is_suppressed_for_a_while() {
+    let mut backlog = Backlog::default();
+    let event = |name| Event::normal(about(name), "Nominated", "text");
+    let published: Vec<bool> = [("a", 0), ("a", 119), ("b", 119), ("a", 120)]
+        .map(|(name, seconds)| backlog.publish(event(name), at(seconds), at(seconds)))
+        .into();
+    assert_eq!(published, [true, false, true, true]);
+    let last = backlog.queued.back().unwrap();
+    assert_eq!((last.count, last.first, last.last), (2, at(0), at(120)));
+}
+
+#[test]
+fn a_reason_keeps_to_its_rate() {
+    let mut backlog = Backlog::default();
+    let published = (0..20).filter(|n| {
+        let event = Event::normal(about(&n.to_string()), "Nominated", "text").rate(5, 10);
+        backlog.publish(event, at(0), at(0))
+    });
+    assert_eq!(published.count(), 10);
+}
+
+#[test]
+fn backlog_and_memory_are_bounded() {
+    let mut backlog = Backlog::default();
+    for n in 0..(MEMORY + 50) {
+        backlog.publish(Event::normal(about(&n.to_string()), "Nominated", "text"), at(0), at(0));
+    }
+    assert_eq!(
+        (backlog.queued.len(), backlog.published.len(), backlog.order.len()),
+        (BACKLOG, MEMORY, MEMORY)
+    );
+    assert!(backlog.dropped > 0);
+}
+
+#[test]
+fn long_messages_are_cut_at_a_character() {
+    let mut backlog = Backlog::default();
+    backlog.publish(
+        Event::warning(about("a"), "FailedScheduling", "ä".repeat(2000)).quiet_for(Duration::ZERO),
+        at(0),
+        at(0),
+    );
+    let published = backlog.queued.pop_front().unwrap();
+    let object = object(&published, "default", &Names::new(0));
+    assert!(object.message.as_ref().unwrap().len() <= MESSAGE_LIMIT);
+    assert!(object.message.unwrap().ends_with("ä..."));
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_does_not_silence() {
+    let mut backlog = Backlog::default();
+    let event = || Event::normal(about("a"), "Nominated", "text");
+    assert!(backlog.publish(event(), at(7200), at(0)));
+    assert!(!backlog.publish(event(), at(9000), at(100)), "nor does one that is set forward make it noisy");
+    assert!(backlog.publish(event(), at(0), at(120)));
+    assert_eq!(backlog.queued.back().unwrap().last, at(0), "people are shown the wall clock");
+}
