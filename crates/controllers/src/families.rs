@@ -4,8 +4,8 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use crate::{
     disruption::figures,
-    lifecycle::families as life,
     metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status},
+    nodeclaim::families as life,
 };
 
 const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];

@@ -9,17 +9,15 @@ pub mod disruption;
 pub mod events;
 #[cfg(test)]
 mod families;
-pub mod lifecycle;
 pub mod metrics;
 pub mod nodeclaim;
 pub mod nodeoverlay;
 pub mod nodepool;
 pub mod observability;
 mod patch;
-mod provider;
+mod provider_steps;
 pub mod provisioning;
 pub mod runtime;
 pub mod settings;
-pub mod termination;
 #[cfg(test)]
 mod testing;

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleetwright_core::nodeclaim::{Stage, consistency};
+use fleetwright_core::nodeclaim::consistency;
 use fleetwright_state::{Change, Index, Key};
 
+use super::{
+    cache::LifecycleCache,
+    claimed_node::{ClaimedNode, claim_of},
+    executor::Executor,
+};
 use crate::{
-    lifecycle::{
-        Memory,
-        claimed_node::{ClaimedNode, claim_of},
-        hand::Hand,
-        requeue,
-    },
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
 /// Compares nodes with their claims.
-pub struct Consistency(pub Arc<Memory>);
+pub struct Consistency(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for Consistency {
@@ -35,9 +34,9 @@ impl Controller for Consistency {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
         let next = consistency::Consistency.next(&node.view(ctx.cloud.info()), ctx.now());
-        let done = Hand::new(ctx, &self.0, &node).carry_out(next).await?;
-        Ok(requeue(done.again))
+        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+        Ok(done.again.into())
     }
 }

@@ -6,21 +6,20 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{self, CloudError},
     nodeclaim::{
-        Stage,
         conditions::{Consolidatable, Drifted},
         launch,
     },
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor};
 use crate::{
-    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand, requeue},
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
 /// Keeps the conditions that make candidates.
-pub struct Disruption(pub Arc<Memory>);
+pub struct Disruption(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for Disruption {
@@ -47,7 +46,7 @@ impl Controller for Disruption {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
         let catalog = node.pool.as_ref().and_then(|pool| ctx.index().catalog(&pool.name).cloned());
         // A catalogue without any type is one that could not be read, not one that was emptied.
         let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
@@ -55,8 +54,8 @@ impl Controller for Disruption {
         let (view, now) = (node.view(ctx.cloud.info()), ctx.now());
         let drifted = Drifted { catalog: catalog.as_deref(), provider: provider.as_ref() };
         let next = Consolidatable.next(&view, now).and(drifted.next(&view, now));
-        let done = Hand::new(ctx, &self.0, &node).carry_out(next).await?;
-        Ok(requeue(done.again))
+        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+        Ok(done.again.into())
     }
 }
 

@@ -9,17 +9,15 @@ use async_trait::async_trait;
 use fleetwright_core::{
     disruption::outage,
     nodeclaim::{
-        Stage, Step,
+        Step,
         brake::{Brake, Share},
         expiration,
     },
 };
 use fleetwright_state::{Change, Index, Key};
 
-use crate::{
-    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand, requeue},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
-};
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor};
+use crate::runtime::{Controller, Ctx, ReconcileError, Requeue};
 
 /// So often a claim's age is looked at again at least: a deadline that was told by a wrong clock is told again.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -29,15 +27,15 @@ const HELD: Duration = Duration::from_secs(60);
 
 /// Deletes claims at their age, so many within a while, and none in an outage: what was born together reaches its age together.
 pub struct Expiration {
-    memory: Arc<Memory>,
+    cache: Arc<LifecycleCache>,
     brake: Mutex<Brake>,
 }
 
 impl Expiration {
     /// Has deleted nothing yet.
     #[must_use]
-    pub fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, brake: Mutex::new(Brake::new(Share::EXPIRED)) }
+    pub fn new(cache: Arc<LifecycleCache>) -> Self {
+        Self { cache, brake: Mutex::new(Brake::new(Share::EXPIRED)) }
     }
 
     /// Whether a claim has to wait although its age is over.
@@ -70,7 +68,7 @@ impl Controller for Expiration {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
         if let Some(rest) = ctx.wall_clock_rest() {
             return Ok(Requeue::After(rest));
         }
@@ -78,8 +76,8 @@ impl Controller for Expiration {
         if next.steps.iter().any(|step| matches!(step, Step::Delete(_))) && self.is_held(ctx, &key.name) {
             return Ok(Requeue::After(HELD));
         }
-        let done = Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
-        Ok(requeue(done.again.map(|again| again.min(LOOK))))
+        let done = Executor::new(ctx, &self.cache, &node).execute(next).await?;
+        Ok((done.again.map(|again| again.min(LOOK))).into())
     }
 }
 

@@ -17,10 +17,11 @@ use fleetwright_core::{
 };
 use fleetwright_state::Key;
 
-use super::orphans::Collector;
+use super::{
+    cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, families, orphans::OrphanCollector,
+};
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, claimed_node::ClaimedNode, families, hand::Hand},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
 
@@ -29,16 +30,16 @@ const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// Compares claims with the cloud's list.
 pub struct GarbageCollection {
-    memory: Arc<Memory>,
+    cache: Arc<LifecycleCache>,
     collection: Mutex<Collection>,
-    orphans: Collector,
+    orphans: OrphanCollector,
 }
 
 impl GarbageCollection {
     /// Has seen nothing missing yet.
     #[must_use]
-    pub fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, collection: Mutex::default(), orphans: Collector::default() }
+    pub fn new(cache: Arc<LifecycleCache>) -> Self {
+        Self { cache, collection: Mutex::default(), orphans: OrphanCollector::default() }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Collection) -> T) -> T {
@@ -75,7 +76,7 @@ impl GarbageCollection {
 
     /// Asks for the one instance, and deletes its claim where there is none.
     async fn verify(&self, ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, name) else { return Ok(()) };
+        let Some(node) = ClaimedNode::find(ctx, name) else { return Ok(()) };
         let Some(id) = &node.claim.provider_id else { return Ok(()) };
         match ctx.cloud.get(id).await {
             Err(CloudError::NotFound(_)) => {}
@@ -86,7 +87,7 @@ impl GarbageCollection {
             Err(error) => return Err(error.into()),
         }
         let next = Next::steps([Step::Delete(Removal::GarbageCollected)]);
-        Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
+        Executor::new(ctx, &self.cache, &node).execute(next).await?;
         self.with(|collection| collection.removed(name, ctx.steady()));
         Ok(())
     }

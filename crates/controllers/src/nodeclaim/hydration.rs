@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
+use super::claimed_node::claim_of;
 use crate::{
-    lifecycle::claimed_node::claim_of,
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };

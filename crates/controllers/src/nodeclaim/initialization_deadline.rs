@@ -24,15 +24,15 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
+use super::{
+    cache::LifecycleCache,
+    claimed_node::{ClaimedNode, claim_of},
+    executor::Executor,
+    families,
+};
 use crate::{
     events::{Event, regarding},
-    lifecycle::{
-        Memory,
-        claimed_node::{ClaimedNode, claim_of},
-        families,
-        hand::Hand,
-    },
-    nodepool::change_conditions,
+    nodepool::status::change_conditions,
     patch,
     provisioning::answers,
     runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
@@ -43,7 +43,7 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// Enforces the deadline.
-pub struct InitializationDeadline(pub Arc<Memory>);
+pub struct InitializationDeadline(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for InitializationDeadline {
@@ -71,7 +71,7 @@ impl Controller for InitializationDeadline {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
         let pool = node.pool.as_ref().and_then(|pool| ctx.index().pool(&pool.name).cloned());
         let Some(pool) = pool else { return Ok(Requeue::No) };
         let timeout = timeout_of(&pool, ctx.settings.initialization_timeout);
@@ -127,7 +127,7 @@ impl InitializationDeadline {
                 })
                 .await?;
                 let next = Next::steps([Step::Delete(Removal::InitializationTimeout)]);
-                Hand::new(ctx, &self.0, node).carry_out(next).await?;
+                Executor::new(ctx, &self.0, node).execute(next).await?;
                 Ok(())
             }
             Rung::Halt => {

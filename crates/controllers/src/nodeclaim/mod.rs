@@ -1,22 +1,53 @@
-//! What is watched over while a NodeClaim lives: age, instance, shape, conditions for disruption, pod events.
+//! The life of a NodeClaim, from launch to the removal of its finalizer.
+//!
+//! Reading order: [`claimed_node`] reads a NodeClaim with its Node and pods from the index; a stage of
+//! `fleetwright_core::nodeclaim` returns what to do next; [`executor`] does it. One controller a file:
+//!
+//! | life | files |
+//! |---|---|
+//! | launch, registration, initialization, liveness | `lifecycle`, `launch`, `initialization_deadline` |
+//! | while it lives | `consistency`, `disruption`, `hydration`, `pod_events`, `validation` |
+//! | deletion for a reason of its own | `expiration`, `repair`, `garbage_collection` |
+//! | drain, termination | `node_termination`, `eviction`, `orphans`, `cloud_refusals` |
+//!
+//! [`LifecycleCache`] keeps what spares calls between passes. A restart loses it, and nothing depends on it for safety.
 
+mod cache;
+pub(crate) mod claimed_node;
+mod cloud_call;
+mod cloud_refusals;
 mod consistency;
 mod disruption;
+mod eviction;
+pub(crate) mod executor;
 mod expiration;
+pub(crate) mod families;
 mod garbage_collection;
 mod hydration;
 mod initialization_deadline;
+mod launch;
+mod lifecycle;
+mod node_patch;
+mod node_termination;
 mod orphans;
 mod pod_events;
+mod publish;
 mod repair;
+#[cfg(test)]
+mod tests;
 mod validation;
 
+pub use cache::LifecycleCache;
+pub(crate) use cache::{REGISTRATION_HEALTH, registration_condition};
 pub use consistency::Consistency;
 pub use disruption::Disruption;
+pub use eviction::EvictionQueue;
 pub use expiration::Expiration;
 pub use garbage_collection::GarbageCollection;
 pub use hydration::{ClaimHydration, NodeHydration};
 pub use initialization_deadline::InitializationDeadline;
+pub use lifecycle::Lifecycle;
+pub use node_termination::NodeTermination;
 pub use pod_events::PodEvents;
 pub use repair::Repair;
 pub use validation::Validation;

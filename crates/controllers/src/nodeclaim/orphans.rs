@@ -15,16 +15,14 @@ use kube::{
     core::ApiResource,
 };
 
-use crate::{
-    lifecycle::families,
-    runtime::{Ctx, ReconcileError, gone_is_ok},
-};
+use super::families;
+use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 
 /// Orphans that were seen so far.
 #[derive(Default)]
-pub(super) struct Collector(Mutex<Orphans>);
+pub(super) struct OrphanCollector(Mutex<Orphans>);
 
-impl Collector {
+impl OrphanCollector {
     fn lock(&self) -> MutexGuard<'_, Orphans> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

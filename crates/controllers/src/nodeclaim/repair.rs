@@ -21,9 +21,9 @@ use fleetwright_state::{Change, Index, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, families};
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, claimed_node::ClaimedNode, families, hand::Hand},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
@@ -32,15 +32,15 @@ const QUARTER_HOUR: Duration = Duration::from_secs(900);
 
 /// Replaces broken nodes.
 pub struct Repair {
-    memory: Arc<Memory>,
+    cache: Arc<LifecycleCache>,
     brake: Mutex<Brake>,
 }
 
 impl Repair {
     /// Has repaired nothing yet.
     #[must_use]
-    pub fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, brake: Mutex::new(Brake::new(Share::NODES)) }
+    pub fn new(cache: Arc<LifecycleCache>) -> Self {
+        Self { cache, brake: Mutex::new(Brake::new(Share::NODES)) }
     }
 
     fn brake(&self) -> MutexGuard<'_, Brake> {
@@ -79,40 +79,40 @@ impl Controller for Repair {
         };
         let Some((object, claim)) = found else { return Ok(Requeue::No) };
         let breach = earliest(policies, &conditions(&object));
-        if breach.is_none() && !is_condemned(&claim) {
+        if breach.is_none() && !has_repair_deadline(&claim) {
             return Ok(Requeue::No);
         }
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let Some(node) = ClaimedNode::look(ctx, name).filter(|node| node.claim.deleting.is_none()) else {
+        let Some(node) = ClaimedNode::find(ctx, name).filter(|node| node.claim.deleting.is_none()) else {
             return Ok(Requeue::No);
         };
         let Some(breach) = breach else {
-            self.reprieve(ctx, &node).await?;
+            self.cancel_repair(ctx, &node).await?;
             return Ok(Requeue::No);
         };
         if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
             && !left.is_zero()
         {
-            self.reprieve(ctx, &node).await?;
+            self.cancel_repair(ctx, &node).await?;
             return Ok(Requeue::After(left));
         }
         if let Some(why) = self.held(ctx, policies, &node.claim, &object) {
-            self.reprieve(ctx, &node).await?;
+            self.cancel_repair(ctx, &node).await?;
             tell_blocked(ctx, &node, &object, &why);
             return Ok(Requeue::After(self.brake().again(steady).map_or(BLOCKED, |left| left.min(BLOCKED))));
         }
-        replace(ctx, &self.memory, &node, &breach, now).await?;
+        replace(ctx, &self.cache, &node, &breach, now).await?;
         Ok(Requeue::No)
     }
 }
 
 impl Repair {
-    /// Takes back what is left of a repair that was cut off before the claim was deleted: whoever deletes it next may be one
-    /// who leaves its pods their protection.
-    async fn reprieve(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
-        if is_condemned(&node.raw) {
-            let lifted = Next::steps([Step::Reprieve]);
-            Hand::new(ctx, &self.memory, node).carry_out(lifted).await?;
+    /// Removes the deadline of a repair that did not delete the claim. A later deletion for another reason then leaves the
+    /// pods their protection.
+    async fn cancel_repair(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
+        if has_repair_deadline(&node.raw) {
+            let cancel = Next::steps([Step::CancelRepair]);
+            Executor::new(ctx, &self.cache, node).execute(cancel).await?;
         }
         Ok(())
     }
@@ -150,8 +150,8 @@ impl Repair {
     }
 }
 
-/// Whether a repair has written that the claim's drain has no time.
-fn is_condemned(claim: &api::NodeClaim) -> bool {
+/// Whether a repair has written its termination deadline on the claim.
+fn has_repair_deadline(claim: &api::NodeClaim) -> bool {
     claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::REPAIR_DEADLINE))
 }
 
@@ -178,7 +178,7 @@ fn tell_blocked(ctx: &Ctx, node: &ClaimedNode, object: &Node, why: &str) {
 /// Ends the claim now: its deadline is over before its drain begins.
 async fn replace(
     ctx: &Ctx,
-    memory: &Memory,
+    cache: &LifecycleCache,
     node: &ClaimedNode,
     breach: &Breach,
     now: Timestamp,
@@ -189,8 +189,8 @@ async fn replace(
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
-    let next = Next::steps([Step::Condemn(now), Step::Delete(Removal::Unhealthy)]);
-    Hand::new(ctx, memory, node).carry_out(next).await?;
+    let next = Next::steps([Step::SetRepairDeadline(now), Step::Delete(Removal::Unhealthy)]);
+    Executor::new(ctx, cache, node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];
     ctx.metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);

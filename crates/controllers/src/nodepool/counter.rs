@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::status::{change, managed};
 use crate::{
-    lifecycle::hand::quantities,
+    nodeclaim::executor::quantities,
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };

@@ -7,7 +7,7 @@ mod protection;
 mod readiness;
 mod registration_health;
 mod replicas;
-mod status;
+pub(crate) mod status;
 mod validation;
 
 pub use counter::Counter;
@@ -16,7 +16,6 @@ pub use observed::ObservedReaper;
 pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
-pub(crate) use registration_health::{NAME as REGISTRATION_HEALTH, health_of};
 pub use replicas::{StaticDeprovisioning, StaticProvisioning};
 pub(crate) use status::change_conditions;
 pub use validation::Validation;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::status::{change_conditions, managed};
 use crate::{
-    lifecycle::families,
+    nodeclaim::families,
     patch,
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,

@@ -12,33 +12,21 @@ use fleetwright_state::{Change, Index, Key};
 
 use super::status::{change, class_of, managed, pools_of};
 use crate::{
-    lifecycle::Memory,
+    nodeclaim::{LifecycleCache, REGISTRATION_HEALTH, registration_condition},
     runtime::{Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
-
-/// The controller's name.
-pub(crate) const NAME: &str = "nodepool.registrationhealth";
 
 /// The reason where it is not the launch that fails.
 const FAILED: &str = "RegistrationFailed";
 
 /// Keeps the condition NodeRegistrationHealthy.
-pub struct RegistrationHealth(pub Arc<Memory>);
-
-/// What the condition of a pool says.
-pub(crate) fn health_of(pool: &api::NodePool) -> ConditionStatus {
-    match find(pool.conditions(), HEALTHY) {
-        Some(condition) if condition.is_true() => ConditionStatus::True,
-        Some(condition) if condition.is_false() => ConditionStatus::False,
-        _ => ConditionStatus::Unknown,
-    }
-}
+pub struct RegistrationHealth(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for RegistrationHealth {
     fn name(&self) -> &'static str {
-        NAME
+        REGISTRATION_HEALTH
     }
 
     fn concurrency(&self, settings: &Settings) -> usize {
@@ -62,7 +50,7 @@ impl Controller for RegistrationHealth {
         if changed && stored.is_some() {
             self.0.reset_health(&uid);
         }
-        let health = self.0.registration_health(&uid, health_of(&pool));
+        let health = self.0.registration_health(&uid, registration_condition(&pool));
         // What another process saw fail stands in the condition.
         let told = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
         let reason = self.0.failure_of(&uid).or(told).unwrap_or_else(|| FAILED.into());

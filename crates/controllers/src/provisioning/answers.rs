@@ -20,7 +20,7 @@ use fleetwright_state::{observed, raise};
 use super::tell;
 use crate::{
     events::{Event, regarding},
-    lifecycle::families,
+    nodeclaim::families,
     patch,
     runtime::{Ctx, ReconcileError, later},
 };

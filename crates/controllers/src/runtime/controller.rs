@@ -55,6 +55,12 @@ pub enum Requeue {
     Backoff,
 }
 
+impl From<Option<Duration>> for Requeue {
+    fn from(after: Option<Duration>) -> Self {
+        after.map_or(Self::No, Self::After)
+    }
+}
+
 /// Why a reconcile did not come to its end. The key is tried again with growing delays.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {

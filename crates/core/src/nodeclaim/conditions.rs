@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Stage, Step, View, remaining, step::clear};
+use super::{ConditionChange, Next, Step, View, remaining, step::clear};
 use crate::{
     cloud,
     model::{
@@ -23,8 +23,10 @@ pub const CATALOG_AGE: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone, Copy, Debug)]
 pub struct Consolidatable;
 
-impl Stage for Consolidatable {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Consolidatable {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Consolidatable);
         let Some(pool) = view.pool.filter(|pool| !pool.is_static() && claim.deleting.is_none()) else {
             return Next::nothing();
@@ -65,8 +67,10 @@ impl Drifted<'_> {
     }
 }
 
-impl Stage for Drifted<'_> {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Drifted<'_> {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Drifted);
         let Some(pool) = view.pool.filter(|_| claim.deleting.is_none()) else { return Next::nothing() };
         if !claim.is(ConditionType::Launched) {

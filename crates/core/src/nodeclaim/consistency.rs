@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Stage, Step, View};
+use super::{ConditionChange, Next, Notice, Step, View};
 use crate::model::{Node, NodeClaim, nodeclaim::ConditionType};
 
 /// How often it is looked at.
@@ -16,8 +16,10 @@ const ENOUGH_PERCENT: i128 = 90;
 #[derive(Clone, Copy, Debug)]
 pub struct Consistency;
 
-impl Stage for Consistency {
-    fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+impl Consistency {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || !claim.is(ConditionType::Initialized) {
             return Next::nothing();
@@ -30,7 +32,7 @@ impl Stage for Consistency {
         }
         let message = issues.join(", ");
         let failed = ConditionChange::fails(condition, "ConsistencyCheckFailed", message.clone());
-        let tell = Step::Tell(Notice::FailedConsistencyCheck(message));
+        let tell = Step::Publish(Notice::FailedConsistencyCheck(message));
         Next::steps(failed.step(claim).into_iter().chain([tell])).again(INTERVAL)
     }
 }

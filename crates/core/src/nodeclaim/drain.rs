@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Stage, Step, View, remaining, step::PodRef};
+use super::{ConditionChange, Next, Notice, Step, View, remaining, step::PodRef};
 use crate::model::{
     Pod, PodDisruptionBudget, Taint, TaintEffect, labels::DISRUPTED_TAINT, nodeclaim::ConditionType,
     taint::first_untolerated,
@@ -48,8 +48,10 @@ pub fn is_awaited(pod: &Pod, now: Timestamp) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Drain;
 
-impl Stage for Drain {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Drain {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Drained);
         let awaited: Vec<&Pod> =
             view.pods.iter().map(|pod| &**pod).filter(|pod| is_awaited(pod, now)).collect();
@@ -67,7 +69,7 @@ impl Stage for Drain {
             next.steps.extend(ConditionChange::unknown(condition, "Draining", message).step(claim));
         }
         let held = leave(&awaited, claim.termination_deadline, now, &mut next);
-        next.steps.push(Step::Tell(Notice::FailedDraining { waiting: awaited.len(), held }));
+        next.steps.push(Step::Publish(Notice::FailedDraining { waiting: awaited.len(), held }));
         next
     }
 }
@@ -172,14 +174,14 @@ fn leave(
     }
     for pod in awaited {
         if let Some((deadline, grace)) = deadline.and_then(|end| Some((end, forced_grace(pod, end, now)?))) {
-            next.steps.push(Step::Tell(Notice::Disrupted { pod: pod.id.clone(), deadline }));
+            next.steps.push(Step::Publish(Notice::Disrupted { pod: pod.id.clone(), deadline }));
             next.steps.push(Step::Force(reference(pod), grace));
         }
     }
     let mut held = Vec::new();
     let current = tiers.first_key_value().map(|(_, pods)| pods.as_slice()).unwrap_or_default();
     for pod in current.iter().filter(|pod| !pod.is_terminating() && !is_due(pod, deadline, now)) {
-        next.steps.extend(Notice::of_annotation(pod, now).map(Step::Tell));
+        next.steps.extend(Notice::of_annotation(pod, now).map(Step::Publish));
         if pod.protected_until(now).is_some() {
             held.push(pod.id.clone());
         } else {

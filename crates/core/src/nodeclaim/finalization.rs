@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{InstanceState, Next, Notice, Stage, Step, View, launch, remaining, termination, trace::Trace};
+use super::{InstanceState, Next, Notice, Step, View, launch, remaining, termination, trace::Trace};
 use crate::model::{ProviderId, labels::REGISTERED, nodeclaim::ConditionType};
 
 /// How far apart the two lists are that prove that a launch left nothing behind.
@@ -26,15 +26,17 @@ pub struct Finalization<'a> {
     pub trace: &'a Trace,
 }
 
-impl Stage for Finalization<'_> {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Finalization<'_> {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         let (Some(deleting), true) = (claim.deleting, claim.has_finalizer) else { return Next::nothing() };
         let mut next = Next::nothing();
         if let (Some(period), None) = (claim.termination_grace_period, claim.termination_deadline) {
             let deadline = deleting.checked_add(period).unwrap_or(Timestamp::MAX);
             next.steps.push(Step::SetDeadline(deadline));
-            next.steps.push(Step::Tell(Notice::TerminationGracePeriodExpiring(deadline)));
+            next.steps.push(Step::Publish(Notice::TerminationGracePeriodExpiring(deadline)));
         }
         let joined = claim.is(ConditionType::Registered)
             || view.nodes.iter().any(|node| node.labels.contains_key(REGISTERED));

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, NodeChange, Stage, Step, View};
+use super::{ConditionChange, Next, NodeChange, Step, View};
 use crate::model::{
     Labels, Node, NodeClaim,
     labels::{INITIALIZED, REQUESTED_DRA_DRIVERS},
@@ -13,8 +13,10 @@ use crate::model::{
 #[derive(Clone, Copy, Debug)]
 pub struct Initialization;
 
-impl Stage for Initialization {
-    fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+impl Initialization {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some()
             || !claim.is(ConditionType::Registered)

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Removal, Stage, Step, View, remaining};
+use super::{ConditionChange, Next, Notice, Removal, Step, View, remaining};
 use crate::{
     cloud::{Instance, LaunchError},
     model::{BatchId, NodeClaim, nodeclaim::ConditionType},
@@ -38,8 +38,10 @@ pub struct Launch {
     pub closed: bool,
 }
 
-impl Stage for Launch {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Launch {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || is_launched(claim) {
             return Next::nothing();
@@ -86,12 +88,12 @@ pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear
     match answer {
         Ok(_) => Next::steps([Step::Adopt, Step::Condition(ConditionChange::holds(ConditionType::Launched))]),
         Err(LaunchError::InsufficientCapacity(why)) => Next::steps([
-            Step::Tell(Notice::InsufficientCapacity(why.clone())),
+            Step::Publish(Notice::InsufficientCapacity(why.clone())),
             Step::CountRegistration(false),
             Step::Delete(Removal::InsufficientCapacity),
         ]),
         Err(LaunchError::NodeClassNotReady(why)) => Next::steps([
-            Step::Tell(Notice::NodeClassNotReady(why.clone())),
+            Step::Publish(Notice::NodeClassNotReady(why.clone())),
             Step::Delete(Removal::NodeClassNotReady),
         ]),
         Err(LaunchError::Failed { reason, message }) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Next, Removal, Stage, Step, View, remaining};
+use super::{Next, Removal, Step, View, remaining};
 use crate::model::{NodeClaim, nodeclaim::ConditionType};
 
 /// How long a launch may take.
@@ -21,8 +21,10 @@ pub struct Liveness {
     pub unasked: Option<Timestamp>,
 }
 
-impl Stage for Liveness {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl Liveness {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || claim.is(ConditionType::Registered) {
             return Next::nothing();

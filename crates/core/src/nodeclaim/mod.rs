@@ -1,9 +1,9 @@
-//! The life of a NodeClaim, one [`Stage`] a file: launch, registration, initialization, liveness, conditions, drain,
-//! termination, collection.
+//! The life of a NodeClaim, one stage a file: launch, registration, initialization, liveness, conditions, drain,
+//! termination, garbage collection.
 //!
-//! A stage looks at a [`View`] and the time and says what to do [`Next`]. It does nothing itself, and the shell that
-//! carries the steps out decides nothing. Stages are asked again after every change and must stay silent once what they
-//! want is there: the same view gives the same answer, and carrying an answer out leads to a view that asks for less.
+//! A stage is a type with a method `next`: a pure function from a [`View`] and the time to what comes [`Next`]. The
+//! controllers execute the steps and decide nothing. A stage is asked again after every change. Equal views give equal
+//! answers, and executing the steps leads to a view with fewer steps, so that a stage becomes idle.
 
 pub mod answer;
 pub mod brake;
@@ -35,12 +35,6 @@ pub use step::{ConditionChange, Next, NodeChange, Removal, Step};
 pub use view::{InstanceState, View};
 
 use jiff::Timestamp;
-
-/// One stage of a NodeClaim's life.
-pub trait Stage {
-    /// What to do next for the claim of `view`.
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next;
-}
 
 /// How long from `now` until `since + span`; `None` where that has come.
 ///

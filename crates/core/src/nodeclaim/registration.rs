@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, NodeChange, Notice, Stage, Step, View};
+use super::{ConditionChange, Next, NodeChange, Notice, Step, View};
 use crate::model::{
     Labels, Node, Taint, TaintEffect,
     labels::{AWAITS_LABEL, REGISTERED, UNREGISTERED_TAINT},
@@ -18,8 +18,10 @@ const OWN_ANNOTATIONS: &str = "fleetwright.dev/";
 #[derive(Clone, Copy, Debug)]
 pub struct Registration;
 
-impl Stage for Registration {
-    fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+impl Registration {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || claim.provider_id.is_none() || claim.is(ConditionType::Registered) {
             return Next::nothing();
@@ -55,7 +57,7 @@ impl Stage for Registration {
         let mut next = Next::nothing();
         let registered = view.has_registered_label();
         if !registered && !has_unregistered_taint(node) {
-            next.steps.push(Step::Tell(Notice::UnregisteredTaintMissing));
+            next.steps.push(Step::Publish(Notice::UnregisteredTaintMissing));
         }
         // The label is part of the patch that syncs: where it stands, a pass before was cut off after that patch, and
         // what others changed on the node since then is theirs.

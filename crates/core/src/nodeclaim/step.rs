@@ -1,4 +1,4 @@
-//! What a stage asks for.
+//! What a stage returns: the steps to execute and when to ask again.
 
 use std::time::Duration;
 
@@ -46,6 +46,20 @@ impl Next {
         self
     }
 
+    /// The first answer that has steps. It waits no longer than any of the answers before it.
+    #[must_use]
+    pub fn first_busy(answers: impl IntoIterator<Item = Self>) -> Self {
+        let mut chosen = Self::nothing();
+        for answer in answers {
+            chosen = match (chosen.is_idle(), answer.again) {
+                (true, _) => chosen.and(answer),
+                (false, Some(again)) => chosen.again(again),
+                (false, None) => chosen,
+            };
+        }
+        chosen
+    }
+
     /// Whether there is nothing to do now.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -66,49 +80,49 @@ impl Next {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Write finalizer, batch and attempt to the claim in one patch that fails if anybody else wrote meanwhile. Only
-    /// once this is durable may the cloud be called with them.
+    /// Write finalizer, batch and attempt to the claim in one patch with its resource version. The cloud is called with them
+    /// only once this is durable.
     Intend {
         /// The batch.
         batch: BatchId,
         /// The attempt.
         attempt: u32,
     },
-    /// Ask the cloud to launch the batch and attempt that stand on the claim.
+    /// Ask the cloud to launch the batch and attempt that are written on the claim.
     Launch,
-    /// Take over what the cloud says of the launched instance: labels, provider id, image, sizes.
+    /// Copy what the cloud returned of the launched instance: labels, provider id, image, capacity.
     Adopt,
     /// Set a condition of the claim.
     Condition(ConditionChange),
-    /// Take an independent condition off the claim.
+    /// Remove an independent condition of the claim.
     Clear(ConditionType),
     /// Delete the claim (its finalizer does the rest).
     Delete(Removal),
-    /// Change a Node in one patch that fails if anybody else wrote meanwhile.
+    /// Change a Node in one patch with its resource version.
     ChangeNode(Box<NodeChange>),
     /// `status.nodeName`.
     SetNodeName(NodeName),
-    /// Write when the drain must be over.
+    /// Write the termination deadline: when the drain must be over.
     SetDeadline(jiff::Timestamp),
-    /// The same for a repair that is about to delete the claim: until then it can be taken back.
-    Condemn(jiff::Timestamp),
-    /// Take the deadline of a repair off a claim that it did not delete.
-    Reprieve,
+    /// Write the termination deadline of a repair, which deletes the claim next. Until then the repair can be cancelled.
+    SetRepairDeadline(jiff::Timestamp),
+    /// Remove the termination deadline of a repair that did not delete the claim.
+    CancelRepair,
     /// Delete these Nodes (their finalizer does the rest).
     DeleteNodes(Vec<NodeName>),
     /// Evict a pod through the Eviction API, with its UID as a precondition.
     Evict(PodRef),
-    /// Delete a pod with so much grace, whatever its disruption budget says; UID as a precondition.
+    /// Delete a pod with this grace period, whatever its PodDisruptionBudget allows; UID as a precondition.
     Force(PodRef, Duration),
-    /// Ask the cloud to end the instance.
+    /// Ask the cloud to terminate the instance.
     Terminate(ProviderId),
-    /// Take the finalizer off the Node.
+    /// Remove the finalizer of the Node.
     ReleaseNode(NodeName),
-    /// Take the finalizer off the claim: its life is over.
+    /// Remove the finalizer of the claim.
     ReleaseClaim,
-    /// Tell people.
-    Tell(Notice),
-    /// A registration came to its end: well or not.
+    /// Publish an event.
+    Publish(Notice),
+    /// Count a registration of the NodePool: `true` if the node registered.
     CountRegistration(bool),
 }
 
@@ -183,7 +197,7 @@ pub enum Removal {
     NodeClassNotReady,
     /// It was not launched in time.
     LaunchTimeout,
-    /// Its node did not join in time.
+    /// Its node did not register in time.
     RegistrationTimeout,
     /// Its node was not initialized in time.
     InitializationTimeout,
@@ -191,11 +205,11 @@ pub enum Removal {
     Expired,
     /// Its instance is gone.
     GarbageCollected,
-    /// A repair policy calls its node broken.
+    /// A repair policy calls its node unhealthy.
     Unhealthy,
-    /// Its Node was deleted by somebody.
+    /// Its Node was deleted by another client.
     NodeDeleted,
-    /// The cloud announced that it takes the instance back.
+    /// The cloud announced an interruption of the instance.
     Interrupted(InterruptionKind),
 }
 
@@ -218,7 +232,7 @@ impl Removal {
     }
 }
 
-/// What to change of a Node, entry by entry: what is not named stays as somebody else wrote it.
+/// What to change of a Node, entry by entry: entries that are not named stay as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChange {
     /// The Node; empty in a default value.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    ConditionChange, InstanceState, Next, NodeChange, Notice, Removal, Stage, Step, View, drain, drain::Drain,
+    ConditionChange, InstanceState, Next, NodeChange, Notice, Removal, Step, View, drain, drain::Drain,
 };
 use crate::model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType};
 
@@ -31,8 +31,10 @@ pub struct NodeTermination<'a> {
     pub instance: &'a InstanceState,
 }
 
-impl Stage for NodeTermination<'_> {
-    fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+impl NodeTermination<'_> {
+    /// What to do next for the claim of `view`.
+    #[must_use]
+    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
         let node = self.node;
         if node.deleting.is_none() || !node.has_finalizer {
             return Next::nothing();
@@ -83,7 +85,7 @@ impl NodeTermination<'_> {
             message.push_str(&format!("; the instance ends at {deadline} all the same"));
         }
         let waits = ConditionChange::unknown(condition, "AwaitingVolumeDetachment", message).step(claim);
-        let tell = Step::Tell(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
+        let tell = Step::Publish(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
         Wait::Until(Next::steps(waits.into_iter().chain([tell])).again(VOLUMES_INTERVAL))
     }
 
@@ -116,7 +118,7 @@ pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
     );
     let condition = ConditionType::InstanceTerminating;
     let change = ConditionChange::fails(condition, "InstanceNotOwned", message).step(view.claim);
-    let tell = Step::Tell(Notice::NotOwned(why.clone()));
+    let tell = Step::Publish(Notice::NotOwned(why.clone()));
     Next::steps(change.into_iter().chain([tell])).again(NOT_OWNED_INTERVAL)
 }
 

@@ -97,8 +97,29 @@ impl Fixture {
 
     /// What `stage` says, in short.
     pub(crate) fn says(&self, stage: &impl Stage, at: Timestamp) -> String {
-        brief(&stage.next(&self.view(), at))
+        brief(&stage.ask(&self.view(), at))
     }
+}
+
+/// A stage of any type.
+pub(crate) trait Stage {
+    fn ask(&self, view: &View<'_>, now: Timestamp) -> Next;
+}
+
+macro_rules! stages {
+    ($($stage:ty),* $(,)?) => {$(
+        impl Stage for $stage {
+            fn ask(&self, view: &View<'_>, now: Timestamp) -> Next {
+                self.next(view, now)
+            }
+        }
+    )*};
+}
+
+stages! {
+    conditions::Consolidatable, conditions::Drifted<'_>, consistency::Consistency, drain::Drain,
+    expiration::Expiration, finalization::Finalization<'_>, initialization::Initialization, launch::Launch,
+    liveness::Liveness, registration::Registration, termination::NodeTermination<'_>,
 }
 
 /// `now` and so many seconds.
@@ -127,8 +148,8 @@ fn step(step: &Step) -> String {
         Step::Delete(removal) => format!("delete {}", removal.as_str().unwrap_or("-")),
         Step::ChangeNode(change) => node_change(change),
         Step::SetNodeName(name) => format!("name {name}"),
-        Step::Condemn(at) => format!("condemn +{}", at.duration_since(now()).as_secs()),
-        Step::Reprieve => "reprieve".to_owned(),
+        Step::SetRepairDeadline(at) => format!("repair deadline +{}", at.duration_since(now()).as_secs()),
+        Step::CancelRepair => "cancel repair".to_owned(),
         Step::SetDeadline(at) => format!("deadline +{}", at.duration_since(now()).as_secs()),
         Step::DeleteNodes(names) => format!("delete nodes {}", names.len()),
         Step::Evict(pod) => format!("evict {}", pod.id.name),
@@ -136,7 +157,7 @@ fn step(step: &Step) -> String {
         Step::Terminate(id) => format!("terminate {id}"),
         Step::ReleaseNode(name) => format!("release node {name}"),
         Step::ReleaseClaim => "release".to_owned(),
-        Step::Tell(notice) => format!("tell {}", notice.reason()),
+        Step::Publish(notice) => format!("tell {}", notice.reason()),
         Step::CountRegistration(well) => format!("count {well}"),
     }
 }

@@ -11,7 +11,7 @@ use fleetwright_core::{
     cloud::{self, ProviderInfo},
     model::{self, nodeclaim::ConditionType},
     nodeclaim::{
-        Stage as _, Step, View,
+        Step, View,
         conditions::{Consolidatable, Drifted},
     },
 };

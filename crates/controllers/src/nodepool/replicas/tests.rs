@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::{
-    lifecycle, metrics::scheduling::NODECLAIMS_CREATED, provisioning, runtime::Controller, testing::World,
+    all::claim_controllers, metrics::scheduling::NODECLAIMS_CREATED, provisioning, runtime::Controller,
+    testing::World,
 };
 
 fn controllers(world: &World) -> Vec<Arc<dyn Controller>> {
     let mut all = provisioning::controllers(&world.ctx.settings);
-    all.extend(lifecycle::controllers(&world.ctx.settings, Vec::new()));
+    all.extend(claim_controllers(&world.ctx.settings, Vec::new()));
     all
 }
 

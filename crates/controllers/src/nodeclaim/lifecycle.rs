@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     model::ProviderId,
     nodeclaim::{
-        InstanceState, Next, Removal, Stage, Step, View,
+        InstanceState, Next, Removal, Step, View,
         finalization::Finalization,
         initialization::Initialization,
         launch::Launch,
@@ -19,12 +19,12 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 
 use super::{
+    cache::LifecycleCache,
     claimed_node::{ClaimedNode, claim_of, waiting_for_drivers},
-    families, first_busy,
-    hand::{Hand, needs_trace},
-    memory::Memory,
-    refused::{self, Call},
-    requeue,
+    cloud_call::CloudCall,
+    cloud_refusals,
+    executor::{Executor, needs_trace},
+    families,
 };
 use crate::{
     events::{Event, regarding},
@@ -38,7 +38,7 @@ const BRAKED_AGAIN: Duration = Duration::from_secs(60);
 const BRAKED_QUIET: Duration = Duration::from_secs(900);
 
 /// Brings claims to life and to their end.
-pub struct Lifecycle(pub Arc<Memory>);
+pub struct Lifecycle(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for Lifecycle {
@@ -63,27 +63,27 @@ impl Controller for Lifecycle {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::look(ctx, &key.name) else { return Ok(Requeue::No) };
+        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
         if node.claim.deleting.is_some() {
             return self.end(ctx, &node).await;
         }
         let (now, view) = (ctx.now(), node.view(ctx.cloud.info()));
         let closed = self.0.launches.is_closed(ctx, &node.claim);
         let liveness = Liveness { unasked: self.0.launches.unasked(&node.claim, now) };
-        let next = first_busy([
+        let next = Next::first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
             self.braked(ctx, &node, liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
-        let done = Hand::new(ctx, &self.0, &node).looking_ahead(joining).carry_out(next).await?;
-        Ok(requeue(done.again))
+        let done = Executor::new(ctx, &self.0, &node).looking_ahead(joining).execute(next).await?;
+        Ok(done.again.into())
     }
 }
 
 /// What a launched node waits for until it is initialized.
 fn joining(view: &View<'_>, now: Timestamp) -> Next {
-    first_busy([Registration.next(view, now), Initialization.next(view, now)])
+    Next::first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {
@@ -109,16 +109,16 @@ impl Lifecycle {
         let view = node.view(ctx.cloud.info());
         let trace = if needs_trace(node) { self.trace(ctx, node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
-        let mut hand = Hand::new(ctx, &self.0, node);
+        let mut executor = Executor::new(ctx, &self.0, node);
         loop {
             let next = Finalization { instance: &instance, trace: &trace }.next(&view, ctx.now());
-            let done = hand.carry_out(next).await?;
+            let done = executor.execute(next).await?;
             match done.instance {
                 // The answer of the cloud decides what comes next, once.
                 Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
                     instance = answer;
                 }
-                _ => return Ok(requeue(done.again)),
+                _ => return Ok(done.again.into()),
             }
         }
     }
@@ -130,7 +130,7 @@ impl Lifecycle {
             return Ok(Trace::Refused);
         }
         let answer = ctx.cloud.list().await;
-        let instances = refused::told(ctx, &self.0, node, Call::List, answer).await??;
+        let instances = cloud_refusals::record(ctx, &self.0, node, CloudCall::List, answer).await??;
         let sighting = {
             let index = ctx.index();
             // Also what a claim has that means nothing to us otherwise is taken.
@@ -138,7 +138,7 @@ impl Lifecycle {
             trace::sight(claim, &instances, index.claim_models().map(|other| &**other), is_taken)
         };
         if sighting != Sighting::Nothing {
-            self.0.seen(&claim.uid);
+            self.0.sighted(&claim.uid);
         }
         Ok(match sighting {
             Sighting::Nothing => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),

@@ -1,7 +1,8 @@
-//! Carries out what stages say. Leaves no choices: a step is done, or it fails and ends the pass.
+//! Executes the steps that the stages of `core::nodeclaim` return. It makes no decisions: a step succeeds, or it fails and
+//! ends the pass.
 //!
-//! What a pass changes of a claim's status is written by one patch, at its end or before the claim is deleted; the patch
-//! fails if anybody else wrote meanwhile.
+//! All status changes of a pass go into one patch, written at its end or before the claim is deleted. The patch carries the
+//! resource version, so that it fails if the claim was written to in between.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,32 +25,32 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
+    cache::{EVICTION_QUEUE, LifecycleCache, QueuedEviction, REGISTRATION_HEALTH, registration_condition},
     claimed_node::ClaimedNode,
-    families,
+    cloud_call::CloudCall,
+    cloud_refusals, families,
     launch::Asked,
-    memory::{Leaving, Memory},
     node_patch,
-    refused::{self, Call},
-    tell::tell,
+    publish::publish_notice,
 };
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 
-/// What carrying out led to.
+/// The result of a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
-    /// When to look again.
+    /// When to reconcile again.
     pub(crate) again: Option<Duration>,
-    /// What the cloud said of the instance, where it was asked.
+    /// The cloud's answer about the instance, if the pass asked for it.
     pub(crate) instance: Option<InstanceState>,
 }
 
-/// What stages say of a node.
+/// Stages of one claim, as a function.
 pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
 
-/// One pass over one node.
-pub(crate) struct Hand<'a> {
+/// One pass over one claim.
+pub(crate) struct Executor<'a> {
     ctx: &'a Ctx,
-    memory: &'a Memory,
+    cache: &'a LifecycleCache,
     node: &'a ClaimedNode,
     /// The claim as of our last write.
     claim: api::NodeClaim,
@@ -67,20 +68,19 @@ enum Pending {
     Adopt(Box<Instance>),
 }
 
-impl<'a> Hand<'a> {
-    pub(crate) fn new(ctx: &'a Ctx, memory: &'a Memory, node: &'a ClaimedNode) -> Self {
+impl<'a> Executor<'a> {
+    pub(crate) fn new(ctx: &'a Ctx, cache: &'a LifecycleCache, node: &'a ClaimedNode) -> Self {
         let claim = (*node.raw).clone();
-        Self { ctx, memory, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
+        Self { ctx, cache, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
     }
 
-    /// The same, asking `stages` before it writes a status what follows from it. Where that is of the status alone, one
-    /// write tells both.
+    /// Asks `stages` what follows from a status before it is written. If that changes the status only, one patch writes both.
     pub(crate) fn looking_ahead(self, stages: Stages) -> Self {
         Self { ahead: Some(stages), ..self }
     }
 
-    /// Does all steps in order, and writes the status.
-    pub(crate) async fn carry_out(&mut self, next: Next) -> Result<Done, ReconcileError> {
+    /// Executes all steps in order, then writes the status.
+    pub(crate) async fn execute(&mut self, next: Next) -> Result<Done, ReconcileError> {
         let mut done = Done { again: next.again, instance: None };
         let mut steps = VecDeque::from(next.steps);
         let mut result = Ok(());
@@ -125,22 +125,22 @@ impl<'a> Hand<'a> {
                 self.pending.push(Pending::NodeName(name.to_string()));
             }
             Step::SetDeadline(at) => self.set_deadline(at, &[names::TERMINATION_TIMESTAMP]).await?,
-            Step::Condemn(at) => {
+            Step::SetRepairDeadline(at) => {
                 self.set_deadline(at, &[names::TERMINATION_TIMESTAMP, names::REPAIR_DEADLINE]).await?;
             }
-            Step::Reprieve => self.reprieve().await?,
+            Step::CancelRepair => self.cancel_repair().await?,
             Step::DeleteNodes(nodes) => {
                 for node in nodes {
                     self.delete_node(&node).await?;
                 }
             }
-            Step::Evict(pod) => self.leave(pod.id.into(), pod.uid, None),
-            Step::Force(pod, grace) => self.leave(pod.id.into(), pod.uid, Some(grace)),
+            Step::Evict(pod) => self.queue_eviction(pod.id.into(), pod.uid, None),
+            Step::Force(pod, grace) => self.queue_eviction(pod.id.into(), pod.uid, Some(grace)),
             Step::Terminate(id) => self.terminate(&id, done).await?,
             Step::ReleaseNode(node) => self.release_node(&node).await?,
             Step::ReleaseClaim => self.release_claim().await?,
-            Step::Tell(notice) => tell(self.ctx, self.node, &notice),
-            Step::CountRegistration(well) => self.count_registration(well),
+            Step::Publish(notice) => publish_notice(self.ctx, self.node, &notice),
+            Step::CountRegistration(registered) => self.count_registration(registered),
         }
         Ok(Vec::new())
     }
@@ -171,7 +171,7 @@ impl<'a> Hand<'a> {
         if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
             finalizers.push(names::TERMINATION_FINALIZER.to_owned());
         }
-        self.memory.launches.intended(&self.node.claim.uid);
+        self.cache.launches.intended(&self.node.claim.uid);
         self.patch(
             "write launch intent",
             json!({"metadata": {
@@ -184,12 +184,12 @@ impl<'a> Hand<'a> {
     }
 
     async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
-        let next = match self.memory.launches.ask(self.ctx, &self.node.claim).await {
+        let next = match self.cache.launches.ask(self.ctx, &self.node.claim).await {
             Asked::Next(next) => next,
             Asked::Wait(wait) => Next::wait(wait),
             Asked::UnderWay => Next::nothing(),
         };
-        self.answer = self.memory.launches.take_instance(&self.node.claim.uid);
+        self.answer = self.cache.launches.take_instance(&self.node.claim.uid);
         if let Some(again) = next.again {
             done.again = Some(done.again.map_or(again, |earlier| earlier.min(again)));
         }
@@ -206,15 +206,15 @@ impl<'a> Hand<'a> {
             .filter(|(key, _)| !known.contains_key(&***key))
             .map(|(key, value)| (&**key, &**value))
             .collect();
-        let told = self.claim.metadata.annotations.clone().unwrap_or_default();
+        let annotations = self.claim.metadata.annotations.clone().unwrap_or_default();
         let noted: BTreeMap<&str, &str> = instance
             .annotations
             .iter()
-            .filter(|(key, _)| !told.contains_key(&***key))
+            .filter(|(key, _)| !annotations.contains_key(&***key))
             .map(|(key, value)| (&**key, &**value))
             .collect();
         if !missing.is_empty() || !noted.is_empty() {
-            // Of this claim, whoever else writes to it.
+            // The UID makes sure that it is this claim.
             let uid = &self.claim.metadata.uid;
             let metadata = json!({"metadata": {"uid": uid, "labels": missing, "annotations": noted}});
             self.patch("write labels of the instance", metadata).await?;
@@ -272,15 +272,15 @@ impl<'a> Hand<'a> {
         self.annotate("write termination deadline", json!(all)).await
     }
 
-    /// Takes back what a repair wrote; a deadline that somebody else has set since then stays.
-    async fn reprieve(&mut self) -> Result<(), ReconcileError> {
+    /// Removes the deadline that a repair wrote; a deadline of another writer stays.
+    async fn cancel_repair(&mut self) -> Result<(), ReconcileError> {
         let all = self.claim.metadata.annotations.clone().unwrap_or_default();
         let Some(written) = all.get(names::REPAIR_DEADLINE) else { return Ok(()) };
         let deadline =
             all.get_key_value(names::TERMINATION_TIMESTAMP).filter(|(_, stands)| *stands == written);
         let keys = deadline.map(|(key, _)| key.as_str()).into_iter().chain([names::REPAIR_DEADLINE]);
         let none: BTreeMap<&str, Option<&str>> = keys.map(|key| (key, None)).collect();
-        self.annotate("take back termination deadline", json!(none)).await
+        self.annotate("remove termination deadline", json!(none)).await
     }
 
     async fn annotate(&mut self, what: &'static str, annotations: Value) -> Result<(), ReconcileError> {
@@ -299,20 +299,20 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    fn leave(&self, key: Key, uid: fleetwright_core::model::PodUid, force: Option<Duration>) {
+    fn queue_eviction(&self, key: Key, uid: fleetwright_core::model::PodUid, force: Option<Duration>) {
         let Some(node) = self.node.nodes.first() else { return };
         let disrupted = &ConditionType::DisruptionReason;
         let reason = self.node.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
         let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
-        let leaving = Leaving { uid, node: node.name.clone(), reason, force };
-        if self.memory.evict(key.clone(), leaving) {
-            self.ctx.enqueue(crate::termination::EVICTION_QUEUE, key);
+        let leaving = QueuedEviction { uid, node: node.name.clone(), reason, force };
+        if self.cache.evict(key.clone(), leaving) {
+            self.ctx.enqueue(EVICTION_QUEUE, key);
         }
     }
 
     async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
         let answer = self.ctx.cloud.terminate(&self.node.claim, id).await;
-        let refused = refused::note(self.ctx, self.memory, self.node, Call::Terminate, &answer);
+        let refused = cloud_refusals::note(self.ctx, self.cache, self.node, CloudCall::Terminate, &answer);
         self.pending.extend(refused.map(Pending::Set));
         done.instance = Some(match answer {
             Ok(Termination::Accepted) => InstanceState::Exists,
@@ -351,7 +351,7 @@ impl<'a> Hand<'a> {
         let result = self.ctx.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
         self.released = true;
         if let Some(claim) = gone_is_ok(result)? {
-            // Without a finalizer it is gone with this very write.
+            // Without finalizers, this write deletes the object.
             if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
                 self.ctx.forget(&claim);
             } else {
@@ -366,11 +366,10 @@ impl<'a> Hand<'a> {
         if let Some(deleting) = node.claim.deleting {
             self.ctx.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
         }
-        let told = ConditionType::InstanceTerminating;
-        if let Some(since) = node.claim.true_since(told) {
+        if let Some(since) = node.claim.true_since(ConditionType::InstanceTerminating) {
             self.ctx.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
-        self.memory.forget(&node.claim.uid);
+        self.cache.forget(&node.claim.uid);
         tracing::info!(NodeClaim = self.name(), "nodeclaim is gone");
         Ok(())
     }
@@ -380,23 +379,23 @@ impl<'a> Hand<'a> {
         self.ctx.metrics.inc(&families::NODES_CREATED, &labels);
     }
 
-    fn count_registration(&self, well: bool) {
+    fn count_registration(&self, registered: bool) {
         let Some(pool) = &self.node.pool else { return };
         let index = self.ctx.index();
         let stored =
-            index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| crate::nodepool::health_of(raw));
+            index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| registration_condition(raw));
         drop(index);
-        self.memory.note_registration(&pool.uid, stored, well);
-        if !well {
-            self.memory.note_failure(&pool.uid, failure_of(&self.node.claim));
+        self.cache.note_registration(&pool.uid, stored, registered);
+        if !registered {
+            self.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
         }
-        self.ctx.enqueue(crate::nodepool::REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
+        self.ctx.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
 
     fn look_ahead(&mut self) {
         let Some(stages) = self.ahead.filter(|_| !self.pending.is_empty() && !self.released) else { return };
         let now = self.ctx.now();
-        let Some(node) = ClaimedNode::foreseen(self.ctx, self.wanted(now)) else { return };
+        let Some(node) = ClaimedNode::preview(self.ctx, self.wanted(now)) else { return };
         let steps = stages(&node.view(self.ctx.cloud.info()), now).steps;
         if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
             let changes = steps.into_iter().filter_map(|step| match step {
@@ -496,13 +495,13 @@ pub(crate) async fn release_node(ctx: &Ctx, node: &Node) -> Result<(), Reconcile
     Ok(())
 }
 
-/// Deletes this object and no later one of its name.
+/// Restricts a deletion to the object with this UID, so that a later object of the same name stays.
 pub(crate) fn only(uid: &str) -> DeleteParams {
     let uid = (!uid.is_empty()).then(|| uid.to_owned());
     DeleteParams::default().preconditions(Preconditions { resource_version: None, uid })
 }
 
-/// Why a claim did not become a node, in a word: what its launch says, else that the node did not register.
+/// The reason of the condition that failed: of Launched, else `RegistrationFailed`.
 fn failure_of(claim: &NodeClaim) -> Str {
     let launched = claim.conditions.get(&ConditionType::Launched);
     let launch = launched.filter(|known| known.status != ConditionStatus::True && !known.reason.is_empty());
@@ -514,7 +513,7 @@ fn seconds(since: Timestamp, now: Timestamp) -> f64 {
     now.duration_since(since).as_secs_f64().max(0.0)
 }
 
-/// Whether the finalizer may only go with a proof that the launch left nothing behind.
+/// Whether the finalizer may be removed only after a list shows that the launch left no instance.
 pub(crate) fn needs_trace(node: &ClaimedNode) -> bool {
     node.claim.deleting.is_some() && launch::is_outcome_open(&node.claim)
 }

@@ -33,14 +33,14 @@ pub(crate) struct ClaimedNode {
 
 impl ClaimedNode {
     /// The node of the claim called `name`; `None` where there is none, it is not ours or means nothing.
-    pub(crate) fn look(ctx: &Ctx, name: &str) -> Option<Self> {
+    pub(crate) fn find(ctx: &Ctx, name: &str) -> Option<Self> {
         let index = ctx.index();
         let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
         Some(Self::of(ctx, &index, raw, claim))
     }
 
     /// The node of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
-    pub(crate) fn foreseen(ctx: &Ctx, claim: api::NodeClaim) -> Option<Self> {
+    pub(crate) fn preview(ctx: &Ctx, claim: api::NodeClaim) -> Option<Self> {
         let index = ctx.index();
         let model = Arc::new(index.read_claim(&claim)?);
         Some(Self::of(ctx, &index, Arc::new(claim), model))

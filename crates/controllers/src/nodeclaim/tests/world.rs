@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use super::crash::{Power, Spent};
 use crate::{
-    lifecycle::controllers,
+    all::claim_controllers,
     runtime::{self, Ctx, Offload, Parts, RunError, Trigger},
     settings::Settings,
 };
@@ -376,7 +376,7 @@ impl World {
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
-        let all = controllers(&self.ctx.settings, self.ctx.cloud.steps());
+        let all = claim_controllers(&self.ctx.settings, self.ctx.cloud.steps());
         let task = tokio::spawn(runtime::run(self.ctx.clone(), all, stop));
         self.running = Some((trigger, task));
         self

@@ -6,20 +6,20 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::CloudError,
     model::{NamespacedName, Node, Pod, ProviderId, Str, nodeclaim::ConditionType, volume::VolumeRef},
-    nodeclaim::{InstanceState, Stage, Step, drain, termination},
+    nodeclaim::{InstanceState, Step, drain, termination},
 };
 use fleetwright_state::{Change, Index, Key};
 
+use super::{
+    cache::LifecycleCache,
+    claimed_node::ClaimedNode,
+    cloud_call::CloudCall,
+    cloud_refusals,
+    executor::{Executor, release_node},
+    families,
+};
 use crate::{
     events::{Event, regarding},
-    lifecycle::{
-        Memory,
-        claimed_node::ClaimedNode,
-        families,
-        hand::{Hand, release_node},
-        refused::{self, Call},
-        requeue,
-    },
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
@@ -31,7 +31,7 @@ const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
 const LOOKUP_QUIET: Duration = Duration::from_secs(15 * 60);
 
 /// Ends Nodes that are deleted.
-pub struct NodeTermination(pub Arc<Memory>);
+pub struct NodeTermination(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for NodeTermination {
@@ -69,7 +69,7 @@ impl Controller for NodeTermination {
         let Some(object) = node.filter(|node| node.deleting.is_some() && node.has_finalizer) else {
             return Ok(Requeue::No);
         };
-        match claim.and_then(|claim| ClaimedNode::look(ctx, &claim)) {
+        match claim.and_then(|claim| ClaimedNode::find(ctx, &claim)) {
             Some(node) => self.end(ctx, &object, &node.only(&object)).await,
             None => orphan(ctx, &object).await,
         }
@@ -83,15 +83,15 @@ impl NodeTermination {
         let mut instance = match (&object.provider_id, object.ready) {
             (Some(id), false) => {
                 let answer = state_of(ctx, id).await;
-                refused::told(ctx, &self.0, node, Call::Get, answer).await??
+                cloud_refusals::record(ctx, &self.0, node, CloudCall::Get, answer).await??
             }
             _ => InstanceState::Unknown,
         };
-        if refused::looked_up(ctx, node).await? {
+        if cloud_refusals::clear_lookup_failure(ctx, node).await? {
             // The claim is another one now.
             return Ok(Requeue::Now);
         }
-        let mut hand = Hand::new(ctx, &self.0, node);
+        let mut executor = Executor::new(ctx, &self.0, node);
         loop {
             let stage =
                 termination::NodeTermination { node: object, attachments: &attachments, instance: &instance };
@@ -103,13 +103,13 @@ impl NodeTermination {
             if next.steps.iter().any(drained) && self.0.first_drained(&node.claim.uid) {
                 ctx.metrics.inc(&families::NODES_DRAINED, &[node.pool_name()]);
             }
-            let done = hand.carry_out(next).await?;
+            let done = executor.execute(next).await?;
             match done.instance {
                 // The answer of the cloud decides what comes next, once.
                 Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
                     instance = answer;
                 }
-                _ => return Ok(requeue(done.again)),
+                _ => return Ok(done.again.into()),
             }
         }
     }
@@ -128,7 +128,7 @@ async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
         Ok(state) => state,
         Err(error) => {
             let raw = ctx.index().node(&node.name).cloned();
-            if let Some(raw) = raw.filter(|_| !refused::may_pass(&error)) {
+            if let Some(raw) = raw.filter(|_| !cloud_refusals::is_transient(&error)) {
                 let text = format!(
                     "the node is deleted, its nodeclaim is gone, and whether its instance {id} still exists cannot be looked up: \
                      {error}; it stays until that can"

@@ -1,4 +1,4 @@
-//! Notices of the core become events.
+//! Publishes the notices of `core::nodeclaim` as events.
 
 use fleetwright_core::nodeclaim::Notice;
 
@@ -8,8 +8,8 @@ use crate::{
     runtime::Ctx,
 };
 
-/// Tells people about a node.
-pub(crate) fn tell(ctx: &Ctx, node: &ClaimedNode, notice: &Notice) {
+/// Publishes an event about the pod that the notice names, else about the NodeClaim and, where it concerns them, its Nodes.
+pub(super) fn publish_notice(ctx: &Ctx, node: &ClaimedNode, notice: &Notice) {
     let (reason, message) = (notice.reason(), notice.message());
     let event = |object| {
         if notice.is_warning() {

@@ -13,8 +13,8 @@ use fleetwright_state::Key;
 
 use crate::{
     events::{Event, regarding},
-    lifecycle::{Memory, claimed_node::ClaimedNode, hand::Hand},
     metrics::{Family, Metrics},
+    nodeclaim::{LifecycleCache, claimed_node::ClaimedNode, executor::Executor},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
 
@@ -23,17 +23,17 @@ const LEAST: Duration = Duration::from_millis(100);
 
 /// One controller per loop of the provider.
 pub(crate) fn controllers(
-    memory: &Arc<Memory>,
+    cache: &Arc<LifecycleCache>,
     steps: Vec<Arc<dyn ProviderStep>>,
 ) -> Vec<Arc<dyn Controller>> {
-    let controller = |step| Arc::new(Loop { step, memory: memory.clone() }) as Arc<dyn Controller>;
+    let controller = |step| Arc::new(Loop { step, cache: cache.clone() }) as Arc<dyn Controller>;
     steps.into_iter().map(controller).collect()
 }
 
 /// A loop of the provider.
 struct Loop {
     step: Arc<dyn ProviderStep>,
-    memory: Arc<Memory>,
+    cache: Arc<LifecycleCache>,
 }
 
 #[async_trait]
@@ -109,7 +109,7 @@ impl Loop {
                 .find(|claim| claim.provider_id.as_ref() == Some(&interruption.id))
                 .map(|claim| claim.name.clone())
         };
-        let Some(node) = name.and_then(|name| ClaimedNode::look(ctx, &name)) else { return Ok(()) };
+        let Some(node) = name.and_then(|name| ClaimedNode::find(ctx, &name)) else { return Ok(()) };
         if node.claim.deleting.is_some() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Loop {
         tell(ctx, &node, reason, message);
         tell(ctx, &node, "TerminatingOnInterruption", "Interruption triggered termination");
         let next = Next::steps([Step::Delete(Removal::Interrupted(interruption.kind))]);
-        Hand::new(ctx, &self.memory, &node).carry_out(next).await?;
+        Executor::new(ctx, &self.cache, &node).execute(next).await?;
         Ok(())
     }
 }
@@ -136,7 +136,7 @@ fn tell(ctx: &Ctx, node: &ClaimedNode, reason: &'static str, message: &str) {
 #[cfg(test)]
 mod tests {
     //! An announcement ends the claim, once, with the words that Karpenter's users search for.
-    use crate::lifecycle::families;
+    use crate::nodeclaim::families;
     use fleetwright_core::cloud::{CloudError, InterruptionKind, Notice, Object, Round, Write};
     use serde_json::json;
 

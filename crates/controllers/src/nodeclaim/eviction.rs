@@ -1,5 +1,5 @@
-//! `eviction-queue`: pods leave through the Eviction API, which keeps their disruption budgets, with their UID as a
-//! precondition; past the deadline of their node they are deleted.
+//! `eviction-queue`: evicts pods through the Eviction API, which respects PodDisruptionBudgets, with their UID as a
+//! precondition. Past the termination deadline of their node, pods are deleted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,31 +12,32 @@ use k8s_openapi::{
 };
 use kube::api::{DeleteParams, PostParams};
 
+use super::{
+    cache::{EVICTION_QUEUE, LifecycleCache, QueuedEviction},
+    executor::only,
+    families,
+};
 use crate::{
     events::{Event, regarding, regarding_pod},
-    lifecycle::{Memory, families, hand::only, memory::Leaving},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
 
-/// The controller's name.
-pub(crate) const NAME: &str = "eviction-queue";
-
 /// Evicts one pod a key.
-pub struct EvictionQueue(pub Arc<Memory>);
+pub struct EvictionQueue(pub Arc<LifecycleCache>);
 
-/// What became of an eviction.
+/// The result of an eviction.
 enum Outcome {
-    /// The pod goes, or is gone.
-    Leaves,
-    /// A disruption budget does not allow it now; with the server's words.
+    /// The pod terminates, or is gone.
+    Evicted,
+    /// A PodDisruptionBudget refuses it now; with the message of the API server.
     Blocked(String),
 }
 
 #[async_trait]
 impl Controller for EvictionQueue {
     fn name(&self) -> &'static str {
-        NAME
+        EVICTION_QUEUE
     }
 
     fn concurrency(&self, settings: &Settings) -> usize {
@@ -48,42 +49,42 @@ impl Controller for EvictionQueue {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(leaving) = self.0.leaving(key) else { return Ok(Requeue::No) };
+        let Some(queued) = self.0.queued_eviction(key) else { return Ok(Requeue::No) };
         let pod = ctx.index().pod(&key.into()).cloned();
-        let Some(pod) = pod.filter(|pod| still_due(ctx, pod, &leaving)) else {
-            self.0.left(key);
+        let Some(pod) = pod.filter(|pod| still_due(ctx, pod, &queued)) else {
+            self.0.dequeue(key);
             return Ok(Requeue::No);
         };
         let now = ctx.steady();
-        let is_kept = self.0.is_kept(key);
-        let turn = || if is_kept { ctx.rates.try_again(now) } else { ctx.rates.evict(now) };
-        if leaving.force.is_none()
+        let was_blocked = self.0.is_blocked(key);
+        let turn = || if was_blocked { ctx.rates.try_again(now) } else { ctx.rates.evict(now) };
+        if queued.force.is_none()
             && let Some(wait) = self.0.eviction_turn(key, now, turn)
         {
             return Ok(Requeue::After(wait));
         }
-        let outcome = match leaving.force {
+        let outcome = match queued.force {
             Some(grace) => force(ctx, &pod, grace).await?,
             None => evict(ctx, &pod).await?,
         };
         match outcome {
-            Outcome::Leaves => {
-                self.0.left(key);
-                ctx.metrics.inc(&families::PODS_DRAINED, &[&leaving.reason]);
-                if is_kept && leaving.force.is_none() {
+            Outcome::Evicted => {
+                self.0.dequeue(key);
+                ctx.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
+                if was_blocked && queued.force.is_none() {
                     ctx.rates.evicted_after_all(now);
                 }
-                if leaving.force.is_none() {
-                    let message = format!("Evicted pod: {}", leaving.reason);
+                if queued.force.is_none() {
+                    let message = format!("Evicted pod: {}", queued.reason);
                     ctx.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
                 }
                 Ok(Requeue::No)
             }
             Outcome::Blocked(why) => {
-                if self.0.keep(key) {
+                if self.0.block(key) {
                     ctx.rates.not_evicted();
                 }
-                let node = ctx.index().node(&leaving.node).cloned();
+                let node = ctx.index().node(&queued.node).cloned();
                 if let Some(node) = node {
                     let message = format!("Failed to drain node, evicting pod {}: {why}", pod.id);
                     ctx.recorder.publish(Event::warning(regarding(&*node), "FailedDraining", message));
@@ -94,11 +95,10 @@ impl Controller for EvictionQueue {
     }
 }
 
-/// Whether the pod is the one that was meant, and is to be evicted still. What the index shows now counts, not what it
-/// showed when the drain asked.
-fn still_due(ctx: &Ctx, pod: &Model, leaving: &Leaving) -> bool {
-    let forced = leaving.force.is_some();
-    pod.uid == leaving.uid
+/// Whether this is the queued pod and it still has to be evicted, by the index as it is now.
+fn still_due(ctx: &Ctx, pod: &Model, queued: &QueuedEviction) -> bool {
+    let forced = queued.force.is_some();
+    pod.uid == queued.uid
         && !pod.is_terminal()
         && (forced || (!pod.is_terminating() && pod.protected_until(ctx.now()).is_none()))
 }
@@ -110,10 +110,10 @@ async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
     let call = api.create_subresource::<_, serde_json::Value>("eviction", &pod.id.name, &params, &eviction);
     let result = ctx.call("evict pod", call).await;
     let (code, outcome) = match result {
-        Ok(_) => (201, Ok(Outcome::Leaves)),
+        Ok(_) => (201, Ok(Outcome::Evicted)),
         // Gone, or another pod under its name by now.
-        Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Leaves)),
-        Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Leaves)),
+        Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Evicted)),
+        Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Evicted)),
         Err(error) => match status_of(&error) {
             Some((429, why)) => (429, Ok(Outcome::Blocked(why))),
             Some((500, why)) if why.contains("more than one PodDisruptionBudget") => {
@@ -155,9 +155,9 @@ async fn force(ctx: &Ctx, pod: &Model, grace: Duration) -> Result<Outcome, Recon
             if let Some(pod) = deleted.and_then(|either| either.left()) {
                 ctx.observe(pod);
             }
-            Ok(Outcome::Leaves)
+            Ok(Outcome::Evicted)
         }
-        Err(error) if error.is_conflict() => Ok(Outcome::Leaves),
+        Err(error) if error.is_conflict() => Ok(Outcome::Evicted),
         Err(error) => Err(error),
     }
 }

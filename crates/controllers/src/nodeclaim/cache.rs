@@ -1,0 +1,261 @@
+//! What the controllers of a NodeClaim's life keep between passes. A restart may lose all of it: it is found again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fleetwright_api::{
+    self as api, HasConditions, condition::find, labels::condition::NODE_REGISTRATION_HEALTHY,
+};
+use fleetwright_core::{
+    model::{ConditionStatus, NodeName, PodUid, Str},
+    nodeclaim::{
+        brake::{Brake, Share},
+        health::RegistrationHealth,
+    },
+};
+use fleetwright_state::Key;
+use jiff::Timestamp;
+
+use super::{cloud_call::CloudCall, launch::Launches};
+use crate::runtime::later;
+
+/// The most entries of one kind.
+const BOUND: usize = 10_000;
+
+/// What the controllers of a NodeClaim's life keep between passes.
+#[derive(Debug, Default)]
+pub struct LifecycleCache {
+    pub(super) launches: Launches,
+    entries: Mutex<Entries>,
+}
+
+/// Name of the controller that evicts pods.
+pub(super) const EVICTION_QUEUE: &str = "eviction-queue";
+/// Name of the controller that keeps condition NodeRegistrationHealthy of NodePools.
+pub(crate) const REGISTRATION_HEALTH: &str = "nodepool.registrationhealth";
+
+/// The status of condition NodeRegistrationHealthy of a NodePool.
+pub(crate) fn registration_condition(pool: &api::NodePool) -> ConditionStatus {
+    match find(pool.conditions(), NODE_REGISTRATION_HEALTHY) {
+        Some(condition) if condition.is_true() => ConditionStatus::True,
+        Some(condition) if condition.is_false() => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// By UID of the claim: since when lists of the cloud show no instance of its launch.
+    absent: BTreeMap<Str, Timestamp>,
+    /// By UID of the claim: since when the cloud refuses a call.
+    refused: BTreeMap<(Str, CloudCall), Timestamp>,
+    /// By UID of the pool: the last registrations.
+    health: BTreeMap<Str, RegistrationHealth>,
+    /// By UID of the pool: why the last registration that this process saw fail did so.
+    failures: BTreeMap<Str, Str>,
+    /// Limits how many nodes are deleted that did not register.
+    joining: Option<Brake>,
+    /// Pods that are to be evicted.
+    evictions: BTreeMap<Key, QueuedEviction>,
+    /// When their turn comes, in steady time.
+    turns: BTreeMap<Key, Timestamp>,
+    /// Pods whose eviction a PodDisruptionBudget refused.
+    blocked: BTreeSet<Key>,
+    /// UIDs of claims whose drain was counted.
+    drained: BTreeSet<Str>,
+}
+
+/// A pod that is to be evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueuedEviction {
+    /// Its UID: a later pod of the same name is another one.
+    pub(crate) uid: PodUid,
+    /// The Node that is drained.
+    pub(crate) node: NodeName,
+    /// Why.
+    pub(crate) reason: String,
+    /// Delete it with this grace period instead of evicting it.
+    pub(crate) force: Option<Duration>,
+}
+
+impl LifecycleCache {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // No statement leaves the entries half changed.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when lists show no instance of a claim's launch; from now on, if that is new.
+    pub(crate) fn absent_since(&self, claim: &Str, now: Timestamp) -> Timestamp {
+        let mut entries = self.entries();
+        if entries.absent.len() >= BOUND {
+            entries.absent.clear();
+        }
+        *entries.absent.entry(claim.clone()).or_insert(now)
+    }
+
+    /// A list shows an instance of the claim's launch: its absence must be proven again.
+    pub(super) fn sighted(&self, claim: &Str) {
+        self.entries().absent.remove(claim);
+    }
+
+    /// Since when the cloud refuses a call for a claim; from now on, if that is new.
+    pub(super) fn refused_since(&self, claim: &Str, call: CloudCall, now: Timestamp) -> Timestamp {
+        let mut entries = self.entries();
+        if entries.refused.len() >= BOUND {
+            entries.refused.clear();
+        }
+        *entries.refused.entry((claim.clone(), call)).or_insert(now)
+    }
+
+    /// The cloud answered that call for a claim.
+    pub(super) fn answered(&self, claim: &Str, call: CloudCall) {
+        self.entries().refused.remove(&(claim.clone(), call));
+    }
+
+    /// Whether a claim whose node did not register may be deleted, out of `all` claims.
+    pub(crate) fn may_give_up(&self, claim: &str, all: usize, now: Timestamp) -> bool {
+        let mut entries = self.entries();
+        entries.joining.get_or_insert_with(|| Brake::new(Share::NEVER_JOINED)).passes(claim, all, now)
+    }
+
+    /// Forgets a claim.
+    pub(crate) fn forget(&self, claim: &Str) {
+        let mut entries = self.entries();
+        entries.absent.remove(claim);
+        entries.refused.retain(|(refused, _), _| refused != claim);
+        entries.drained.remove(claim);
+        drop(entries);
+        self.launches.forget(claim);
+    }
+
+    /// Whether this drain of the claim was not counted yet.
+    pub(crate) fn first_drained(&self, claim: &Str) -> bool {
+        let mut entries = self.entries();
+        if entries.drained.len() >= BOUND {
+            entries.drained.clear();
+        }
+        entries.drained.insert(claim.clone())
+    }
+
+    /// Notes whether a node of the pool registered; returns the new status. `stored` is the status of the condition.
+    pub(crate) fn note_registration(
+        &self,
+        pool: &Str,
+        stored: ConditionStatus,
+        registered: bool,
+    ) -> ConditionStatus {
+        let mut entries = self.entries();
+        let health =
+            entries.health.entry(pool.clone()).or_insert_with(|| RegistrationHealth::restored(stored));
+        health.note(registered);
+        health.status()
+    }
+
+    /// Notes the reason of a failed registration in a pool.
+    pub(super) fn note_failure(&self, pool: &Str, reason: Str) {
+        self.entries().failures.insert(pool.clone(), reason);
+    }
+
+    /// The reason of the last failed registration in a pool that this process saw.
+    pub(crate) fn failure_of(&self, pool: &Str) -> Option<Str> {
+        self.entries().failures.get(pool).cloned()
+    }
+
+    /// The status of a pool's registrations. `stored` is the status of the condition.
+    pub(crate) fn registration_health(&self, pool: &Str, stored: ConditionStatus) -> ConditionStatus {
+        let mut entries = self.entries();
+        let health =
+            entries.health.entry(pool.clone()).or_insert_with(|| RegistrationHealth::restored(stored));
+        health.status()
+    }
+
+    /// Forgets the registrations of a pool, because it or its NodeClass changed.
+    pub(crate) fn reset_health(&self, pool: &Str) {
+        let mut entries = self.entries();
+        entries.health.insert(pool.clone(), RegistrationHealth::default());
+        entries.failures.remove(pool);
+    }
+
+    /// Queues a pod for eviction. Returns whether that is new: another pod, or force where there was none.
+    pub(crate) fn evict(&self, key: Key, eviction: QueuedEviction) -> bool {
+        let mut entries = self.entries();
+        let known = entries.evictions.get(&key);
+        let is_new = known.is_none_or(|known| {
+            known.uid != eviction.uid || (known.force.is_none() && eviction.force.is_some())
+        });
+        // The next pass of the drain queues again what does not fit. A deadline does not wait for that, and forced deletions
+        // leave the queue soon.
+        let fits = known.is_some() || eviction.force.is_some() || entries.evictions.len() < BOUND;
+        if is_new && fits {
+            entries.blocked.remove(&key);
+            entries.evictions.insert(key, eviction);
+        }
+        is_new && fits
+    }
+
+    /// The queued eviction of `key`.
+    pub(crate) fn queued_eviction(&self, key: &Key) -> Option<QueuedEviction> {
+        self.entries().evictions.get(key).cloned()
+    }
+
+    /// How long a pod waits for its turn to be evicted; `None` if the turn has come, which uses it up. `ask` assigns a turn to
+    /// a pod that has none.
+    pub(crate) fn eviction_turn(
+        &self,
+        key: &Key,
+        now: Timestamp,
+        ask: impl FnOnce() -> Duration,
+    ) -> Option<Duration> {
+        let mut entries = self.entries();
+        let turn = entries.turns.remove(key).unwrap_or_else(|| later(now, ask()));
+        let wait = Duration::try_from(turn.duration_since(now)).ok().filter(|wait| !wait.is_zero())?;
+        entries.turns.insert(key.clone(), turn);
+        Some(wait)
+    }
+
+    /// A PodDisruptionBudget refused the eviction. Returns whether that is new.
+    pub(crate) fn block(&self, key: &Key) -> bool {
+        self.entries().blocked.insert(key.clone())
+    }
+
+    /// Whether a PodDisruptionBudget refused the eviction before.
+    pub(crate) fn is_blocked(&self, key: &Key) -> bool {
+        self.entries().blocked.contains(key)
+    }
+
+    /// Removes a pod from the queue: it is evicted, or need not be.
+    pub(crate) fn dequeue(&self, key: &Key) {
+        let mut entries = self.entries();
+        entries.blocked.remove(key);
+        entries.evictions.remove(key);
+        entries.turns.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The bound of the queue.
+    use fleetwright_core::model::NamespacedName;
+
+    use super::*;
+
+    #[test]
+    fn a_forced_deletion_is_queued_even_if_the_queue_is_full() {
+        let cache = LifecycleCache::default();
+        let eviction = |force| {
+            let reason = "Drifted".to_owned();
+            QueuedEviction { uid: "u".into(), node: "n".into(), reason, force }
+        };
+        let key = |n: usize| Key::from(NamespacedName::new("default", format!("p{n}")));
+        assert!((0..BOUND).all(|n| cache.evict(key(n), eviction(None))));
+        assert!(!cache.evict(key(BOUND), eviction(None)), "the next pass queues it");
+        assert!(cache.evict(key(BOUND), eviction(Some(Duration::from_secs(1)))));
+        assert!(cache.evict(key(0), eviction(Some(Duration::from_secs(1)))));
+        cache.dequeue(&key(1));
+        cache.dequeue(&key(2));
+        assert!(cache.evict(key(BOUND + 1), eviction(None)));
+    }
+}

@@ -1,0 +1,46 @@
+//! The calls to the cloud that a termination needs, and how their failures are worded.
+
+use fleetwright_core::cloud::CloudError;
+
+/// Longest error text of a cloud that is passed on, in characters.
+const LONGEST: usize = 500;
+
+/// A call to the cloud that a termination needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CloudCall {
+    /// Terminate the instance.
+    Terminate,
+    /// Read the instance.
+    Get,
+    /// List all instances.
+    List,
+}
+
+impl CloudCall {
+    /// The reason of the condition and of the event.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Terminate => "TerminationFailed",
+            Self::Get | Self::List => "InstanceLookupFailed",
+        }
+    }
+
+    /// The failure as text, without the parts that differ from call to call.
+    pub(super) fn failure(self, error: &CloudError) -> String {
+        let what = match self {
+            Self::Terminate => "cannot end the instance",
+            Self::Get => "cannot look up the instance, which comes before it ends",
+            Self::List => "cannot list instances, which shows whether the launch left one behind",
+        };
+        match error {
+            CloudError::RateLimited { .. } => format!("{what}: throttled by the cloud"),
+            CloudError::Unavailable(_) => format!("{what}: the cloud answers with an error"),
+            other => format!("{what}: {}", cut(&other.to_string())),
+        }
+    }
+}
+
+/// The first [`LONGEST`] characters.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}

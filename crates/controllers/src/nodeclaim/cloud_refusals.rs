@@ -1,0 +1,116 @@
+//! A termination that the cloud refuses or does not answer: condition InstanceTerminating and an event name the call and
+//! the error until a call succeeds.
+//!
+//! A permanent error (permission denied) is reported at once, a transient one (throttling, 5xx) after [`PATIENCE`]. Equal
+//! errors are written once, whatever request id or time the cloud adds.
+
+use std::time::Duration;
+
+use fleetwright_api::labels::condition::INSTANCE_TERMINATING;
+use fleetwright_core::{cloud::CloudError, model::nodeclaim::ConditionType, nodeclaim::ConditionChange};
+
+use super::{
+    cache::LifecycleCache,
+    claimed_node::ClaimedNode,
+    cloud_call::{CloudCall, cut},
+};
+use crate::{
+    events::{Event, regarding},
+    patch,
+    runtime::{Ctx, ReconcileError, gone_is_ok, later},
+};
+
+/// How long a transient error must last before it is reported.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// An equal event is not repeated for this long.
+const QUIET: Duration = Duration::from_secs(900);
+
+/// The message of condition and event: the failure, then the cloud's first wording of it. A condition whose message starts
+/// with the failure is not written again.
+fn message_of(failure: &str, error: &CloudError) -> String {
+    match error {
+        CloudError::Unavailable(why) => format!("{failure} ({})", cut(why)),
+        _ => failure.to_owned(),
+    }
+}
+
+/// Whether the error answers the question: it decides what comes next.
+fn is_answer(error: &CloudError) -> bool {
+    matches!(error, CloudError::NotFound(_) | CloudError::NotOwned { .. })
+}
+
+/// Whether the error is transient.
+pub(super) fn is_transient(error: &CloudError) -> bool {
+    matches!(error, CloudError::RateLimited { .. } | CloudError::Unavailable(_))
+}
+
+/// Notes an answer of the cloud. Publishes an event about an error that is permanent or lasts, and returns the change of
+/// condition InstanceTerminating, if it does not say so yet.
+pub(super) fn note<T>(
+    ctx: &Ctx,
+    cache: &LifecycleCache,
+    node: &ClaimedNode,
+    call: CloudCall,
+    answer: &Result<T, CloudError>,
+) -> Option<ConditionChange> {
+    let Some(error) = answer.as_ref().err().filter(|error| !is_answer(error)) else {
+        cache.answered(&node.claim.uid, call);
+        return None;
+    };
+    let now = ctx.now();
+    let since = cache.refused_since(&node.claim.uid, call, now);
+    if is_transient(error) && later(since, PATIENCE) > now {
+        return None;
+    }
+    let failure = call.failure(error);
+    let message = message_of(&failure, error);
+    let event = Event::warning(regarding(&*node.raw), call.reason(), message.clone());
+    let same = [node.claim.uid.to_string(), failure.clone()];
+    ctx.recorder.publish(event.same_if(same).quiet_for(QUIET));
+    let written = node.claim.conditions.get(&ConditionType::InstanceTerminating);
+    let is_written = written
+        .is_some_and(|known| *known.reason == *call.reason() && known.message.starts_with(failure.as_str()));
+    (!is_written)
+        .then(|| ConditionChange::unknown(ConditionType::InstanceTerminating, call.reason(), message))
+}
+
+/// Notes the answer to a call that no step made, and writes condition InstanceTerminating. After that write, the claim is
+/// newer than `node` shows.
+///
+/// # Errors
+/// The one of the cloud that is not an answer, or what the API server says.
+pub(super) async fn record<T>(
+    ctx: &Ctx,
+    cache: &LifecycleCache,
+    node: &ClaimedNode,
+    call: CloudCall,
+    answer: Result<T, CloudError>,
+) -> Result<Result<T, CloudError>, ReconcileError> {
+    let change = note(ctx, cache, node, call, &answer);
+    if let Some(change) = change {
+        let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
+            conditions.set_unknown_with_reason(INSTANCE_TERMINATING, &change.reason, &change.message);
+        });
+        gone_is_ok(written.await)?;
+    }
+    match answer {
+        Err(error) if !is_answer(&error) => Err(error.into()),
+        answer => Ok(answer),
+    }
+}
+
+/// Clears the condition that says that the instance could not be looked up. Returns whether it was set.
+///
+/// # Errors
+/// Where the API server cannot be reached.
+pub(super) async fn clear_lookup_failure(ctx: &Ctx, node: &ClaimedNode) -> Result<bool, ReconcileError> {
+    let stands = node.claim.conditions.get(&ConditionType::InstanceTerminating);
+    if stands.is_none_or(|known| *known.reason != *CloudCall::Get.reason()) {
+        return Ok(false);
+    }
+    let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
+        // It is an independent condition, which can always be cleared.
+        let _ = conditions.clear(INSTANCE_TERMINATING);
+    });
+    gone_is_ok(written.await).map(|gone| gone.is_some())
+}
