@@ -3,6 +3,7 @@
 
 mod bound;
 mod dra;
+mod ids;
 mod new_claim;
 mod obstacle;
 mod packer;

@@ -10,15 +10,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{Ref, inventory::Inventory, search::Given};
 use crate::model::{Str, resource_claim::GivenDevice};
-
-/// A node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::scheduling) enum Host {
-    /// One that exists or is on its way.
-    Node(usize),
-    /// A new NodeClaim of the pass.
-    NewClaim(usize),
-}
+pub(in crate::scheduling) use crate::scheduling::ids::Host;
 
 /// A kind of node: index of what its template has.
 pub(in crate::scheduling) type Kind = usize;

@@ -75,7 +75,8 @@ impl World {
     fn search(&self) -> Result<Vec<Given>, Failure> {
         let (mut cluster, mut template) = self.inventories();
         let ledger = Ledger::default();
-        let lens = ledger.lens(Host::NewClaim(0), 0, &cluster, &template);
+        let lens =
+            ledger.lens(Host::NewClaim(crate::scheduling::ids::NewClaimId::FIRST), 0, &cluster, &template);
         let mut ground = Zones(cluster.places.clone());
         let visible: Vec<usize> = (0..cluster.items.len()).collect();
         let pools: Vec<usize> = (0..cluster.pools.len()).collect();

@@ -4,14 +4,15 @@ use std::{cmp::Reverse, sync::Arc};
 
 use super::Solver;
 use crate::model::{Pod, Snapshot};
+use crate::scheduling::ids::{Id, IdVec, PodClassId, PodId};
 
 /// A request: what its pods are, and their order. Passes over one request share it.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Empty for small requests, which are not kept.
     pub(super) pods: Vec<Arc<Pod>>,
-    pub(super) classes: Vec<usize>,
-    pub(super) queue: Vec<usize>,
+    pub(super) classes: IdVec<PodId, PodClassId>,
+    pub(super) queue: Vec<PodId>,
 }
 
 /// Requests of fewer pods are not kept.
@@ -25,15 +26,15 @@ impl Solver {
         if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
             return asked;
         }
-        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
+        let classes: IdVec<PodId, PodClassId> = pods.iter().map(|pod| self.class_of(pod)).collect();
         let queue = queue(pods, &classes, self);
         Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
     }
 
     /// The classes of some pods, ascending, and how many of each.
-    pub(super) fn counted_classes(&mut self, pods: &[Arc<Pod>]) -> Vec<(usize, usize)> {
+    pub(super) fn counted_classes(&mut self, pods: &[Arc<Pod>]) -> Vec<(PodClassId, usize)> {
         let asked = self.ask(pods);
-        let mut classes = asked.classes.clone();
+        let mut classes = asked.classes.to_vec();
         if !asked.pods.is_empty() {
             self.asked = asked;
         }
@@ -45,8 +46,8 @@ impl Solver {
 /// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
 /// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
 /// Capacity buffers get what pods of the cluster leave.
-pub(super) fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Vec<usize> {
-    let size = |class: usize| {
+pub(super) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], solver: &Solver) -> Vec<PodId> {
+    let size = |class: PodClassId| {
         let requests = solver.classes[class].pod.requests();
         (Reverse(requests.cpu()), Reverse(requests.memory()))
     };
@@ -77,5 +78,5 @@ pub(super) fn queue(pods: &[Arc<Pod>], classes: &[usize], solver: &Solver) -> Ve
             alike.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         }
     }
-    ranked.into_iter().map(|(.., at)| at).collect()
+    ranked.into_iter().map(|(.., at)| PodId::new(at)).collect()
 }

@@ -1,24 +1,35 @@
-//! Sets of small integers as bit words.
+//! Sets of ids as bit words.
+
+use std::marker::PhantomData;
 
 use smallvec::SmallVec;
+
+use crate::scheduling::ids::Id;
 
 /// Words that need no allocation of their own: the rows of a catalogue of 640 types.
 const INLINE: usize = 10;
 
-/// A growable set of small integers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Bits {
+/// A growable set of ids.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Bits<I> {
     words: SmallVec<[u64; INLINE]>,
+    of: PhantomData<I>,
 }
 
-impl Bits {
+impl<I> Default for Bits<I> {
+    fn default() -> Self {
+        Self { words: SmallVec::new(), of: PhantomData }
+    }
+}
+
+impl<I: Id> Bits<I> {
     /// `0..len`.
     pub(super) fn full(len: usize) -> Self {
         let mut words = SmallVec::from_elem(u64::MAX, len.div_ceil(64));
         if let (Some(last), true) = (words.last_mut(), !len.is_multiple_of(64)) {
             *last = (1 << (len % 64)) - 1;
         }
-        Self { words }
+        Self { words, of: PhantomData }
     }
 
     /// Makes this `0..len`, in the memory that it has.
@@ -31,12 +42,14 @@ impl Bits {
     }
 
     /// Whether `at` is in the set.
-    pub(super) fn has(&self, at: usize) -> bool {
+    pub(super) fn has(&self, id: I) -> bool {
+        let at = id.position();
         self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
     /// Puts `at` into the set.
-    pub(super) fn insert(&mut self, at: usize) {
+    pub(super) fn insert(&mut self, id: I) {
+        let at = id.position();
         if at / 64 >= self.words.len() {
             self.words.resize(at / 64 + 1, 0);
         }
@@ -44,14 +57,15 @@ impl Bits {
     }
 
     /// Takes `at` out of the set.
-    pub(super) fn remove(&mut self, at: usize) {
+    pub(super) fn remove(&mut self, id: I) {
+        let at = id.position();
         if let Some(word) = self.words.get_mut(at / 64) {
             *word &= !(1 << (at % 64));
         }
     }
 
     /// Puts `at` in or takes it out.
-    pub(super) fn set(&mut self, at: usize, is_in: bool) {
+    pub(super) fn set(&mut self, at: I, is_in: bool) {
         if is_in {
             self.insert(at);
         } else {
@@ -94,44 +108,44 @@ impl Bits {
     }
 
     /// The first member that is not below `start`.
-    pub(super) fn first_from(&self, start: usize) -> Option<usize> {
+    pub(super) fn first_from(&self, start: usize) -> Option<I> {
         let mut at = start / 64;
         let mut word = self.words.get(at)? & (u64::MAX << (start % 64));
         while word == 0 {
             at += 1;
             word = *self.words.get(at)?;
         }
-        Some(at * 64 + word.trailing_zeros() as usize)
+        Some(I::new(at * 64 + word.trailing_zeros() as usize))
     }
 
     /// The first member from `start` on that neither of two other sets has.
-    pub(super) fn first_without(&self, a: &Self, b: &Self, start: usize) -> Option<usize> {
+    pub(super) fn first_without(&self, a: &Self, b: &Self, start: usize) -> Option<I> {
         let mut at = start / 64;
         let mut mask = u64::MAX << (start % 64);
         loop {
             let not_in = |set: &Self| !set.words.get(at).copied().unwrap_or(0);
             let word = self.words.get(at)? & not_in(a) & not_in(b) & mask;
             if word != 0 {
-                return Some(at * 64 + word.trailing_zeros() as usize);
+                return Some(I::new(at * 64 + word.trailing_zeros() as usize));
             }
             (at, mask) = (at + 1, u64::MAX);
         }
     }
 
     /// The first member that `other` has too, from the word at an index on; the index moves to its word.
-    pub(super) fn first_common(&self, other: &Self, at: &mut usize) -> Option<usize> {
+    pub(super) fn first_common(&self, other: &Self, at: &mut usize) -> Option<I> {
         loop {
             let common = self.words.get(*at)? & other.words.get(*at)?;
             if common != 0 {
-                return Some(*at * 64 + common.trailing_zeros() as usize);
+                return Some(I::new(*at * 64 + common.trailing_zeros() as usize));
             }
             *at += 1;
         }
     }
 
     /// The members, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, word)| members(at, *word))
+    pub(super) fn iter(&self) -> impl Iterator<Item = I> + '_ {
+        self.words.iter().enumerate().flat_map(|(at, word)| members(at, *word)).map(I::new)
     }
 }
 
@@ -147,8 +161,8 @@ fn members(at: usize, word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-impl FromIterator<usize> for Bits {
-    fn from_iter<I: IntoIterator<Item = usize>>(members: I) -> Self {
+impl<I: Id> FromIterator<I> for Bits<I> {
+    fn from_iter<A: IntoIterator<Item = I>>(members: A) -> Self {
         let mut bits = Self::default();
         for member in members {
             bits.insert(member);

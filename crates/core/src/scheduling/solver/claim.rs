@@ -12,6 +12,7 @@ use super::{
     intern::{Key, Req, Value},
     pools::{Row, agrees},
 };
+use crate::scheduling::ids::{IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId};
 use crate::{
     model::pod::HostPort,
     scheduling::{MinValuesPolicy, Purpose},
@@ -19,26 +20,26 @@ use crate::{
 
 /// A NodeClaim that the pass is going to create.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
-    pub(super) pool: usize,
+pub(in crate::scheduling) struct Claim {
+    pub(super) pool: NodePoolId,
     pub(super) req: Req,
     /// Sum of its pods' requests.
     pub(super) used: Amounts,
     /// Rows that can hold the pods.
-    pub(super) rows: Bits,
+    pub(super) rows: Bits<InstanceTypeId>,
     /// The largest amount of each resource over the rows: what exceeds it fits nowhere.
     pub(super) envelope: Amounts,
     /// The smallest amounts: what fits into them fits every row.
     pub(super) floor: Amounts,
     /// Indices into the request.
-    pub(super) pods: SmallVec<[usize; 8]>,
-    pub(super) kinds: SmallVec<[(usize, u32); 8]>,
+    pub(super) pods: SmallVec<[PodId; 8]>,
+    pub(super) label_sets: SmallVec<[(LabelSetId, u32); 8]>,
     pub(super) ports: Vec<HostPort>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     /// Whether minValues were lowered.
     pub(super) relaxed: bool,
     /// Reservations that it holds a place in.
-    pub(super) reserved: SmallVec<[usize; 1]>,
+    pub(super) reserved: SmallVec<[ReservationId; 1]>,
 }
 
 /// Why a claim cannot be what is asked for.
@@ -59,19 +60,19 @@ pub(super) enum Refusal {
 pub(super) struct Fit {
     pub(super) req: Req,
     /// The rows that are left; `None` where none is lost.
-    pub(super) rows: Option<Bits>,
+    pub(super) rows: Option<Bits<InstanceTypeId>>,
     pub(super) min_values: SmallVec<[(Key, u32); 1]>,
     pub(super) relaxed: bool,
-    pub(super) reserved: SmallVec<[usize; 1]>,
+    pub(super) reserved: SmallVec<[ReservationId; 1]>,
     /// Devices for the resource claims of the pod.
     pub(super) grant: Option<Box<Grant>>,
 }
 
 /// What is asked of a claim.
 pub(super) struct Ask<'a> {
-    pub(super) pool: usize,
+    pub(super) pool: NodePoolId,
     pub(super) req: Req,
-    pub(super) rows: &'a Bits,
+    pub(super) rows: &'a Bits<InstanceTypeId>,
     pub(super) used: &'a Amounts,
     pub(super) more: &'a Amounts,
     pub(super) ports: &'a [HostPort],
@@ -79,9 +80,9 @@ pub(super) struct Ask<'a> {
     /// The requirements and the smallest amounts of the claim, where it exists.
     pub(super) now: Option<(Req, &'a Amounts)>,
     /// Reservations that it holds already.
-    pub(super) held: &'a [usize],
+    pub(super) held: &'a [ReservationId],
     /// What is left of each reservation.
-    pub(super) left: &'a [u32],
+    pub(super) left: &'a IdVec<ReservationId, u32>,
     pub(super) purpose: Purpose,
 }
 
@@ -135,7 +136,11 @@ impl Solver {
     }
 
     /// The reservations that the claim would hold; takes out the rows that could not be bought without one.
-    fn reserve(&self, ask: &Ask<'_>, rows: &mut Bits) -> Result<SmallVec<[usize; 1]>, Refusal> {
+    fn reserve(
+        &self,
+        ask: &Ask<'_>,
+        rows: &mut Bits<InstanceTypeId>,
+    ) -> Result<SmallVec<[ReservationId; 1]>, Refusal> {
         let mut reserved = SmallVec::new();
         if self.reservations.names.is_empty() {
             return Ok(reserved);
@@ -172,7 +177,13 @@ impl Solver {
 
     /// How many distinct values of a key the types of some rows have, of those that `req` allows: a claim that names
     /// fewer values than its minValues is refused by the API server.
-    pub(super) fn distinct(&self, pool: usize, rows: impl Iterator<Item = usize>, key: Key, req: Req) -> u32 {
+    pub(super) fn distinct(
+        &self,
+        pool: NodePoolId,
+        rows: impl Iterator<Item = InstanceTypeId>,
+        key: Key,
+        req: Req,
+    ) -> u32 {
         let sets = rows.filter_map(|at| self.universe.get(self.pools[pool].rows[at].req, key));
         let mut values: BTreeSet<Value> =
             sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
@@ -183,7 +194,7 @@ impl Solver {
     }
 
     /// A row of a pool.
-    pub(super) fn row(&self, pool: usize, at: usize) -> &Row {
+    pub(super) fn row(&self, pool: NodePoolId, at: InstanceTypeId) -> &Row {
         &self.pools[pool].rows[at]
     }
 }

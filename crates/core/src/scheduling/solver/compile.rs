@@ -12,6 +12,9 @@ use super::{
     nodes::{Fitting, without},
     topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
 };
+use crate::scheduling::ids::{
+    IdVec, LabelSetId, LevelId, NodeId, NodePoolId, PodClassId, ShapeId, TopologyGroupId,
+};
 use crate::{
     model::{
         LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
@@ -33,11 +36,11 @@ type Places = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
 
 /// Pods that scheduling cannot tell apart.
 #[derive(Debug)]
-pub(super) struct Class {
+pub(in crate::scheduling) struct Class {
     pub(super) pod: Arc<Pod>,
-    pub(super) kind: usize,
+    pub(super) label_set: LabelSetId,
     pub(super) requests: Amounts,
-    pub(super) levels: SmallVec<[Level; 1]>,
+    pub(super) levels: IdVec<LevelId, Level>,
     /// What is left to relax; `None` once all levels are there.
     rest: Option<Relaxation>,
     /// Alternatives of where its volumes can be; without volumes the one that allows everything.
@@ -45,7 +48,7 @@ pub(super) struct Class {
     /// Driver and handle of each volume that is attached.
     pub(super) attachments: Vec<(Str, Str)>,
     /// Groups of its required anti-affinity.
-    pub(super) keeps_away: Vec<usize>,
+    pub(super) keeps_away: Vec<TopologyGroupId>,
     /// Why it is not scheduled at all.
     pub(super) refused: Option<Unplaced>,
 }
@@ -59,7 +62,7 @@ impl Class {
 
 /// What a class asks for at one level of relaxation.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(in crate::scheduling) struct Level {
     /// On labels but the hostname, the heaviest preference included.
     pub(super) req: Req,
     /// Whether a node that does not exist yet can have the hostname that is asked for.
@@ -69,30 +72,30 @@ pub(super) struct Level {
     pub(super) groups: SmallVec<[Owned; 2]>,
     pub(super) look_past_preferences: bool,
     /// Index of what decides which nodes and pools fit at all.
-    pub(super) shape: usize,
+    pub(super) shape: ShapeId,
 }
 
 /// A topology group that a pod obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
-    pub(super) group: usize,
+    pub(super) group: TopologyGroupId,
     /// Whether the group counts the pod itself.
     pub(super) selects_itself: bool,
 }
 
 /// What decides, topology and room aside, where a pod can be: verdicts on it last.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(in crate::scheduling) struct Shape {
     /// A class and a level that has it.
-    pub(super) of: (usize, usize),
+    pub(super) of: (PodClassId, LevelId),
     /// The hostname that is asked for.
     pub(super) host: Option<Set>,
     /// Nodes whose taints and requirements agree, and that have room before anything is placed.
     pub(super) nodes: Option<Fitting>,
     /// The same in the order in which they are tried, where that was asked for.
-    pub(super) in_order: Option<Arc<[usize]>>,
+    pub(super) in_order: Option<Arc<[NodeId]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
-    pub(super) pools: Vec<Option<Option<Req>>>,
+    pub(super) pools: IdVec<NodePoolId, Option<Option<Req>>>,
 }
 
 /// What tells shapes apart.
@@ -104,7 +107,7 @@ pub(super) struct ShapeKey {
     tolerations: usize,
     look_past_preferences: bool,
     /// Classes with ports or volumes have shapes of their own.
-    class: Option<usize>,
+    class: Option<PodClassId>,
 }
 
 /// Where relaxation stands.
@@ -172,21 +175,21 @@ impl Relaxation {
 
 impl Solver {
     /// The class of a pod.
-    pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> usize {
-        let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
+    pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> PodClassId {
+        let kind = self.topology.label_set(&pod.id.namespace, &pod.labels);
         match self.default_spec(pod, kind) {
             Some(spec) => self.class_of_kind(&Arc::new(Pod { spec, ..(**pod).clone() }), kind),
             None => self.class_of_kind(pod, kind),
         }
     }
 
-    fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: usize) -> usize {
+    fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: LabelSetId) -> PodClassId {
         let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
         if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
             // Labels may have changed since, on another object of the same name.
             let known = &self.classes[*class];
             let same_claims = known.pod.generated_claims == pod.generated_claims;
-            if known.kind == kind && same_claims && known.pod.spec == pod.spec {
+            if known.label_set == kind && same_claims && known.pod.spec == pod.spec {
                 return *class;
             }
         }
@@ -201,7 +204,7 @@ impl Solver {
                 return class;
             }
         }
-        let class = self.classes.len();
+        let class = self.classes.next_id();
         self.compile(pod, kind);
         if alone {
             self.class_by_pod.insert(pod.uid.clone(), class);
@@ -212,7 +215,7 @@ impl Solver {
         class
     }
 
-    fn compile(&mut self, pod: &Arc<Pod>, kind: usize) {
+    fn compile(&mut self, pod: &Arc<Pod>, kind: LabelSetId) {
         let mut refused = self.refusal(pod);
         let keeps_away =
             pod.spec.pod_anti_affinity.iter().map(|term| self.term_group(pod, term, GroupKind::Anti));
@@ -224,12 +227,12 @@ impl Solver {
             let text = "volumes of the pod cannot be reached from one place: give them a common zone";
             refused = Some(Unplaced::Invalid(text.into()));
         }
-        let at = self.classes.len();
+        let at = self.classes.next_id();
         self.classes.push(Class {
             pod: Arc::clone(pod),
-            kind,
+            label_set: kind,
             requests,
-            levels: SmallVec::new(),
+            levels: IdVec::default(),
             rest: None,
             alternatives,
             attachments,
@@ -242,7 +245,7 @@ impl Solver {
     }
 
     /// Makes sure that level `at` of a class is compiled; `false` where there is none.
-    pub(super) fn has_level(&mut self, class: usize, at: usize) -> bool {
+    pub(super) fn has_level(&mut self, class: PodClassId, at: usize) -> bool {
         while self.classes[class].levels.len() <= at {
             let Some(mut rest) = self.classes[class].rest.take() else { return false };
             if self.classes[class].levels.len() >= MAX_LEVELS {
@@ -259,7 +262,7 @@ impl Solver {
         true
     }
 
-    fn level(&mut self, class: usize, relaxed: &Relaxation) -> Level {
+    fn level(&mut self, class: PodClassId, relaxed: &Relaxation) -> Level {
         let pod = Arc::clone(&self.classes[class].pod);
         let spec = &pod.spec;
         let selector = contradiction::selector(&pod);
@@ -280,8 +283,9 @@ impl Solver {
         let host = self.universe.get(whole, hostname).cloned();
         let req = without(&mut self.universe, whole, hostname);
         let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
-        let mut own = |this: &mut Self, group: usize| {
-            let selects_itself = this.topology.kinds[this.classes[class].kind].groups.contains(&group);
+        let mut own = |this: &mut Self, group: TopologyGroupId| {
+            let selects_itself =
+                this.topology.label_sets[this.classes[class].label_set].groups.contains(&group);
             let owned = Owned { group, selects_itself };
             if !groups.contains(&owned) {
                 groups.push(owned);
@@ -310,7 +314,7 @@ impl Solver {
             look_past_preferences: relaxed.look_past_preferences,
             class: special.then_some(class),
         };
-        let of = (class, self.classes[class].levels.len());
+        let of = (class, self.classes[class].levels.next_id());
         let shape = self.shape(key, of);
         Level {
             req,
@@ -322,43 +326,47 @@ impl Solver {
         }
     }
 
-    fn shape(&mut self, key: ShapeKey, of: (usize, usize)) -> usize {
+    fn shape(&mut self, key: ShapeKey, of: (PodClassId, LevelId)) -> ShapeId {
         if let Some(at) = self.shape_ids.get(&key) {
             return *at;
         }
-        let at = self.shapes.len();
-        let pools = vec![None; self.pools.len()];
-        self.shapes.push(Shape { of, host: key.host.clone(), nodes: None, in_order: None, pools });
+        let pools = vec![None; self.pools.len()].into();
+        let at = self.shapes.push(Shape { of, host: key.host.clone(), nodes: None, in_order: None, pools });
         self.shape_ids.insert(key, at);
         at
     }
 
     /// Nodes that fit a level before anything is placed: no other will.
-    pub(super) fn fitting(&mut self, class: usize, level: usize) -> Fitting {
+    pub(super) fn fitting(&mut self, class: PodClassId, level: LevelId) -> Fitting {
         let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].nodes {
             return Arc::clone(known);
         }
-        let fitting = (0..self.nodes.len()).filter(|at| self.node_fits(class, level, *at)).collect();
+        let fitting = self.nodes.ids().filter(|at| self.node_fits(class, level, *at)).collect();
         let fitting = Arc::new(fitting);
         self.shapes[shape].nodes = Some(Arc::clone(&fitting));
         fitting
     }
 
     /// Nodes that fit a level before anything is placed, in the order in which they are tried.
-    pub(super) fn fitting_in_order(&mut self, class: usize, level: usize) -> Arc<[usize]> {
+    pub(super) fn fitting_in_order(&mut self, class: PodClassId, level: LevelId) -> Arc<[NodeId]> {
         let shape = self.classes[class].levels[level].shape;
         if let Some(known) = &self.shapes[shape].in_order {
             return Arc::clone(known);
         }
         let fitting = self.fitting(class, level);
-        let ordered: Arc<[usize]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
+        let ordered: Arc<[NodeId]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
         self.shapes[shape].in_order = Some(Arc::clone(&ordered));
         ordered
     }
 
     /// The requirements of a new claim of a pool for a level; `None` where taints or requirements keep it away.
-    pub(super) fn template_for(&mut self, class: usize, level: usize, pool: usize) -> Option<Req> {
+    pub(super) fn template_for(
+        &mut self,
+        class: PodClassId,
+        level: LevelId,
+        pool: NodePoolId,
+    ) -> Option<Req> {
         let Level { req, shape, look_past_preferences, any_host, .. } = self.classes[class].levels[level];
         if let Some(known) = self.shapes[shape].pools[pool] {
             return known;
@@ -481,7 +489,7 @@ impl Solver {
         (alternatives, attachments)
     }
 
-    fn spread_group(&mut self, pod: &Pod, spread: &TopologySpread) -> usize {
+    fn spread_group(&mut self, pod: &Pod, spread: &TopologySpread) -> TopologyGroupId {
         let alternatives = if spread.honor_node_affinity {
             super::pools::required_alternatives(pod, &mut self.universe)
         } else {
@@ -503,7 +511,12 @@ impl Solver {
         self.group(wanted)
     }
 
-    pub(super) fn term_group(&mut self, pod: &Pod, term: &PodAffinityTerm, kind: GroupKind) -> usize {
+    pub(super) fn term_group(
+        &mut self,
+        pod: &Pod,
+        term: &PodAffinityTerm,
+        kind: GroupKind,
+    ) -> TopologyGroupId {
         let namespaces = match &term.namespace_selector {
             Some(selector) if selector.terms.is_empty() => Namespaces::All,
             Some(selector) => {
@@ -530,7 +543,7 @@ impl Solver {
     }
 
     /// The values of a key that a level's pods may use when they spread.
-    pub(super) fn spread_domains(&self, level: &Level, group: usize) -> Option<&Set> {
+    pub(super) fn spread_domains(&self, level: &Level, group: TopologyGroupId) -> Option<&Set> {
         let group = &self.topology.groups[group].is;
         let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives[..] != [ANY]);
         if honored { self.universe.get(level.strict, group.key) } else { None }

@@ -3,15 +3,16 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Solver, bits::Bits, topology::GroupKind};
+use crate::scheduling::ids::{LabelSetId, NodeId, PodClassId};
 use crate::{model::Pod, scheduling::Request};
 
 impl Solver {
     /// Takes the pods of nodes that are thought away, and those of the request that run somewhere, off the counters.
-    pub(super) fn forget(&mut self, gone: &Bits, request: &Request<'_>) {
+    pub(super) fn forget(&mut self, gone: &Bits<NodeId>, request: &Request<'_>) {
         for at in gone.iter() {
             self.discount_all(at);
         }
-        let mut leaving: Vec<(usize, Arc<Pod>)> = Vec::new();
+        let mut leaving: Vec<(NodeId, Arc<Pod>)> = Vec::new();
         if self.deleting.first_without(gone, gone, 0).is_some()
             && request.pods.iter().any(|pod| pod.node.is_some())
         {
@@ -22,7 +23,7 @@ impl Solver {
             }
         }
         for (at, pod) in leaving.into_iter().filter(|(_, pod)| pod.is_active()) {
-            let kind = self.topology.kind(&pod.id.namespace, &pod.labels);
+            let kind = self.topology.label_set(&pod.id.namespace, &pod.labels);
             self.discount(at, kind, 1);
             for term in &pod.spec.pod_anti_affinity {
                 let group = self.term_group(&pod, term, GroupKind::Anti);
@@ -34,9 +35,9 @@ impl Solver {
     }
 
     /// Takes all pods of a node off the counters.
-    pub(super) fn discount_all(&mut self, at: usize) {
-        for position in 0..self.nodes[at].kinds.len() {
-            let (kind, count) = self.nodes[at].kinds[position];
+    pub(super) fn discount_all(&mut self, at: NodeId) {
+        for position in 0..self.nodes[at].label_sets.len() {
+            let (kind, count) = self.nodes[at].label_sets[position];
             self.discount(at, kind, count);
         }
         for position in 0..self.nodes[at].keeps_away.len() {
@@ -48,9 +49,9 @@ impl Solver {
     }
 
     /// Takes pods of one kind on a node off the counters.
-    fn discount(&mut self, at: usize, kind: usize, count: u32) {
-        for position in 0..self.topology.kinds[kind].groups.len() {
-            let group = self.topology.kinds[kind].groups[position];
+    fn discount(&mut self, at: NodeId, kind: LabelSetId, count: u32) {
+        for position in 0..self.topology.label_sets[kind].groups.len() {
+            let group = self.topology.label_sets[kind].groups[position];
             if self.counts_on(group, at) {
                 for domain in self.node_domains(group, at) {
                     self.topology.count(group, domain, false, -i64::from(count));
@@ -60,8 +61,8 @@ impl Solver {
     }
 
     /// Takes a pod of a class that a pass has put on a node off the counters.
-    pub(super) fn discount_placed(&mut self, at: usize, class: usize) {
-        self.discount(at, self.classes[class].kind, 1);
+    pub(super) fn discount_placed(&mut self, at: NodeId, class: PodClassId) {
+        self.discount(at, self.classes[class].label_set, 1);
         for position in 0..self.classes[class].keeps_away.len() {
             let group = self.classes[class].keeps_away[position];
             for domain in self.node_domains(group, at) {

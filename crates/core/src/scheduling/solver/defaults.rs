@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::Solver;
 use crate::model::{Pod, Str, TopologySpread, pod::PodSpec};
+use crate::scheduling::ids::LabelSetId;
 
 /// Pods that get the same constraints: address of the spec, kind of pod, UID of the owner.
-pub(super) type AlikeKey = (usize, usize, Option<Str>);
+pub(super) type AlikeKey = (usize, LabelSetId, Option<Str>);
 
 impl Solver {
     /// The spec that a pod is scheduled by, where that is not its own: with the default constraints. A pod that has
     /// constraints, or that no Service and no controller selects, gets none.
-    pub(super) fn default_spec(&mut self, pod: &Pod, kind: usize) -> Option<Arc<PodSpec>> {
+    pub(super) fn default_spec(&mut self, pod: &Pod, kind: LabelSetId) -> Option<Arc<PodSpec>> {
         if self.rules.default_spread.is_empty() || !pod.spec.topology_spread.is_empty() {
             return None;
         }

@@ -12,13 +12,14 @@ use super::{
     topology::{GroupKey, GroupKind, NodeFilter, Wanted},
 };
 use crate::model::{Taint, taint::first_untolerated};
+use crate::scheduling::ids::{DomainId, LabelSetId, NodeId, NodePoolId, TopologyGroupId};
 
 /// Nodes by the value of some label.
-pub(super) type ByValue = HashMap<Value, Bits>;
+pub(super) type ByValue = HashMap<Value, Bits<NodeId>>;
 
 impl Solver {
     /// The group that is wanted, with the pods that run counted.
-    pub(super) fn group(&mut self, wanted: Wanted<'_>) -> usize {
+    pub(super) fn group(&mut self, wanted: Wanted<'_>) -> TopologyGroupId {
         if let Some(known) = self.topology.find(&wanted) {
             return known;
         }
@@ -29,7 +30,7 @@ impl Solver {
         let of_pools = if by_host {
             Bits::default()
         } else {
-            self.offered(key.key, key.filter.as_ref()).into_iter().collect()
+            self.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
         };
         let group = self.topology.add(key, by_host, domains, of_pools);
         self.count_everywhere(group);
@@ -37,21 +38,21 @@ impl Solver {
     }
 
     /// Counts the pods of all nodes that a group selects.
-    pub(super) fn count_everywhere(&mut self, group: usize) {
-        for kind in 0..self.topology.kinds.len() {
-            if !self.topology.kinds[kind].groups.contains(&group) {
+    pub(super) fn count_everywhere(&mut self, group: TopologyGroupId) {
+        for kind in self.topology.label_sets.ids() {
+            if !self.topology.label_sets[kind].groups.contains(&group) {
                 continue;
             }
-            for position in 0..self.topology.kinds[kind].nodes.len() {
-                let at = self.topology.kinds[kind].nodes[position];
+            for position in 0..self.topology.label_sets[kind].nodes.len() {
+                let at = self.topology.label_sets[kind].nodes[position];
                 self.count_kind_for(group, kind, at);
             }
         }
     }
 
     /// Counts the pods of one kind on a node for a group that selects them.
-    fn count_kind_for(&mut self, group: usize, kind: usize, at: usize) {
-        let counted = self.nodes[at].kinds.iter().find(|(known, _)| *known == kind);
+    fn count_kind_for(&mut self, group: TopologyGroupId, kind: LabelSetId, at: NodeId) {
+        let counted = self.nodes[at].label_sets.iter().find(|(known, _)| *known == kind);
         let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
         if self.counts_on(group, at) {
             for domain in self.node_domains(group, at) {
@@ -64,7 +65,7 @@ impl Solver {
     pub(super) fn nodes_by(&mut self, key: Key) -> &ByValue {
         if !self.by_value.contains_key(&key) {
             let mut found = ByValue::new();
-            for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.usable) {
+            for (at, node) in self.nodes.entries().filter(|(_, node)| node.usable) {
                 if let Some(value) = node.domain(&self.universe, key, node.choice) {
                     found.entry(value).or_default().insert(at);
                 }
@@ -75,7 +76,7 @@ impl Solver {
     }
 
     /// Notes that a usable node has come or is leaving.
-    pub(super) fn note_values(&mut self, at: usize, is_in: bool) {
+    pub(super) fn note_values(&mut self, at: NodeId, is_in: bool) {
         let node = &self.nodes[at];
         if !node.usable {
             return;
@@ -91,28 +92,28 @@ impl Solver {
     }
 
     /// The domains of a group that a node may be in: one, unless its choice is open.
-    pub(super) fn node_domains(&self, group: usize, at: usize) -> SmallVec<[usize; 2]> {
+    pub(super) fn node_domains(&self, group: TopologyGroupId, at: NodeId) -> SmallVec<[DomainId; 2]> {
         let group = &self.topology.groups[group];
         if group.by_host {
-            return smallvec::smallvec![at];
+            return smallvec::smallvec![at.into()];
         }
         let node = &self.nodes[at];
         match (node.domain(&self.universe, group.is.key, node.open), node.open, group.is.kind) {
-            (Some(value), _, _) => smallvec::smallvec![value as usize],
+            (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
             (None, Some(open), GroupKind::Anti) => self.possible(open, group.is.key, &group.domains),
             _ => SmallVec::new(),
         }
     }
 
     /// Those of `domains` that a requirement set allows.
-    pub(super) fn possible(&self, req: Req, key: Key, domains: &[Value]) -> SmallVec<[usize; 2]> {
+    pub(super) fn possible(&self, req: Req, key: Key, domains: &[Value]) -> SmallVec<[DomainId; 2]> {
         let set = self.universe.get(req, key);
         let allowed = |value: &&Value| set.is_none_or(|set| self.universe.has(key, set, **value));
-        domains.iter().filter(allowed).map(|value| *value as usize).collect()
+        domains.iter().filter(allowed).map(|value| DomainId::of_value(*value)).collect()
     }
 
     /// Whether pods on a node count for a group.
-    pub(super) fn counts_on(&mut self, group: usize, at: usize) -> bool {
+    pub(super) fn counts_on(&mut self, group: TopologyGroupId, at: NodeId) -> bool {
         let Some(filter) = &self.topology.groups[group].is.filter else { return true };
         if filter.counts_all() {
             return true;
@@ -124,7 +125,7 @@ impl Solver {
     }
 
     /// Whether pods on a claim of a pool with these requirements count for a group.
-    pub(super) fn counts_in(&mut self, group: usize, pool: usize, req: Req) -> bool {
+    pub(super) fn counts_in(&mut self, group: TopologyGroupId, pool: NodePoolId, req: Req) -> bool {
         let Some(filter) = &self.topology.groups[group].is.filter else { return true };
         if filter.counts_all() {
             return true;
@@ -137,7 +138,7 @@ impl Solver {
     /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
     /// taints, and those of nodes that it lets through.
     pub(super) fn registered_domains(&mut self, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
-        let mut found: Vec<Value> = self.offered(key, filter).into_iter().map(super::intern::id).collect();
+        let mut found: Vec<Value> = self.offered(key, filter);
         if filter.is_none_or(NodeFilter::counts_all) {
             found.extend(self.nodes_by(key).keys());
         }
@@ -162,16 +163,16 @@ impl Solver {
 
     /// The values of a key that pools can create whose nodes the filter lets through: what no such pool has is no domain
     /// to kube-scheduler either, and would hold the minimum at zero.
-    fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> Vec<usize> {
+    fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> Vec<Value> {
         let all = self.pool_domains(key);
-        let passes = |(pool, value): &&(usize, Value)| {
+        let passes = |(pool, value): &&(NodePoolId, Value)| {
             filter.is_none_or(|filter| self.lets(filter, *pool, key, *value))
         };
-        all.iter().filter(passes).map(|(_, value)| *value as usize).collect()
+        all.iter().filter(passes).map(|(_, value)| *value).collect()
     }
 
     /// Whether a filter lets nodes through that a pool can have with a value of a key.
-    fn lets(&mut self, filter: &NodeFilter, pool: usize, key: Key, value: Value) -> bool {
+    fn lets(&mut self, filter: &NodeFilter, pool: NodePoolId, key: Key, value: Value) -> bool {
         let Self { universe, pools, .. } = self;
         let pool = &mut pools[pool];
         if !tolerates(filter, &pool.taints) {
@@ -189,12 +190,12 @@ impl Solver {
     }
 
     /// Values of a key that each pool can create.
-    fn pool_domains(&mut self, key: Key) -> Arc<[(usize, Value)]> {
+    fn pool_domains(&mut self, key: Key) -> Arc<[(NodePoolId, Value)]> {
         if let Some(known) = self.domains.get(&key) {
             return Arc::clone(known);
         }
         let mut found = Vec::new();
-        for (at, pool) in self.pools.iter().enumerate() {
+        for (at, pool) in self.pools.entries() {
             let template = self.universe.get(pool.req, key);
             let of_rows = pool.rows.iter().filter_map(|row| self.universe.get(row.req, key));
             let sets = of_rows.chain(template).filter(|set| !set.complement);
@@ -204,7 +205,7 @@ impl Solver {
         }
         found.sort_unstable();
         found.dedup();
-        let found: Arc<[(usize, Value)]> = found.into();
+        let found: Arc<[(NodePoolId, Value)]> = found.into();
         self.domains.insert(key, Arc::clone(&found));
         found
     }

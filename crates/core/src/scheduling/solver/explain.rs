@@ -15,7 +15,10 @@ use super::{
     on_claim::{Blocked, Target},
     pass::Pass,
     pools::{Row, agrees},
-    topology::{CLAIMS, GroupKind},
+    topology::GroupKind,
+};
+use crate::scheduling::ids::{
+    DomainId, Id, InstanceTypeId, LevelId, NewClaimId, NodePoolId, PodClassId, TopologyGroupId,
 };
 use crate::{
     model::{
@@ -31,7 +34,7 @@ const FIELD_NAME: &str = "metadata.name";
 
 impl Solver {
     /// Why no place was found for a class, at its last level of relaxation.
-    pub(super) fn explain(&mut self, pass: &Pass, class: usize) -> Unplaced {
+    pub(super) fn explain(&mut self, pass: &Pass, class: PodClassId) -> Unplaced {
         if let Some(refused) = &self.classes[class].refused {
             return refused.clone();
         }
@@ -39,7 +42,8 @@ impl Solver {
             return Unplaced::Claims(Box::new(problem.clone()));
         }
         // Missing devices end the search at the level that misses them.
-        let level = if self.classes[class].claims_devices() { 0 } else { self.last_level(class) };
+        let level =
+            if self.classes[class].claims_devices() { LevelId::FIRST } else { self.last_level(class) };
         if let Some(why) = self.restriction(class, level) {
             return Unplaced::Invalid(why.into());
         }
@@ -53,23 +57,23 @@ impl Solver {
         if self.pools.is_empty() && stopped.is_empty() {
             return Unplaced::NoPools;
         }
-        let pools = self.pools.len();
-        let verdict = |pool: usize| PoolVerdict {
+        let pools = self.pools.ids();
+        let verdict = |pool: NodePoolId| PoolVerdict {
             pool: self.pools[pool].model.name.clone(),
             eliminated: self.eliminated(pass, class, level, pool),
         };
-        Unplaced::NoPoolFits((0..pools).map(verdict).chain(stopped).collect())
+        Unplaced::NoPoolFits(pools.map(verdict).chain(stopped).collect())
     }
 
     /// The last level of relaxation that does not contradict itself.
-    pub(super) fn last_level(&mut self, class: usize) -> usize {
+    pub(super) fn last_level(&mut self, class: PodClassId) -> LevelId {
         let nowhere = self.universe.key(contradiction::NOWHERE);
         let sound = |level: &super::compile::Level| self.universe.get(level.req, nowhere).is_none();
-        self.classes[class].levels.iter().rposition(sound).unwrap_or(0)
+        self.classes[class].levels.iter().rposition(sound).map_or(LevelId::FIRST, Id::new)
     }
 
     /// A label that is asked for and that no pool can give, because users may not set it.
-    fn restriction(&self, class: usize, level: usize) -> Option<String> {
+    fn restriction(&self, class: PodClassId, level: LevelId) -> Option<String> {
         let asked = self.universe.requirements(self.classes[class].levels[level].req);
         let schema = self.universe.schema();
         asked.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
@@ -83,7 +87,7 @@ impl Solver {
         })
     }
 
-    fn eliminated(&mut self, pass: &Pass, class: usize, level: usize, pool: usize) -> Eliminated {
+    fn eliminated(&mut self, pass: &Pass, class: PodClassId, level: LevelId, pool: NodePoolId) -> Eliminated {
         if self.pools[pool].rows.is_empty() {
             return Eliminated::NoInstanceTypes;
         }
@@ -135,31 +139,31 @@ impl Solver {
     fn try_rows(
         &mut self,
         pass: &Pass,
-        class: usize,
-        level: usize,
-        pool: usize,
+        class: PodClassId,
+        level: LevelId,
+        pool: NodePoolId,
         req: Req,
-        rows: &Bits,
-    ) -> Result<Bits, Blocked> {
+        rows: &Bits<InstanceTypeId>,
+    ) -> Result<Bits<InstanceTypeId>, Blocked> {
         let demand = self.demand(class, level);
         let min_values = self.pools[pool].min_values.clone();
         let none = Amounts::new();
         let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = CLAIMS + pass.claims.len().max(pass.once);
+        let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
         let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
         // What lost nothing has all that there were.
         Ok(fit.rows.unwrap_or_else(|| rows.clone()))
     }
 
     /// The host that is asked for: no new node has its name.
-    fn host(&self, class: usize) -> Incompatible {
+    fn host(&self, class: PodClassId) -> Incompatible {
         let selector = &self.classes[class].pod.spec.node_selector;
         let asked = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
         Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, asked)))
     }
 
     /// Where pool and pod disagree about labels.
-    fn disagreement(&self, pool: usize, wanted: Req) -> Eliminated {
+    fn disagreement(&self, pool: NodePoolId, wanted: Req) -> Eliminated {
         let offered = self.universe.requirements(self.pools[pool].req);
         let asked = self.universe.requirements(wanted);
         let disagreement = offered.compatible_claim(&asked, self.universe.schema()).err();
@@ -174,7 +178,7 @@ impl Solver {
     }
 
     /// Why none of the places where the volumes of a class can be is a place of the pool.
-    fn unreachable(&mut self, class: usize, req: Req) -> Option<Incompatible> {
+    fn unreachable(&mut self, class: PodClassId, req: Req) -> Option<Incompatible> {
         let alternatives = self.classes[class].alternatives.clone();
         if alternatives.iter().any(|places| self.universe.meet(req, *places, Side::Claim).is_some()) {
             return None;
@@ -184,7 +188,7 @@ impl Solver {
         offered.compatible_claim(&asked, self.universe.schema()).err()
     }
 
-    fn exhausted_nodes(&self, pass: &Pass, pool: usize) -> Option<Eliminated> {
+    fn exhausted_nodes(&self, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {
         let limit = self.pools[pool].model.limits.nodes?;
         let left = pass.left[pool].1?;
         (left <= 0).then(|| Eliminated::Limit {
@@ -197,9 +201,9 @@ impl Solver {
 
     /// The limit that the cheapest way out would have to raise: of the rows that hold the pod, the one that exceeds the
     /// fewest limits, and of those the one that exceeds the first of them by least.
-    fn exceeded(&self, pass: &Pass, pool: usize, fitting: &Bits) -> Option<Eliminated> {
+    fn exceeded(&self, pass: &Pass, pool: NodePoolId, fitting: &Bits<InstanceTypeId>) -> Option<Eliminated> {
         let limits = &self.pools[pool].limits;
-        let excess = |row: usize| {
+        let excess = |row: InstanceTypeId| {
             let capacity = &self.row(pool, row).capacity;
             let over = limits.iter().zip(&pass.left[pool].0).enumerate().filter_map(|(at, (limit, left))| {
                 let needed = get(capacity, limit.resource).saturating_sub(*left);
@@ -215,10 +219,11 @@ impl Solver {
     }
 
     /// The topology group that leaves no domain, with its counters.
-    fn crowded(&self, group: usize) -> Eliminated {
+    fn crowded(&self, group: TopologyGroupId) -> Eliminated {
         let group = &self.topology.groups[group];
-        let count =
-            |value: &u32| (self.universe.text(group.is.key, *value).clone(), group.count(*value as usize));
+        let count = |value: &u32| {
+            (self.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
+        };
         Eliminated::Topology {
             kind: group.is.kind.as_str(),
             key: self.universe.name(group.is.key).clone(),
@@ -232,7 +237,7 @@ impl Solver {
     }
 
     /// How many types each filter took, and what comes nearest.
-    fn types_lost(&mut self, class: usize, pool: usize, req: Req) -> Eliminated {
+    fn types_lost(&mut self, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
         let this = &self.classes[class];
         let ports = &this.pod.spec.host_ports;
         if !ports.is_empty() {

@@ -14,6 +14,7 @@ use super::{
     pass::{Outcome, Pass},
     pools::{Buy, template_labels},
 };
+use crate::scheduling::ids::{Id, IdVec, InstanceTypeId, NodePoolId, PodClassId, PodId, ReservationId};
 use crate::{
     model::{
         InstanceType, Labels, Pod, Requirement, Requirements, Str,
@@ -38,11 +39,11 @@ pub(super) fn plan(
     solver: &mut Solver,
     pass: &Pass,
     request: &Request<'_>,
-    classes: &[usize],
-    unplaced: Vec<(usize, Outcome)>,
+    classes: &IdVec<PodId, PodClassId>,
+    unplaced: Vec<(PodId, Outcome)>,
 ) -> Plan {
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
-    let pod = |at: &usize| Arc::clone(&request.pods[*at]);
+    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
     for (node, pods) in &pass.placed {
         plan.existing.push(Placement {
             node: solver.positions[*node],
@@ -51,7 +52,7 @@ pub(super) fn plan(
         });
     }
     plan.existing.sort_by_key(|placement| placement.node);
-    for (at, claim) in pass.claims.iter().enumerate() {
+    for (at, claim) in pass.claims.entries() {
         let like =
             (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
         let known = solver.terms.get(&like).cloned();
@@ -77,7 +78,7 @@ pub(super) fn plan(
             }
         }
     }
-    let mut verdicts: HashMap<usize, Unplaced> = HashMap::new();
+    let mut verdicts: HashMap<PodClassId, Unplaced> = HashMap::new();
     let (mut nodes, mut budget) = (HashMap::new(), MAX_ASKED);
     for (at, outcome) in unplaced {
         let verdict = match outcome {
@@ -99,7 +100,8 @@ pub(super) fn plan(
 }
 
 /// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
-pub(super) type LikeKey = (usize, Req, Bits, SmallVec<[usize; 1]>, SmallVec<[(Key, u32); 1]>);
+pub(super) type LikeKey =
+    (NodePoolId, Req, Bits<InstanceTypeId>, SmallVec<[ReservationId; 1]>, SmallVec<[(Key, u32); 1]>);
 
 /// The part of a new NodeClaim that does not depend on its pods.
 #[derive(Debug)]
@@ -193,7 +195,7 @@ fn new_claim(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -
         pool: Arc::clone(pool),
         instance_types: Arc::clone(&terms.instance_types),
         requests: solver.resources.resources(&requests),
-        pods: claim.pods.iter().map(|at| Arc::clone(&pods[*at])).collect(),
+        pods: claim.pods.iter().map(|at| Arc::clone(&pods[at.position()])).collect(),
         annotations,
         taints: pool.template.taints.clone(),
         startup_taints: pool.template.startup_taints.clone(),

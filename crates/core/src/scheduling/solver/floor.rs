@@ -11,6 +11,7 @@ use super::{
     pass::Pass,
     topology::GroupKind,
 };
+use crate::scheduling::ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId};
 use crate::{
     model::Price,
     scheduling::{Request, bound, bound::Columns},
@@ -27,13 +28,13 @@ pub(super) fn lower_bound(
     solver: &mut Solver,
     pass: &Pass,
     request: &Request<'_>,
-    classes: &[usize],
+    classes: &IdVec<PodId, PodClassId>,
 ) -> Price {
     if pass.claims.is_empty() {
         return Price::ZERO;
     }
     let mut demand = Amounts::new();
-    let mut placed: HashMap<usize, i64> = HashMap::new();
+    let mut placed: HashMap<PodClassId, i64> = HashMap::new();
     for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|at| classes[*at]) {
         update(&mut demand, &solver.classes[class].requests, i64::saturating_add);
         *placed.entry(class).or_insert(0) += 1;
@@ -45,7 +46,7 @@ pub(super) fn lower_bound(
             *amount = amount.saturating_sub(get(free, slot).max(0));
         }
     }
-    let mut placed: Vec<(usize, i64)> = placed.into_iter().collect();
+    let mut placed: Vec<(PodClassId, i64)> = placed.into_iter().collect();
     placed.sort_unstable();
     let apart = apart(solver, &placed, &usable);
     let mut demand: Vec<i64> = demand.to_vec();
@@ -62,12 +63,12 @@ pub(super) fn lower_bound(
 }
 
 /// What the cheapest node for the most demanding of the pods costs.
-fn dearest(solver: &mut Solver, placed: &[(usize, i64)]) -> Price {
+fn dearest(solver: &mut Solver, placed: &[(PodClassId, i64)]) -> Price {
     let mut dearest = Price::ZERO;
     for (class, _) in placed {
         let mut cheapest: Option<Price> = None;
-        for pool in 0..solver.pools.len() {
-            for level in 0..solver.classes[*class].levels.len() {
+        for pool in solver.pools.ids() {
+            for level in solver.classes[*class].levels.ids() {
                 let Some(req) = solver.template_for(*class, level, pool) else { continue };
                 let buys = solver.pools[pool].buys(&solver.universe, req);
                 let requests = &solver.classes[*class].requests;
@@ -82,13 +83,18 @@ fn dearest(solver: &mut Solver, placed: &[(usize, i64)]) -> Price {
 }
 
 /// Nodes that another plan could put pods of the request on: what is left there counts as free of charge.
-fn usable(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[usize]) -> Bits {
-    let mut distinct: Vec<usize> = (0..request.pods.len()).map(|at| classes[at]).collect();
+fn usable(
+    solver: &mut Solver,
+    pass: &Pass,
+    request: &Request<'_>,
+    classes: &IdVec<PodId, PodClassId>,
+) -> Bits<NodeId> {
+    let mut distinct: Vec<PodClassId> = classes.iter().take(request.pods.len()).copied().collect();
     distinct.sort_unstable();
     distinct.dedup();
     let mut usable = Bits::default();
     for class in distinct {
-        for level in 0..solver.classes[class].levels.len() {
+        for level in solver.classes[class].levels.ids() {
             for at in solver.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
                 usable.insert(at);
             }
@@ -98,11 +104,11 @@ fn usable(solver: &mut Solver, pass: &Pass, request: &Request<'_>, classes: &[us
 }
 
 /// The cheapest way to buy each row that some class may use, at some level.
-fn offers(solver: &mut Solver, placed: &[(usize, i64)]) -> Vec<((usize, usize), Price)> {
-    let mut asked: Vec<(usize, u32)> = Vec::new();
-    for pool in 0..solver.pools.len() {
+fn offers(solver: &mut Solver, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId, InstanceTypeId), Price)> {
+    let mut asked: Vec<(NodePoolId, u32)> = Vec::new();
+    for pool in solver.pools.ids() {
         for (class, _) in placed {
-            for level in 0..solver.classes[*class].levels.len() {
+            for level in solver.classes[*class].levels.ids() {
                 if let Some(req) = solver.template_for(*class, level, pool) {
                     asked.push((pool, req));
                 }
@@ -111,7 +117,7 @@ fn offers(solver: &mut Solver, placed: &[(usize, i64)]) -> Vec<((usize, usize), 
     }
     asked.sort_unstable();
     asked.dedup();
-    let mut cheapest: HashMap<(usize, usize), Price> = HashMap::new();
+    let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
     for (pool, req) in asked {
         for buy in solver.pools[pool].buys(&solver.universe, req).iter() {
             let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
@@ -124,15 +130,15 @@ fn offers(solver: &mut Solver, placed: &[(usize, i64)]) -> Vec<((usize, usize), 
 }
 
 /// The pods on new NodeClaims that need the most nodes by keeping apart, less what the usable nodes can take of them.
-fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
+fn apart(solver: &Solver, placed: &[(PodClassId, i64)], usable: &Bits<NodeId>) -> Apart {
     let mut most = Apart { members: 0, per_node: 1 };
-    let mut members: HashMap<usize, i64> = HashMap::new();
+    let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
     for (class, count) in placed {
         for group in solver.always_obeys(*class) {
             *members.entry(group).or_insert(0) += count;
         }
     }
-    let mut members: Vec<(usize, i64)> = members.into_iter().collect();
+    let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
     for (at, members) in members {
         let group = &solver.topology.groups[at];
@@ -140,7 +146,7 @@ fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,
         };
-        let room = usable.iter().map(|node| (per_node - i64::from(group.count(node))).max(0));
+        let room = usable.iter().map(|node| (per_node - i64::from(group.count(node.into()))).max(0));
         let members = members.saturating_sub(room.sum());
         if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
             most = Apart { members, per_node };
@@ -151,16 +157,16 @@ fn apart(solver: &Solver, placed: &[(usize, i64)], usable: &Bits) -> Apart {
 
 impl Solver {
     /// Groups by host that hold pods of a class apart from each other whatever is relaxed.
-    fn always_obeys(&self, class: usize) -> Vec<usize> {
+    fn always_obeys(&self, class: PodClassId) -> Vec<TopologyGroupId> {
         let class = &self.classes[class];
-        let own = &self.topology.kinds[class.kind].groups;
-        let mut found: Vec<usize> = Vec::new();
+        let own = &self.topology.label_sets[class.label_set].groups;
+        let mut found: Vec<TopologyGroupId> = Vec::new();
         let Some(last) = class.levels.last() else { return found };
         let spreads = last.groups.iter().map(|owned| owned.group);
         let spreads =
             spreads.filter(|group| matches!(self.topology.groups[*group].is.kind, GroupKind::Spread { .. }));
         let everywhere =
-            |group: &usize| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
+            |group: &TopologyGroupId| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
         for group in class.keeps_away.iter().copied().chain(spreads.filter(everywhere)) {
             if self.topology.groups[group].by_host && own.contains(&group) && !found.contains(&group) {
                 found.push(group);

@@ -15,6 +15,7 @@ use super::{
     pools::Pool,
     topology::GroupKind,
 };
+use crate::scheduling::ids::{DomainId, IdVec, LevelId, NodeId, NodePoolId, PodClassId, TopologyGroupId};
 use crate::{
     model::{Catalog, NodePool, Pod, PoolName, Snapshot, StateNode, TaintEffect},
     scheduling::Rules,
@@ -62,8 +63,8 @@ impl Usage {
 
 /// What tells the nodes that come from those that go.
 enum Step {
-    Stays(usize),
-    Comes(Option<usize>),
+    Stays(NodeId),
+    Comes(Option<NodeId>),
 }
 
 impl Solver {
@@ -114,12 +115,12 @@ impl Solver {
         let snapshot = Arc::clone(&self.snapshot);
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let node = self.node(node);
-            self.nodes.push(node);
-            self.slots.push(at);
+            let id = self.nodes.push(node);
+            self.slots.push(id);
             self.positions.push(at);
-            self.enter(at);
+            self.enter(id);
         }
-        for at in 0..self.nodes.len() {
+        for at in self.nodes.ids() {
             self.count_owners(at);
         }
         self.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
@@ -165,7 +166,7 @@ impl Solver {
     fn move_nodes(&mut self, before: &Snapshot, next: &Snapshot) {
         let preferred = self.preference_taints > 0;
         let (mut touched, mut reordered) = (Bits::default(), false);
-        let mut left: Vec<usize> = Vec::new();
+        let mut left: Vec<NodeId> = Vec::new();
         let mut steps = Vec::with_capacity(next.nodes.len());
         let (mut old, mut new) = (0, 0);
         // Both are sorted by name, so that what is on one side only shows.
@@ -234,7 +235,7 @@ impl Solver {
     }
 
     /// Builds a node into its own slot or a vacant one.
-    fn put(&mut self, slot: Option<usize>, node: &Arc<StateNode>) -> usize {
+    fn put(&mut self, slot: Option<NodeId>, node: &Arc<StateNode>) -> NodeId {
         let node = self.node(node);
         match slot.or_else(|| self.vacant.pop()) {
             Some(slot) => {
@@ -242,15 +243,14 @@ impl Solver {
                 slot
             }
             None => {
-                self.nodes.push(node);
                 self.positions.push(0);
-                self.nodes.len() - 1
+                self.nodes.push(node)
             }
         }
     }
 
     /// Notes a node's names, what it counts against limits, and its taints.
-    fn enter(&mut self, at: usize) {
+    fn enter(&mut self, at: NodeId) {
         let node = &self.nodes[at];
         if let Some(name) = node.state.claim_name() {
             self.by_claim.insert(name.clone(), at);
@@ -264,13 +264,13 @@ impl Solver {
         self.preference_taints += usize::from(node.prefers_to_be_left());
         self.deleting.set(at, node.deleting);
         self.open.set(at, node.open.is_some());
-        for (kind, _) in &node.kinds {
-            self.topology.kinds[*kind].nodes.push(at);
+        for (label_set, _) in &node.label_sets {
+            self.topology.label_sets[*label_set].nodes.push(at);
         }
     }
 
     /// Counts the pods of a node that came.
-    fn join(&mut self, at: usize, dirty: &mut Bits) {
+    fn join(&mut self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
         self.enter(at);
         self.count_selected(at, 1);
         self.count_owners(at);
@@ -279,7 +279,7 @@ impl Solver {
     }
 
     /// Takes a node out of all counts, as it was put in.
-    fn leave(&mut self, at: usize, dirty: &mut Bits) {
+    fn leave(&mut self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
         self.note_domains(at, dirty);
         self.note_values(at, false);
         self.count_selected(at, -1);
@@ -299,8 +299,8 @@ impl Solver {
         if let Some(name) = node.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
             self.by_node.remove(name);
         }
-        for (kind, _) in &node.kinds {
-            let nodes = &mut self.topology.kinds[*kind].nodes;
+        for (label_set, _) in &node.label_sets {
+            let nodes = &mut self.topology.label_sets[*label_set].nodes;
             if let Some(place) = nodes.iter().position(|node| *node == at) {
                 nodes.swap_remove(place);
             }
@@ -310,11 +310,11 @@ impl Solver {
     }
 
     /// Counts a node's pods for the groups that select them.
-    fn count_selected(&mut self, at: usize, sign: i64) {
-        for position in 0..self.nodes[at].kinds.len() {
-            let (kind, count) = self.nodes[at].kinds[position];
-            for position in 0..self.topology.kinds[kind].groups.len() {
-                let group = self.topology.kinds[kind].groups[position];
+    fn count_selected(&mut self, at: NodeId, sign: i64) {
+        for position in 0..self.nodes[at].label_sets.len() {
+            let (label_set, count) = self.nodes[at].label_sets[position];
+            for position in 0..self.topology.label_sets[label_set].groups.len() {
+                let group = self.topology.label_sets[label_set].groups[position];
                 if self.counts_on(group, at) {
                     for domain in self.node_domains(group, at) {
                         self.topology.count_base(group, domain, false, sign * i64::from(count));
@@ -325,7 +325,7 @@ impl Solver {
     }
 
     /// Registers the required anti-affinity of every pod that runs on a node.
-    fn count_owners(&mut self, at: usize) {
+    fn count_owners(&mut self, at: NodeId) {
         let node = Arc::clone(&self.nodes[at].state);
         for pod in node.pods.iter().filter(|pod| pod.is_active()) {
             for term in &pod.spec.pod_anti_affinity {
@@ -336,28 +336,28 @@ impl Solver {
         }
     }
 
-    fn count_owner(&mut self, group: usize, at: usize, by: i64) {
+    fn count_owner(&mut self, group: TopologyGroupId, at: NodeId, by: i64) {
         for domain in self.node_domains(group, at) {
             self.topology.count_base(group, domain, true, by);
         }
     }
 
     /// Notes the groups whose domains a node may have a part in.
-    fn note_domains(&self, at: usize, dirty: &mut Bits) {
+    fn note_domains(&self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
         let node = &self.nodes[at];
         if !node.is_there() {
             return;
         }
-        for (index, group) in self.topology.groups.iter().enumerate().filter(|(_, group)| !group.by_host) {
+        for (index, group) in self.topology.groups.entries().filter(|(_, group)| !group.by_host) {
             let value = node.domain(&self.universe, group.is.key, node.open);
-            if value.is_some_and(|value| !group.of_pools.has(value as usize)) {
+            if value.is_some_and(|value| !group.of_pools.has(DomainId::of_value(value))) {
                 dirty.insert(index);
             }
         }
     }
 
     /// Looks at the domains of groups again, and counts again where they are others.
-    fn recount(&mut self, groups: &Bits) {
+    fn recount(&mut self, groups: &Bits<TopologyGroupId>) {
         for group in groups.iter() {
             let is = &self.topology.groups[group].is;
             let (key, filter) = (is.key, is.filter.clone());
@@ -371,10 +371,10 @@ impl Solver {
     }
 
     /// Counts all pods that run for a group, whatever it has counted before.
-    pub(super) fn count_again(&mut self, group: usize) {
+    pub(super) fn count_again(&mut self, group: TopologyGroupId) {
         self.topology.groups[group].forget_counts();
         self.count_everywhere(group);
-        for at in 0..self.nodes.len() {
+        for at in self.nodes.ids() {
             let owners = self.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
             for _ in 0..owners {
                 self.count_owner(group, at, 1);
@@ -384,18 +384,18 @@ impl Solver {
 
     /// Forgets how pods are compiled, and where they fit.
     fn forget_classes(&mut self) {
-        self.classes.clear();
+        self.classes = IdVec::default();
         self.class_by_pointer.clear();
         self.class_by_pod.clear();
         self.class_by_content.clear();
-        self.shapes.clear();
+        self.shapes = IdVec::default();
         self.shape_ids.clear();
         self.scratch = super::Scratch::default();
     }
 
     /// Judges the nodes that changed for every shape of pod that has been asked for.
-    fn refit(&mut self, touched: &Bits) {
-        for shape in 0..self.shapes.len() {
+    fn refit(&mut self, touched: &Bits<NodeId>) {
+        for shape in self.shapes.ids() {
             self.shapes[shape].in_order = None;
             let Some(mut fitting) = self.shapes[shape].nodes.take() else { continue };
             let (class, level) = self.shapes[shape].of;
@@ -409,20 +409,19 @@ impl Solver {
 
     /// The order in which nodes are tried: initialized ones first, then by name.
     fn arrange(&mut self) {
-        let rank = |at: usize| !self.nodes[at].initialized;
-        let usable = |at: &usize| self.nodes[*at].usable;
-        let mut order: Vec<usize> = self.slots.iter().copied().filter(usable).collect();
+        let rank = |at: NodeId| !self.nodes[at].initialized;
+        let usable = |at: &NodeId| self.nodes[*at].usable;
+        let mut order: Vec<NodeId> = self.slots.iter().copied().filter(usable).collect();
         if self.by_name {
             order.sort_by_key(|at| rank(*at));
         } else {
             order.sort_by(|a, b| {
-                let name = |at: usize| self.nodes[at].state.name();
+                let name = |at: NodeId| self.nodes[at].state.name();
                 (rank(*a), name(*a)).cmp(&(rank(*b), name(*b)))
             });
         }
         self.in_order = order.is_sorted();
-        self.places.clear();
-        self.places.resize(self.nodes.len(), usize::MAX);
+        self.places = vec![usize::MAX; self.nodes.len()].into();
         for (place, at) in order.iter().enumerate() {
             self.places[*at] = place;
         }
@@ -433,7 +432,7 @@ impl Solver {
     }
 
     /// Gives back what a node that is thought away takes of the limits of its pool, unless those are hard.
-    pub(super) fn give_back(&self, at: usize, left: &mut [(Vec<i64>, Option<i64>)]) {
+    pub(super) fn give_back(&self, at: NodeId, left: &mut IdVec<NodePoolId, (Vec<i64>, Option<i64>)>) {
         let node = &self.nodes[at];
         let Some(pool) = node.pool.filter(|pool| node.usable && !self.pools[*pool].model.limits.hard) else {
             return;
@@ -448,10 +447,12 @@ impl Solver {
     }
 
     /// What is left of the limits of each pool when some nodes are thought away: nothing more where they are hard.
-    pub(super) fn limits_left(&self, gone: &Bits) -> Vec<(Vec<i64>, Option<i64>)> {
-        let mut usage: std::borrow::Cow<'_, [Usage]> = std::borrow::Cow::Borrowed(&self.usage);
+    pub(super) fn limits_left(&self, gone: &Bits<NodeId>) -> IdVec<NodePoolId, (Vec<i64>, Option<i64>)> {
+        let mut usage: std::borrow::Cow<'_, IdVec<NodePoolId, Usage>> =
+            std::borrow::Cow::Borrowed(&self.usage);
         for node in gone.iter().map(|at| &self.nodes[at]).filter(|node| node.usable) {
-            let gives = |pool: &usize| self.pools[*pool].is_limited() && !self.pools[*pool].model.limits.hard;
+            let gives =
+                |pool: &NodePoolId| self.pools[*pool].is_limited() && !self.pools[*pool].model.limits.hard;
             if let Some(pool) = node.pool.filter(gives) {
                 usage.to_mut()[pool].count(&self.pools[pool], node, -1);
             }
@@ -460,7 +461,7 @@ impl Solver {
     }
 
     /// Whether a node can take a pod of a level, topology aside, before anything is placed.
-    pub(super) fn node_fits(&mut self, class: usize, level: usize, at: usize) -> bool {
+    pub(super) fn node_fits(&mut self, class: PodClassId, level: LevelId, at: NodeId) -> bool {
         let node = &self.nodes[at];
         if !node.usable || !fits_free(&self.classes[class].requests, &node.spare) {
             return false;

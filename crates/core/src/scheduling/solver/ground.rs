@@ -16,6 +16,7 @@ use super::{
     bits::Bits,
     pass::{Outcome, Pass, Strategy},
 };
+use crate::scheduling::ids::{Id, IdVec, NodeId, PodClassId, PodId, TopologyGroupId};
 use crate::{
     model::Pod,
     scheduling::{Effort, Plan, Purpose, Request},
@@ -29,13 +30,13 @@ pub(super) struct Ground {
     /// the last what-if.
     pods: Vec<Arc<Pod>>,
     /// Their classes.
-    classes: Vec<usize>,
+    classes: IdVec<PodId, PodClassId>,
     /// How many are of the ground.
     len: usize,
     /// How many wait: nobody is worse off where they have no place.
     waiting: usize,
     /// Pods of the ground without a place.
-    unplaced: Vec<(usize, Outcome)>,
+    unplaced: Vec<(PodId, Outcome)>,
     /// Where the counters of topology stand.
     mark: usize,
     /// The last what-if, as it left nodes and counters.
@@ -57,7 +58,7 @@ pub(super) struct Whole<'a> {
     pub(super) pass: &'a mut Pass,
     /// The pods of the ground and behind them its own.
     pub(super) pods: &'a [Arc<Pod>],
-    pub(super) classes: &'a [usize],
+    pub(super) classes: &'a IdVec<PodId, PodClassId>,
 }
 
 /// A what-if that was not taken back yet.
@@ -65,10 +66,10 @@ pub(super) struct Whole<'a> {
 struct Tried {
     pass: Pass,
     /// Nodes that were thought away for it.
-    away: Vec<usize>,
+    away: Vec<NodeId>,
     /// Distinct classes of what it placed.
-    classes: Vec<usize>,
-    unplaced: Vec<(usize, Outcome)>,
+    classes: Vec<PodClassId>,
+    unplaced: Vec<(PodId, Outcome)>,
 }
 
 impl Solver {
@@ -90,9 +91,9 @@ impl Solver {
             let standing = self.standing();
             return self.alone(standing, moved, without);
         }
-        let groups = self.topology.groups.len();
+        let groups = self.topology.groups.next_id();
         let classes = self.compiled(moved);
-        if self.topology.groups.len() > groups {
+        if self.topology.groups.next_id() > groups {
             self.meet_all(groups);
         }
         let Some(mut ground) = self.ground.take() else { return Plan::default() };
@@ -105,7 +106,7 @@ impl Solver {
     /// have a place on nodes that exist; else nothing happens, and the answer is `false`.
     pub(crate) fn settle(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
         let slots = without.iter().filter_map(|node| self.slots.get(*node).copied());
-        let mut away: Vec<usize> = slots.collect();
+        let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
         let is_last = |ground: &Ground| ground.last.as_ref().is_some_and(|tried| tried.away == away);
         if !self.ground.as_ref().is_some_and(|ground| is_last(ground)) {
@@ -143,7 +144,7 @@ impl Solver {
     pub(crate) fn lift(&mut self) {
         self.retract();
         let Some(ground) = self.ground.take() else { return };
-        let mut classes = ground.classes;
+        let mut classes = ground.classes.to_vec();
         classes.sort_unstable();
         classes.dedup();
         ground.pass.restore(self, &classes);
@@ -169,14 +170,14 @@ impl Solver {
     }
 
     /// The classes of some pods, all levels of which are known.
-    fn compiled(&mut self, pods: &[Arc<Pod>]) -> Vec<usize> {
-        let classes: Vec<usize> = pods.iter().map(|pod| self.class_of(pod)).collect();
+    fn compiled(&mut self, pods: &[Arc<Pod>]) -> Vec<PodClassId> {
+        let classes: Vec<PodClassId> = pods.iter().map(|pod| self.class_of(pod)).collect();
         self.all_levels(&classes);
         classes
     }
 
     /// Compiles all levels of some classes; returns the distinct ones, ascending.
-    pub(super) fn all_levels(&mut self, classes: &[usize]) -> Vec<usize> {
+    pub(super) fn all_levels(&mut self, classes: &[PodClassId]) -> Vec<PodClassId> {
         let mut distinct = classes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -191,11 +192,11 @@ impl Solver {
 
     /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
     /// looks at all pods that run, so that no what-if brings another one, and lays the ground again.
-    fn meet_all(&mut self, known: usize) {
+    fn meet_all(&mut self, known: TopologyGroupId) {
         let settled =
             self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
         self.lift();
-        for group in known..self.topology.groups.len() {
+        for group in self.topology.groups.ids().filter(|group| *group >= known) {
             self.count_again(group);
         }
         let snapshot = Arc::clone(&self.snapshot);
@@ -265,7 +266,7 @@ impl Tried {
     /// Whether what it moved may stay where it is.
     fn settles(&self, waiting: usize) -> bool {
         self.pass.claims.is_empty()
-            && self.unplaced.iter().all(|(at, _)| *at < waiting)
+            && self.unplaced.iter().all(|(at, _)| at.position() < waiting)
             && !self.pass.exhausted
     }
 }
@@ -279,20 +280,26 @@ impl Ground {
     /// The last what-if, where it has a place for all of its pods but those that merely wait.
     pub(super) fn last_whole(&mut self) -> Option<Whole<'_>> {
         let tried = self.last.as_mut()?;
-        let whole = tried.unplaced.iter().all(|(at, _)| *at < self.waiting);
+        let whole = tried.unplaced.iter().all(|(at, _)| at.position() < self.waiting);
         whole.then_some(Whole { pass: &mut tried.pass, pods: &self.pods, classes: &self.classes })
     }
 
     /// One what-if, which stays until it is taken back or in.
-    fn ask(&mut self, solver: &mut Solver, moved: &[Arc<Pod>], classes: &[usize], without: &[usize]) -> Plan {
+    fn ask(
+        &mut self,
+        solver: &mut Solver,
+        moved: &[Arc<Pod>],
+        classes: &[PodClassId],
+        without: &[usize],
+    ) -> Plan {
         self.pods.extend(moved.iter().cloned());
-        self.classes.extend_from_slice(classes);
+        self.classes.items_mut().extend_from_slice(classes);
         let mut pass = self.pass.fork();
         pass.scratch.make_room(solver.shapes.len());
         let slots = without.iter().filter_map(|node| solver.slots.get(*node).copied());
-        let mut away: Vec<usize> = slots.collect();
+        let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
-        let mut unschedulable: Vec<usize> = self.unplaced.iter().map(|(at, _)| *at).collect();
+        let mut unschedulable: Vec<PodId> = self.unplaced.iter().map(|(at, _)| *at).collect();
         for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
             pass.gone.insert(at);
             solver.give_back(at, &mut pass.left);
@@ -302,13 +309,13 @@ impl Ground {
                 unschedulable.push(*pod);
             }
         }
-        unschedulable.extend(self.len..self.pods.len());
+        unschedulable.extend((self.len..self.pods.len()).map(PodId::new));
         let waiting = self.queue(solver, unschedulable);
-        let mut own: Vec<usize> = waiting.iter().map(|at| self.classes[*at]).collect();
+        let mut own: Vec<PodClassId> = waiting.iter().map(|at| self.classes[*at]).collect();
         own.sort_unstable();
         own.dedup();
         let unplaced = pass.place_all(solver, &self.pods, &self.classes, waiting);
-        let told = unplaced.iter().copied().filter(|(at, _)| *at >= self.waiting).collect();
+        let told = unplaced.iter().copied().filter(|(at, _)| at.position() >= self.waiting).collect();
         let request = simulation(&self.pods, without);
         let plan = super::finish::plan(solver, &pass, &request, &self.classes, told);
         self.last = Some(Tried { pass, away, classes: own, unplaced });
@@ -316,16 +323,16 @@ impl Ground {
     }
 
     /// The order in which some of the pods are placed.
-    fn queue(&self, solver: &Solver, of: Vec<usize>) -> Vec<usize> {
-        let pods: Vec<Arc<Pod>> = of.iter().map(|at| Arc::clone(&self.pods[*at])).collect();
-        let classes: Vec<usize> = of.iter().map(|at| self.classes[*at]).collect();
-        super::asked::queue(&pods, &classes, solver).into_iter().map(|at| of[at]).collect()
+    fn queue(&self, solver: &Solver, of: Vec<PodId>) -> Vec<PodId> {
+        let pods: Vec<Arc<Pod>> = of.iter().map(|at| Arc::clone(&self.pods[at.position()])).collect();
+        let classes: Vec<PodClassId> = of.iter().map(|at| self.classes[*at]).collect();
+        super::asked::queue(&pods, &classes, solver).into_iter().map(|at| of[at.position()]).collect()
     }
 
     /// Takes a what-if back.
     fn forget(&mut self, solver: &mut Solver, tried: Tried) {
         let Tried { mut pass, classes, .. } = tried;
-        let touched: Bits = pass.log.iter().map(|(at, ..)| *at).collect();
+        let touched: Bits<NodeId> = pass.log.iter().map(|(at, ..)| *at).collect();
         while let Some((at, free, open)) = pass.log.pop() {
             solver.nodes[at].free = free;
             solver.nodes[at].open = open;
@@ -345,7 +352,7 @@ impl Ground {
             self.pass.skip(solver.classes[class].levels[level].shape, &ordered);
         }
         self.pods.truncate(self.len);
-        self.classes.truncate(self.len);
+        self.classes.items_mut().truncate(self.len);
     }
 
     /// Makes a what-if part of the ground.

@@ -52,19 +52,27 @@ use self::{
     amounts::ResourceIndex,
     asked::Asked,
     bits::Bits,
-    compile::{Class, Shape, ShapeKey},
+    compile::ShapeKey,
     domains::ByValue,
     finish::{LikeKey, Terms},
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
-    nodes::NodeRow,
     pass::Scratch,
-    pools::{Context, Daemon, Pool, Reservations},
+    pools::{Context, Daemon},
     topology::Topology,
+};
+/// What ids are of.
+pub(super) use self::{
+    claim::Claim,
+    compile::{Class, Level, Shape},
+    nodes::NodeRow,
+    pools::{Pool, Reservations, Row},
+    topology::{Group, LabelSet},
 };
 pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
 use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
 use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
+use crate::scheduling::ids::{IdVec, LabelSetId, NodeId, NodePoolId, PodClassId, ShapeId, TopologyGroupId};
 
 /// A snapshot made ready for scheduling: build once, ask often, [`update`](Self::update) as the cluster changes.
 ///
@@ -77,46 +85,46 @@ pub struct Solver {
     resources: ResourceIndex,
     reservations: Reservations,
     daemons: Vec<Daemon>,
-    pools: Vec<Pool>,
+    pools: IdVec<NodePoolId, Pool>,
     /// What the nodes of each pool are in sum.
-    usage: Vec<Usage>,
+    usage: IdVec<NodePoolId, Usage>,
     /// Nodes by slot. A node keeps its slot as long as it is there; slots of nodes that are gone are vacant.
-    nodes: Vec<NodeRow>,
+    nodes: IdVec<NodeId, NodeRow>,
     /// Vacant slots.
-    vacant: Vec<usize>,
+    vacant: Vec<NodeId>,
     /// The slot of each of the snapshot's nodes.
-    slots: Vec<usize>,
+    slots: Vec<NodeId>,
     /// The node of each slot.
-    positions: Vec<usize>,
+    positions: IdVec<NodeId, usize>,
     /// Slots of usable nodes in the order in which they are tried.
-    order: Vec<usize>,
+    order: Vec<NodeId>,
     /// Where each slot stands in that order.
-    places: Vec<usize>,
+    places: IdVec<NodeId, usize>,
     /// Whether the snapshot's nodes are sorted by name.
     by_name: bool,
     /// Whether the order is that of the slots.
     in_order: bool,
     /// Slots of nodes that are going away.
-    deleting: Bits,
+    deleting: Bits<NodeId>,
     /// Slots of nodes whose labels are an open choice.
-    open: Bits,
+    open: Bits<NodeId>,
     topology: Topology,
     /// How many nodes and pools have a taint that merely prefers to keep pods away.
     preference_taints: usize,
-    classes: Vec<Class>,
-    class_by_pointer: HashMap<(usize, usize), usize>,
+    classes: IdVec<PodClassId, Class>,
+    class_by_pointer: HashMap<(usize, LabelSetId), PodClassId>,
     /// Classes of pods with volumes: each pod is one of its own.
-    class_by_pod: HashMap<PodUid, usize>,
-    class_by_content: HashMap<(usize, Resources), Vec<usize>>,
+    class_by_pod: HashMap<PodUid, PodClassId>,
+    class_by_content: HashMap<(LabelSetId, Resources), Vec<PodClassId>>,
     /// Specs with default spread constraints, where those apply.
     default_specs: HashMap<defaults::AlikeKey, (Arc<PodSpec>, Option<Arc<PodSpec>>)>,
-    by_claim: HashMap<ClaimName, usize>,
-    by_node: HashMap<NodeName, usize>,
-    shapes: Vec<Shape>,
-    shape_ids: HashMap<ShapeKey, usize>,
+    by_claim: HashMap<ClaimName, NodeId>,
+    by_node: HashMap<NodeName, NodeId>,
+    shapes: IdVec<ShapeId, Shape>,
+    shape_ids: HashMap<ShapeKey, ShapeId>,
     toleration_sets: IndexSet<Vec<Toleration>>,
     /// Values of keys that pools can create.
-    domains: HashMap<Key, Arc<[(usize, Value)]>>,
+    domains: HashMap<Key, Arc<[(NodePoolId, Value)]>>,
     /// Usable nodes by values of keys.
     by_value: HashMap<Key, ByValue>,
     /// What claims of one kind become.
@@ -132,7 +140,7 @@ pub struct Solver {
     scratch: Scratch,
     /// Groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain each: see
     /// [`Strategy`]. Empty between passes.
-    pinning: Bits,
+    pinning: Bits<TopologyGroupId>,
     /// How large the tables were when they were built.
     built: Size,
 }
@@ -163,7 +171,7 @@ impl Solver {
             reserved_capacity: rules.reserved_capacity,
         };
         let usable = snapshot.pools.iter().filter(|pool| Pool::is_usable(pool));
-        let pools: Vec<Pool> = usable.map(|pool| Pool::new(pool, &mut context)).collect();
+        let pools: IdVec<NodePoolId, Pool> = usable.map(|pool| Pool::new(pool, &mut context)).collect();
         let hostname = universe.key(labels::HOSTNAME);
         let mut this = Self {
             snapshot,
@@ -174,26 +182,26 @@ impl Solver {
             daemons,
             usage: pools.iter().map(Usage::new).collect(),
             pools,
-            nodes: Vec::new(),
+            nodes: IdVec::default(),
             vacant: Vec::new(),
             slots: Vec::new(),
-            positions: Vec::new(),
+            positions: IdVec::default(),
             order: Vec::new(),
-            places: Vec::new(),
+            places: IdVec::default(),
             by_name: true,
             in_order: true,
             deleting: Bits::default(),
             open: Bits::default(),
             topology: Topology::default(),
             preference_taints: 0,
-            classes: Vec::new(),
+            classes: IdVec::default(),
             class_by_pointer: HashMap::new(),
             class_by_pod: HashMap::new(),
             class_by_content: HashMap::new(),
             default_specs: HashMap::new(),
             by_claim: HashMap::new(),
             by_node: HashMap::new(),
-            shapes: Vec::new(),
+            shapes: IdVec::default(),
             shape_ids: HashMap::new(),
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),

@@ -9,6 +9,7 @@ use super::{
     intern::{ANY, Key, Req, Set, Side, Value},
     topology::GroupKind,
 };
+use crate::scheduling::ids::{DomainId, LevelId, NewClaimId, NodeId, PodClassId, TopologyGroupId};
 
 /// More combinations of domains than this are not tried for one claim.
 const MAX_COMBINATIONS: usize = 32;
@@ -19,7 +20,7 @@ pub(super) struct Demand {
     /// Its own groups, each with the count of the emptiest domain.
     groups: SmallVec<[(Owned, i64); 2]>,
     /// Groups by which other pods keep it away.
-    inverse: SmallVec<[usize; 2]>,
+    inverse: SmallVec<[TopologyGroupId; 2]>,
     /// Whether it may be the first of its affinity anywhere.
     bootstraps: bool,
     /// What is left of the domains of each key but the hostname.
@@ -39,12 +40,12 @@ struct Choice {
     /// Whether any domain is out.
     excludes: bool,
     /// The group that had the last word.
-    group: usize,
+    group: TopologyGroupId,
 }
 
 /// The topology group that leaves no domain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nowhere(pub(super) usize);
+pub(super) struct Nowhere(pub(super) TopologyGroupId);
 
 impl Demand {
     /// Whether topology has no say.
@@ -55,10 +56,10 @@ impl Demand {
 
 impl Solver {
     /// Whether nothing but room, labels and taints matters to a class before it is relaxed, and it to no other.
-    pub(super) fn is_unbound(&self, class: usize) -> bool {
+    pub(super) fn is_unbound(&self, class: PodClassId) -> bool {
         let this = &self.classes[class];
         this.refused.is_none()
-            && this.levels[0].groups.is_empty()
+            && this.levels[LevelId::FIRST].groups.is_empty()
             && this.keeps_away.is_empty()
             && this.alternatives[..] == [ANY]
             && this.attachments.is_empty()
@@ -68,7 +69,7 @@ impl Solver {
     }
 
     /// The nodes of `fitting` that topology leaves to a pod; all that say yes are among them. `None` is all.
-    pub(super) fn nodes_left(&mut self, demand: &Demand, fitting: &Bits) -> Option<Bits> {
+    pub(super) fn nodes_left(&mut self, demand: &Demand, fitting: &Bits<NodeId>) -> Option<Bits<NodeId>> {
         if demand.is_free() || fitting.is_empty() {
             return None;
         }
@@ -90,7 +91,7 @@ impl Solver {
     }
 
     /// The topology that a class obeys at a level.
-    pub(super) fn demand(&self, class: usize, level: usize) -> Demand {
+    pub(super) fn demand(&self, class: PodClassId, level: LevelId) -> Demand {
         let level = &self.classes[class].levels[level];
         let groups = level.groups.iter().map(|owned| {
             let allowed = self.spread_domains(level, owned.group);
@@ -102,20 +103,21 @@ impl Solver {
             .iter()
             .filter(near)
             .all(|owned| owned.selects_itself && self.topology.groups[owned.group].is_unused());
-        let kind = &self.topology.kinds[self.classes[class].kind];
-        let inverse = kind.groups.iter().copied().filter(|group| self.topology.groups[*group].has_owners());
+        let label_set = &self.topology.label_sets[self.classes[class].label_set];
+        let inverse =
+            label_set.groups.iter().copied().filter(|group| self.topology.groups[*group].has_owners());
         let mut demand = Demand {
             groups: groups.collect(),
             inverse: inverse.collect(),
             bootstraps,
             choices: SmallVec::new(),
         };
-        self.choose(&mut demand, &kind.groups);
+        self.choose(&mut demand, &label_set.groups);
         demand
     }
 
     /// Works out which domains of each key are left.
-    fn choose(&self, demand: &mut Demand, kind_groups: &[usize]) {
+    fn choose(&self, demand: &mut Demand, selecting: &[TopologyGroupId]) {
         let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
         for (owned, minimum) in &demand.groups {
             let group = &self.topology.groups[owned.group];
@@ -125,9 +127,10 @@ impl Solver {
             });
         }
         // Who is avoided takes no more domains from those that avoid it than it has to.
-        let avoided =
-            |at: &&usize| self.pinning.has(**at) && self.topology.groups[**at].is.kind == GroupKind::Anti;
-        let avoiding = kind_groups.iter().filter(avoided).chain(&demand.inverse);
+        let avoided = |at: &&TopologyGroupId| {
+            self.pinning.has(**at) && self.topology.groups[**at].is.kind == GroupKind::Anti
+        };
+        let avoiding = selecting.iter().filter(avoided).chain(&demand.inverse);
         for at in avoiding {
             self.restrict(&mut choices, *at, false, |domain| self.topology.groups[*at].unclaimed(domain));
         }
@@ -137,16 +140,16 @@ impl Solver {
     fn restrict(
         &self,
         choices: &mut SmallVec<[Choice; 2]>,
-        at: usize,
+        at: TopologyGroupId,
         bootstraps: bool,
-        allows: impl Fn(usize) -> bool,
+        allows: impl Fn(DomainId) -> bool,
     ) {
         let group = &self.topology.groups[at];
         if group.by_host {
             return;
         }
         let mut domains: SmallVec<[Value; 8]> =
-            group.domains.iter().copied().filter(|value| allows(*value as usize)).collect();
+            group.domains.iter().copied().filter(|value| allows(DomainId::of_value(*value))).collect();
         let (one, only_away) = match group.is.kind {
             GroupKind::Spread { .. } => (true, false),
             GroupKind::Affinity => (bootstraps, false),
@@ -154,7 +157,7 @@ impl Solver {
         };
         let excludes = domains.len() < group.domains.len();
         if matches!(group.is.kind, GroupKind::Spread { .. }) {
-            domains.sort_by_key(|value| group.count(*value as usize));
+            domains.sort_by_key(|value| group.count(DomainId::of_value(*value)));
         }
         let key = group.is.key;
         match choices.iter_mut().find(|choice| choice.key == key) {
@@ -170,13 +173,13 @@ impl Solver {
     }
 
     /// Whether the topology allows a pod on a node whose labels are fixed.
-    pub(super) fn obeys_on(&self, demand: &Demand, at: usize) -> bool {
-        let domain = |group: usize| {
+    pub(super) fn obeys_on(&self, demand: &Demand, at: NodeId) -> bool {
+        let domain = |group: TopologyGroupId| {
             let group = &self.topology.groups[group];
             if group.by_host {
-                Some(at)
+                Some(at.into())
             } else {
-                self.nodes[at].label(group.is.key).map(|value| value as usize)
+                self.nodes[at].label(group.is.key).map(DomainId::of_value)
             }
         };
         let own = demand.groups.iter().all(|(owned, minimum)| {
@@ -193,14 +196,14 @@ impl Solver {
     }
 
     /// Whether a node or claim may have another pod as far as groups by hostname say.
-    pub(super) fn obeys_by_host(&self, demand: &Demand, host: usize) -> Result<(), Nowhere> {
+    pub(super) fn obeys_by_host(&self, demand: &Demand, host: DomainId) -> Result<(), Nowhere> {
         for (owned, minimum) in &demand.groups {
             let group = &self.topology.groups[owned.group];
             if group.by_host && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
                 return Err(Nowhere(owned.group));
             }
         }
-        let taken = |group: &&usize| {
+        let taken = |group: &&TopologyGroupId| {
             let group = &self.topology.groups[**group];
             group.by_host && !group.unclaimed(host)
         };
@@ -211,7 +214,7 @@ impl Solver {
     }
 
     /// Takes the new NodeClaims out of `claims` that groups by hostname close to a pod.
-    pub(super) fn keep_by_host(&self, demand: &Demand, claims: &mut Bits) {
+    pub(super) fn keep_by_host(&self, demand: &Demand, claims: &mut Bits<NewClaimId>) {
         for (owned, _) in &demand.groups {
             let group = &self.topology.groups[owned.group];
             group.keep_allowed(claims, owned.selects_itself, demand.bootstraps);
@@ -243,7 +246,7 @@ impl Solver {
     pub(super) fn narrow(
         &mut self,
         demand: &Demand,
-        host: usize,
+        host: DomainId,
         req: Req,
     ) -> Result<SmallVec<[Req; 4]>, Nowhere> {
         self.obeys_by_host(demand, host)?;

@@ -16,13 +16,14 @@ use crate::model::{
     Pod, Snapshot, StateNode, Taint, TaintEffect, labels, nodeclaim::ConditionType, pod::HostPort,
     taint::first_untolerated,
 };
+use crate::scheduling::ids::{IdVec, LabelSetId, NodeId, NodePoolId, TopologyGroupId};
 
 /// The taint that a cordon amounts to.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node.
 #[derive(Debug)]
-pub(super) struct NodeRow {
+pub(in crate::scheduling) struct NodeRow {
     pub(super) state: Arc<StateNode>,
     /// Labels but the hostname, sorted by key.
     labels: Vec<(Key, Value)>,
@@ -46,17 +47,17 @@ pub(super) struct NodeRow {
     /// Until when it is inside its consolidateAfter window.
     pub(super) settles: Option<Timestamp>,
     pub(super) ports: Vec<HostPort>,
-    /// Active pods by kind.
-    pub(super) kinds: Vec<(usize, u32)>,
+    /// Active pods by label set.
+    pub(super) label_sets: Vec<(LabelSetId, u32)>,
     /// The group of each term of required anti-affinity that its active pods have.
-    pub(super) keeps_away: Vec<usize>,
-    pub(super) pool: Option<usize>,
+    pub(super) keeps_away: Vec<TopologyGroupId>,
+    pub(super) pool: Option<NodePoolId>,
 }
 
 /// What building nodes needs of the solver.
 pub(super) struct Building<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) pools: &'a [Pool],
+    pub(super) pools: &'a IdVec<NodePoolId, Pool>,
     pub(super) daemons: &'a [Daemon],
     pub(super) universe: &'a mut Universe,
     pub(super) resources: &'a mut ResourceIndex,
@@ -83,7 +84,7 @@ impl NodeRow {
             universe.req(&requirements)
         });
         let pool_name = state.label(labels::NODEPOOL);
-        let pool = pools.iter().position(|pool| Some(&*pool.model.name) == pool_name);
+        let pool = pools.entries().find(|(_, pool)| Some(&*pool.model.name) == pool_name).map(|(id, _)| id);
         let mut taints = state.taints();
         if state.node.as_ref().is_some_and(|node| node.cordoned) {
             let cordon = Taint::new(UNSCHEDULABLE, "", TaintEffect::NoSchedule);
@@ -91,17 +92,17 @@ impl NodeRow {
                 taints.push(cordon);
             }
         }
-        let mut kinds: Vec<(usize, u32)> = Vec::new();
+        let mut label_sets: Vec<(LabelSetId, u32)> = Vec::new();
         let mut ports = Vec::new();
         for pod in &state.pods {
             ports.extend(pod.spec.host_ports.iter().cloned());
             if pod.is_terminating() {
                 continue;
             }
-            let kind = topology.kind(&pod.id.namespace, &pod.labels);
-            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            let label_set = topology.label_set(&pod.id.namespace, &pod.labels);
+            match label_sets.iter_mut().find(|(known, _)| *known == label_set) {
                 Some((_, count)) => *count += 1,
-                None => kinds.push((kind, 1)),
+                None => label_sets.push((label_set, 1)),
             }
         }
         let mut this = Self {
@@ -120,7 +121,7 @@ impl NodeRow {
             initialized: state.is_initialized(),
             settles: settles(state, snapshot),
             ports,
-            kinds,
+            label_sets,
             keeps_away: Vec::new(),
             pool,
         };
@@ -132,7 +133,7 @@ impl NodeRow {
     }
 
     /// Before launch nothing is known of the size but what the allowed types have in common.
-    fn size_by_types(&mut self, universe: &Universe, pools: &[Pool]) {
+    fn size_by_types(&mut self, universe: &Universe, pools: &IdVec<NodePoolId, Pool>) {
         let (Some(open), Some(pool)) = (self.open, self.pool) else { return };
         if self.state.claim.as_ref().is_none_or(|claim| !claim.allocatable.is_zero()) {
             return;
@@ -233,7 +234,7 @@ impl NodeRow {
     /// Makes the place of a node that is gone one that nothing can be put on and nothing is counted of.
     pub(super) fn vacate(&mut self) {
         (self.usable, self.deleting, self.counts, self.pool) = (false, false, false, None);
-        self.kinds.clear();
+        self.label_sets.clear();
         self.keeps_away.clear();
         self.taints = Arc::default();
     }
@@ -284,4 +285,4 @@ fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
 }
 
 /// Nodes that hold for one shape of pod whatever happens in a pass: taints and requirements agree.
-pub(super) type Fitting = Arc<Bits>;
+pub(super) type Fitting = Arc<Bits<NodeId>>;

@@ -11,16 +11,20 @@ use super::{
     intern::{Key, Req, Set, Side},
     narrow::{Demand, Nowhere},
     pass::{Outcome, Pass},
-    topology::{CLAIMS, GroupKind},
+    topology::GroupKind,
+};
+use crate::scheduling::ids::{
+    DomainId, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId, PodId, ReservationId,
+    TopologyGroupId,
 };
 
 /// What a pod is tried on: a claim as it stands, or a new one of a pool.
 pub(super) struct Target<'a> {
-    pub(super) pool: usize,
-    pub(super) rows: &'a Bits,
+    pub(super) pool: NodePoolId,
+    pub(super) rows: &'a Bits<InstanceTypeId>,
     pub(super) used: &'a Amounts,
     pub(super) min_values: &'a [(Key, u32)],
-    pub(super) held: &'a [usize],
+    pub(super) held: &'a [ReservationId],
     /// Requirements and smallest amounts of a claim that exists.
     pub(super) now: Option<(Req, &'a Amounts)>,
 }
@@ -31,7 +35,7 @@ pub(super) struct Blocked {
     /// Whether that will not change within the pass.
     pub(super) lasting: bool,
     /// The topology group that left no domain.
-    pub(super) group: Option<usize>,
+    pub(super) group: Option<TopologyGroupId>,
     /// What refused the first option that topology allowed.
     pub(super) refusal: Option<(Req, Refusal)>,
 }
@@ -41,10 +45,10 @@ impl Pass {
     pub(super) fn try_claim(
         &mut self,
         solver: &mut Solver,
-        class: usize,
-        level: usize,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
-        at: usize,
+        at: NewClaimId,
     ) -> bool {
         self.probes += 1;
         let this = &solver.classes[class];
@@ -76,7 +80,7 @@ impl Pass {
             held: &claim.reserved,
             now: Some((claim.req, &claim.floor)),
         };
-        match self.fit_target(solver, class, demand, CLAIMS + at, met, &target) {
+        match self.fit_target(solver, class, demand, at.into(), met, &target) {
             Ok(fit) => {
                 self.take_claim(solver, class, at, fit);
                 true
@@ -94,9 +98,9 @@ impl Pass {
     pub(super) fn fit_target(
         &self,
         solver: &mut Solver,
-        class: usize,
+        class: PodClassId,
         demand: &Demand,
-        host: usize,
+        host: DomainId,
         req: Req,
         target: &Target<'_>,
     ) -> Result<Fit, Blocked> {
@@ -149,7 +153,7 @@ impl Pass {
         Err(blocked)
     }
 
-    fn take_claim(&mut self, solver: &mut Solver, class: usize, at: usize, fit: Fit) {
+    fn take_claim(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId, fit: Fit) {
         let claim = &mut self.claims[at];
         let before = claim.req;
         let this = &solver.classes[class];
@@ -171,7 +175,7 @@ impl Pass {
         claim.min_values = fit.min_values;
         claim.relaxed |= fit.relaxed;
         claim.reserved = fit.reserved;
-        if before != fit.req || claim.kinds.is_empty() {
+        if before != fit.req || claim.label_sets.is_empty() {
             self.regroup(at, before);
             self.settle(solver, at, before);
         }
@@ -180,38 +184,38 @@ impl Pass {
     }
 
     /// Takes a pod that changes nothing of a claim but the room that is left.
-    fn take_plain(&mut self, solver: &mut Solver, class: usize, at: usize) {
+    fn take_plain(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId) {
         update(&mut self.claims[at].used, &solver.classes[class].requests, i64::saturating_add);
         self.count_pod(solver, class, at);
     }
 
     /// Counts a pod of a class on a claim.
-    fn count_pod(&mut self, solver: &mut Solver, class: usize, at: usize) {
-        let kind = solver.classes[class].kind;
-        for position in 0..solver.topology.kinds[kind].groups.len() {
-            let group = solver.topology.kinds[kind].groups[position];
+    fn count_pod(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId) {
+        let label_set = solver.classes[class].label_set;
+        for position in 0..solver.topology.label_sets[label_set].groups.len() {
+            let group = solver.topology.label_sets[label_set].groups[position];
             self.count_claim(solver, group, at, false, 1);
         }
         for position in 0..solver.classes[class].keeps_away.len() {
             let group = solver.classes[class].keeps_away[position];
             self.count_claim(solver, group, at, true, 1);
         }
-        let kinds = &mut self.claims[at].kinds;
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+        let label_sets = &mut self.claims[at].label_sets;
+        match label_sets.iter_mut().find(|(known, _)| *known == label_set) {
             Some((_, count)) => *count += 1,
-            None => kinds.push((kind, 1)),
+            None => label_sets.push((label_set, 1)),
         }
     }
 
     /// Counts the pods of a claim in the domains that its last narrowing has fixed.
-    fn settle(&self, solver: &mut Solver, at: usize, before: Req) {
+    fn settle(&self, solver: &mut Solver, at: NewClaimId, before: Req) {
         let (after, pool) = (self.claims[at].req, self.claims[at].pool);
-        if before == after || self.claims[at].kinds.is_empty() {
+        if before == after || self.claims[at].label_sets.is_empty() {
             return;
         }
-        for (kind, count) in self.claims[at].kinds.clone() {
-            for position in 0..solver.topology.kinds[kind].groups.len() {
-                let group = solver.topology.kinds[kind].groups[position];
+        for (label_set, count) in self.claims[at].label_sets.clone() {
+            for position in 0..solver.topology.label_sets[label_set].groups.len() {
+                let group = solver.topology.label_sets[label_set].groups[position];
                 let is = &solver.topology.groups[group].is;
                 let fixed = |req: Req| solver.universe.get(req, is.key).and_then(Set::single);
                 if solver.topology.groups[group].by_host
@@ -223,26 +227,33 @@ impl Pass {
                 if let Some(domain) = fixed(after)
                     && solver.counts_in(group, pool, after)
                 {
-                    solver.topology.count(group, domain as usize, false, i64::from(count));
+                    solver.topology.count(group, DomainId::of_value(domain), false, i64::from(count));
                 }
             }
         }
     }
 
-    fn count_claim(&self, solver: &mut Solver, group: usize, at: usize, owners: bool, by: i64) {
+    fn count_claim(
+        &self,
+        solver: &mut Solver,
+        group: TopologyGroupId,
+        at: NewClaimId,
+        owners: bool,
+        by: i64,
+    ) {
         let (req, pool) = (self.claims[at].req, self.claims[at].pool);
         let this = &solver.topology.groups[group];
         let (key, kind) = (this.is.key, this.is.kind);
         if this.by_host {
             if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, CLAIMS + at, owners, by);
+                solver.topology.count(group, at.into(), owners, by);
             }
             return;
         }
         let fixed = solver.universe.get(req, key).and_then(Set::single);
         if let Some(domain) = fixed {
             if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, domain as usize, owners, by);
+                solver.topology.count(group, DomainId::of_value(domain), owners, by);
             }
         } else if kind == GroupKind::Anti {
             if solver.universe.get(req, key).is_none() && !solver.universe.is_well_known(key) {
@@ -258,14 +269,14 @@ impl Pass {
     pub(super) fn try_new(
         &mut self,
         solver: &mut Solver,
-        pod: usize,
-        class: usize,
-        level: usize,
+        pod: PodId,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
     ) -> Outcome {
-        let at = self.claims.len();
-        let host = CLAIMS + at;
-        for pool in 0..solver.pools.len() {
+        let at = self.claims.next_id();
+        let host = at.into();
+        for pool in solver.pools.ids() {
             self.probes += 1;
             let Some(req) = solver.template_for(class, level, pool) else { continue };
             if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
@@ -297,7 +308,7 @@ impl Pass {
                 envelope: Amounts::new(),
                 floor: Amounts::new(),
                 pods: smallvec::smallvec![pod],
-                kinds: smallvec::SmallVec::new(),
+                label_sets: smallvec::SmallVec::new(),
                 ports: Vec::new(),
                 min_values: smallvec::SmallVec::new(),
                 relaxed: false,
@@ -311,12 +322,12 @@ impl Pass {
     }
 
     /// Whether a node has not been thought away.
-    pub(super) fn is_there(&self, node: usize) -> bool {
+    pub(super) fn is_there(&self, node: NodeId) -> bool {
         !self.gone.has(node)
     }
 
     /// The rows of a pool of which one more stays within every limit.
-    pub(super) fn within_limits(&self, solver: &Solver, pool: usize) -> Bits {
+    pub(super) fn within_limits(&self, solver: &Solver, pool: NodePoolId) -> Bits<InstanceTypeId> {
         let rows = &solver.pools[pool].rows;
         let limits = &solver.pools[pool].limits;
         if limits.is_empty() {
@@ -325,11 +336,11 @@ impl Pass {
         let within = |capacity: &Amounts| {
             limits.iter().zip(&self.left[pool].0).all(|(limit, left)| get(capacity, limit.resource) <= *left)
         };
-        rows.iter().enumerate().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
+        rows.entries().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
     }
 
     /// Charges a new claim with the largest that it may become.
-    pub(super) fn charge(&mut self, solver: &Solver, pool: usize, rows: &Bits) {
+    pub(super) fn charge(&mut self, solver: &Solver, pool: NodePoolId, rows: &Bits<InstanceTypeId>) {
         let (left, nodes) = &mut self.left[pool];
         for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
             let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);

@@ -11,6 +11,7 @@ use super::{
     narrow::Demand,
     pass::Pass,
 };
+use crate::scheduling::ids::{Id, LevelId, NodeId, PodClassId, ShapeId};
 use crate::{
     model::{Pod, Str},
     scheduling::Purpose,
@@ -25,16 +26,16 @@ impl Pass {
         &mut self,
         solver: &mut Solver,
         pod: &Pod,
-        class: usize,
-        level: usize,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
-        fitting: &Bits,
-    ) -> Option<usize> {
+        fitting: &Bits<NodeId>,
+    ) -> Option<NodeId> {
         let shape = solver.classes[class].levels[level].shape;
         let mut start = 0;
-        let mut few: SmallVec<[usize; FEW]> = SmallVec::new();
+        let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
         while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
-            start = at + 1;
+            start = at.position() + 1;
             if solver.in_order {
                 if self.try_node(solver, class, level, demand, at, pod) {
                     return Some(at);
@@ -54,11 +55,11 @@ impl Pass {
         &mut self,
         solver: &mut Solver,
         pod: &Pod,
-        class: usize,
-        level: usize,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
-        fitting: &Bits,
-    ) -> Option<usize> {
+        fitting: &Bits<NodeId>,
+    ) -> Option<NodeId> {
         let shape = solver.classes[class].levels[level].shape;
         let ordered = solver.fitting_in_order(class, level);
         let start = self.skip(shape, &ordered);
@@ -69,9 +70,9 @@ impl Pass {
     }
 
     /// Where the first node of a shape stands that is neither gone nor full.
-    pub(super) fn skip(&mut self, shape: usize, ordered: &[usize]) -> usize {
+    pub(super) fn skip(&mut self, shape: ShapeId, ordered: &[NodeId]) -> usize {
         let start = self.starts.entry(shape).or_insert(0);
-        let left = |at: &usize| !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
+        let left = |at: &NodeId| !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
         *start += ordered[*start..].iter().position(left).unwrap_or(ordered.len() - *start);
         *start
     }
@@ -79,10 +80,10 @@ impl Pass {
     pub(super) fn try_node(
         &mut self,
         solver: &mut Solver,
-        class: usize,
-        level: usize,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
-        at: usize,
+        at: NodeId,
         pod: &Pod,
     ) -> bool {
         self.probes += 1;
@@ -131,11 +132,11 @@ impl Pass {
     /// Whether a pod has no place now: it is pending, or its node is going away.
     fn is_unschedulable(&self, solver: &Solver, pod: &Pod) -> bool {
         let Some(node) = &pod.node else { return true };
-        let gone = |at: &usize| solver.nodes[*at].deleting || self.settled.has(*at);
+        let gone = |at: &NodeId| solver.nodes[*at].deleting || self.settled.has(*at);
         solver.by_node.get(node).is_none_or(gone)
     }
 
-    fn attaches(&mut self, solver: &Solver, class: usize, at: usize) -> bool {
+    fn attaches(&mut self, solver: &Solver, class: PodClassId, at: NodeId) -> bool {
         let (this, node) = (&solver.classes[class], &solver.nodes[at]);
         if this.attachments.is_empty() || node.state.volume_limits.is_empty() {
             return true;
@@ -150,7 +151,7 @@ impl Pass {
         })
     }
 
-    fn take_node(&mut self, solver: &mut Solver, class: usize, at: usize, open: Option<Req>) {
+    fn take_node(&mut self, solver: &mut Solver, class: PodClassId, at: NodeId, open: Option<Req>) {
         let node = &mut solver.nodes[at];
         self.log.push((at, node.free.clone(), node.open));
         let this = &solver.classes[class];
@@ -164,9 +165,9 @@ impl Pass {
             attached.sort();
             attached.dedup();
         }
-        let kind = this.kind;
-        for position in 0..solver.topology.kinds[kind].groups.len() {
-            let group = solver.topology.kinds[kind].groups[position];
+        let label_set = this.label_set;
+        for position in 0..solver.topology.label_sets[label_set].groups.len() {
+            let group = solver.topology.label_sets[label_set].groups[position];
             if solver.counts_on(group, at) {
                 for domain in solver.node_domains(group, at) {
                     solver.topology.count(group, domain, false, 1);
@@ -185,10 +186,10 @@ impl Pass {
 /// The first way in which a node whose choice is open can take a pod.
 fn narrow_open(
     solver: &mut Solver,
-    class: usize,
-    level: usize,
+    class: PodClassId,
+    level: LevelId,
     demand: &Demand,
-    at: usize,
+    at: NodeId,
     open: Req,
 ) -> Option<Req> {
     let wanted = solver.classes[class].levels[level].req;
@@ -196,7 +197,7 @@ fn narrow_open(
     for position in 0..solver.classes[class].alternatives.len() {
         let alternative = solver.classes[class].alternatives[position];
         let Some(reachable) = solver.universe.meet(met, alternative, Side::Claim) else { continue };
-        if let Ok(options) = solver.narrow(demand, at, reachable) {
+        if let Ok(options) = solver.narrow(demand, at.into(), reachable) {
             return options.first().copied();
         }
     }
@@ -205,13 +206,13 @@ fn narrow_open(
 
 impl Solver {
     /// Whether a node is where the volumes of a class can be.
-    fn reaches(&mut self, class: usize, at: usize) -> bool {
+    fn reaches(&mut self, class: PodClassId, at: NodeId) -> bool {
         let alternatives = &self.classes[class].alternatives;
         alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(&mut self.universe, *req))
     }
 
     /// Volumes that are attached to a node for its pods.
-    fn attachments_on(&self, at: usize) -> Vec<(Str, Str)> {
+    fn attachments_on(&self, at: NodeId) -> Vec<(Str, Str)> {
         let mut attached = self.nodes[at].state.attached.clone();
         for pod in &self.nodes[at].state.pods {
             for volume in &pod.spec.volumes {

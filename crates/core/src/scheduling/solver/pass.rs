@@ -20,6 +20,10 @@ use super::{
     rearrange::Start,
     topology::GroupKind,
 };
+use crate::scheduling::ids::{
+    Id, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId, PodId, ReservationId,
+    ShapeId,
+};
 use crate::{
     model::{Pod, Str, pod::HostPort},
     scheduling::{Effort, Plan, Purpose, Request},
@@ -73,22 +77,22 @@ impl Strategy {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// By shape: nodes without room.
-    pub(super) full: Vec<Bits>,
+    pub(super) full: IdVec<ShapeId, Bits<NodeId>>,
     /// By shape: claims that cannot become what it needs.
-    pub(super) rejected: Vec<Bits>,
+    pub(super) rejected: IdVec<ShapeId, Bits<NewClaimId>>,
     /// What was put into `full`, as shape and node.
-    pub(super) found: Vec<(usize, usize)>,
+    pub(super) found: Vec<(ShapeId, NodeId)>,
 }
 
 impl Scratch {
     /// Makes room for so many shapes.
     pub(super) fn make_room(&mut self, shapes: usize) {
-        self.full.resize_with(shapes, Bits::default);
-        self.rejected.resize_with(shapes, Bits::default);
+        self.full.items_mut().resize_with(shapes, Bits::default);
+        self.rejected.items_mut().resize_with(shapes, Bits::default);
     }
 
     /// Notes that a node has no room for a shape.
-    pub(super) fn fill(&mut self, shape: usize, node: usize) {
+    pub(super) fn fill(&mut self, shape: ShapeId, node: NodeId) {
         self.full[shape].insert(node);
         self.found.push((shape, node));
     }
@@ -97,9 +101,9 @@ impl Scratch {
 /// New NodeClaims of one pool with the same requirements.
 #[derive(Clone, Debug)]
 struct Like {
-    pool: usize,
+    pool: NodePoolId,
     req: Req,
-    members: Bits,
+    members: Bits<NewClaimId>,
 }
 
 /// The state of a pass.
@@ -107,33 +111,33 @@ struct Like {
 pub(super) struct Pass {
     pub(super) purpose: Purpose,
     strategy: Strategy,
-    pub(super) claims: Vec<Claim>,
+    pub(super) claims: IdVec<NewClaimId, Claim>,
     /// New NodeClaims in the order in which they are tried.
     pub(super) ladder: Ladder,
     /// Allocation of the set of new NodeClaims that are left for a pod.
-    candidates: Bits,
+    candidates: Bits<NewClaimId>,
     likes: Vec<Like>,
-    like_ids: HashMap<(usize, Req), usize>,
+    like_ids: HashMap<(NodePoolId, Req), usize>,
     /// Nodes that are thought away.
-    pub(super) gone: Bits,
+    pub(super) gone: Bits<NodeId>,
     /// Those of them that are as good as gone: their pods have no place any more.
-    pub(super) settled: Bits,
+    pub(super) settled: Bits<NodeId>,
     pub(super) scratch: Scratch,
     /// By shape: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
-    pub(super) starts: HashMap<usize, usize>,
+    pub(super) starts: HashMap<ShapeId, usize>,
     /// Pods by node, as indices into the request.
-    pub(super) placed: BTreeMap<usize, Vec<usize>>,
+    pub(super) placed: BTreeMap<NodeId, Vec<PodId>>,
     /// Changes to nodes, to be taken back.
-    pub(super) log: Vec<(usize, Amounts, Option<Req>)>,
-    pub(super) ports: HashMap<usize, Vec<HostPort>>,
-    pub(super) attached: HashMap<usize, Vec<(Str, Str)>>,
+    pub(super) log: Vec<(NodeId, Amounts, Option<Req>)>,
+    pub(super) ports: HashMap<NodeId, Vec<HostPort>>,
+    pub(super) attached: HashMap<NodeId, Vec<(Str, Str)>>,
     /// What is left of each pool's limits, in the order of its limits; then of its node count.
-    pub(super) left: Vec<(Vec<i64>, Option<i64>)>,
-    pub(super) reservations: Vec<u32>,
+    pub(super) left: IdVec<NodePoolId, (Vec<i64>, Option<i64>)>,
+    pub(super) reservations: IdVec<ReservationId, u32>,
     /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
-    pub(super) failed: HashMap<(usize, usize), Option<u64>>,
+    pub(super) failed: HashMap<(PodClassId, LevelId), Option<u64>>,
     /// Levels of pods on new NodeClaims that had to be relaxed, by index into the request.
-    pub(super) levels: HashMap<usize, usize>,
+    pub(super) levels: HashMap<PodId, LevelId>,
     /// How many new NodeClaims there were before they were packed again.
     pub(super) once: usize,
     pub(super) probes: u64,
@@ -143,7 +147,7 @@ pub(super) struct Pass {
     /// Pods that wait for patterns.
     pub(super) deferral: Option<Deferral>,
     /// Claims that patterns have opened.
-    pub(super) packed: std::ops::Range<usize>,
+    pub(super) packed: std::ops::Range<NewClaimId>,
 }
 
 /// What became of an attempt.
@@ -169,7 +173,7 @@ pub(super) fn run(
 ) -> (Plan, Option<Plan>) {
     solver.lift();
     let (mut pass, asked, distinct) = Pass::begin(solver, request, strategy);
-    let classes = &asked.classes[..];
+    let classes = &asked.classes;
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
     let mut unplaced = pass.place_all(solver, request.pods, classes, asked.queue.clone());
     // The effort is for one search alone.
@@ -199,7 +203,7 @@ impl Pass {
         solver: &mut Solver,
         request: &Request<'_>,
         strategy: Strategy,
-    ) -> (Self, Asked, Vec<usize>) {
+    ) -> (Self, Asked, Vec<PodClassId>) {
         let asked = solver.ask(request.pods);
         // All groups are known before anything is counted for this pass alone.
         let distinct = solver.all_levels(&asked.classes);
@@ -215,12 +219,13 @@ impl Pass {
     }
 
     fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
-        let gone: Bits = request.without.iter().filter_map(|node| solver.slots.get(*node).copied()).collect();
+        let gone: Bits<NodeId> =
+            request.without.iter().filter_map(|node| solver.slots.get(*node).copied()).collect();
         Self {
             purpose: request.purpose,
             strategy,
             left: solver.limits_left(&gone),
-            claims: Vec::new(),
+            claims: IdVec::default(),
             ladder: Ladder::default(),
             candidates: Bits::default(),
             likes: Vec::new(),
@@ -239,7 +244,7 @@ impl Pass {
             exhausted: false,
             devices: None,
             deferral: None,
-            packed: 0..0,
+            packed: NewClaimId::FIRST..NewClaimId::FIRST,
             settled: Bits::default(),
             gone,
         }
@@ -273,7 +278,7 @@ impl Pass {
             exhausted: false,
             devices: None,
             deferral: None,
-            packed: 0..0,
+            packed: NewClaimId::FIRST..NewClaimId::FIRST,
         }
     }
 
@@ -282,7 +287,7 @@ impl Pass {
         &mut self,
         solver: &mut Solver,
         request: &Request<'_>,
-        classes: &[usize],
+        classes: &IdVec<PodId, PodClassId>,
         plan: &Plan,
         start: Start,
     ) -> Option<Plan> {
@@ -301,7 +306,7 @@ impl Pass {
     }
 
     /// Takes back what the pass did, `classes` being those of its pods.
-    pub(super) fn restore(mut self, solver: &mut Solver, classes: &[usize]) {
+    pub(super) fn restore(mut self, solver: &mut Solver, classes: &[PodClassId]) {
         for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
             self.scratch.full[level.shape] = Bits::default();
             self.scratch.rejected[level.shape] = Bits::default();
@@ -320,10 +325,10 @@ impl Pass {
         &mut self,
         solver: &mut Solver,
         pods: &[Arc<Pod>],
-        classes: &[usize],
-        mut waiting: Vec<usize>,
-    ) -> Vec<(usize, Outcome)> {
-        let mut done: Vec<(usize, Outcome)> = Vec::new();
+        classes: &IdVec<PodId, PodClassId>,
+        mut waiting: Vec<PodId>,
+    ) -> Vec<(PodId, Outcome)> {
+        let mut done: Vec<(PodId, Outcome)> = Vec::new();
         loop {
             let before = waiting.len();
             let mut failed = Vec::new();
@@ -334,7 +339,7 @@ impl Pass {
                 rest = others;
                 let placed = if run.len() > 1 { self.attempt_run(solver, pods, class, run) } else { 0 };
                 for at in run[placed..].iter().copied() {
-                    match self.attempt(solver, at, &pods[at], class) {
+                    match self.attempt(solver, at, &pods[at.position()], class) {
                         Outcome::Placed => {}
                         Outcome::Failed => failed.push(at),
                         outcome => done.push((at, outcome)),
@@ -351,14 +356,14 @@ impl Pass {
         }
     }
 
-    fn attempt(&mut self, solver: &mut Solver, at: usize, pod: &Pod, class: usize) -> Outcome {
+    fn attempt(&mut self, solver: &mut Solver, at: PodId, pod: &Pod, class: PodClassId) -> Outcome {
         if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
         let answer = solver.snapshot.answered.get(&pod.uid);
         let answer = answer.and_then(|name| solver.by_claim.get(&**name)).copied();
         if let Some(node) = answer.filter(|node| solver.nodes[*node].usable && !self.gone.has(*node)) {
-            for level in 0..solver.classes[class].levels.len() {
+            for level in solver.classes[class].levels.ids() {
                 let demand = solver.demand(class, level);
                 if solver.fitting(class, level).has(node)
                     && self.try_node(solver, class, level, &demand, node, pod)
@@ -368,7 +373,7 @@ impl Pass {
                 }
             }
         }
-        for level in 0..solver.classes[class].levels.len() {
+        for level in solver.classes[class].levels.ids() {
             self.probes += 1;
             let verdict = self.failed.get(&(class, level));
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
@@ -399,10 +404,10 @@ impl Pass {
     fn attempt_level(
         &mut self,
         solver: &mut Solver,
-        at: usize,
+        at: PodId,
         pod: &Pod,
-        class: usize,
-        level: usize,
+        class: PodClassId,
+        level: LevelId,
     ) -> Outcome {
         let demand = solver.demand(class, level);
         let fitting = solver.fitting(class, level);
@@ -412,7 +417,7 @@ impl Pass {
             self.placed.entry(node).or_default().push(at);
             return Outcome::Placed;
         }
-        if level > 0 {
+        if level > LevelId::FIRST {
             self.levels.insert(at, level);
         }
         if self.deferral.is_some() && self.defer(solver, &[at], class, level) {
@@ -426,39 +431,49 @@ impl Pass {
 
     /// Places pods of one class as [`Self::attempt`] would one after the other, as long as that is plain: no topology, no
     /// port, volume or reservation, no relaxation. Returns how many.
-    fn attempt_run(&mut self, solver: &mut Solver, pods: &[Arc<Pod>], class: usize, run: &[usize]) -> usize {
-        let alike = |at: &usize| {
-            let pod = &pods[*at];
+    fn attempt_run(
+        &mut self,
+        solver: &mut Solver,
+        pods: &[Arc<Pod>],
+        class: PodClassId,
+        run: &[PodId],
+    ) -> usize {
+        let alike = |at: &PodId| {
+            let pod = &pods[at.position()];
             let answered = &solver.snapshot.answered;
             pod.node.is_none() && (answered.is_empty() || !answered.contains_key(&pod.uid))
         };
         let plain = self.strategy.runs && solver.is_unbound(class) && run.iter().all(alike);
-        if !plain || self.failed.contains_key(&(class, 0)) {
+        if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {
             return 0;
         }
-        let demand = solver.demand(class, 0);
+        let demand = solver.demand(class, LevelId::FIRST);
         if !demand.is_free() {
             return 0;
         }
-        let fitting = solver.fitting(class, 0);
+        let fitting = solver.fitting(class, LevelId::FIRST);
         let mut placed = 0;
         while placed < run.len() {
             let at = run[placed];
-            let node = self.attempt_nodes(solver, &pods[at], class, 0, &demand, &fitting);
+            let node =
+                self.attempt_nodes(solver, &pods[at.position()], class, LevelId::FIRST, &demand, &fitting);
             let Some(node) = node else { break };
             self.placed.entry(node).or_default().push(at);
             placed += 1;
         }
-        if placed < run.len() && self.deferral.is_some() && self.defer(solver, &run[placed..], class, 0) {
+        if placed < run.len()
+            && self.deferral.is_some()
+            && self.defer(solver, &run[placed..], class, LevelId::FIRST)
+        {
             return run.len();
         }
-        let mut left = self.candidates(solver, class, 0, &demand);
+        let mut left = self.candidates(solver, class, LevelId::FIRST, &demand);
         while placed < run.len() && self.probes < solver.rules.max_probes {
-            if !self.join_first(solver, run[placed], class, 0, &demand, &mut left) {
-                if self.try_new(solver, run[placed], class, 0, &demand) != Outcome::Placed {
+            if !self.join_first(solver, run[placed], class, LevelId::FIRST, &demand, &mut left) {
+                if self.try_new(solver, run[placed], class, LevelId::FIRST, &demand) != Outcome::Placed {
                     break;
                 }
-                left.insert(self.claims.len() - 1);
+                self.claims.ids().next_back().into_iter().for_each(|claim| left.insert(claim));
             }
             placed += 1;
         }
@@ -469,9 +484,9 @@ impl Pass {
     fn attempt_claims(
         &mut self,
         solver: &mut Solver,
-        at: usize,
-        class: usize,
-        level: usize,
+        at: PodId,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
     ) -> bool {
         let mut left = self.candidates(solver, class, level, demand);
@@ -484,11 +499,11 @@ impl Pass {
     fn join_first(
         &mut self,
         solver: &mut Solver,
-        at: usize,
-        class: usize,
-        level: usize,
+        at: PodId,
+        class: PodClassId,
+        level: LevelId,
         demand: &Demand,
-        left: &mut Bits,
+        left: &mut Bits<NewClaimId>,
     ) -> bool {
         let mut cursor = Cursor::default();
         while let Some(claim) = self.ladder.next(left, &mut cursor) {
@@ -504,7 +519,13 @@ impl Pass {
     }
 
     /// The new NodeClaims that only their size, or the domains that are left, may close to a level.
-    fn candidates(&mut self, solver: &mut Solver, class: usize, level: usize, demand: &Demand) -> Bits {
+    fn candidates(
+        &mut self,
+        solver: &mut Solver,
+        class: PodClassId,
+        level: LevelId,
+        demand: &Demand,
+    ) -> Bits<NewClaimId> {
         let Level { req, shape, look_past_preferences, any_host, .. } = solver.classes[class].levels[level];
         if !any_host {
             return Bits::default();
@@ -533,7 +554,7 @@ impl Pass {
     }
 
     /// Notes the requirements of a new NodeClaim that had others before.
-    pub(super) fn regroup(&mut self, at: usize, before: Req) {
+    pub(super) fn regroup(&mut self, at: NewClaimId, before: Req) {
         let Claim { pool, req, .. } = self.claims[at];
         if let Some(like) = self.like_ids.get(&(pool, before)).filter(|_| before != req) {
             self.likes[*like].members.remove(at);
@@ -548,7 +569,7 @@ impl Pass {
     /// Lists the new NodeClaims again, after they were changed as a whole.
     pub(super) fn relist(&mut self, solver: &Solver) {
         (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
-        for at in 0..self.claims.len() {
+        for at in self.claims.ids() {
             let claim = &mut self.claims[at];
             (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
             let req = claim.req;
@@ -559,14 +580,19 @@ impl Pass {
     }
 
     /// The rung of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
-    pub(super) fn rung(&self, claim: usize) -> usize {
+    pub(super) fn rung(&self, claim: NewClaimId) -> usize {
         if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
     }
 
     /// The rows that a new new NodeClaim keeps to where they suffice: all, unless a size is preferred.
-    pub(super) fn preferred(&self, solver: &Solver, pool: usize, rows: &Bits) -> Option<Bits> {
+    pub(super) fn preferred(
+        &self,
+        solver: &Solver,
+        pool: NodePoolId,
+        rows: &Bits<InstanceTypeId>,
+    ) -> Option<Bits<InstanceTypeId>> {
         let size = self.strategy.size?;
-        let small = |at: &usize| get(&solver.row(pool, *at).capacity, 0) <= size;
+        let small = |at: &InstanceTypeId| get(&solver.row(pool, *at).capacity, 0) <= size;
         Some(rows.iter().filter(small).collect())
     }
 
@@ -575,13 +601,14 @@ impl Pass {
         if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
             return;
         }
-        for (at, claim) in self.claims.iter_mut().enumerate() {
+        for at in self.claims.ids() {
+            let claim = &mut self.claims[at];
             let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
             if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
             let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
-            let holds = |at: &usize| {
+            let holds = |at: &InstanceTypeId| {
                 let row = solver.row(claim.pool, *at);
                 fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
             };

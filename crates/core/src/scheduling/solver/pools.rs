@@ -16,25 +16,26 @@ use crate::model::{
     Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
     labels, pod::HostPort, taint::first_untolerated,
 };
+use crate::scheduling::ids::{IdVec, InstanceTypeId, ReservationId};
 
 /// So many requirement sets are remembered with what can be bought under them.
 const MAX_MEMO: usize = 256;
 
 /// A pool that takes part in scheduling.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::scheduling) struct Pool {
     pub(super) model: Arc<NodePool>,
     /// Template requirements, labels and pool name.
     pub(super) req: Req,
     pub(super) taints: Arc<[Taint]>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: IdVec<InstanceTypeId, Row>,
     pub(super) ranks: Ranks,
     /// Keys of which so many distinct values must stay possible.
     pub(super) min_values: Vec<(Key, u32)>,
     /// Limits by resource index.
     pub(super) limits: Vec<Limit>,
     /// Rows by requirement: those that may be bought under it.
-    masks: HashMap<Req, Arc<Bits>>,
+    masks: HashMap<Req, Arc<Bits<InstanceTypeId>>>,
     /// Offerings by requirement, cheapest first.
     buys: HashMap<Req, Arc<[Buy]>>,
 }
@@ -43,7 +44,7 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buy {
     pub(super) price: Price,
-    pub(super) row: usize,
+    pub(super) row: InstanceTypeId,
     /// Index into the row's offers.
     pub(super) offer: usize,
 }
@@ -58,7 +59,7 @@ pub(super) struct Limit {
 
 /// An instance type, as far as one allocatable goes.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(in crate::scheduling) struct Row {
     pub(super) instance_type: Arc<InstanceType>,
     pub(super) req: Req,
     pub(super) offers: Vec<Offer>,
@@ -87,27 +88,27 @@ pub(super) struct Offer {
     /// Whether a NodeOverlay set the price.
     pub(super) overlaid: bool,
     /// Index of the reservation that it draws on.
-    pub(super) reservation: Option<usize>,
+    pub(super) reservation: Option<ReservationId>,
 }
 
 /// Capacity reservations: what each can still hold, the least over all pools that know it.
 #[derive(Debug, Default)]
-pub(super) struct Reservations {
-    ids: HashMap<Str, usize>,
-    pub(super) names: Vec<Str>,
-    pub(super) capacity: Vec<u32>,
+pub(in crate::scheduling) struct Reservations {
+    ids: HashMap<Str, ReservationId>,
+    pub(super) names: IdVec<ReservationId, Str>,
+    pub(super) capacity: IdVec<ReservationId, u32>,
 }
 
 impl Reservations {
-    fn note(&mut self, name: &Str, capacity: u32) -> usize {
+    fn note(&mut self, name: &Str, capacity: u32) -> ReservationId {
         if let Some(at) = self.ids.get(name) {
             self.capacity[*at] = self.capacity[*at].min(capacity);
             return *at;
         }
-        self.ids.insert(name.clone(), self.names.len());
-        self.names.push(name.clone());
+        let id = self.names.push(name.clone());
+        self.ids.insert(name.clone(), id);
         self.capacity.push(capacity);
-        self.names.len() - 1
+        id
     }
 }
 
@@ -200,9 +201,9 @@ impl Pool {
         let template = context.universe.meet(req, ready, Side::Plain).unwrap_or(req);
         let tolerant: Vec<&Daemon> =
             context.daemons.iter().filter(|daemon| daemon.tolerates(&taints)).collect();
-        let mut rows = Vec::new();
+        let mut rows = IdVec::default();
         for instance_type in &catalog.instance_types {
-            rows.extend(rows_of(instance_type, template, &tolerant, context));
+            rows.items_mut().extend(rows_of(instance_type, template, &tolerant, context));
         }
         let limits = model
             .limits
@@ -233,15 +234,15 @@ impl Pool {
     }
 
     /// The rows that can be bought under `req`: type and an available offering agree with it.
-    pub(super) fn mask(&mut self, universe: &Universe, req: Req) -> Arc<Bits> {
+    pub(super) fn mask(&mut self, universe: &Universe, req: Req) -> Arc<Bits<InstanceTypeId>> {
         if let Some(mask) = self.masks.get(&req) {
             return Arc::clone(mask);
         }
         let bought = |row: &Row| {
             agrees(universe, row.req, req) && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
         };
-        let rows = self.rows.iter().enumerate().filter(|(_, row)| bought(row));
-        let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits>());
+        let rows = self.rows.entries().filter(|(_, row)| bought(row));
+        let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits<InstanceTypeId>>());
         self.masks.insert(req, Arc::clone(&mask));
         mask
     }

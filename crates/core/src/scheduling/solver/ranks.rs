@@ -5,6 +5,7 @@ use super::{
     amounts::{Amounts, get},
     bits::Bits,
 };
+use crate::scheduling::ids::{Id, InstanceTypeId};
 
 /// Places between two sets that are kept: 16 bounds both the memory (a sixteenth of a square) and what is left to do.
 const STEP: usize = 16;
@@ -19,9 +20,9 @@ pub(super) struct Ranks {
 #[derive(Debug)]
 struct Column {
     amounts: Vec<i64>,
-    rows: Vec<usize>,
+    rows: Vec<InstanceTypeId>,
     /// The rows from place `at * STEP` on.
-    from: Vec<Bits>,
+    from: Vec<Bits<InstanceTypeId>>,
 }
 
 impl Column {
@@ -31,12 +32,16 @@ impl Column {
         let mut from = vec![Bits::default(); rows.len().div_ceil(STEP) + 1];
         let mut larger = Bits::default();
         for place in (0..rows.len()).rev() {
-            larger.insert(order[place]);
+            larger.insert(InstanceTypeId::new(order[place]));
             if place % STEP == 0 {
                 from[place / STEP] = larger.clone();
             }
         }
-        Self { amounts: order.iter().map(|row| get(rows[*row], resource)).collect(), rows: order, from }
+        Self {
+            amounts: order.iter().map(|row| get(rows[*row], resource)).collect(),
+            rows: order.into_iter().map(Id::new).collect(),
+            from,
+        }
     }
 
     /// The first place whose row has as much.
@@ -44,7 +49,7 @@ impl Column {
         self.amounts.partition_point(|amount| *amount < wanted)
     }
 
-    fn keep(&self, wanted: i64, rows: &mut Bits) {
+    fn keep(&self, wanted: i64, rows: &mut Bits<InstanceTypeId>) {
         let place = self.place(wanted);
         let start = place / STEP * STEP;
         rows.intersect(&self.from[place / STEP]);
@@ -62,7 +67,7 @@ impl Ranks {
     }
 
     /// Keeps the rows that have `used` and `more` together; what is not asked for always fits.
-    pub(super) fn keep(&self, used: &Amounts, more: &Amounts, rows: &mut Bits) {
+    pub(super) fn keep(&self, used: &Amounts, more: &Amounts, rows: &mut Bits<InstanceTypeId>) {
         for resource in 0..used.len().max(more.len()) {
             let wanted = get(used, resource).saturating_add(get(more, resource));
             if wanted <= 0 {
@@ -76,7 +81,7 @@ impl Ranks {
     }
 
     /// The largest and the smallest amount of each resource over some rows, all of which have `used`.
-    pub(super) fn bounds(&self, rows: &Bits, used: &Amounts) -> (Amounts, Amounts) {
+    pub(super) fn bounds(&self, rows: &Bits<InstanceTypeId>, used: &Amounts) -> (Amounts, Amounts) {
         let (mut most, mut least) = (Amounts::new(), Amounts::new());
         for (resource, column) in self.columns.iter().enumerate() {
             let used = get(used, resource);
@@ -111,17 +116,18 @@ mod tests {
             let rows: Vec<Amounts> = rows.into_iter().map(Amounts::from).collect();
             let ranks = Ranks::new(&rows.iter().collect::<Vec<_>>());
             let (used, more) = (Amounts::from(used), Amounts::from(more));
-            let mut start = Bits::full(rows.len());
-            out.into_iter().for_each(|row| start.remove(row));
+            let mut start = Bits::<InstanceTypeId>::full(rows.len());
+            out.into_iter().for_each(|row| start.remove(Id::new(row)));
             let mut kept = start.clone();
             ranks.keep(&used, &more, &mut kept);
-            let expected: Vec<usize> = start.iter().filter(|row| fits(&used, &more, &rows[*row])).collect();
+            let expected: Vec<InstanceTypeId> =
+                start.iter().filter(|row| fits(&used, &more, &rows[row.position()])).collect();
             prop_assert_eq!(&kept.iter().collect::<Vec<_>>(), &expected);
             let mut need = used.clone();
             update(&mut need, &more, i64::saturating_add);
             let (most, least) = ranks.bounds(&kept, &need);
             for resource in 0..4 {
-                let of = expected.iter().map(|row| get(&rows[*row], resource));
+                let of = expected.iter().map(|row| get(&rows[row.position()], resource));
                 prop_assert_eq!(get(&most, resource), of.clone().max().unwrap_or(0));
                 prop_assert_eq!(get(&least, resource), of.min().unwrap_or(0));
             }

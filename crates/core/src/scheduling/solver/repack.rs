@@ -11,6 +11,7 @@ use super::{
     ground::{Ground, Whole, simulation},
     pass::{Pass, Strategy},
 };
+use crate::scheduling::ids::{IdVec, PodClassId, PodId};
 use crate::{
     model::{Pod, Price, Requirement, Requirements, Str, labels::INSTANCE_TYPE},
     scheduling::{Effort, Plan, Request, packer::NODE_OVERHEAD},
@@ -73,7 +74,7 @@ impl Pass {
         &mut self,
         solver: &mut Solver,
         request: &Request<'_>,
-        classes: &[usize],
+        classes: &IdVec<PodId, PodClassId>,
         terms: &Repack<'_>,
     ) -> Option<Plan> {
         if self.exhausted || self.devices.is_some() || self.claims.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A group counts the pods that its selector selects, by domain; an anti-affinity group also counts the pods that
 //! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are nodes: the snapshot's by slot, and
-//! the new NodeClaims of the pass from [`CLAIMS`] on. Domains of other keys are the values of the key.
+//! the new NodeClaims of the pass. Domains of other keys are the values of the key.
 //!
 //! Groups by hostname keep the nodes and the new NodeClaims that they close as sets, so that a pod finds the ones that are
 //! left for it without asking each.
@@ -17,9 +17,7 @@ use super::{
     intern::{ANY, Key, Req, Set, Universe, Value},
 };
 use crate::model::{LabelSelector, Labels, Str, Toleration};
-
-/// The domain of a group by hostname that is the first new NodeClaim of a pass.
-pub(super) const CLAIMS: usize = 1 << (usize::BITS - 2);
+use crate::scheduling::ids::{DomainId, Host, Id, IdVec, LabelSetId, NewClaimId, NodeId, TopologyGroupId};
 
 /// What a group demands of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,39 +126,40 @@ impl From<Wanted<'_>> for GroupKey {
 #[derive(Debug, Default)]
 struct Counts {
     /// Nodes, in groups by hostname: few of them have any.
-    nodes: HashMap<usize, u32>,
+    nodes: HashMap<DomainId, u32>,
     /// New NodeClaims in groups by hostname, values of the key in others.
     dense: Vec<u32>,
     total: u64,
 }
 
 impl Counts {
-    fn get(&self, by_host: bool, domain: usize) -> u32 {
+    fn get(&self, by_host: bool, domain: DomainId) -> u32 {
         if self.total == 0 {
             return 0;
         }
-        if by_host && domain < CLAIMS {
-            return self.nodes.get(&domain).copied().unwrap_or(0);
+        match domain.dense(by_host) {
+            None => self.nodes.get(&domain).copied().unwrap_or(0),
+            Some(at) => self.dense.get(at).copied().unwrap_or(0),
         }
-        self.dense.get(domain % CLAIMS).copied().unwrap_or(0)
     }
 
     /// Changes a count, which does not fall below zero; returns what it was and what it is.
-    fn change(&mut self, by_host: bool, domain: usize, by: i64) -> (u32, u32) {
+    fn change(&mut self, by_host: bool, domain: DomainId, by: i64) -> (u32, u32) {
         let before = self.get(by_host, domain);
         let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
-        if by_host && domain < CLAIMS {
-            if after == 0 {
+        match domain.dense(by_host) {
+            None if after == 0 => {
                 self.nodes.remove(&domain);
-            } else {
+            }
+            None => {
                 self.nodes.insert(domain, after);
             }
-        } else {
-            let at = domain % CLAIMS;
-            if self.dense.len() <= at {
-                self.dense.resize(at + 1, 0);
+            Some(at) => {
+                if self.dense.len() <= at {
+                    self.dense.resize(at + 1, 0);
+                }
+                self.dense[at] = after;
             }
-            self.dense[at] = after;
         }
         self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
         (before, after)
@@ -168,21 +167,37 @@ impl Counts {
 }
 
 /// What a group by hostname closes to pods, of its nodes or of its new NodeClaims, as its counters stand.
-#[derive(Debug, Default)]
-struct Marks {
+#[derive(Debug)]
+struct Marks<I> {
     /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
-    chosen: Bits,
+    chosen: Bits<I>,
     /// With as many selected pods as a spread allows: closed to those that are selected themselves.
-    full: Bits,
+    full: Bits<I>,
     /// With more than that, beside pods that the spread does not bind: closed to all that it binds.
-    over: Bits,
+    over: Bits<I>,
     /// With pods that demand to be away from the selected ones.
-    owned: Bits,
+    owned: Bits<I>,
 }
 
-impl Marks {
+impl<I> Default for Marks<I> {
+    fn default() -> Self {
+        let [chosen, full, over, owned] = std::array::from_fn(|_| Bits::default());
+        Self { chosen, full, over, owned }
+    }
+}
+
+impl<I: Id> Marks<I> {
+    /// Notes that `at` has `count` selected pods, or `count` that demand to be away from them.
+    fn note(&mut self, kind: GroupKind, at: I, owners: bool, count: u32) {
+        if owners {
+            self.owned.set(at, count > 0);
+        } else {
+            self.select(kind, at, count);
+        }
+    }
+
     /// Notes that `at` has `count` selected pods.
-    fn select(&mut self, kind: GroupKind, at: usize, count: u32) {
+    fn select(&mut self, kind: GroupKind, at: I, count: u32) {
         if let GroupKind::Spread { max_skew, .. } = kind {
             self.full.set(at, i64::from(count) >= max_skew);
             self.over.set(at, i64::from(count) > max_skew);
@@ -192,7 +207,7 @@ impl Marks {
     }
 
     /// Takes out of `hosts` what the group closes to a pod: see [`Group::allows`].
-    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits, selects_itself: bool, bootstraps: bool) {
+    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits<I>, selects_itself: bool, bootstraps: bool) {
         match kind {
             GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
                 *hosts = Bits::default();
@@ -207,43 +222,43 @@ impl Marks {
 
 /// A group with its counters.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(in crate::scheduling) struct Group {
     pub(super) is: GroupKey,
     /// Whether the domains are nodes.
     pub(super) by_host: bool,
     /// Domains of a key other than the hostname, by text.
     pub(super) domains: Arc<[Value]>,
     /// Those of them that pools can create.
-    pub(super) of_pools: Bits,
-    known: Bits,
+    pub(super) of_pools: Bits<DomainId>,
+    known: Bits<DomainId>,
     selected: Counts,
     owners: Counts,
     /// In groups by hostname, of the snapshot's nodes.
-    nodes: Marks,
+    nodes: Marks<NodeId>,
     /// In groups by hostname, of the new NodeClaims of the pass.
-    new_claims: Marks,
+    new_claims: Marks<NewClaimId>,
 }
 
 /// Pods that selectors cannot tell apart.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(in crate::scheduling) struct LabelSet {
     pub(super) namespace: Str,
     pub(super) labels: Arc<Labels>,
     /// Groups that select it.
-    pub(super) groups: Vec<usize>,
+    pub(super) groups: Vec<TopologyGroupId>,
     /// Nodes with such pods, in no order.
-    pub(super) nodes: Vec<usize>,
+    pub(super) nodes: Vec<NodeId>,
 }
 
-/// All groups and kinds of a solver.
+/// All groups and label sets of a solver.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
-    pub(super) groups: Vec<Group>,
-    ids: HashMap<GroupKey, usize>,
-    pub(super) kinds: Vec<Kind>,
-    by_content: HashMap<(Str, Arc<Labels>), usize>,
-    /// The first kind with labels at an address.
-    by_pointer: HashMap<usize, usize>,
+    pub(super) groups: IdVec<TopologyGroupId, Group>,
+    ids: HashMap<GroupKey, TopologyGroupId>,
+    pub(super) label_sets: IdVec<LabelSetId, LabelSet>,
+    by_content: HashMap<(Str, Arc<Labels>), LabelSetId>,
+    /// The first label set with labels at an address.
+    by_pointer: HashMap<usize, LabelSetId>,
     log: Vec<Change>,
     /// Counts changes, so that a verdict can say what it saw.
     pub(super) version: u64,
@@ -252,8 +267,8 @@ pub(super) struct Topology {
 /// One change of a counter, to be taken back.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    group: usize,
-    domain: usize,
+    group: TopologyGroupId,
+    domain: DomainId,
     owners: bool,
     by: i64,
 }
@@ -271,7 +286,7 @@ impl GroupKey {
 }
 
 impl Group {
-    fn new(is: GroupKey, by_host: bool, domains: Arc<[Value]>, of_pools: Bits) -> Self {
+    fn new(is: GroupKey, by_host: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
         let mut this = Self {
             is,
             by_host,
@@ -289,7 +304,7 @@ impl Group {
 
     /// Replaces the known domains.
     pub(super) fn set_domains(&mut self, domains: Arc<[Value]>) {
-        self.known = domains.iter().map(|domain| *domain as usize).collect();
+        self.known = domains.iter().map(|domain| DomainId::of_value(*domain)).collect();
         self.domains = domains;
     }
 
@@ -300,12 +315,12 @@ impl Group {
     }
 
     /// How many selected pods the domain has.
-    pub(super) fn count(&self, domain: usize) -> u32 {
+    pub(super) fn count(&self, domain: DomainId) -> u32 {
         self.selected.get(self.by_host, domain)
     }
 
     /// Whether no pod in the domain demands to be away from the selected ones.
-    pub(super) fn unclaimed(&self, domain: usize) -> bool {
+    pub(super) fn unclaimed(&self, domain: DomainId) -> bool {
         self.owners.get(self.by_host, domain) == 0
     }
 
@@ -320,28 +335,28 @@ impl Group {
     }
 
     /// Takes the new NodeClaims out of `claims` that the group, by hostname, closes to a pod.
-    pub(super) fn keep_allowed(&self, claims: &mut Bits, selects_itself: bool, bootstraps: bool) {
+    pub(super) fn keep_allowed(&self, claims: &mut Bits<NewClaimId>, selects_itself: bool, bootstraps: bool) {
         if self.by_host {
             self.new_claims.keep_allowed(self.is.kind, claims, selects_itself, bootstraps);
         }
     }
 
     /// Takes the nodes out that the group, by hostname, closes to a pod.
-    pub(super) fn keep_nodes(&self, nodes: &mut Bits, selects_itself: bool, bootstraps: bool) {
+    pub(super) fn keep_nodes(&self, nodes: &mut Bits<NodeId>, selects_itself: bool, bootstraps: bool) {
         if self.by_host {
             self.nodes.keep_allowed(self.is.kind, nodes, selects_itself, bootstraps);
         }
     }
 
     /// Takes the nodes out whose pods demand to be away from the selected ones.
-    pub(super) fn keep_unclaimed_nodes(&self, nodes: &mut Bits) {
+    pub(super) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
         if self.by_host {
             nodes.subtract(&self.nodes.owned);
         }
     }
 
     /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
-    pub(super) fn keep_unclaimed(&self, claims: &mut Bits) {
+    pub(super) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
         if self.by_host {
             claims.subtract(&self.new_claims.owned);
         }
@@ -359,7 +374,7 @@ impl Group {
         for domain in self.domains.iter() {
             if allowed.is_none_or(|set| universe.has(self.is.key, set, *domain)) {
                 supported += 1;
-                let count = self.count(*domain as usize);
+                let count = self.count(DomainId::of_value(*domain));
                 minimum = Some(minimum.map_or(count, |least| least.min(count)));
             }
         }
@@ -367,7 +382,13 @@ impl Group {
     }
 
     /// Whether another pod may go to the domain, `minimum` being what [`Self::minimum`] said.
-    pub(super) fn allows(&self, domain: usize, selects_itself: bool, minimum: i64, bootstraps: bool) -> bool {
+    pub(super) fn allows(
+        &self,
+        domain: DomainId,
+        selects_itself: bool,
+        minimum: i64,
+        bootstraps: bool,
+    ) -> bool {
         match self.is.kind {
             GroupKind::Spread { max_skew, .. } => {
                 let known = self.by_host || self.known.has(domain);
@@ -386,14 +407,9 @@ impl Group {
         let (before, count) = counts.change(self.by_host, domain, by);
         let changed = i64::from(count) - i64::from(before);
         if self.by_host {
-            let (marks, at) = match domain.checked_sub(CLAIMS) {
-                Some(new_claim) => (&mut self.new_claims, new_claim),
-                None => (&mut self.nodes, domain),
-            };
-            if owners {
-                marks.owned.set(at, count > 0);
-            } else {
-                marks.select(self.is.kind, at, count);
+            match domain.host() {
+                Host::Node(node) => self.nodes.note(self.is.kind, node, owners, count),
+                Host::NewClaim(claim) => self.new_claims.note(self.is.kind, claim, owners, count),
             }
         }
         changed
@@ -401,40 +417,38 @@ impl Group {
 }
 
 impl Topology {
-    /// The kind of pods of `namespace` with `labels`.
-    pub(super) fn kind(&mut self, namespace: &Str, labels: &Arc<Labels>) -> usize {
+    /// The label set of pods of `namespace` with `labels`.
+    pub(super) fn label_set(&mut self, namespace: &Str, labels: &Arc<Labels>) -> LabelSetId {
         let pointer = Arc::as_ptr(labels) as usize;
         let known = self.by_pointer.get(&pointer).copied();
-        if let Some(kind) = known.filter(|kind| self.kinds[*kind].namespace == *namespace) {
+        if let Some(kind) = known.filter(|known| self.label_sets[*known].namespace == *namespace) {
             return kind;
         }
         let content = (namespace.clone(), Arc::clone(labels));
         if let Some(kind) = self.by_content.get(&content) {
             return *kind;
         }
-        let matching =
-            self.groups.iter().enumerate().filter(|(_, group)| group.is.selects(namespace, labels));
+        let matching = self.groups.entries().filter(|(_, group)| group.is.selects(namespace, labels));
         let groups = matching.map(|(at, _)| at).collect();
-        let kind = self.kinds.len();
-        self.kinds.push(Kind {
+        let label_set = self.label_sets.push(LabelSet {
             namespace: namespace.clone(),
             labels: Arc::clone(labels),
             groups,
             nodes: Vec::new(),
         });
-        // The kind keeps the labels alive, so that the address stays theirs.
-        self.by_pointer.entry(pointer).or_insert(kind);
-        self.by_content.insert(content, kind);
-        kind
+        // The label set keeps the labels alive, so that the address stays theirs.
+        self.by_pointer.entry(pointer).or_insert(label_set);
+        self.by_content.insert(content, label_set);
+        label_set
     }
 
-    /// How many kinds and groups there are.
+    /// How many label sets and groups there are.
     pub(super) fn size(&self) -> usize {
-        self.kinds.len() + self.groups.len()
+        self.label_sets.len() + self.groups.len()
     }
 
     /// The group that `key` describes, if there is one already.
-    pub(super) fn find(&self, key: &Wanted<'_>) -> Option<usize> {
+    pub(super) fn find(&self, key: &Wanted<'_>) -> Option<TopologyGroupId> {
         self.ids.get(key).copied()
     }
 
@@ -444,12 +458,12 @@ impl Topology {
         key: GroupKey,
         by_host: bool,
         domains: Arc<[Value]>,
-        of_pools: Bits,
-    ) -> usize {
-        let at = self.groups.len();
-        for kind in &mut self.kinds {
-            if key.selects(&kind.namespace, &kind.labels) {
-                kind.groups.push(at);
+        of_pools: Bits<DomainId>,
+    ) -> TopologyGroupId {
+        let at = self.groups.next_id();
+        for label_set in &mut self.label_sets {
+            if key.selects(&label_set.namespace, &label_set.labels) {
+                label_set.groups.push(at);
             }
         }
         self.ids.insert(key.clone(), at);
@@ -458,12 +472,12 @@ impl Topology {
     }
 
     /// Counts for good, as part of the snapshot.
-    pub(super) fn count_base(&mut self, group: usize, domain: usize, owners: bool, by: i64) {
+    pub(super) fn count_base(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
         self.groups[group].change(Change { group, domain, owners, by });
     }
 
     /// Counts until [`Self::undo`].
-    pub(super) fn count(&mut self, group: usize, domain: usize, owners: bool, by: i64) {
+    pub(super) fn count(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
         let by = self.groups[group].change(Change { group, domain, owners, by });
         self.log.push(Change { group, domain, owners, by });
         self.version += 1;

@@ -25,6 +25,7 @@ use super::{
     narrow::Demand,
     pass::Pass,
 };
+use crate::scheduling::ids::{DomainId, InstanceTypeId, NewClaimId, NodeId, PodClassId};
 use crate::{
     model::{
         NamespacedName, Pod, PodUid, Str,
@@ -55,7 +56,7 @@ pub(super) struct Grants {
     /// Claims that get devices, by number.
     ids: IndexSet<NamespacedName>,
     /// By class.
-    asked: HashMap<usize, Result<Asked, ClaimProblem>>,
+    asked: HashMap<PodClassId, Result<Asked, ClaimProblem>>,
     /// Steps that searches have taken and nobody has counted.
     steps: Cell<u64>,
     /// Why the last search found nothing.
@@ -102,8 +103,12 @@ fn claim_of(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedNam
 
 impl Grants {
     /// The ledger of a pass; `None` where no pod has claims.
-    pub(super) fn new(solver: &mut Solver, request: &Request<'_>, classes: &[usize]) -> Option<Box<Self>> {
-        let claiming: Vec<usize> =
+    pub(super) fn new(
+        solver: &mut Solver,
+        request: &Request<'_>,
+        classes: &[PodClassId],
+    ) -> Option<Box<Self>> {
+        let claiming: Vec<PodClassId> =
             classes.iter().copied().filter(|class| solver.classes[*class].claims_devices()).collect();
         if claiming.is_empty() || solver.rules.ignore_dra {
             return None;
@@ -180,12 +185,12 @@ impl Grants {
     }
 
     /// Whether a new NodeClaim holds devices: it can only become what it was tried as.
-    pub(super) fn holds(&self, new_claim: usize) -> bool {
+    pub(super) fn holds(&self, new_claim: NewClaimId) -> bool {
         self.ledger.holds(Host::NewClaim(new_claim))
     }
 
     /// What is wrong with the claims of a class.
-    fn problem(&self, class: usize) -> Option<&ClaimProblem> {
+    fn problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
         self.asked.get(&class)?.as_ref().err()
     }
 
@@ -194,7 +199,7 @@ impl Grants {
         &self,
         tables: &mut Tables,
         terrain: &mut Terrain<'_>,
-        class: usize,
+        class: PodClassId,
         host: Host,
         (kinds, every): (&[Kind], bool),
         at: Req,
@@ -335,7 +340,7 @@ impl Grants {
 
 impl Pass {
     /// What is wrong with the claims of a class, wherever its pods would run.
-    pub(super) fn claim_problem(&self, class: usize) -> Option<&ClaimProblem> {
+    pub(super) fn claim_problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
         self.devices.as_ref()?.problem(class)
     }
 
@@ -354,7 +359,7 @@ impl Pass {
     fn allocate(
         &self,
         solver: &mut Solver,
-        class: usize,
+        class: PodClassId,
         host: Host,
         kinds: (&[Kind], bool),
         at: Req,
@@ -383,8 +388,8 @@ impl Pass {
     pub(super) fn devices_on_node(
         &mut self,
         solver: &mut Solver,
-        class: usize,
-        at: usize,
+        class: PodClassId,
+        at: NodeId,
         open: Option<Req>,
     ) -> Option<Option<Req>> {
         if !solver.classes[class].claims_devices() {
@@ -404,8 +409,8 @@ impl Pass {
     pub(super) fn devices_on_claim(
         &self,
         solver: &mut Solver,
-        class: usize,
-        (demand, host): (&Demand, usize),
+        class: PodClassId,
+        (demand, host): (&Demand, DomainId),
         ask: &Ask<'_>,
         fit: Fit,
     ) -> Result<Fit, Refusal> {
@@ -421,18 +426,18 @@ impl Pass {
                 kinds.push(kind);
             }
         }
-        let host = Host::NewClaim(host - super::topology::CLAIMS);
+        let host = host.host();
         let grant = self.allocate(solver, class, host, (&kinds, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
         if grant.at != ask.req && solver.obeys_by_key(demand, grant.at).is_err() {
             return Err(Refusal::Devices);
         }
         let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
-        let has = |row: &usize| {
+        let has = |row: &InstanceTypeId| {
             let kind = tables.of_row(ask.pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == kind)
         };
-        let kept: Bits = rows.iter().filter(has).collect();
+        let kept: Bits<InstanceTypeId> = rows.iter().filter(has).collect();
         let again = Ask { req: grant.at, rows: &kept, ..*ask };
         let mut fit = solver.fit(&again)?;
         let rows = fit.rows.unwrap_or(kept);
@@ -451,7 +456,7 @@ impl Pass {
 
     /// Notes the devices that a new NodeClaim gets, and lets go of those that it would only have had as what it cannot become
     /// any more.
-    pub(super) fn settle_devices(&mut self, solver: &Solver, at: usize, grant: Option<Box<Grant>>) {
+    pub(super) fn settle_devices(&mut self, solver: &Solver, at: NewClaimId, grant: Option<Box<Grant>>) {
         if self.devices.is_none() {
             return;
         }
@@ -469,12 +474,12 @@ impl Pass {
     }
 
     /// The devices of claims on a node.
-    pub(super) fn planned_on_node(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
+    pub(super) fn planned_on_node(&self, solver: &Solver, at: NodeId) -> Vec<PlannedClaim> {
         self.planned(solver, Host::Node(at), |_| Vec::new())
     }
 
     /// The devices of claims on a new NodeClaim, by what it may become.
-    pub(super) fn planned_on_claim(&self, solver: &Solver, at: usize) -> Vec<PlannedClaim> {
+    pub(super) fn planned_on_claim(&self, solver: &Solver, at: NewClaimId) -> Vec<PlannedClaim> {
         let Some(tables) = &solver.devices else { return Vec::new() };
         let claim = &self.claims[at];
         self.planned(solver, Host::NewClaim(at), |kind| {

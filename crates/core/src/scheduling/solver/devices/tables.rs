@@ -12,6 +12,7 @@ use super::super::{
     nodes::NodeRow,
     pools::agrees,
 };
+use crate::scheduling::ids::{IdVec, InstanceTypeId, NodeId, NodePoolId};
 use crate::{
     model::{
         DeviceTemplates, Devices, NamespacedName, Requirement, Str, device::Nodes, labels::INSTANCE_TYPE,
@@ -40,7 +41,7 @@ pub(in crate::scheduling::solver) struct Tables {
     pub(super) kinds: Vec<Inventory>,
     templates: Vec<Arc<DeviceTemplates>>,
     /// By pool and row.
-    rows: Vec<Vec<Kind>>,
+    rows: IdVec<NodePoolId, IdVec<InstanceTypeId, Kind>>,
     /// Devices and pools that are not one node's.
     wide: Seen,
     /// Those that are, by the node's name.
@@ -112,7 +113,7 @@ impl Tables {
             places,
             kinds: vec![Inventory::default()],
             templates: vec![Arc::default()],
-            rows: Vec::new(),
+            rows: IdVec::default(),
             wide,
             by_node,
             expressions: Expressions::default(),
@@ -142,7 +143,7 @@ impl Tables {
     }
 
     /// The kind of a row.
-    pub(super) fn of_row(&self, pool: usize, row: usize) -> Kind {
+    pub(super) fn of_row(&self, pool: NodePoolId, row: InstanceTypeId) -> Kind {
         self.rows[pool][row]
     }
 
@@ -187,10 +188,10 @@ impl Tables {
     }
 
     /// The kinds that a node may be: one, or while it is not launched all that its claim allows.
-    pub(super) fn of_node(&mut self, solver: &Solver, at: usize, open: Option<Req>) -> Vec<Kind> {
+    pub(super) fn of_node(&mut self, solver: &Solver, at: NodeId, open: Option<Req>) -> Vec<Kind> {
         let node = &solver.nodes[at];
         if let (Some(open), Some(pool)) = (open, node.pool) {
-            let rows = solver.pools[pool].rows.iter().enumerate();
+            let rows = solver.pools[pool].rows.entries();
             let allowed = rows.filter(|(_, row)| agrees(&solver.universe, row.req, open));
             let mut kinds: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
             kinds.sort_unstable();

@@ -11,6 +11,7 @@ use super::{
     },
     labels::HOSTNAME,
 };
+use crate::scheduling::ids::{LevelId, NodeId, PodClassId};
 use crate::{
     model::{ResourceName, Str},
     scheduling::{NodeObstacles, Obstacle, Purpose},
@@ -25,7 +26,7 @@ impl Solver {
     pub(in crate::scheduling::solver) fn obstacles(
         &mut self,
         pass: &Pass,
-        class: usize,
+        class: PodClassId,
         budget: &mut usize,
     ) -> Option<NodeObstacles> {
         if pass.purpose == Purpose::Simulation || self.slots.is_empty() {
@@ -34,7 +35,7 @@ impl Solver {
         *budget = budget.checked_sub(self.nodes.len())?;
         let level = self.last_level(class);
         let mut found = NodeObstacles::default();
-        for at in 0..self.nodes.len() {
+        for at in self.nodes.ids() {
             if !pass.is_there(at) || !(self.nodes[at].usable || self.nodes[at].deleting) {
                 continue;
             }
@@ -56,7 +57,7 @@ impl Solver {
     }
 
     /// The first thing that keeps a class off a node, in the order in which they are asked.
-    fn obstacle(&mut self, pass: &Pass, class: usize, level: usize, at: usize) -> Option<Obstacle> {
+    fn obstacle(&mut self, pass: &Pass, class: PodClassId, level: LevelId, at: NodeId) -> Option<Obstacle> {
         let (this, node) = (&self.classes[class], &self.nodes[at]);
         let wanted = &this.levels[level];
         if node.deleting {
@@ -97,7 +98,7 @@ impl Solver {
     }
 
     /// The first label of which a node has no value that is asked for.
-    fn missed_label(&mut self, class: usize, level: usize, at: usize) -> Option<Str> {
+    fn missed_label(&mut self, class: PodClassId, level: LevelId, at: NodeId) -> Option<Str> {
         let req = self.classes[class].levels[level].req;
         if self.nodes[at].satisfies(&mut self.universe, req) {
             return None;
@@ -119,7 +120,7 @@ impl Solver {
     }
 
     /// The first resource of which a node has too little left.
-    fn shortfall(&self, class: usize, at: usize) -> Option<Obstacle> {
+    fn shortfall(&self, class: PodClassId, at: NodeId) -> Option<Obstacle> {
         let (asked, free) = (&self.classes[class].requests, &self.nodes[at].free);
         let slot = (0..asked.len()).find(|slot| asked[*slot] > 0 && asked[*slot] > get(free, *slot))?;
         let name: ResourceName = self.resources.name(slot);

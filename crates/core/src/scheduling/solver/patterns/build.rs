@@ -8,6 +8,7 @@ use super::{
     problem::{Base, Kind, Lane, Problem},
     table::{Choice, Column, Room, Table},
 };
+use crate::scheduling::ids::{NewClaimId, NodePoolId, PodId};
 use crate::{
     model::labels::SPOT,
     scheduling::solver::{
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// A pool under a set of requirements.
-pub(in crate::scheduling::solver) type State = (usize, Req);
+pub(in crate::scheduling::solver) type State = (NodePoolId, Req);
 
 /// So many states are looked at: the ways in which pods with different wishes can share a claim are many.
 const MAX_STATES: usize = 64;
@@ -31,11 +32,11 @@ pub(super) struct Built {
     pub(super) problem: Problem,
     pub(super) states: Vec<State>,
     /// By kind: the pods, in the order of the queue.
-    pub(super) pods: Vec<Vec<usize>>,
+    pub(super) pods: Vec<Vec<PodId>>,
     /// Pods that patterns cannot help.
-    pub(super) leftover: Vec<usize>,
+    pub(super) leftover: Vec<PodId>,
     /// By base: the claim.
-    pub(super) claims: Vec<usize>,
+    pub(super) claims: Vec<NewClaimId>,
 }
 
 /// A problem under construction.
@@ -46,17 +47,17 @@ pub(in crate::scheduling::solver) struct Builder<'a> {
     states: Vec<State>,
     ids: HashMap<State, usize>,
     /// Pools that take part.
-    pools: Vec<usize>,
+    pools: Vec<NodePoolId>,
 }
 
 impl Pass {
-    pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<usize>>) -> Built {
-        let open = self.claims.iter().enumerate().filter(|(at, claim)| {
+    pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<PodId>>) -> Built {
+        let open = self.claims.entries().filter(|(at, claim)| {
             // What a claim holds of limits, ports, devices or fewer values is not worked out again.
             let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
             solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed && !holds
         });
-        let open: Vec<usize> = open.map(|(at, _)| at).take(MAX_BASES).collect();
+        let open: Vec<NewClaimId> = open.map(|(at, _)| at).take(MAX_BASES).collect();
         let amounts = waiting.keys().map(|(_, requests)| requests);
         let amounts = amounts.chain(open.iter().map(|at| &self.claims[*at].used));
         let mut builder = Builder::new(self, dims(amounts));
@@ -206,7 +207,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a new NodeClaim of the pass; `false` where it cannot be added to.
-    fn base(&mut self, solver: &mut Solver, at: usize) -> bool {
+    fn base(&mut self, solver: &mut Solver, at: NewClaimId) -> bool {
         let claim = &self.pass.claims[at];
         let used = self.flat(&claim.used);
         let Some(state) = self.state(solver, (claim.pool, claim.req)) else { return false };

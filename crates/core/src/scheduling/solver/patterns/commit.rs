@@ -8,6 +8,7 @@ use super::{
     build::State,
     problem::{Bin, Problem},
 };
+use crate::scheduling::ids::{IdVec, InstanceTypeId, NewClaimId, NodePoolId, PodClassId, PodId};
 use crate::scheduling::solver::{
     Solver,
     amounts::{Amounts, get, update},
@@ -21,20 +22,25 @@ pub(super) struct Packing<'a> {
     pub(super) problem: &'a Problem,
     pub(super) states: Vec<State>,
     /// By kind: the pods, in the order of the queue.
-    pub(super) pods: Vec<Vec<usize>>,
+    pub(super) pods: Vec<Vec<PodId>>,
     /// By base: the claim.
-    pub(super) claims: Vec<usize>,
+    pub(super) claims: Vec<NewClaimId>,
     pub(super) bins: Vec<Bin>,
 }
 
 impl Pass {
     /// Opens the nodes of a packing; returns the pods that were left out or that limits keep out.
-    pub(super) fn commit(&mut self, solver: &Solver, classes: &[usize], packing: Packing<'_>) -> Vec<usize> {
+    pub(super) fn commit(
+        &mut self,
+        solver: &Solver,
+        classes: &IdVec<PodId, PodClassId>,
+        packing: Packing<'_>,
+    ) -> Vec<PodId> {
         let Packing { problem, states, pods, claims, bins } = packing;
-        let mut waiting: Vec<VecDeque<usize>> = pods.into_iter().map(VecDeque::from).collect();
+        let mut waiting: Vec<VecDeque<PodId>> = pods.into_iter().map(VecDeque::from).collect();
         let mut leftover = Vec::new();
         for bin in bins {
-            let mut own: SmallVec<[usize; 8]> = SmallVec::new();
+            let mut own: SmallVec<[PodId; 8]> = SmallVec::new();
             let mut used = Amounts::new();
             for (kind, count) in &bin.content {
                 for _ in 0..*count {
@@ -45,7 +51,7 @@ impl Pass {
             for at in &own {
                 update(&mut used, &solver.classes[classes[*at]].requests, i64::saturating_add);
             }
-            let rows: Bits = problem.tables[bin.state].rows(&bin.used).collect();
+            let rows: Bits<InstanceTypeId> = problem.tables[bin.state].rows(&bin.used).collect();
             let (pool, req) = states[bin.state];
             if let Some(base) = bin.base {
                 let claim = &mut self.claims[claims[base]];
@@ -68,7 +74,7 @@ impl Pass {
                 envelope: Amounts::new(),
                 floor: Amounts::new(),
                 pods: own,
-                kinds: SmallVec::new(),
+                label_sets: SmallVec::new(),
                 ports: Vec::new(),
                 min_values: solver.pools[pool].min_values.clone().into(),
                 relaxed: false,
@@ -84,7 +90,13 @@ impl Pass {
 
     /// The rows that a claim may name within what is left of its pool's limits. A claim is charged with the largest, so
     /// that under a limit it names no larger one than it needs for its choice of types.
-    fn affordable(&self, solver: &Solver, pool: usize, rows: Bits, types: usize) -> Option<Bits> {
+    fn affordable(
+        &self,
+        solver: &Solver,
+        pool: NodePoolId,
+        rows: Bits<InstanceTypeId>,
+        types: usize,
+    ) -> Option<Bits<InstanceTypeId>> {
         let (left, nodes) = &self.left[pool];
         if nodes.is_some_and(|nodes| nodes <= 0) {
             return None;
@@ -93,23 +105,23 @@ impl Pass {
         if limits.is_empty() {
             return Some(rows);
         }
-        let capacity = |row: usize, resource: usize| get(&solver.row(pool, row).capacity, resource);
-        let within = |row: &usize| {
+        let capacity = |row: InstanceTypeId, resource: usize| get(&solver.row(pool, row).capacity, resource);
+        let within = |row: &InstanceTypeId| {
             limits.iter().zip(left).all(|(limit, left)| capacity(*row, limit.resource) <= *left)
         };
-        let rows: Vec<usize> = rows.iter().filter(within).collect();
-        let mut needed: Vec<usize> = rows.clone();
+        let rows: Vec<InstanceTypeId> = rows.iter().filter(within).collect();
+        let mut needed: Vec<InstanceTypeId> = rows.clone();
         needed.sort_by_key(|row| {
             let sizes = limits.iter().map(|limit| capacity(*row, limit.resource));
             (sizes.collect::<Vec<i64>>(), *row)
         });
         let mut count = types.max(1);
         let min_values = &solver.pools[pool].min_values;
-        let kept = |count: usize| -> Bits {
+        let kept = |count: usize| -> Bits<InstanceTypeId> {
             let needed = &needed[..count.min(needed.len())];
             let most = |limit: usize| needed.iter().map(|row| capacity(*row, limits[limit].resource)).max();
             let most: Vec<Option<i64>> = (0..limits.len()).map(most).collect();
-            let small = |row: &usize| {
+            let small = |row: &InstanceTypeId| {
                 limits.iter().zip(&most).all(|(limit, most)| Some(capacity(*row, limit.resource)) <= *most)
             };
             rows.iter().copied().filter(small).collect()

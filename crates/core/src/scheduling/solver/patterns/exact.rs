@@ -95,6 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::scheduling::ids::Id;
     use crate::scheduling::solver::patterns::{
         problem::{Kind, Lane},
         search::Search,
@@ -104,7 +105,7 @@ mod tests {
     /// Nodes as (price in cents, CPU, memory), for `count` pods of one CPU and some memory.
     fn problem(nodes: &[(i64, i64, i64)], memory: i64, count: u32, types: usize) -> Problem {
         let columns = nodes.iter().enumerate().map(|(row, (cents, cpu, memory))| Column {
-            row,
+            row: Id::new(row),
             price: cents * 10_000_000,
             free: [*cpu, *memory].into_iter().collect(),
             name: row,

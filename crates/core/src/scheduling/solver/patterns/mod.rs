@@ -36,6 +36,7 @@ use super::{
     pass::Pass,
     topology::GroupKind,
 };
+use crate::scheduling::ids::{IdVec, LevelId, NodePoolId, PodClassId, PodId, TopologyGroupId};
 use crate::scheduling::{Effort, Request};
 
 /// Pools of one weight beyond these are not looked at for one pod.
@@ -48,36 +49,36 @@ const MAX_BARREN: usize = 20_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wish {
     pub(super) req: Req,
-    pub(super) homes: Vec<(usize, Req)>,
+    pub(super) homes: Vec<(NodePoolId, Req)>,
 }
 
 /// Pods that wait for patterns.
 #[derive(Debug, Default)]
 pub(super) struct Deferral {
     /// Groups that the request is about.
-    groups: Bits,
+    groups: Bits<TopologyGroupId>,
     /// By class and level: what such a pod waits for; `None` where it may not.
-    wishes: HashMap<(usize, usize), Option<Wish>>,
+    wishes: HashMap<(PodClassId, LevelId), Option<Wish>>,
     /// By what they ask for: the pods, as indices into the request, in the order of the queue.
-    waiting: IndexMap<(Wish, Amounts), Vec<usize>>,
+    waiting: IndexMap<(Wish, Amounts), Vec<PodId>>,
 }
 
 impl Deferral {
     /// Nobody waits yet. `classes` are those of the request.
-    pub(super) fn new(solver: &Solver, classes: &[usize]) -> Self {
+    pub(super) fn new(solver: &Solver, classes: &[PodClassId]) -> Self {
         let mut groups = Bits::default();
         for class in classes {
             let class = &solver.classes[*class];
             let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
             owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
         }
-        let claimed = solver.topology.groups.iter().enumerate().filter(|(_, group)| group.has_owners());
+        let claimed = solver.topology.groups.entries().filter(|(_, group)| group.has_owners());
         claimed.for_each(|(at, _)| groups.insert(at));
         Self { groups, ..Self::default() }
     }
 
     /// Groups that the request is about.
-    pub(super) fn into_groups(self) -> Bits {
+    pub(super) fn into_groups(self) -> Bits<TopologyGroupId> {
         self.groups
     }
 }
@@ -100,14 +101,14 @@ impl Solver {
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
         self.lift();
         let classes = self.counted_classes(request.pods);
-        let distinct: Vec<usize> = classes.iter().map(|(class, _)| *class).collect();
+        let distinct: Vec<PodClassId> = classes.iter().map(|(class, _)| *class).collect();
         let deferral = Deferral::new(self, &distinct);
         let (mut plain, mut other) = (0, 0);
         for (class, count) in classes {
             if self.classes[class].refused.is_some() {
                 continue;
             }
-            *(if self.is_plain(&deferral, class, 0) { &mut plain } else { &mut other }) += count;
+            *(if self.is_plain(&deferral, class, LevelId::FIRST) { &mut plain } else { &mut other }) += count;
         }
         match (plain, other) {
             (0, _) => Share::None,
@@ -120,7 +121,7 @@ impl Solver {
     /// Whether some pods keep away from others by another key than the hostname.
     pub(in crate::scheduling) fn keeps_domains(&mut self, request: &Request<'_>) -> bool {
         let classes = self.counted_classes(request.pods);
-        let away = |group: &usize| {
+        let away = |group: &TopologyGroupId| {
             let group = &self.topology.groups[*group];
             group.is.kind == GroupKind::Anti && !group.by_host
         };
@@ -131,9 +132,10 @@ impl Solver {
     }
 
     /// Whether the place of such a pod makes no difference to others but for the room that it takes.
-    fn is_plain(&self, deferral: &Deferral, class: usize, level: usize) -> bool {
+    fn is_plain(&self, deferral: &Deferral, class: PodClassId, level: LevelId) -> bool {
         let this = &self.classes[class];
-        let selected = self.topology.kinds[this.kind].groups.iter().any(|group| deferral.groups.has(*group));
+        let selected =
+            self.topology.label_sets[this.label_set].groups.iter().any(|group| deferral.groups.has(*group));
         !selected
             && this.levels[level].groups.is_empty()
             && this.keeps_away.is_empty()
@@ -147,7 +149,13 @@ impl Solver {
 
 impl Pass {
     /// Lets pods of one class wait, where they may.
-    pub(super) fn defer(&mut self, solver: &mut Solver, pods: &[usize], class: usize, level: usize) -> bool {
+    pub(super) fn defer(
+        &mut self,
+        solver: &mut Solver,
+        pods: &[PodId],
+        class: PodClassId,
+        level: LevelId,
+    ) -> bool {
         let Some(mut deferral) = self.deferral.take() else { return false };
         let known = deferral.wishes.get(&(class, level)).cloned();
         let wish = known.unwrap_or_else(|| {
@@ -165,14 +173,20 @@ impl Pass {
     }
 
     /// What a pod would wait for.
-    fn wish(&self, solver: &mut Solver, deferral: &Deferral, class: usize, level: usize) -> Option<Wish> {
+    fn wish(
+        &self,
+        solver: &mut Solver,
+        deferral: &Deferral,
+        class: PodClassId,
+        level: LevelId,
+    ) -> Option<Wish> {
         if !solver.is_plain(deferral, class, level) {
             return None;
         }
         let this = &solver.classes[class];
         let (req, requests) = (this.levels[level].req, this.requests.clone());
-        let mut homes: Vec<(usize, Req)> = Vec::new();
-        for pool in 0..solver.pools.len() {
+        let mut homes: Vec<(NodePoolId, Req)> = Vec::new();
+        for pool in solver.pools.ids() {
             let weight = solver.pools[pool].model.weight;
             if homes.len() == MAX_HOMES
                 || homes.first().is_some_and(|(home, _)| solver.pools[*home].model.weight != weight)
@@ -194,7 +208,12 @@ impl Pass {
     }
 
     /// Packs the pods that wait, improving as long as `effort` lasts. Returns those that found no place, which wait no longer.
-    pub(super) fn pack(&mut self, solver: &mut Solver, classes: &[usize], effort: Effort<'_>) -> Bits {
+    pub(super) fn pack(
+        &mut self,
+        solver: &mut Solver,
+        classes: &IdVec<PodId, PodClassId>,
+        effort: Effort<'_>,
+    ) -> Bits<PodId> {
         let Some(deferral) = self.deferral.take() else { return Bits::default() };
         if deferral.waiting.is_empty() {
             return Bits::default();
@@ -218,13 +237,13 @@ impl Pass {
             barren = if search.improve(&mut bins) { 0 } else { barren + 1 };
             round += 1;
         }
-        let opened = self.claims.len();
+        let opened = self.claims.next_id();
         leftover.extend(self.commit(
             solver,
             classes,
             Packing { problem: &problem, states, pods, claims, bins },
         ));
-        self.packed = opened..self.claims.len();
+        self.packed = opened..self.claims.next_id();
         leftover.into_iter().collect()
     }
 }

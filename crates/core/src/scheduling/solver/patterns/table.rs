@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::model::Price;
+use crate::{model::Price, scheduling::ids::InstanceTypeId};
 
 /// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
 pub(in crate::scheduling::solver) type Room = SmallVec<[i64; 4]>;
@@ -14,7 +14,7 @@ pub(in crate::scheduling::solver) type Room = SmallVec<[i64; 4]>;
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     /// Index of the row in its pool.
-    pub(super) row: usize,
+    pub(super) row: InstanceTypeId,
     /// The cheapest offering, in nano-dollars per hour.
     pub(super) price: i64,
     /// What pods can have of each dimension.
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// Rows of the pool that hold `used`, cheapest first.
-    pub(in crate::scheduling::solver) fn rows(&self, used: &[i64]) -> impl Iterator<Item = usize> {
+    pub(in crate::scheduling::solver) fn rows(&self, used: &[i64]) -> impl Iterator<Item = InstanceTypeId> {
         members(self.holding(used)).map(|at| self.columns[at].row)
     }
 

@@ -3,15 +3,16 @@
 
 use smallvec::SmallVec;
 
+use crate::scheduling::ids::TopologyGroupId;
 use crate::scheduling::solver::patterns::{Content, Patterns, Room, Table};
 
 /// What groups by hostname see in a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Marks {
     /// Groups that count it.
-    pub(super) counted: SmallVec<[usize; 4]>,
+    pub(super) counted: SmallVec<[TopologyGroupId; 4]>,
     /// Groups that it obeys, with the most that they may count on its node, itself included.
-    pub(super) caps: SmallVec<[(usize, u32); 2]>,
+    pub(super) caps: SmallVec<[(TopologyGroupId, u32); 2]>,
 }
 
 /// Pods that are alike to the search.
@@ -36,7 +37,7 @@ impl Kind {
 /// What a group by hostname counts on a node, and the most that its pods allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tally {
-    group: usize,
+    group: TopologyGroupId,
     count: u32,
     most: u32,
 }
@@ -191,7 +192,7 @@ impl Host {
         }
     }
 
-    fn tally(&mut self, group: usize) -> &mut Tally {
+    fn tally(&mut self, group: TopologyGroupId) -> &mut Tally {
         let at = self.tallies.iter().position(|tally| tally.group == group).unwrap_or_else(|| {
             self.tallies.push(Tally { group, count: 0, most: u32::MAX });
             self.tallies.len() - 1
@@ -203,8 +204,8 @@ impl Host {
     /// they came.
     fn allows(&self, kind: &Kind) -> bool {
         let Marks { counted, caps } = &kind.marks;
-        let find = |group: usize| self.tallies.iter().find(|tally| tally.group == group);
-        let more = |group: usize| u32::from(counted.contains(&group));
+        let find = |group: TopologyGroupId| self.tallies.iter().find(|tally| tally.group == group);
+        let more = |group: TopologyGroupId| u32::from(counted.contains(&group));
         counted.iter().all(|group| find(*group).is_none_or(|tally| tally.count < tally.most))
             && caps
                 .iter()

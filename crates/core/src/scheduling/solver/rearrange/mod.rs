@@ -36,6 +36,7 @@ use super::{
     topology::GroupKind,
 };
 use crate::scheduling::Effort;
+use crate::scheduling::ids::{IdVec, LevelId, NewClaimId, NodePoolId, PodClassId, PodId, TopologyGroupId};
 
 /// More new NodeClaims than this are not packed again.
 const MAX_NEW_CLAIMS: usize = 20_000;
@@ -61,9 +62,9 @@ pub(super) struct Rearrangement {
     states: Vec<State>,
     hosts: Vec<Host>,
     /// By kind: its pods, as indices into the request, in the order of the new NodeClaims.
-    pods: Vec<Vec<usize>>,
+    pods: Vec<Vec<PodId>>,
     /// By host as it was: the new NodeClaim.
-    claims: Vec<usize>,
+    claims: Vec<NewClaimId>,
 }
 
 /// What may be packed again, and on what.
@@ -92,7 +93,7 @@ impl Pass {
     pub(super) fn rearrange(
         &mut self,
         solver: &mut Solver,
-        classes: &[usize],
+        classes: &IdVec<PodId, PodClassId>,
         start: Start,
         effort: Effort<'_>,
     ) -> bool {
@@ -106,7 +107,7 @@ impl Pass {
     pub(super) fn rearrange_below(
         &mut self,
         solver: &mut Solver,
-        classes: &[usize],
+        classes: &IdVec<PodId, PodClassId>,
         (within, paid): (Req, i64),
         effort: Effort<'_>,
     ) -> bool {
@@ -118,7 +119,7 @@ impl Pass {
     fn search(
         &mut self,
         solver: &Solver,
-        classes: &[usize],
+        classes: &IdVec<PodId, PodClassId>,
         of: Rearrangement,
         start: Start,
         effort: Effort<'_>,
@@ -159,13 +160,18 @@ impl Pass {
 
     /// The new NodeClaims that may be packed again, as a problem; `None` where there are fewer than two, or where a heap would not
     /// have all of them.
-    fn rearrangement(&self, solver: &mut Solver, classes: &[usize], scope: Scope) -> Option<Rearrangement> {
+    fn rearrangement(
+        &self,
+        solver: &mut Solver,
+        classes: &IdVec<PodId, PodClassId>,
+        scope: Scope,
+    ) -> Option<Rearrangement> {
         if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
             return None;
         }
         let mut census = Census::new(solver, classes, scope);
-        let mut members: Vec<(usize, SmallVec<[usize; 8]>)> = Vec::new();
-        for at in 0..self.claims.len().min(MAX_NEW_CLAIMS) {
+        let mut members: Vec<(NewClaimId, SmallVec<[usize; 8]>)> = Vec::new();
+        for at in self.claims.ids().take(MAX_NEW_CLAIMS) {
             if let Some(kinds) = self.kinds_of(solver, &mut census, classes, at) {
                 members.push((at, kinds));
             }
@@ -191,7 +197,7 @@ impl Pass {
         let homes = homes.map(Iterator::collect).collect();
         let (patterns, states) = builder.into_parts();
         let problem = Problem::new(kinds, homes, patterns);
-        let mut pods: Vec<Vec<usize>> = vec![Vec::new(); problem.kinds.len()];
+        let mut pods: Vec<Vec<PodId>> = vec![Vec::new(); problem.kinds.len()];
         let (mut hosts, mut claims) = (Vec::new(), Vec::new());
         if let Some(price) = scope.heap {
             let all = members.iter().flat_map(|(_, kinds)| kinds.iter().copied());
@@ -221,16 +227,16 @@ impl Pass {
         &self,
         solver: &mut Solver,
         census: &mut Census,
-        classes: &[usize],
-        at: usize,
+        classes: &IdVec<PodId, PodClassId>,
+        at: NewClaimId,
     ) -> Option<SmallVec<[usize; 8]>> {
         let claim = &self.claims[at];
         let limited = census.scope.heap.is_none() && solver.pools[claim.pool].is_limited();
         if limited || !claim.ports.is_empty() || claim.relaxed {
             return None;
         }
-        let kind = |pod: &usize| {
-            let level = self.levels.get(pod).copied().unwrap_or(0);
+        let kind = |pod: &PodId| {
+            let level = self.levels.get(pod).copied().unwrap_or(LevelId::FIRST);
             census.kind(solver, (classes[*pod], level), claim.pool, claim.req)
         };
         claim.pods.iter().map(kind).collect()
@@ -250,17 +256,17 @@ struct KindKey {
 struct Census {
     scope: Scope,
     /// Groups that the request is about.
-    relevant: Bits,
+    relevant: Bits<TopologyGroupId>,
     /// By class and level.
-    ties: HashMap<(usize, usize), Option<Ties>>,
+    ties: HashMap<(PodClassId, LevelId), Option<Ties>>,
     /// By class, level, pool and the domains that are kept.
-    known: HashMap<(usize, usize, usize, Req), Option<usize>>,
+    known: HashMap<(PodClassId, LevelId, NodePoolId, Req), Option<usize>>,
     kinds: IndexSet<KindKey>,
     wishes: IndexSet<Wish>,
 }
 
 impl Census {
-    fn new(solver: &Solver, classes: &[usize], scope: Scope) -> Self {
+    fn new(solver: &Solver, classes: &[PodClassId], scope: Scope) -> Self {
         let mut distinct = classes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -275,7 +281,13 @@ impl Census {
     }
 
     /// The kind of a pod of a class, placed at a level, on a new NodeClaim of a pool with `req`; `None` where it has to stay.
-    fn kind(&mut self, solver: &mut Solver, of: (usize, usize), pool: usize, req: Req) -> Option<usize> {
+    fn kind(
+        &mut self,
+        solver: &mut Solver,
+        of: (PodClassId, LevelId),
+        pool: NodePoolId,
+        req: Req,
+    ) -> Option<usize> {
         let relevant = &self.relevant;
         let ties = self.ties.entry(of).or_insert_with(|| solver.ties(relevant, of.0, of.1)).as_ref()?;
         let mut pins: SmallVec<[(Key, Set); 2]> =
@@ -301,7 +313,7 @@ impl Census {
 
 impl Solver {
     /// What topology holds a pod to; `None` where it has to stay on its node.
-    fn ties(&self, relevant: &Bits, class: usize, level: usize) -> Option<Ties> {
+    fn ties(&self, relevant: &Bits<TopologyGroupId>, class: PodClassId, level: LevelId) -> Option<Ties> {
         let this = &self.classes[class];
         let plain = this.wants_room_only()
             && this.pod.spec.volumes.is_empty()
@@ -310,7 +322,7 @@ impl Solver {
             return None;
         }
         let mut ties = Ties::default();
-        let of_kind = &self.topology.kinds[this.kind].groups;
+        let of_kind = &self.topology.label_sets[this.label_set].groups;
         let selecting = of_kind.iter().copied().filter(|group| relevant.has(*group));
         let owned = this.levels[level].groups.iter().map(|owned| (owned.group, Some(owned.selects_itself)));
         for (at, owned) in owned.chain(selecting.map(|group| (group, None))) {
@@ -344,14 +356,14 @@ impl Solver {
     /// its own where it `keeps` that one.
     fn wish_within(
         &mut self,
-        (class, level): (usize, usize),
-        pool: usize,
+        (class, level): (PodClassId, LevelId),
+        pool: NodePoolId,
         pins: Req,
         keeps: bool,
     ) -> Option<Wish> {
         let weight = self.pools[pool].model.weight;
-        let mut homes: Vec<(usize, Req)> = Vec::new();
-        for at in 0..self.pools.len() {
+        let mut homes: Vec<(NodePoolId, Req)> = Vec::new();
+        for at in self.pools.ids() {
             if self.pools[at].model.weight != weight
                 || (self.pools[at].is_limited() && !(keeps && at == pool))
                 || homes.len() == MAX_HOMES

@@ -1,0 +1,278 @@
+//! Indices with types: an index of a node is another type than an index of a pod class.
+
+use std::{cmp::Ordering, fmt, hash, marker::PhantomData, ops};
+
+use super::solver::{Claim, Class, Group, LabelSet, Level, NodeRow, Pool, Reservations, Row, Shape};
+use crate::model::Pod;
+
+/// A node of the snapshot, by slot.
+pub(super) type NodeId = Idx<NodeRow>;
+/// A NodePool that takes part.
+pub(super) type NodePoolId = Idx<Pool>;
+/// A row of a NodePool: an instance type with one allocatable.
+pub(super) type InstanceTypeId = Idx<Row>;
+/// A class of pods with equal constraints.
+pub(super) type PodClassId = Idx<Class>;
+/// A level of relaxation of a pod class.
+pub(super) type LevelId = Idx<Level>;
+/// What decides which nodes and NodePools a pod class can use at a level.
+pub(super) type ShapeId = Idx<Shape>;
+/// Pods that label selectors cannot tell apart.
+pub(super) type LabelSetId = Idx<LabelSet>;
+/// A topology group.
+pub(super) type TopologyGroupId = Idx<Group>;
+/// A new NodeClaim of the pass.
+pub(super) type NewClaimId = Idx<Claim>;
+/// A capacity reservation.
+pub(super) type ReservationId = Idx<Reservations>;
+/// A pod of the request.
+pub(super) type PodId = Idx<Pod>;
+
+/// What indexes an [`IdVec`] or is in a set of indices.
+pub(super) trait Id: Copy {
+    /// The id at a position.
+    fn new(position: usize) -> Self;
+    /// Its position.
+    fn position(self) -> usize;
+}
+
+impl Id for usize {
+    fn new(position: usize) -> Self {
+        position
+    }
+    fn position(self) -> usize {
+        self
+    }
+}
+
+/// A position among things of one type.
+pub(super) struct Idx<T> {
+    position: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Idx<T> {
+    /// The first.
+    pub(super) const FIRST: Self = Self { position: 0, of: PhantomData };
+}
+
+impl<T> Id for Idx<T> {
+    fn new(position: usize) -> Self {
+        Self { position, of: PhantomData }
+    }
+    fn position(self) -> usize {
+        self.position
+    }
+}
+
+impl<T> Clone for Idx<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Idx<T> {}
+
+impl<T> fmt::Debug for Idx<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.position.fmt(f)
+    }
+}
+
+impl<T> PartialEq for Idx<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.position == other.position
+    }
+}
+
+impl<T> Eq for Idx<T> {}
+
+impl<T> PartialOrd for Idx<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Idx<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.position.cmp(&other.position)
+    }
+}
+
+impl<T> hash::Hash for Idx<T> {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.position.hash(state);
+    }
+}
+
+/// A vector by id.
+pub(super) struct IdVec<I, T> {
+    items: Vec<T>,
+    by: PhantomData<fn(I)>,
+}
+
+impl<I: Id, T> IdVec<I, T> {
+    /// Adds an item; returns its id.
+    pub(super) fn push(&mut self, item: T) -> I {
+        self.items.push(item);
+        I::new(self.items.len() - 1)
+    }
+
+    /// The id that the next item gets.
+    pub(super) fn next_id(&self) -> I {
+        I::new(self.items.len())
+    }
+
+    /// The item of an id.
+    pub(super) fn get(&self, id: I) -> Option<&T> {
+        self.items.get(id.position())
+    }
+
+    /// All ids.
+    pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
+        (0..self.items.len()).map(I::new)
+    }
+
+    /// All items with their ids.
+    pub(super) fn entries(&self) -> impl DoubleEndedIterator<Item = (I, &T)> {
+        self.items.iter().enumerate().map(|(position, item)| (I::new(position), item))
+    }
+
+    /// The vector itself.
+    pub(super) fn items_mut(&mut self) -> &mut Vec<T> {
+        &mut self.items
+    }
+}
+
+impl<I, T> Default for IdVec<I, T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), by: PhantomData }
+    }
+}
+
+impl<I, T: Clone> Clone for IdVec<I, T> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), by: PhantomData }
+    }
+}
+
+impl<I, T: fmt::Debug> fmt::Debug for IdVec<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.items.fmt(f)
+    }
+}
+
+impl<I, T> FromIterator<T> for IdVec<I, T> {
+    fn from_iter<A: IntoIterator<Item = T>>(items: A) -> Self {
+        Self { items: items.into_iter().collect(), by: PhantomData }
+    }
+}
+
+impl<I, T> From<Vec<T>> for IdVec<I, T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, by: PhantomData }
+    }
+}
+
+impl<I, T> ops::Deref for IdVec<I, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+impl<I, T> ops::DerefMut for IdVec<I, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+}
+
+impl<I: Id, T> ops::Index<I> for IdVec<I, T> {
+    type Output = T;
+    fn index(&self, id: I) -> &T {
+        &self.items[id.position()]
+    }
+}
+
+impl<I: Id, T> ops::IndexMut<I> for IdVec<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.items[id.position()]
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a IdVec<I, T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a mut IdVec<I, T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter_mut()
+    }
+}
+
+/// An existing node or a new NodeClaim of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Host {
+    /// An existing or in-flight node.
+    Node(NodeId),
+    /// A new NodeClaim.
+    NewClaim(NewClaimId),
+}
+
+/// A domain of a topology group: of a group by hostname a node or a new NodeClaim, of others a value of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DomainId(usize);
+
+/// The domain of a group by hostname that is the first new NodeClaim of a pass.
+const CLAIMS: usize = 1 << (usize::BITS - 2);
+
+impl DomainId {
+    /// The node or new NodeClaim that is a domain of a group by hostname.
+    pub(super) fn host(self) -> Host {
+        match self.0.checked_sub(CLAIMS) {
+            Some(claim) => Host::NewClaim(Id::new(claim)),
+            None => Host::Node(Id::new(self.0)),
+        }
+    }
+
+    /// The position among new NodeClaims or values, most of which have pods; `None` of a node, few of which do.
+    pub(super) fn dense(self, by_host: bool) -> Option<usize> {
+        match self.host() {
+            Host::Node(_) if by_host => None,
+            Host::Node(_) => Some(self.0),
+            Host::NewClaim(claim) => Some(claim.position()),
+        }
+    }
+
+    /// The value of a label.
+    pub(super) fn of_value(value: u32) -> Self {
+        Self(value as usize)
+    }
+}
+
+impl Id for DomainId {
+    fn new(position: usize) -> Self {
+        Self(position)
+    }
+    fn position(self) -> usize {
+        self.0
+    }
+}
+
+impl From<NodeId> for DomainId {
+    fn from(node: NodeId) -> Self {
+        Self(node.position())
+    }
+}
+
+impl From<NewClaimId> for DomainId {
+    fn from(claim: NewClaimId) -> Self {
+        Self(CLAIMS + claim.position())
+    }
+}
