@@ -3,7 +3,6 @@
 //! [`calls`] is the seam: everything that is asked of AWS, behind one trait. What is decided from the answers is pure and
 //! stands in a module for each question.
 
-pub mod audit;
 pub mod authority;
 pub mod batch;
 pub mod cache;
@@ -12,7 +11,7 @@ pub mod digest;
 pub mod drift;
 pub mod families;
 pub mod figures;
-pub mod iam;
+pub mod foreign;
 pub mod images;
 pub mod instancetype;
 pub mod interruption;
@@ -20,6 +19,7 @@ pub mod launch;
 pub mod nodeclass;
 pub mod observed;
 mod pace;
+pub mod permissions;
 pub mod prices;
 pub mod provider;
 pub mod recent;

@@ -21,9 +21,9 @@ use fleetwright_aws_api::{KubeletConfig, MaxPods, kubelet};
 
 use crate::calls::{AwsError, Class, Filter, GroupInfo, SubnetInfo};
 use crate::families::traits;
-use crate::iam;
 use crate::images::{ImageError, Resolved};
 use crate::instancetype::expressions::{Expression, is_expression};
+use crate::permissions;
 use crate::settings::Settings;
 use crate::tags::restricted;
 use crate::userdata::{self, UserDataError};
@@ -97,7 +97,7 @@ impl Finding {
     pub(crate) fn unanswered(condition: &'static str, action: &str, error: &AwsError) -> Self {
         let denied = error.class() == Class::Unauthorized;
         let message = match denied {
-            true => iam::refusal(action, error),
+            true => permissions::refusal(action, error),
             false => format!("{action} is not answered: {}", error.code),
         };
         // A policy is not changed within seconds.

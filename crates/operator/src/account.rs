@@ -1,8 +1,8 @@
-//! The tools that look into the AWS account: `audit`, `iam check` and `prices export`. They change nothing.
+//! The tools that read the AWS account: `audit`, `iam check` and `prices export`. Their logic is in `fleetwright-aws-tools`.
 
 mod audit;
-mod iam;
-mod prices;
+mod iam_check;
+mod prices_export;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use fleetwright_aws_client::SdkClient;
 use fleetwright_core::clock::SharedClock;
 
 pub(crate) use audit::run as audit;
-pub(crate) use iam::run as iam;
-pub(crate) use prices::run as prices;
+pub(crate) use iam_check::run as iam_check;
+pub(crate) use prices_export::run as prices_export;
 
 use crate::{clock::SystemClock, settings::Values};
 
-/// Runs a tool to its end.
+/// Runs a tool to completion.
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
@@ -25,12 +25,12 @@ fn clock() -> SharedClock {
     Arc::new(SystemClock)
 }
 
-/// AWS, as the environment names region and credentials.
+/// Connects to AWS with the region and credentials of the environment.
 async fn connect(values: &Values) -> anyhow::Result<SdkClient> {
     Ok(SdkClient::connect(values.bool("ISOLATED_VPC"), clock()).await?)
 }
 
-/// Tells people something that is no part of the result.
+/// Prints a note beside the result.
 fn note(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(anstream::stderr(), "note: {text}")?)
 }

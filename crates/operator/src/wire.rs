@@ -42,10 +42,12 @@ fn run(tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
         #[cfg(feature = "aws")]
         Tool::Audit(options) => crate::account::audit(options, &settings::from_environment(flags)?),
         #[cfg(feature = "aws")]
-        Tool::Iam(Iam::Check(options)) => crate::account::iam(options, &settings::from_environment(flags)?),
+        Tool::Iam(Iam::Check(options)) => {
+            crate::account::iam_check(options, &settings::from_environment(flags)?)
+        }
         #[cfg(feature = "aws")]
         Tool::Prices(Prices::Export(options)) => {
-            crate::account::prices(options, &settings::from_environment(flags)?)
+            crate::account::prices_export(options, &settings::from_environment(flags)?)
         }
         #[cfg(not(feature = "aws"))]
         Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fleetwright_core::cloud::CloudError;
+
 /// A refusal, or a failure on the way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
@@ -45,6 +47,19 @@ impl AwsError {
     #[must_use]
     pub fn class(&self) -> Class {
         classify(&self.code)
+    }
+
+    /// This error of `action` in the terms of the provider API.
+    #[must_use]
+    pub fn to_cloud_error(&self, action: &str) -> CloudError {
+        match self.class() {
+            Class::NotFound => CloudError::NotFound(self.to_string().into()),
+            Class::Throttled => CloudError::RateLimited { after: self.wait() },
+            Class::Unauthorized => CloudError::Unauthorized { action: action.into() },
+            Class::Unfulfillable | Class::Unknown | Class::Refused => {
+                CloudError::Unavailable(self.to_string().into())
+            }
+        }
     }
 
     /// Whether what was asked for is not there.

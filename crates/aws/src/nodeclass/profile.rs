@@ -29,12 +29,12 @@ pub const COLLECT_EVERY: Duration = Duration::from_secs(30 * 60);
 /// Most profiles that one round deletes.
 const DELETED_MAX: usize = 20;
 
-/// Who asks.
+/// Account asks.
 #[derive(Clone, Copy)]
-pub struct Who<'a> {
-    /// IAM.
+pub struct Account<'a> {
+    /// The calls to AWS.
     pub api: &'a dyn AwsApi,
-    /// The operator's settings.
+    /// The settings of the controller.
     pub settings: &'a Settings,
     /// UID of the cluster.
     pub cluster_uid: &'a str,
@@ -69,38 +69,38 @@ fn class_path(settings: &Settings, class_uid: &str) -> String {
 
 /// The name of a class's profile for a role.
 #[must_use]
-pub fn profile_name(who: &Who<'_>, class_uid: &str, role: &str) -> String {
-    let from = format!("{}/{}/{class_uid}/{}", who.settings.region, who.cluster_uid, role_name(role));
+pub fn profile_name(account: &Account<'_>, class_uid: &str, role: &str) -> String {
+    let from = format!("{}/{}/{class_uid}/{}", account.settings.region, account.cluster_uid, role_name(role));
     let digest = digest(&from);
     // IAM takes 128 characters, EKS 100 for the name of a cluster: 27 are left.
-    let cluster: String = who.settings.cluster_name.chars().take(100).collect();
+    let cluster: String = account.settings.cluster_name.chars().take(100).collect();
     format!("{cluster}_{}", &digest[5..])
 }
 
-fn tags(who: &Who<'_>, class: &Ec2NodeClass) -> TagSet {
+fn tags(account: &Account<'_>, class: &Ec2NodeClass) -> TagSet {
     let mut all = class.spec.tags.clone().unwrap_or_default();
-    let cluster = who.settings.cluster_name.to_string();
+    let cluster = account.settings.cluster_name.to_string();
     all.insert(format!("{}{cluster}", labels::TAG_CLUSTER_PREFIX), "owned".to_owned());
     let name = class.metadata.name.clone().unwrap_or_default();
     all.insert(labels::TAG_CLUSTER_NAME.to_owned(), cluster);
     all.insert(labels::NODE_CLASS.to_owned(), name);
-    all.insert(labels::TAG_REGION.to_owned(), who.settings.region.to_string());
-    all.insert(labels::TAG_CLUSTER_UID.to_owned(), who.cluster_uid.to_owned());
+    all.insert(labels::TAG_REGION.to_owned(), account.settings.region.to_string());
+    all.insert(labels::TAG_CLUSTER_UID.to_owned(), account.cluster_uid.to_owned());
     all
 }
 
 /// Whether a profile is ours by its UID; one without any UID is ours where it stands below the path of a class of ours, whose
 /// UID no other cluster has.
-fn is_ours(who: &Who<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<String>) -> bool {
+fn is_ours(account: &Account<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<String>) -> bool {
     match profile.tags.get(labels::TAG_CLUSTER_UID) {
-        Some(uid) => uid == who.cluster_uid,
-        None => class_uids.iter().any(|uid| profile.path == class_path(who.settings, uid)),
+        Some(uid) => uid == account.cluster_uid,
+        None => class_uids.iter().any(|uid| profile.path == class_path(account.settings, uid)),
     }
 }
 
 /// Looks after the profile of a class; its name goes into the status.
 pub async fn reconcile(
-    who: &Who<'_>,
+    account: &Account<'_>,
     class: &mut Ec2NodeClass,
     memory: &mut Memory,
     now: Timestamp,
@@ -120,7 +120,7 @@ pub async fn reconcile(
     if memory.missing_roles.get(&role, now).is_some() {
         return role_missing(&role);
     }
-    match find_or_make(who, class, &uid, &role).await {
+    match find_or_make(account, class, &uid, &role).await {
         Ok(Made { name, new }) => {
             if new {
                 memory.made.insert((uid, role_name(&role).to_owned()), name.clone(), now, SETTLING);
@@ -166,27 +166,32 @@ fn refused(action: &'static str) -> impl Fn(AwsError) -> Trouble {
 }
 
 /// The profile of the status where it still has the role, else the one whose name follows from the role.
-async fn find_or_make(who: &Who<'_>, class: &Ec2NodeClass, uid: &str, role: &str) -> Result<Made, Trouble> {
+async fn find_or_make(
+    account: &Account<'_>,
+    class: &Ec2NodeClass,
+    uid: &str,
+    role: &str,
+) -> Result<Made, Trouble> {
     let current = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
-    let name = profile_name(who, uid, role);
+    let name = profile_name(account, uid, role);
     if !current.is_empty() && current != name {
-        match who.api.profile(&current).await {
+        match account.api.profile(&current).await {
             Ok(found) if has_role(&found, role) => return Ok(Made { name: current, new: false }),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(Trouble::Refused(GET, error)),
         }
     }
-    match who.api.profile(&name).await {
-        Ok(found) => adopt(who, found, uid, role).await,
+    match account.api.profile(&name).await {
+        Ok(found) => adopt(account, found, uid, role).await,
         Err(error) if error.is_not_found() => {
-            let path = class_path(who.settings, uid);
-            match who.api.create_profile(&name, &path, &tags(who, class)).await {
+            let path = class_path(account.settings, uid);
+            match account.api.create_profile(&name, &path, &tags(account, class)).await {
                 Ok(()) => {}
                 Err(error) if error.code == "EntityAlreadyExists" => {}
                 Err(error) => return Err(Trouble::Refused("iam:CreateInstanceProfile", error)),
             }
-            give_role(who, &name, role).await
+            give_role(account, &name, role).await
         }
         Err(error) => Err(Trouble::Refused(GET, error)),
     }
@@ -197,28 +202,28 @@ fn has_role(profile: &ProfileInfo, role: &str) -> bool {
 }
 
 /// A profile that an interrupted process left, or that was there all along.
-async fn adopt(who: &Who<'_>, found: ProfileInfo, uid: &str, role: &str) -> Result<Made, Trouble> {
-    if !is_ours(who, &found, &BTreeSet::from([uid.to_owned()])) {
+async fn adopt(account: &Account<'_>, found: ProfileInfo, uid: &str, role: &str) -> Result<Made, Trouble> {
+    if !is_ours(account, &found, &BTreeSet::from([uid.to_owned()])) {
         return Err(Trouble::NotOurs(found.name));
     }
     if has_role(&found, role) {
         return Ok(Made { name: found.name, new: false });
     }
     for other in &found.roles {
-        let removed = who.api.remove_role(&found.name, other).await;
+        let removed = account.api.remove_role(&found.name, other).await;
         removed.map_err(refused(REMOVE_ROLE))?;
     }
-    give_role(who, &found.name, role).await
+    give_role(account, &found.name, role).await
 }
 
 /// Gives a profile its role. A profile without one is of no use, so it does not stay where the role is not there.
-async fn give_role(who: &Who<'_>, name: &str, role: &str) -> Result<Made, Trouble> {
-    match who.api.add_role(name, role_name(role)).await {
+async fn give_role(account: &Account<'_>, name: &str, role: &str) -> Result<Made, Trouble> {
+    match account.api.add_role(name, role_name(role)).await {
         Ok(()) => Ok(Made { name: name.to_owned(), new: true }),
         // Somebody else was faster, with the same role: the name says so.
         Err(error) if error.code == "LimitExceeded" => Ok(Made { name: name.to_owned(), new: true }),
         Err(error) if error.is_not_found() => {
-            let _ = who.api.delete_profile(name).await;
+            let _ = account.api.delete_profile(name).await;
             Err(Trouble::NoRole)
         }
         Err(error) => Err(Trouble::Refused("iam:AddRoleToInstanceProfile", error)),
@@ -261,13 +266,13 @@ const DELETE: &str = "iam:DeleteInstanceProfile";
 /// # Errors
 /// Where IAM does not tell what there is. One that cannot be deleted stays for the next round.
 pub async fn collect(
-    who: &Who<'_>,
+    account: &Account<'_>,
     class_uids: &BTreeSet<String>,
     used: &BTreeSet<String>,
     memory: &mut Memory,
     now: Timestamp,
 ) -> Result<Collected, AwsError> {
-    let all = who.api.profiles(&cluster_path(who.settings)).await?;
+    let all = account.api.profiles(&cluster_path(account.settings)).await?;
     memory.unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
     let mut collected = Collected::nothing();
     for profile in &all {
@@ -283,17 +288,17 @@ pub async fn collect(
             continue;
         }
         // The list tells no tags, and it is minutes old.
-        let fresh = match who.api.profile(&profile.name).await {
+        let fresh = match account.api.profile(&profile.name).await {
             Ok(fresh) => fresh,
             Err(error) if error.is_not_found() => continue,
             Err(error) if collected.refused(GET, &error) => break,
             Err(_) => continue,
         };
-        if !is_ours(who, &fresh, class_uids) {
+        if !is_ours(account, &fresh, class_uids) {
             collected.foreign.push(fresh);
             continue;
         }
-        match delete(who, &fresh).await {
+        match delete(account, &fresh).await {
             Ok(()) => {
                 memory.unused_since.remove(&fresh.name);
                 collected.deleted.push(fresh.name);
@@ -305,19 +310,19 @@ pub async fn collect(
     Ok(collected)
 }
 
-/// The profiles below our path with their owners: `true` for ours.
+/// The profiles below the cluster's path, with whether each is ours.
 ///
 /// # Errors
-/// Where IAM does not tell what there is.
-pub async fn audit(
-    who: &Who<'_>,
+/// If IAM does not list them.
+pub async fn owners(
+    account: &Account<'_>,
     class_uids: &BTreeSet<String>,
 ) -> Result<Vec<(ProfileInfo, bool)>, AwsError> {
     let mut all = Vec::new();
-    for profile in who.api.profiles(&cluster_path(who.settings)).await? {
-        match who.api.profile(&profile.name).await {
+    for profile in account.api.profiles(&cluster_path(account.settings)).await? {
+        match account.api.profile(&profile.name).await {
             Ok(fresh) => {
-                let ours = is_ours(who, &fresh, class_uids);
+                let ours = is_ours(account, &fresh, class_uids);
                 all.push((fresh, ours));
             }
             Err(error) if error.is_not_found() => {}
@@ -327,12 +332,12 @@ pub async fn audit(
     Ok(all)
 }
 
-async fn delete(who: &Who<'_>, profile: &ProfileInfo) -> Result<(), (&'static str, AwsError)> {
+async fn delete(account: &Account<'_>, profile: &ProfileInfo) -> Result<(), (&'static str, AwsError)> {
     for role in &profile.roles {
-        let removed = gone_is_ok(who.api.remove_role(&profile.name, role).await);
+        let removed = gone_is_ok(account.api.remove_role(&profile.name, role).await);
         removed.map_err(|error| (REMOVE_ROLE, error))?;
     }
-    gone_is_ok(who.api.delete_profile(&profile.name).await).map_err(|error| (DELETE, error))
+    gone_is_ok(account.api.delete_profile(&profile.name).await).map_err(|error| (DELETE, error))
 }
 
 fn gone_is_ok(result: Result<(), AwsError>) -> Result<(), AwsError> {
@@ -346,7 +351,7 @@ fn gone_is_ok(result: Result<(), AwsError>) -> Result<(), AwsError> {
 ///
 /// # Errors
 /// Where IAM refuses; nothing is lost, for the finalizer stays.
-pub async fn delete_all(who: &Who<'_>, class: &Ec2NodeClass) -> Result<(), (&'static str, AwsError)> {
+pub async fn delete_all(account: &Account<'_>, class: &Ec2NodeClass) -> Result<(), (&'static str, AwsError)> {
     let uid = class.metadata.uid.clone().unwrap_or_default();
     if uid.is_empty() {
         return Ok(());
@@ -354,39 +359,39 @@ pub async fn delete_all(who: &Who<'_>, class: &Ec2NodeClass) -> Result<(), (&'st
     // A class with a profile of the user's own needs no right to IAM, and in an isolated network there is no way to it. What it
     // had by a role before is collected when nothing uses it.
     let needed = class.spec.role.is_some();
-    if !needed && who.settings.isolated_vpc {
+    if !needed && account.settings.isolated_vpc {
         return Ok(());
     }
-    let list = match who.api.profiles(&class_path(who.settings, &uid)).await {
+    let list = match account.api.profiles(&class_path(account.settings, &uid)).await {
         Err(_) if !needed => return Ok(()),
         list => list.map_err(|error| ("iam:ListInstanceProfiles", error))?,
     };
     let uids = BTreeSet::from([uid]);
     for profile in list {
-        let Some(fresh) = read(who, &profile.name).await? else { continue };
-        if is_ours(who, &fresh, &uids) {
-            delete(who, &fresh).await?;
+        let Some(fresh) = read(account, &profile.name).await? else { continue };
+        if is_ours(account, &fresh, &uids) {
+            delete(account, &fresh).await?;
         }
     }
     let named = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
     let name = class.metadata.name.clone().unwrap_or_default();
-    let legacy = labels::legacy_profile_name(&who.settings.cluster_name, &who.settings.region, &name);
+    let legacy = labels::legacy_profile_name(&account.settings.cluster_name, &account.settings.region, &name);
     if named == legacy && class.spec.role.is_some() {
-        let Some(fresh) = read(who, &legacy).await? else { return Ok(()) };
-        let theirs = fresh.tags.get(labels::TAG_CLUSTER_UID).is_some_and(|uid| uid != who.cluster_uid);
+        let Some(fresh) = read(account, &legacy).await? else { return Ok(()) };
+        let theirs = fresh.tags.get(labels::TAG_CLUSTER_UID).is_some_and(|uid| uid != account.cluster_uid);
         let cluster = fresh.tags.get(labels::TAG_CLUSTER_NAME);
-        let owned = format!("{}{}", labels::TAG_CLUSTER_PREFIX, who.settings.cluster_name);
-        let named = cluster.is_some_and(|name| **name == *who.settings.cluster_name)
+        let owned = format!("{}{}", labels::TAG_CLUSTER_PREFIX, account.settings.cluster_name);
+        let named = cluster.is_some_and(|name| **name == *account.settings.cluster_name)
             || fresh.tags.contains_key(&owned);
         if named && !theirs {
-            delete(who, &fresh).await?;
+            delete(account, &fresh).await?;
         }
     }
     Ok(())
 }
 
-async fn read(who: &Who<'_>, name: &str) -> Result<Option<ProfileInfo>, (&'static str, AwsError)> {
-    match who.api.profile(name).await {
+async fn read(account: &Account<'_>, name: &str) -> Result<Option<ProfileInfo>, (&'static str, AwsError)> {
+    match account.api.profile(name).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err((GET, error)),

@@ -1,6 +1,5 @@
 //! Prices of instance types: what AWS told last, over tables for where it tells nothing.
 
-mod export;
 mod file;
 mod kept;
 mod trust;
@@ -10,7 +9,6 @@ use std::collections::BTreeMap;
 use fleetwright_core::model::Price;
 use jiff::Timestamp;
 
-pub use export::{Exported, export};
 pub use file::{FileError, parse, write};
 pub use kept::keep;
 pub use trust::{Doubt, told};

@@ -57,7 +57,7 @@ fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bo
     match error.class() {
         // Who asks is not known at the moment, which says nothing of the class.
         Class::Unauthorized if error.is_unidentified() => Some(Finding::unanswered(CONDITION, action, error)),
-        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, crate::iam::denial(action))),
+        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, crate::permissions::denial(action))),
         Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
         Class::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
             let message = "spec.instanceProfile: there is no such instance profile";
@@ -78,7 +78,7 @@ fn of_template(error: &LaunchError) -> Finding {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {
         LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => {
-            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", crate::iam::denial(ACTION))
+            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", crate::permissions::denial(ACTION))
         }
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
             Finding::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())

@@ -7,10 +7,10 @@ use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_core::cloud::{CloudError, Notice};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{AwsProvider, Known, cloud_error, steps};
+use super::{AwsProvider, Known, steps};
 use crate::calls::{AwsError, Class};
-use crate::iam;
 use crate::nodeclass::{Finding, conditions};
+use crate::permissions;
 use crate::recent::is_recent;
 
 /// How long a call must have failed before it is told of: a minute of throttling is nobody's business.
@@ -49,7 +49,7 @@ pub(super) struct Troubles(BTreeMap<&'static str, Trouble>);
 impl Troubles {
     /// IAM refuses a call.
     pub(super) fn refused(&mut self, action: &'static str, error: &AwsError, now: Timestamp) {
-        self.note(action, Why::Refused, iam::refusal(action, error), now);
+        self.note(action, Why::Refused, permissions::refusal(action, error), now);
     }
 
     /// A call goes wrong for another reason.
@@ -137,11 +137,11 @@ impl AwsProvider {
             }
             Err(error) if error.class() == Class::Unauthorized => {
                 self.state().troubles.refused(action, &error, now);
-                Ok(Err(self.tell_classes(conditions::UNAUTHORIZED, &iam::refusal(action, &error))))
+                Ok(Err(self.tell_classes(conditions::UNAUTHORIZED, &permissions::refusal(action, &error))))
             }
             Err(error) => {
                 self.state().troubles.failed(action, &error, now);
-                Err(cloud_error(&error, action))
+                Err(error.to_cloud_error(action))
             }
         }
     }

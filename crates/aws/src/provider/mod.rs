@@ -29,17 +29,16 @@ use jiff::Timestamp;
 pub use classes::{Classes, Known};
 pub use instance::{instance_id, is_ending, provider_id};
 
-use crate::audit::{Audit, Foreign, Resource, Unstamped, namesake};
 use crate::cache::Cache;
-use crate::calls::{AwsApi, AwsError, Class, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
+use crate::calls::{AwsApi, AwsError, ClusterInfo, Filter, InstanceInfo, PlacementGroup};
 use crate::drift;
 use crate::figures::{self, Ledger};
+use crate::foreign::{ForeignResources, ResourceType, UnstampedInstance, namesake};
 use crate::images::Parameters;
 use crate::instancetype::{self, ClassCatalog, InstanceTypeCatalogue, Market, View};
 use crate::interruption::TakenBack;
 use crate::launch::Addresses;
 use crate::nodeclass::placement::Resolved;
-use crate::nodeclass::profile;
 use crate::nodeclass::reservations::Room;
 use crate::observed::Observed;
 use crate::prices::Prices;
@@ -114,9 +113,9 @@ struct State {
     cluster_missing: Option<AwsError>,
     /// What does not work at the moment.
     troubles: Troubles,
-    foreign: Foreign,
+    foreign: ForeignResources,
     /// Instances of the last list that carry our name and no UID.
-    unstamped: Vec<Unstamped>,
+    unstamped: Vec<UnstampedInstance>,
     /// Whether the configured cluster is the one behind the API server, once that was asked.
     identity: Option<Identity>,
 }
@@ -149,18 +148,6 @@ fn repair_policies() -> Vec<RepairPolicy> {
         policy("KernelReady", "False", 30),
         policy("ContainerRuntimeReady", "False", 30),
     ]
-}
-
-/// What AWS' refusal of `action` means to the rest.
-fn cloud_error(error: &AwsError, action: &str) -> CloudError {
-    match error.class() {
-        Class::NotFound => CloudError::NotFound(error.to_string().into()),
-        Class::Throttled => CloudError::RateLimited { after: error.wait() },
-        Class::Unauthorized => CloudError::Unauthorized { action: action.into() },
-        Class::Unfulfillable | Class::Unknown | Class::Refused => {
-            CloudError::Unavailable(error.to_string().into())
-        }
-    }
 }
 
 /// Instances that are known by their ids. One whose zone is not told would be known by another id than its claim names, and would
@@ -215,6 +202,18 @@ impl AwsProvider {
         Ok(provider)
     }
 
+    /// The calls to AWS.
+    #[must_use]
+    pub fn api(&self) -> &dyn AwsApi {
+        &*self.api
+    }
+
+    /// The settings of the controller.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The classes that launches and catalogues go by.
     #[must_use]
     pub fn classes(&self) -> &Classes {
@@ -225,15 +224,19 @@ impl AwsProvider {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn uid(&self) -> Result<Str, CloudError> {
+    /// The UID of the cluster.
+    ///
+    /// # Errors
+    /// If the provider has not been identified yet.
+    pub fn cluster_uid(&self) -> Result<Str, CloudError> {
         let unknown =
-            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
+            || CloudError::Unavailable("the cluster UID is not known yet: call identify first".into());
         self.cluster_uid.get().cloned().ok_or_else(unknown)
     }
 
     /// Refuses to mutate anything where the cloud's cluster is another than the API server's.
     fn may_mutate(&self) -> Result<Str, CloudError> {
-        let uid = self.uid()?;
+        let uid = self.cluster_uid()?;
         let mutated = |why| CloudError::Unavailable(format!("nothing is mutated: {why}").into());
         self.mismatch().map_or(Ok(uid), |why| Err(mutated(why)))
     }
@@ -280,36 +283,8 @@ impl AwsProvider {
 
     /// What the last lists had of our cluster's name that is another cluster's.
     #[must_use]
-    pub fn foreign(&self) -> Foreign {
+    pub fn foreign(&self) -> ForeignResources {
         self.state().foreign.clone()
-    }
-
-    /// Everything in the account that carries our cluster's name, by who owns it.
-    ///
-    /// # Errors
-    /// Where AWS does not tell instances or launch templates; instance profiles are left out where IAM refuses them.
-    pub async fn audit(&self, claimed: &BTreeSet<ProviderId>) -> Result<Audit, CloudError> {
-        let uid = self.uid()?;
-        let class_uids =
-            self.classes.all().iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
-        let mut audit = Audit::default();
-        let name = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*self.settings.cluster_name]);
-        let instances = self.api.instances(&[], std::slice::from_ref(&name)).await;
-        let instances = instances.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
-        audit.instances(&instances, &self.settings, &uid, claimed);
-        let templates = self.api.launch_templates(&[name]).await;
-        let templates = templates.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
-        audit.templates(&templates, &self.settings, &uid);
-        match profile::audit(
-            &profile::Who { api: &*self.api, settings: &self.settings, cluster_uid: &uid },
-            &class_uids,
-        )
-        .await
-        {
-            Ok(profiles) => audit.profiles(profiles),
-            Err(error) => audit.unread.push(format!("instance profiles: {}", error.code)),
-        }
-        Ok(audit)
     }
 
     /// Takes the free addresses of subnets as EC2 tells them.
@@ -391,7 +366,7 @@ impl AwsProvider {
         let ec2_id = instance_id(id).ok_or_else(gone)?;
         let found = match self.api.instances(&[ec2_id.to_owned()], &[]).await {
             Err(error) if error.is_not_found() => Vec::new(),
-            answer => answer.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?,
+            answer => answer.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?,
         };
         let found = found.into_iter().find(|info| info.id == ec2_id && info.state != "terminated");
         match found {
@@ -439,7 +414,7 @@ impl AwsProvider {
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
             Err(error) => {
                 self.ledger.note(&figures::TERMINATION_FAILURES, &[&info.zone, &info.zone_id], 1.0);
-                Err(cloud_error(&error, "ec2:TerminateInstances"))
+                Err(error.to_cloud_error("ec2:TerminateInstances"))
             }
         }
     }
@@ -482,7 +457,7 @@ impl CloudProvider for AwsProvider {
             return Ok(Identity::Mismatch(why.into()));
         }
         let identity = self.compare_with_eks().await;
-        let identity = identity.map_err(|error| cloud_error(&error, cluster::DESCRIBE))?;
+        let identity = identity.map_err(|error| error.to_cloud_error(cluster::DESCRIBE))?;
         self.state().identity = Some(identity.clone());
         Ok(identity)
     }
@@ -518,26 +493,26 @@ impl CloudProvider for AwsProvider {
     /// Instances with our cluster's UID, and those of our cluster's name without any: Karpenter launched them, and they are
     /// ours where a NodeClaim names them.
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        let uid = self.uid()?;
+        let uid = self.cluster_uid()?;
         let filters = [
             Filter::new("tag-key", [labels::TAG_NODEPOOL]),
             Filter::new("tag-key", [labels::NODE_CLASS]),
             Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*self.settings.cluster_name]),
         ];
         let found = self.api.instances(&[], &filters).await;
-        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
         let alive = placed(found)?.into_iter().filter(|info| info.state != "terminated");
         let cluster = &self.settings.cluster_name;
         let alive: Vec<InstanceInfo> = alive.collect();
         let unstamped = |info: &&InstanceInfo| ownership(&info.tags, cluster, &uid) == Ownership::Unstamped;
-        let known = |info: &InstanceInfo| Unstamped {
+        let known = |info: &InstanceInfo| UnstampedInstance {
             id: provider_id(&info.zone, &info.id),
             launched: info.launched,
         };
         {
             let mut state = self.state();
             let others = alive.iter().filter_map(|info| namesake(&info.id, &info.tags, cluster, &uid));
-            state.foreign.see(Resource::Instance, others);
+            state.foreign.replace(ResourceType::Instance, others);
             state.unstamped =
                 alive.iter().filter(unstamped).filter(|info| !is_ending(info)).map(known).collect();
         }

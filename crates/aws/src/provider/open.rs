@@ -23,8 +23,8 @@ use super::launching::{Answers, Prepared, allowed};
 use super::{AwsProvider, is_ending, placed};
 use crate::calls::{AwsError, Class, Filter, FleetRequest, InstanceInfo};
 use crate::digest::digest;
-use crate::iam;
 use crate::launch::call_error;
+use crate::permissions;
 use crate::recent::is_recent;
 
 /// For how long a token is remembered that EC2 has seen with another request: longer than a claim waits for its instance.
@@ -109,7 +109,7 @@ fn not_looked(error: &AwsError) -> LaunchError {
     const ACTION: &str = "ec2:DescribeInstances";
     match error.class() {
         Class::Throttled => LaunchError::RateLimited { after: error.wait() },
-        Class::Unauthorized => LaunchError::Unknown(iam::refusal(ACTION, error).into()),
+        Class::Unauthorized => LaunchError::Unknown(permissions::refusal(ACTION, error).into()),
         _ => LaunchError::Unknown(format!("{ACTION}: {error}").into()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleetwright_aws::audit::Resource;
+use fleetwright_aws::foreign::ResourceType;
 use fleetwright_aws_api::labels;
 use fleetwright_core::clock::Clock as _;
 use fleetwright_core::cloud::{CloudError, CloudProvider as _, Identity, Instance, Termination};
@@ -105,7 +105,11 @@ pub(super) async fn two_clusters(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.equal("our list", &ids(&sweep(&mut ours).await?), &ids(&mine))?;
         cx.equal("their list", &ids(&sweep(&mut theirs).await?), &ids(&other))?;
     }
-    cx.equal("instances of theirs that we know of", &ours.provider.foreign().count(Resource::Instance), &3)?;
+    cx.equal(
+        "instances of theirs that we know of",
+        &ours.provider.foreign().count(ResourceType::Instance),
+        &3,
+    )?;
     for instance in &other {
         let naming =
             NodeClaim { provider_id: Some(instance.provider_id.clone()), ..claims(&["a"]).remove(0) };

@@ -21,7 +21,7 @@ impl Clock for Still {
     }
 }
 
-struct Account {
+struct FakeAccount {
     cloud: FakeAws,
     settings: Settings,
     class: Ec2NodeClass,
@@ -29,7 +29,7 @@ struct Account {
     now: Timestamp,
 }
 
-impl Account {
+impl FakeAccount {
     fn new() -> Self {
         let clock: SharedClock = Arc::new(Still(Mutex::new(Timestamp::UNIX_EPOCH)));
         let mut class = class("default", true);
@@ -45,7 +45,7 @@ impl Account {
     }
 
     async fn look(&mut self) -> &'static str {
-        let who = Who { api: &self.cloud, settings: &self.settings, cluster_uid: "uid" };
+        let who = Account { api: &self.cloud, settings: &self.settings, cluster_uid: "uid" };
         let finding = reconcile(&who, &mut self.class, &mut self.memory, self.now).await;
         match finding.outcome {
             Outcome::True => "True",
@@ -70,7 +70,7 @@ impl Account {
 #[tokio::test]
 async fn an_interrupted_making_is_finished() {
     for call in [Call::CreateProfile, Call::AddRole] {
-        let mut account = Account::new();
+        let mut account = FakeAccount::new();
         let lost = AwsError::new(AwsError::NO_ANSWER, "reset");
         let fault = if call == Call::CreateProfile { Fault::Lose } else { Fault::Refuse(lost) };
         account.cloud.inject(call, fault);
@@ -90,7 +90,7 @@ async fn an_interrupted_making_is_finished() {
 /// A path in `spec.role` is no other role: the profile stays, however often it is looked at.
 #[tokio::test]
 async fn a_path_is_no_difference() {
-    let mut account = Account::new();
+    let mut account = FakeAccount::new();
     account.class.spec.role = Some("/teams/a/node".to_owned());
     for minutes in [0, 1, 16, 32] {
         account.now = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
@@ -106,7 +106,7 @@ async fn a_path_is_no_difference() {
 /// those who use it.
 #[tokio::test]
 async fn karpenters_profile_is_taken_over() {
-    let mut account = Account::new();
+    let mut account = FakeAccount::new();
     let theirs = ProfileInfo {
         name: "test-cluster_123".to_owned(),
         path: format!("/karpenter/{REGION}/{CLUSTER}/class-uid/"),
@@ -125,7 +125,7 @@ async fn karpenters_profile_is_taken_over() {
 
 #[tokio::test]
 async fn a_role_that_is_not_there_leaves_nothing_and_is_not_asked_for_at_once() {
-    let mut account = Account::new();
+    let mut account = FakeAccount::new();
     account.class.spec.role = Some("nobody".to_owned());
     assert_eq!((account.look().await, account.look().await), ("RoleNotFound", "RoleNotFound"));
     assert_eq!((account.cloud.count("AddRoleToInstanceProfile"), account.cloud.profiles_now().len()), (1, 0));
@@ -136,8 +136,8 @@ async fn a_role_that_is_not_there_leaves_nothing_and_is_not_asked_for_at_once() 
 
 #[tokio::test]
 async fn a_strangers_profile_of_our_name_is_not_touched() {
-    let mut account = Account::new();
-    let who = Who { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
+    let mut account = FakeAccount::new();
+    let who = Account { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
     let name = profile_name(&who, "class-uid", "node");
     let tags = [(labels::TAG_CLUSTER_UID.to_owned(), "another".to_owned())].into();
     let theirs = ProfileInfo { name: name.clone(), path: "/".to_owned(), tags, ..ProfileInfo::default() };
@@ -150,7 +150,7 @@ async fn a_strangers_profile_of_our_name_is_not_touched() {
 #[tokio::test]
 async fn legacy_profiles_go_with_the_class_that_names_them() {
     for named in [true, false] {
-        let mut account = Account::new();
+        let mut account = FakeAccount::new();
         let legacy = labels::legacy_profile_name(CLUSTER, REGION, "default");
         let tags = [(format!("{}{CLUSTER}", labels::TAG_CLUSTER_PREFIX), "owned".to_owned())].into();
         let profile = ProfileInfo {
@@ -164,7 +164,7 @@ async fn legacy_profiles_go_with_the_class_that_names_them() {
         if named {
             account.class.status.as_mut().unwrap().instance_profile = legacy;
         }
-        let who = Who { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
+        let who = Account { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
         delete_all(&who, &account.class).await.unwrap();
         assert_eq!(account.cloud.profiles_now().is_empty(), named);
     }

@@ -15,7 +15,7 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use jiff::Timestamp;
 
-use super::super::{AwsProvider, cloud_error, instance_id, is_ending, provider_id};
+use super::super::{AwsProvider, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::figures;
 use crate::interruption::{self, Kind, Offering, Unreadable};
@@ -154,7 +154,7 @@ impl Interruptions {
         known: &Looked,
         now: Timestamp,
     ) -> Result<Fate, CloudError> {
-        let uid = self.provider.uid()?;
+        let uid = self.provider.cluster_uid()?;
         let cluster = &self.provider.settings.cluster_name;
         let mut reported = Vec::new();
         let mut others = false;
@@ -245,7 +245,7 @@ impl Interruptions {
         if let Err(error) = &answer {
             self.provider.state().troubles.failed(ACTION, error, self.provider.clock.now());
         }
-        let found = answer.map_err(|error| cloud_error(&error, ACTION))?;
+        let found = answer.map_err(|error| error.to_cloud_error(ACTION))?;
         self.provider.state().troubles.over(ACTION);
         Ok(found
             .into_iter()

@@ -21,7 +21,7 @@ use crate::digest::digest;
 use crate::images;
 use crate::instancetype::{self, View};
 use crate::nodeclass::cadence::{Cadence, Part};
-use crate::nodeclass::profile::{self, Who};
+use crate::nodeclass::profile::{self, Account};
 use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations, some};
 use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
 use crate::recent::is_recent;
@@ -81,8 +81,8 @@ impl NodeClasses {
         Self { provider, profiles, memory: Mutex::default() }
     }
 
-    fn who<'a>(&'a self, uid: &'a str) -> Who<'a> {
-        Who { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: uid }
+    fn account<'a>(&'a self, uid: &'a str) -> Account<'a> {
+        Account { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: uid }
     }
 
     /// One class, one round.
@@ -214,7 +214,7 @@ impl NodeClasses {
             Part::PlacementGroup => return self.placement_group(class, now).await,
             Part::InstanceProfile => {
                 let mut profiles = self.profiles.lock().await;
-                let finding = profile::reconcile(&self.who(cluster_uid), class, &mut profiles, now).await;
+                let finding = profile::reconcile(&self.account(cluster_uid), class, &mut profiles, now).await;
                 let again = profile::again(&finding, every);
                 return (finding, again);
             }
@@ -408,7 +408,7 @@ impl NodeClasses {
                 _ => provider.state().templates.remove(&template.name),
             };
         }
-        profile::delete_all(&self.who(cluster_uid), class).await
+        profile::delete_all(&self.account(cluster_uid), class).await
     }
 }
 

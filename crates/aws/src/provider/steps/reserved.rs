@@ -13,7 +13,7 @@ use fleetwright_core::model::{
     labels::{CAPACITY_TYPE, ON_DEMAND, REGISTERED, RESERVED},
 };
 
-use super::super::{AwsProvider, cloud_error, instance_id};
+use super::super::{AwsProvider, instance_id};
 
 /// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(60);
@@ -91,7 +91,7 @@ impl ProviderStep for CapacityType {
         for chunk in reserved.chunks(TOGETHER) {
             let claims: Vec<&Arc<NodeClaim>> = chunk.iter().map(|(claim, _)| claim).collect();
             let found = self.0.of_claims(&claims).await;
-            let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+            let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
             for (claim, node) in chunk {
                 let id = claim.provider_id.as_deref().and_then(instance_id);
                 let Some(info) = found.iter().find(|info| Some(info.id.as_str()) == id) else { continue };

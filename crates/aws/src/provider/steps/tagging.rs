@@ -9,7 +9,7 @@ use fleetwright_core::cloud::{CloudError, Object, Outlook, ProviderStep, Round, 
 use fleetwright_core::model::{Labels, NodeClaim};
 use jiff::SignedDuration;
 
-use super::super::{AwsProvider, cloud_error, instance_id};
+use super::super::{AwsProvider, instance_id};
 use crate::calls::{AwsError, Class, InstanceInfo};
 use crate::recent::is_recent;
 use crate::tags::{Ownership, late, ownership};
@@ -83,7 +83,7 @@ impl ProviderStep for Tagging {
         let more = open.len() > TAGGED_MAX;
         let now: Vec<&Arc<NodeClaim>> = open.into_iter().take(TAGGED_MAX).collect();
         let found = self.0.of_claims(&now).await;
-        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
         let mut round = Round::quiet(if more { MORE } else { EVERY });
         let cluster = self.0.settings.cluster_name.clone();
         for claim in now {
@@ -144,7 +144,7 @@ impl ProviderStep for Partitions {
             .collect();
         let claims: Vec<&Arc<NodeClaim>> = open.iter().map(|(claim, _)| claim).collect();
         let found = self.0.of_claims(&claims).await;
-        let found = found.map_err(|error| cloud_error(&error, "ec2:DescribeInstances"))?;
+        let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
         let young = |claim: &NodeClaim| is_recent(claim.created, outlook.now, YOUNG);
         let soon = open.iter().any(|(claim, _)| young(claim));
         let mut round = Round::quiet(match (open.is_empty(), soon) {

@@ -13,11 +13,11 @@ use futures::lock::Mutex;
 use jiff::Timestamp;
 
 use super::super::memory::UNUSED_FOR;
-use super::super::{AwsProvider, cloud_error, instance_id};
-use crate::audit::{Resource, namesake, unowned};
+use super::super::{AwsProvider, instance_id};
 use crate::calls::{Filter, LaunchTemplate, ProfileInfo};
 use crate::figures;
-use crate::nodeclass::profile::{self, Who};
+use crate::foreign::{ResourceType, namesake, unowned};
+use crate::nodeclass::profile::{self, Account};
 use crate::tags::{Ownership, ownership};
 
 /// How often launch templates are looked through.
@@ -61,11 +61,11 @@ impl ProviderStep for Templates {
         let cluster = &provider.settings.cluster_name;
         let filter = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&**cluster]);
         let all = provider.api.launch_templates(&[filter]).await;
-        let all = all.map_err(|error| cloud_error(&error, "ec2:DescribeLaunchTemplates"))?;
+        let all = all.map_err(|error| error.to_cloud_error("ec2:DescribeLaunchTemplates"))?;
         let mut round = Round::quiet(TEMPLATES_EVERY);
         let others =
             all.iter().filter_map(|template| namesake(&template.name, &template.tags, cluster, &uid));
-        provider.state().foreign.see(Resource::LaunchTemplate, others);
+        provider.state().foreign.replace(ResourceType::LaunchTemplate, others);
         provider.forget_templates_but(&all, outlook.now);
         let ours: Vec<&LaunchTemplate> = all
             .iter()
@@ -132,9 +132,10 @@ impl ProviderStep for Profiles {
             (!status.instance_profile.is_empty()).then(|| status.instance_profile.clone())
         });
         let used: BTreeSet<String> = of_claims.chain(of_classes).collect();
-        let who = Who { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: &uid };
+        let account =
+            Account { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: &uid };
         let mut memory = self.profiles.lock().await;
-        let answer = profile::collect(&who, &class_uids, &used, &mut memory, outlook.now).await;
+        let answer = profile::collect(&account, &class_uids, &used, &mut memory, outlook.now).await;
         let answer = self.provider.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
         let notices = match answer {
             Err(notices) => notices,
@@ -143,7 +144,7 @@ impl ProviderStep for Profiles {
                 let others = collected.foreign.iter().filter_map(|known| {
                     Some((known.name.clone(), known.tags.get(labels::TAG_CLUSTER_UID)?.clone()))
                 });
-                self.provider.state().foreign.see(Resource::InstanceProfile, others);
+                self.provider.state().foreign.replace(ResourceType::InstanceProfile, others);
                 let mut notices = self.unstamped(&collected.foreign);
                 for (action, answer) in collected.answers {
                     // What is not deleted stays for the next round; that it was not is told until it is.
@@ -203,12 +204,12 @@ impl ProviderStep for Foreigners {
             notices.extend(told.take(5));
         }
         let gauge = |count: usize| Some(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-        let of = |resource: Resource| Figure {
+        let of = |resource: ResourceType| Figure {
             family: &figures::FOREIGN,
             labels: vec![resource.as_str().into()],
             value: gauge(foreign.count(resource)),
         };
-        let mut shown: Vec<Figure> = Resource::ALL.map(of).into();
+        let mut shown: Vec<Figure> = ResourceType::ALL.map(of).into();
         shown.push(Figure { family: &figures::UNOWNED, labels: Vec::new(), value: gauge(count) });
         Ok(Round { notices, figures: shown, ..Round::quiet(TEMPLATES_EVERY) })
     }

@@ -145,5 +145,5 @@ async fn two_clusters_of_one_name_leave_each_other_alone() {
     // Dry runs make one now and then; what the launches used is cleared away by whoever made it.
     assert!(owner(UID) <= 1 && owner("their-cluster-uid") <= 1);
     assert!(cloud.count("DeleteLaunchTemplate") >= 2);
-    assert!(ours.aws.provider.lock().unwrap().foreign().count(Resource::Instance) == 3);
+    assert!(ours.aws.provider.lock().unwrap().foreign().count(ResourceType::Instance) == 3);
 }

@@ -1,49 +1,49 @@
-//! What `fleetwright prices export` writes: everything that AWS tells of a region's prices, for networks that cannot ask.
+//! The file that `fleetwright prices export` writes: all prices of a region, for networks without access to the pricing API.
 
-use super::{Prices, pricing_region, write};
-use crate::calls::{AwsApi, AwsError};
+use fleetwright_aws::calls::{AwsApi, AwsError};
+use fleetwright_aws::prices::{Prices, pricing_region, write};
 
 /// A file of prices, and what is missing from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
-    /// The file.
+pub struct PriceFile {
+    /// The content of the file.
     pub text: String,
-    /// What AWS did not tell, for people; the tables that come with the program stand for it.
+    /// Prices that AWS did not return; the built-in tables replace them.
     pub missing: Vec<String>,
 }
 
-/// Asks for all prices of a region. One market's failure does not keep the other's prices back.
+/// Reads all prices of a region. If one market fails, the prices of the other are still exported.
 ///
 /// # Errors
-/// Where AWS tells neither.
-pub async fn export(api: &dyn AwsApi, region: &str) -> Result<Exported, AwsError> {
+/// If both markets fail.
+pub async fn export(api: &dyn AwsApi, region: &str) -> Result<PriceFile, AwsError> {
     let mut prices = Prices::of_region(region);
     let mut missing = Vec::new();
-    let asked = pricing_region(region, false).is_some();
-    let on_demand = if asked { Some(api.on_demand_prices(region).await) } else { None };
+    let has_price_list = pricing_region(region, false).is_some();
+    let on_demand = if has_price_list { Some(api.on_demand_prices(region).await) } else { None };
     let spot = api.spot_prices().await;
     match on_demand {
         Some(Err(error)) if spot.is_err() => return Err(error),
         Some(Err(error)) => missing.push(format!("on-demand prices: {error}")),
-        Some(Ok(told)) if told.is_empty() => missing.push("on-demand prices: AWS tells none".to_owned()),
+        Some(Ok(told)) if told.is_empty() => missing.push("on-demand prices: AWS returned none".to_owned()),
         Some(Ok(told)) => {
             prices.update_on_demand(told);
         }
-        None => missing.push(format!("on-demand prices: no price list answers for {region}")),
+        None => missing.push(format!("on-demand prices: no price list covers {region}")),
     }
     match spot {
         Err(error) => missing.push(format!("spot prices: {error}")),
-        Ok(told) if told.is_empty() => missing.push("spot prices: AWS tells none".to_owned()),
+        Ok(told) if told.is_empty() => missing.push("spot prices: AWS returned none".to_owned()),
         Ok(told) => {
             prices.update_spot(told);
         }
     }
-    Ok(Exported { text: write(&prices, region), missing })
+    Ok(PriceFile { text: write(&prices, region), missing })
 }
 
 #[cfg(test)]
 mod tests {
-    //! What is exported is what the provider reads.
+    //! The provider reads what is exported.
     use std::future::Future;
     use std::pin::Pin;
     use std::sync::Arc;
@@ -54,12 +54,12 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::prices::parse;
-    use crate::testing::{Call, FakeAws};
+    use fleetwright_aws::prices::parse;
+    use fleetwright_aws::testing::{Call, FakeAws};
 
-    struct Still;
+    struct FixedClock;
 
-    impl Clock for Still {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -69,8 +69,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_market_that_is_silent_is_named() {
-        let cloud = FakeAws::new(Arc::new(Still));
+    async fn a_market_without_prices_is_reported() {
+        let cloud = FakeAws::new(Arc::new(FixedClock));
         let price = Price::from_nanos(123_456_789);
         let spot = (("m5.large".to_owned(), "us-west-2a".to_owned()), price);
         cloud.set_prices(vec![("m5.large".to_owned(), price)], vec![spot]);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!((read.on_demand("c5.large").is_some(), whole.missing.len()), (true, 0));
         cloud.deny(Call::OnDemandPrices);
         assert_eq!(export(&cloud, "us-west-2").await.unwrap().missing.len(), 1);
-        assert_eq!(export(&cloud, "us-gov-west-1").await.unwrap().missing.len(), 1, "nobody is asked");
+        assert_eq!(export(&cloud, "us-gov-west-1").await.unwrap().missing.len(), 1, "no market is asked");
         cloud.deny(Call::SpotPrices);
         assert!(export(&cloud, "us-west-2").await.is_err());
     }

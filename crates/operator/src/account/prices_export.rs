@@ -1,17 +1,17 @@
-//! `fleetwright prices export`: a file of prices for networks that cannot ask for them (`PRICES_FILE`).
+//! `fleetwright prices export`: writes the prices of a region for networks without access to the pricing API (`PRICES_FILE`).
 
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use fleetwright_aws::prices::export;
+use fleetwright_aws_tools::prices::export;
 
 use super::{block_on, connect, note};
 use crate::{cli::PricesExportOptions, settings::Values};
 
-/// Asks and writes.
+/// Reads the prices and writes the file.
 ///
 /// # Errors
-/// Where AWS tells no prices, or the file cannot be written.
+/// If AWS returns no prices, or the file cannot be written.
 pub(crate) fn run(options: &PricesExportOptions, values: &Values) -> anyhow::Result<()> {
     let exported = block_on(async {
         let sdk = connect(values).await?;

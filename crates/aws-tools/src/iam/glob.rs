@@ -1,6 +1,6 @@
-//! IAM's wildcards: `*` stands for any text, `?` for any character.
+//! IAM wildcards: `*` matches any text, `?` matches one character.
 
-/// Whether a pattern fits every text that `text` stands for. What is not known of a text is `*` in it, which only `*` fits.
+/// Whether a pattern matches every text that `text` stands for. Unknown parts of `text` are `*`, which only `*` matches.
 #[must_use]
 pub(super) fn covers(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
@@ -10,7 +10,7 @@ pub(super) fn covers(pattern: &str, text: &str) -> bool {
         None => false,
     };
     let (mut at, mut of) = (0, 0);
-    // Where the last `*` stands, and how far it reaches: it reaches further when the rest does not fit.
+    // The last `*` of the pattern and how far it extends; it extends further when the rest does not match.
     let mut star: Option<(usize, usize)> = None;
     while of < text.len() {
         if pattern.get(at) == Some(&'*') {
@@ -28,12 +28,12 @@ pub(super) fn covers(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|own| *own == '*')
 }
 
-/// Whether there is any text that both patterns fit.
+/// Whether any text matches both patterns.
 #[must_use]
 pub(super) fn overlap(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let single = |a: char, b: char| a == '?' || b == '?' || a == b;
-    // Whether the first i of `a` and the first j of `b` have a text in common, row by row.
+    // Whether the first i characters of `a` and the first j of `b` match a common text, row by row.
     let mut row: Vec<bool> = Vec::with_capacity(b.len() + 1);
     row.push(true);
     for j in 0..b.len() {
@@ -54,7 +54,7 @@ pub(super) fn overlap(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! What fits what, also against the plainest way to say it.
+    //! Examples, and properties against a naive matcher.
     use proptest::prelude::*;
     use rstest::rstest;
 
@@ -87,21 +87,22 @@ mod tests {
         assert_eq!((overlap(a, b), overlap(b, a)), (expected, expected));
     }
 
-    /// The same by its definition, for a text without wildcards.
-    fn plainly(pattern: &[u8], text: &[u8]) -> bool {
+    /// A naive matcher for a text without wildcards.
+    fn naive_match(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
-            Some((b'*', rest)) => (0..=text.len()).any(|skip| plainly(rest, &text[skip..])),
+            Some((b'*', rest)) => (0..=text.len()).any(|skip| naive_match(rest, &text[skip..])),
             Some((own, rest)) => {
-                text.first().is_some_and(|first| own == first || *own == b'?') && plainly(rest, &text[1..])
+                text.first().is_some_and(|first| own == first || *own == b'?')
+                    && naive_match(rest, &text[1..])
             }
         }
     }
 
     proptest! {
         #[test]
-        fn texts_are_fitted_as_defined(pattern in "[ab*?]{0,6}", text in "[ab]{0,6}") {
-            let expected = plainly(pattern.as_bytes(), text.as_bytes());
+        fn patterns_match_as_defined(pattern in "[ab*?]{0,6}", text in "[ab]{0,6}") {
+            let expected = naive_match(pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(covers(&pattern, &text), expected);
             prop_assert_eq!(overlap(&pattern, &text), expected);
         }

@@ -1,26 +1,26 @@
-//! Policies as far as they can be evaluated without a call: denials, actions, resources, and conditions on what is known of a call.
+//! Evaluates policies without a call: denials, actions, resources, and conditions on keys that are known before the call.
 
 use serde_json::Value;
 
 use super::glob::{covers, overlap};
-use super::request::{Asked, Known, Place};
+use super::request::{AuthorizationRequest, KeyValue, Place};
 
-/// What `deploy/iam` leaves for its users to fill in: it stands for what is right.
+/// Variables of `deploy/iam` that users fill in; they match the correct value.
 const BLANKS: [&str; 6] =
     ["AWS_PARTITION", "AWS_REGION", "AWS_ACCOUNT_ID", "CLUSTER_NAME", "CLUSTER_UID", "NODE_ROLE_NAME"];
 
-/// Whether something holds.
+/// Whether a statement or condition holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// It does.
+    /// It holds.
     Yes,
-    /// Only a real call would tell, because of this.
+    /// Undecided without a real call, for this reason.
     Perhaps(String),
-    /// It does not, because of this.
+    /// It does not hold, for this reason.
     No(String),
 }
 
-/// Of two that both must hold, the one that counts.
+/// The conjunction of two results.
 fn both(a: Holds, b: impl FnOnce() -> Holds) -> Holds {
     match a {
         Holds::No(_) => a,
@@ -32,7 +32,7 @@ fn both(a: Holds, b: impl FnOnce() -> Holds) -> Holds {
     }
 }
 
-/// Of two of which one is enough, the one that counts; of equals the first.
+/// The disjunction of two results; the first of equal ones.
 fn either(a: Holds, b: Holds) -> Holds {
     match (&a, &b) {
         (Holds::Yes, _)
@@ -42,12 +42,12 @@ fn either(a: Holds, b: Holds) -> Holds {
     }
 }
 
-/// What policies say of something that is asked.
+/// The answer of the policies to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub(super) allowed: Holds,
-    /// Why it may be denied all the same.
+    /// Denials that may apply nevertheless.
     pub(super) doubts: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ fn many(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Texts of a field that has one or many; numbers and truth values as IAM reads them.
+/// The values of a field with one or several values; numbers and booleans as text, as in IAM.
 pub(super) fn texts(value: &Value) -> Vec<String> {
     let text = |value: Value| match value {
         Value::String(text) => Some(text),
@@ -81,14 +81,19 @@ fn name(statement: &Value) -> String {
     }
 }
 
-/// What all statements together say: a denial counts more than any permission. Where nothing allows it, the statement that is
-/// `meant` to tells why.
-pub(super) fn answer(statements: &[Value], asked: &Asked, place: &Place, meant: &str) -> Answer {
+/// Evaluates all statements: a denial overrides any grant. If nothing allows the request, the statement `meant` to grant it supplies
+/// the reason.
+pub(super) fn answer(
+    statements: &[Value],
+    request: &AuthorizationRequest,
+    place: &Place,
+    meant: &str,
+) -> Answer {
     let mut allowed = Holds::No("no statement allows it".to_owned());
     let mut doubts = Vec::new();
     let mut matched = false;
-    for statement in statements.iter().filter(|statement| of_action(statement, asked.action)) {
-        let applies = both(of_resource(statement, asked), || conditions(statement, asked, place));
+    for statement in statements.iter().filter(|statement| of_action(statement, request.action)) {
+        let applies = both(of_resource(statement, request), || conditions(statement, request, place));
         let name = name(statement);
         match (statement["Effect"].as_str(), applies) {
             (Some("Deny"), Holds::Yes) => {
@@ -96,14 +101,14 @@ pub(super) fn answer(statements: &[Value], asked: &Asked, place: &Place, meant: 
             }
             (Some("Deny"), Holds::Perhaps(why)) => doubts.push(format!("{name} denies it, {why}")),
             (Some("Allow"), applies) => {
-                let told = match applies {
+                let result = match applies {
                     Holds::Yes => Holds::Yes,
                     Holds::Perhaps(why) => Holds::Perhaps(format!("{name} allows it, {why}")),
                     Holds::No(why) => Holds::No(format!("{name} allows it, {why}")),
                 };
-                // A statement that speaks of the action tells more than that there is none.
-                let tells = !matched || (statement["Sid"] == meant && matches!(allowed, Holds::No(_)));
-                allowed = if tells { told } else { either(allowed, told) };
+                // A statement about the action explains more than the absence of one.
+                let replaces = !matched || (statement["Sid"] == meant && matches!(allowed, Holds::No(_)));
+                allowed = if replaces { result } else { either(allowed, result) };
                 matched = true;
             }
             _ => {}
@@ -120,9 +125,9 @@ fn of_action(statement: &Value, action: &str) -> bool {
     any("Action") || (!statement["NotAction"].is_null() && !any("NotAction"))
 }
 
-fn of_resource(statement: &Value, asked: &Asked) -> Holds {
-    let of = |pattern: &String| resource(&blank(pattern).0, &asked.resource);
-    let others = || Holds::No(format!("not for {}", asked.resource));
+fn of_resource(statement: &Value, request: &AuthorizationRequest) -> Holds {
+    let of = |pattern: &String| resource(&blank(pattern).0, &request.resource);
+    let others = || Holds::No(format!("not for {}", request.resource));
     if !statement["NotResource"].is_null() {
         let listed = texts(&statement["NotResource"]).iter().map(of).fold(others(), either);
         return match listed {
@@ -134,7 +139,7 @@ fn of_resource(statement: &Value, asked: &Asked) -> Holds {
     texts(&statement["Resource"]).iter().map(of).fold(others(), either)
 }
 
-/// Whether a pattern is for a resource. Partition, region and account that are not known are what the pattern says.
+/// Whether a pattern covers a resource. An unknown partition, region or account matches the pattern.
 fn resource(pattern: &str, resource: &str) -> Holds {
     let others = || Holds::No(format!("not for {resource}"));
     let told: Vec<&str> = resource.splitn(6, ':').collect();
@@ -162,7 +167,7 @@ fn resource(pattern: &str, resource: &str) -> Holds {
     }
 }
 
-/// A text with `*` in the place of its variables, and whether any is one that only a real call would fill in.
+/// Replaces variables by `*`, and returns whether any of them is known only in a real call.
 fn blank(text: &str) -> (String, bool) {
     let mut out = String::new();
     let (mut rest, mut open) = (text, false);
@@ -177,8 +182,8 @@ fn blank(text: &str) -> (String, bool) {
     (out, open)
 }
 
-/// All conditions of a statement: every key of every operator must hold.
-fn conditions(statement: &Value, asked: &Asked, place: &Place) -> Holds {
+/// Evaluates all conditions of a statement: every key of every operator must hold.
+fn conditions(statement: &Value, request: &AuthorizationRequest, place: &Place) -> Holds {
     let operators = statement["Condition"].as_object().into_iter().flatten();
     let keys = operators.flat_map(|(operator, keys)| {
         keys.as_object().into_iter().flatten().map(move |(key, values)| (operator, key, values))
@@ -186,8 +191,8 @@ fn conditions(statement: &Value, asked: &Asked, place: &Place) -> Holds {
     keys.fold(Holds::Yes, |known, (operator, key, values)| {
         both(known, || {
             let key = key.replace("${CLUSTER_NAME}", place.cluster.as_deref().unwrap_or("*"));
-            let known = asked.get(&key);
-            match Test::of(operator).and_then(|test| test.holds(&known?, &texts(values))) {
+            let known = request.get(&key);
+            match Operator::of(operator).and_then(|test| test.holds(&known?, &texts(values))) {
                 Some(true) => Holds::Yes,
                 Some(false) => Holds::No(format!("but {operator} of {key} does not hold")),
                 None => Holds::Perhaps(format!("depending on {operator} of {key}")),
@@ -196,13 +201,13 @@ fn conditions(statement: &Value, asked: &Asked, place: &Place) -> Holds {
     })
 }
 
-/// A condition's operator.
+/// A condition operator.
 #[derive(Clone, Copy, Debug)]
-struct Test {
+struct Operator {
     how: How,
     negated: bool,
     if_exists: bool,
-    /// Whether all values of a key count, any of them, or its only one.
+    /// Whether all values of a key must match, any of them, or its single value.
     set: Set,
 }
 
@@ -221,8 +226,8 @@ enum How {
     Null,
 }
 
-impl Test {
-    /// The operator of a name; `None` for one that is not evaluated.
+impl Operator {
+    /// Parses an operator; `None` for one that is not evaluated.
     fn of(name: &str) -> Option<Self> {
         let (set, rest) = match name.split_once(':') {
             Some((set, rest)) if set.eq_ignore_ascii_case("ForAllValues") => (Set::All, rest),
@@ -248,21 +253,23 @@ impl Test {
         Some(Self { how, negated, if_exists, set })
     }
 
-    /// Whether it holds for what is known of a key; `None` where only a real call would tell.
-    fn holds(self, known: &Known, wanted: &[String]) -> Option<bool> {
+    /// Whether the operator holds for a key value; `None` if undecided without a real call.
+    fn holds(self, known: &KeyValue, wanted: &[String]) -> Option<bool> {
         if self.how == How::Null {
-            let absent = *known == Known::Absent;
+            let absent = *known == KeyValue::Absent;
             return Some(wanted.iter().any(|value| value.eq_ignore_ascii_case("true") == absent));
         }
         match known {
-            Known::Absent => Some(match self.set {
+            KeyValue::Absent => Some(match self.set {
                 Set::All => true,
                 Set::Any => self.if_exists,
                 Set::Single => self.if_exists || self.negated,
             }),
-            Known::There if wanted.iter().any(|pattern| self.fits_anything(pattern)) => Some(!self.negated),
-            Known::There => None,
-            Known::Is(values) => {
+            KeyValue::Present if wanted.iter().any(|pattern| self.fits_anything(pattern)) => {
+                Some(!self.negated)
+            }
+            KeyValue::Present => None,
+            KeyValue::Is(values) => {
                 let one = |value: &String| self.one(value, wanted).map(|fits| fits != self.negated);
                 let all: Vec<Option<bool>> = values.iter().map(one).collect();
                 let decisive = self.set == Set::Any || (self.set == Set::Single && !self.negated);
@@ -275,13 +282,13 @@ impl Test {
         }
     }
 
-    /// Whether a pattern fits a value, whatever it is.
+    /// Whether a pattern matches any value.
     fn fits_anything(self, pattern: &str) -> bool {
         let (blanked, open) = blank(pattern);
         blanked == "*" && !open && (self.how == How::Like || blanked != pattern)
     }
 
-    /// Whether a value is among those that are wanted.
+    /// Whether a value matches any of the patterns.
     fn one(self, value: &str, wanted: &[String]) -> Option<bool> {
         let mut unclear = false;
         for pattern in wanted {
