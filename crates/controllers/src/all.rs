@@ -1,4 +1,4 @@
-//! Every controller, one line for each part.
+//! Every controller, one line per module.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     settings::Settings,
 };
 
-/// All controllers, in the order in which a change reaches them.
+/// All controllers, in the order in which changes reach them.
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let mut controllers = provisioning::controllers(&ctx.settings);
@@ -69,7 +69,7 @@ pub(crate) fn claim_controllers(
 /// Runs all watches and controllers until shutdown.
 ///
 /// # Errors
-/// Where a loop ends by itself: the process should end then, and be started again.
+/// If a loop ends without a shutdown: the process should then exit and be restarted.
 pub async fn run(ctx: Ctx, stop: Shutdown) -> Result<(), RunError> {
     let controllers = controllers(&ctx);
     crate::runtime::run(ctx, controllers, stop).await

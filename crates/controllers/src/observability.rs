@@ -1,4 +1,4 @@
-//! Gauges of what there is: nodes, pools, and how current our view of them is.
+//! Gauges of nodes, NodePools and the sync state of the cluster.
 
 mod offerings;
 mod pods;
@@ -17,7 +17,7 @@ use crate::{
     settings::Settings,
 };
 
-/// The controllers of this part; none where they are switched off.
+/// The controllers of this module; none if they are switched off.
 #[must_use]
 pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
     if settings.disable_observability {
@@ -65,7 +65,7 @@ impl Controller for NodeMetrics {
 
 type Amounts = fn(&StateNode) -> Resources;
 
-/// What is shown of each node.
+/// The gauges of each node.
 const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_ALLOCATABLE, StateNode::allocatable),
     (&families::NODES_POD_REQUESTS, |node| node.requested.minus(&node.requested_by_daemons)),
@@ -75,7 +75,7 @@ const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
 ];
 
-/// Limits of a node's daemons, or of its other pods.
+/// Limits of a node's DaemonSet pods, or of its other pods.
 fn limits(node: &StateNode, daemons: bool) -> Resources {
     let mut sum = Resources::new();
     for pod in node.pods.iter().filter(|pod| pod.is_daemon() == daemons) {
@@ -125,7 +125,7 @@ fn utilization(snapshot: &Snapshot) -> Series {
     allocatable.iter().filter(|(_, there)| *there > 0).map(share).collect()
 }
 
-/// Gauges by pool.
+/// Gauges by NodePool.
 struct PoolMetrics;
 
 #[async_trait]
@@ -166,7 +166,7 @@ impl Controller for PoolMetrics {
     }
 }
 
-/// What the launched nodes of a pool cost, in dollars per hour; those whose price is not known cost nothing.
+/// The cost of the launched nodes of a NodePool in dollars per hour; a node without a known price counts as zero.
 fn cost(snapshot: &Snapshot, pool: &str) -> f64 {
     let Some(catalog) = snapshot.catalog(pool) else { return 0.0 };
     let of_pool = snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool));
@@ -199,7 +199,7 @@ fn figure(count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    //! Gauges of nodes and pools.
+    //! Gauges of nodes and NodePools.
     use serde_json::json;
 
     use super::*;

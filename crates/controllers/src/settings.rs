@@ -7,7 +7,7 @@ use fleetwright_core::{
     scheduling::{MinValuesPolicy, PreferencePolicy, Rules},
 };
 
-/// Everything that can be set.
+/// The settings of the controllers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// `CPU_REQUESTS` in milli-CPUs: concurrency scales with it.
@@ -16,7 +16,7 @@ pub struct Settings {
     pub batch_max: Duration,
     /// `BATCH_IDLE_DURATION`: a batch of pods is closed after this long without a new one.
     pub batch_idle: Duration,
-    /// `INITIALIZATION_TIMEOUT`: how long a node may take from joining to being initialized; `None` is for ever.
+    /// `INITIALIZATION_TIMEOUT`: maximum time from registration to initialization; `None` is unlimited.
     pub initialization_timeout: Option<Duration>,
     /// `PREFERENCE_POLICY`.
     pub preference_policy: PreferencePolicy,
@@ -24,26 +24,26 @@ pub struct Settings {
     pub min_values_policy: MinValuesPolicy,
     /// `IGNORE_DRA_REQUESTS`.
     pub ignore_dra_requests: bool,
-    /// `SCHEDULER_CONFIG`: spread constraints of pods that have none.
+    /// `SCHEDULER_CONFIG`: default topology spread constraints of pods without any.
     pub default_spread: Vec<TopologySpread>,
-    /// `DISABLE_CLUSTER_STATE_OBSERVABILITY`: leaves out metrics by object.
+    /// `DISABLE_CLUSTER_STATE_OBSERVABILITY`: omits metrics by object.
     pub disable_observability: bool,
     /// `FEATURE_GATES`.
     pub gates: FeatureGates,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
-    /// How fast disruption goes.
+    /// Timing of disruption.
     pub disruption: DisruptionPace,
 }
 
-/// How fast disruption goes. The defaults are Karpenter's, where they are no settings.
+/// Timing of disruption. The defaults are Karpenter's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptionPace {
-    /// `DISRUPTION_PERIOD`: how often the cluster is looked at while there is nothing to do.
+    /// `DISRUPTION_PERIOD`: interval between passes while nothing is disrupted.
     pub period: Duration,
     /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
     pub validation_delay: Duration,
-    /// `DISRUPTION_TIMEOUT`: how long a command waits at least for what replaces its nodes.
+    /// `DISRUPTION_TIMEOUT`: minimum time that a command waits for its replacements.
     pub timeout: Duration,
 }
 
@@ -60,9 +60,9 @@ impl Default for DisruptionPace {
 /// How long the solver may improve a plan after its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SolveEffort {
-    /// For so long.
+    /// A duration.
     Time(Duration),
-    /// So many rounds: reproducible.
+    /// A number of iterations: reproducible.
     Iterations(u32),
 }
 
@@ -71,7 +71,7 @@ pub enum SolveEffort {
 pub struct FeatureGates {
     /// Use reserved capacity.
     pub reserved_capacity: bool,
-    /// Replace nodes that a repair policy calls broken.
+    /// Replace nodes that match a repair policy.
     pub node_repair: bool,
     /// Replace spot nodes by cheaper spot nodes.
     pub spot_to_spot: bool,
@@ -130,7 +130,7 @@ impl Settings {
         self.batch_max.saturating_mul(2).max(Duration::from_secs(10))
     }
 
-    /// What of the settings scheduling reads.
+    /// The settings that scheduling reads.
     #[must_use]
     pub fn rules(&self) -> Rules {
         Rules {

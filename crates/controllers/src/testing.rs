@@ -1,5 +1,5 @@
-//! A small world for tests of controllers: the in-memory API server, a cloud that only has a catalogue, and a clock that
-//! follows tokio's paused one.
+//! A test environment for controllers: the in-memory API server, a cloud that only has a catalogue, and a clock that follows
+//! tokio's paused one.
 
 use std::{
     future::Future,
@@ -36,7 +36,7 @@ use crate::{
 pub(crate) struct TokioClock {
     start: Instant,
     epoch: Timestamp,
-    /// By how many seconds the wall clock is ahead.
+    /// Seconds by which the wall clock is ahead.
     ahead: AtomicI64,
 }
 
@@ -50,7 +50,7 @@ impl TokioClock {
         }
     }
 
-    /// Sets the wall clock so many seconds ahead.
+    /// Sets the wall clock ahead by a number of seconds.
     pub(crate) fn set_ahead(&self, seconds: i64) {
         self.ahead.store(seconds, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ pub(crate) struct CatalogOnly {
 }
 
 impl CatalogOnly {
-    /// A cloud whose prices were told then, where they age.
+    /// A cloud whose prices were read at a given time, if prices age.
     pub(crate) fn priced(prices_as_of: Option<Timestamp>) -> Self {
         let class =
             NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
@@ -193,11 +193,11 @@ impl World {
         })
     }
 
-    /// The operator as it is after a restart: same cluster, same time, nothing remembered.
+    /// The controllers after a restart: same cluster, same time, empty memory.
     pub(crate) fn restart(&mut self) {
         let (clock, settings) = (self.clock.clone(), (*self.ctx.settings).clone());
         let mut parts = Self::ctx(&self.server, clock, settings, CatalogOnly::priced(None));
-        // Another process has other names.
+        // Another process generates other names.
         parts.names = Arc::new(crate::runtime::Names::new(self.ctx.names.next_u64()));
         self.ctx = parts;
     }

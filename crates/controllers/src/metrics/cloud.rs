@@ -1,4 +1,4 @@
-//! Figures of calls to the cloud, under Karpenter's names, and the provider that keeps them.
+//! Metrics of calls to the cloud, under Karpenter's names, and the provider wrapper that updates them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use fleetwright_core::{
 
 use super::{Family, Metrics, current_controller};
 
-/// How long calls take.
+/// Duration of calls.
 pub const DURATION: Family = Family::durations(
     "karpenter_cloudprovider_duration_seconds",
     &["controller", "method", "provider"],
     "Duration of calls to the cloud provider, by controller and method",
 );
-/// Calls that failed.
+/// Failed calls.
 pub const ERRORS: Family = Family::counter(
     "karpenter_cloudprovider_errors_total",
     &["controller", "method", "provider", "error"],
     "Number of calls to the cloud provider that failed, by controller, method and kind of error",
 );
 
-/// A provider whose calls are counted.
+/// A provider whose calls are measured.
 pub(crate) struct Metered {
     pub(crate) cloud: Arc<dyn CloudProvider>,
     pub(crate) metrics: Arc<Metrics>,
@@ -35,7 +35,7 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    /// Awaits a call; counts how long it took and what went wrong.
+    /// Awaits a call and records its duration and errors.
     async fn call<T>(
         &self,
         method: &'static str,
@@ -58,7 +58,7 @@ fn of_result<T>(result: &Result<T, CloudError>) -> Vec<&'static str> {
     result.as_ref().err().map(error_label).into_iter().collect()
 }
 
-/// Karpenter's name of the error; empty for those that it has no type for.
+/// Karpenter's name of the error; empty if Karpenter has no type for it.
 fn error_label(error: &CloudError) -> &'static str {
     match error {
         CloudError::NotFound(_) => "NodeClaimNotFoundError",

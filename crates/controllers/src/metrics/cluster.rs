@@ -1,8 +1,8 @@
-//! Figures of nodes, pools and the state of the cluster, under Karpenter's names.
+//! Metrics of nodes, NodePools and cluster state, under Karpenter's names.
 
 use super::Family;
 
-/// Karpenter's labels of a node's series: its well-known labels in snake case, then what it is about.
+/// Karpenter's labels of a node's series: its well-known labels in snake case, then the resource type.
 pub const NODE_LABELS: &[&str] = &[
     "arch",
     "capacity_type",
@@ -18,82 +18,82 @@ pub const NODE_LABELS: &[&str] = &[
     "zone",
 ];
 
-/// What pods can have.
+/// Allocatable resources.
 pub const NODES_ALLOCATABLE: Family =
     Family::gauge("karpenter_nodes_allocatable", NODE_LABELS, "Resources allocatable by nodes");
-/// What pods ask for.
+/// Requests of pods.
 pub const NODES_POD_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_pod_requests",
     NODE_LABELS,
     "Resources requested by the pods of nodes that are no daemons",
 );
-/// What pods may take at most.
+/// Limits of pods.
 pub const NODES_POD_LIMITS: Family = Family::gauge(
     "karpenter_nodes_total_pod_limits",
     NODE_LABELS,
     "Resource limits of the pods of nodes that are no daemons",
 );
-/// What daemons may take at most.
+/// Limits of DaemonSet pods.
 pub const NODES_DAEMON_LIMITS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_limits",
     NODE_LABELS,
     "Resource limits of the daemon pods of nodes",
 );
-/// What daemons ask for.
+/// Requests of DaemonSet pods.
 pub const NODES_DAEMON_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_requests",
     NODE_LABELS,
     "Resources requested by the daemon pods of nodes",
 );
-/// What nodes keep for themselves.
+/// System overhead: capacity minus allocatable.
 pub const NODES_SYSTEM_OVERHEAD: Family = Family::gauge(
     "karpenter_nodes_system_overhead",
     NODE_LABELS,
     "Difference between capacity and allocatable of nodes",
 );
-/// How old nodes are.
+/// Age of nodes.
 pub const NODES_LIFETIME: Family = Family::gauge(
     "karpenter_nodes_current_lifetime_seconds",
     &["node_name", "nodepool"],
     "Age of nodes in seconds",
 );
-/// Requested share of what is allocatable.
+/// Requests as a share of allocatable.
 pub const UTILIZATION: Family = Family::gauge(
     "karpenter_cluster_utilization_percent",
     &["resource_type"],
     "Share of the allocatable resources that pods request",
 );
-/// How many nodes are known.
+/// Number of nodes in the cluster state.
 pub const STATE_NODE_COUNT: Family =
     Family::gauge("karpenter_cluster_state_node_count", &[], "Number of nodes in the state of the cluster");
-/// Whether everything was listed and no watch is silent.
+/// Whether every kind was listed and no watch is silent.
 pub const STATE_SYNCED: Family =
     Family::gauge("karpenter_cluster_state_synced", &[], "1 if the state of the cluster is current, else 0");
-/// Since when not.
+/// How long the cluster state has not been synced.
 pub const STATE_UNSYNCED_TIME: Family = Family::gauge(
     "karpenter_cluster_state_unsynced_time_seconds",
     &[],
     "How long the state of the cluster has not been current",
 );
-/// Limits of pools.
+/// Limits of NodePools.
 pub const POOL_LIMIT: Family = Family::gauge(
     "karpenter_nodepools_limit",
     &["resource_type", "nodepool"],
     "Limits of NodePools, by resource",
 );
-/// Usage of pools.
+/// Usage of NodePools.
 pub const POOL_USAGE: Family = Family::gauge(
     "karpenter_nodepools_usage",
     &["resource_type", "nodepool"],
     "Resources of the nodes of NodePools, by resource",
 );
-/// What pools cost.
+/// Cost of NodePools.
 pub const POOL_COST: Family = Family::gauge(
     "karpenter_nodepools_cost_total",
     &["nodepool"],
     "Price of the nodes of NodePools, in dollars per hour",
 );
-/// What an offering costs.
+/// Price of an offering.
 pub const OFFERING_PRICE: Family = Family::gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     &["instance_type", "capacity_type", "zone"],

@@ -53,7 +53,7 @@ pub enum Shape {
     Summary,
 }
 
-/// One metric by all values of its labels.
+/// A metric family: one metric with all values of its labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The full name.
@@ -62,7 +62,7 @@ pub struct Family {
     pub help: &'static str,
     /// The type.
     pub shape: Shape,
-    /// Its labels.
+    /// The label names.
     pub labels: &'static [&'static str],
 }
 
@@ -103,7 +103,7 @@ impl Family {
     }
 }
 
-/// All figures of the process.
+/// All metrics of the process.
 #[derive(Default)]
 pub struct Metrics {
     registry: Registry,
@@ -172,9 +172,9 @@ impl Metrics {
         }
     }
 
-    /// Forgets a series, if there is one.
+    /// Removes a series, if it exists.
     pub fn remove(&self, family: &Family, labels: &[&str]) {
-        // A series that never was cannot be removed, which is as good.
+        // Removing a series that does not exist fails, which is fine.
         let _ = match self.lock().get(family.name) {
             Some(Series::Counter(counter)) => counter.remove_label_values(labels),
             Some(Series::Gauge(gauge)) => gauge.remove_label_values(labels),
@@ -184,7 +184,7 @@ impl Metrics {
         };
     }
 
-    /// The value of a counter or gauge, for tests and for the demo's view; zero where there is none.
+    /// The value of a counter or gauge, for tests and for the demo's view; zero if the series does not exist.
     #[must_use]
     pub fn value(&self, family: &Family, labels: &[&str]) -> f64 {
         match self.series(family) {
@@ -196,10 +196,10 @@ impl Metrics {
         }
     }
 
-    /// All figures in Prometheus' text format 0.0.4.
+    /// All metrics in Prometheus' text format 0.0.4.
     ///
     /// # Errors
-    /// Where the encoder fails, with its words.
+    /// The encoder's error.
     pub fn encode(&self) -> Result<String, prometheus::Error> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;

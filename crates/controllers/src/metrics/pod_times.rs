@@ -1,4 +1,4 @@
-//! When scheduling first saw a pod, first decided about it, and first found it a place: what durations are counted from.
+//! When scheduling first observed a pod, first decided on it, and first nominated it: the start of the duration metrics.
 
 use std::{
     collections::BTreeMap,
@@ -8,17 +8,17 @@ use std::{
 use fleetwright_core::model::PodUid;
 use jiff::Timestamp;
 
-/// Pods that are remembered at most; a figure that is lost beyond that is the smaller evil.
+/// Maximum number of pods that are remembered; further pods have no durations.
 const BOUND: usize = 200_000;
 
-/// What is known of one pod.
+/// The times of one pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When it was first seen to wait.
+    /// When the pod was first observed as pending.
     pub seen: Option<Timestamp>,
-    /// When something was first decided about it.
+    /// When scheduling first decided on the pod.
     pub decided: Option<Timestamp>,
-    /// When it was first given a place.
+    /// When the pod was first placed.
     pub placed: Option<Timestamp>,
 }
 
@@ -40,28 +40,28 @@ impl PodTimes {
         }
     }
 
-    /// Notes that a pod waits.
+    /// Records that a pod is pending.
     pub fn seen(&self, pod: &PodUid, now: Timestamp) {
         self.note(pod, |times| times.seen = times.seen.or(Some(now)));
     }
 
-    /// Notes that something was decided about a pod.
+    /// Records a scheduling decision on a pod.
     pub fn decided(&self, pod: &PodUid, now: Timestamp) {
         self.note(pod, |times| times.decided = times.decided.or(Some(now)));
     }
 
-    /// Notes that a pod was given a place.
+    /// Records that a pod was placed.
     pub fn placed(&self, pod: &PodUid, now: Timestamp) {
         self.note(pod, |times| times.placed = times.placed.or(Some(now)));
     }
 
-    /// What is known of a pod.
+    /// The times of a pod.
     #[must_use]
     pub fn of(&self, pod: &PodUid) -> Times {
         self.lock().get(pod).copied().unwrap_or_default()
     }
 
-    /// Forgets a pod that is gone or runs.
+    /// Removes a pod that is gone or runs.
     pub fn forget(&self, pod: &PodUid) {
         self.lock().remove(pod);
     }

@@ -1,11 +1,11 @@
-//! Figures of pods, under Karpenter's names.
+//! Metrics of pods, under Karpenter's names.
 
 use super::Family;
 
 /// Labels of a pod.
 const POD: &[&str] = &["name", "namespace"];
 
-/// What state a pod is in: always 1, the labels tell.
+/// State of a pod: always 1, the labels carry the state.
 pub const STATE: Family = Family::gauge(
     "karpenter_pods_state",
     &[
@@ -37,43 +37,43 @@ pub const BOUND: Family = Family::durations(
     &[],
     "Time from a pod's creation until it was bound to a node",
 );
-/// From the decision where a pod goes until it is bound.
+/// From the placement of a pod until it is bound.
 pub const PROVISIONING_BOUND: Family = Family::durations(
     "karpenter_pods_provisioning_bound_duration_seconds",
     &[],
     "Time from the first decision that found a pod a place until it was bound to a node",
 );
-/// From the decision where a pod goes until it is ready.
+/// From the placement of a pod until it is ready.
 pub const PROVISIONING_STARTUP: Family = Family::durations(
     "karpenter_pods_provisioning_startup_duration_seconds",
     &[],
     "Time from the first decision that found a pod a place until it was ready",
 );
-/// For how long a pod has not been ready.
+/// How long a pod has not been ready.
 pub const UNSTARTED: Family = Family::gauge(
     "karpenter_pods_unstarted_time_seconds",
     POD,
     "Time since a pod's creation in which it was not ready yet",
 );
-/// For how long a pod has not been bound.
+/// How long a pod has not been bound.
 pub const UNBOUND: Family = Family::gauge(
     "karpenter_pods_unbound_time_seconds",
     POD,
     "Time since a pod's creation in which it was not bound yet",
 );
-/// The same, since it was decided where it goes.
+/// The same, since the pod was placed.
 pub const PROVISIONING_UNBOUND: Family = Family::gauge(
     "karpenter_pods_provisioning_unbound_time_seconds",
     POD,
     "Time since the decision that found a pod a place in which it was not bound yet",
 );
-/// The same, since it was decided where it goes.
+/// The same, since the pod was placed.
 pub const PROVISIONING_UNSTARTED: Family = Family::gauge(
     "karpenter_pods_provisioning_unstarted_time_seconds",
     POD,
     "Time since the decision that found a pod a place in which it was not ready yet",
 );
-/// For how long nothing was decided about a pod.
+/// How long a pod has had no scheduling decision.
 pub const UNDECIDED: Family = Family::gauge(
     "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
     POD,

@@ -1,4 +1,4 @@
-//! Figures of calls to the API server, under the names of Karpenter's client, and the client that keeps them.
+//! Metrics of calls to the API server, under the names of Karpenter's client, and the client wrapper that updates them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ pub const TOTAL: Family = Family::counter(
     &["code", "method"],
     "Number of HTTP requests to the API server, by status code and method",
 );
-/// How long calls take until their answer begins.
+/// Duration of calls until the response begins.
 pub const DURATION: Family = Family::histogram(
     "client_go_request_duration_seconds",
     &["verb", "group", "version", "kind", "subresource"],
@@ -42,7 +42,7 @@ pub const DURATION: Family = Family::histogram(
     "Latency of requests to the API server, by verb, group, version, kind and subresource",
 );
 
-/// A client that counts its calls.
+/// A client whose calls are measured.
 pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock) -> Client {
     let namespace = inner.default_namespace().to_owned();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -65,18 +65,18 @@ pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock) 
     Client::new(service, namespace)
 }
 
-/// What a path of the API is about.
+/// The resource that an API path names.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Target {
     group: String,
     version: String,
-    /// The resource as it stands in the path: `nodeclaims`.
+    /// The resource as in the path: `nodeclaims`.
     kind: String,
     subresource: String,
 }
 
 impl Target {
-    /// Reads `/api/v1/…` and `/apis/GROUP/VERSION/…`; what is no path of a resource has empty parts.
+    /// Parses `/api/v1/…` and `/apis/GROUP/VERSION/…`; all parts are empty for any other path.
     fn of(path: &str) -> Self {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let (group, version) = match parts.next() {
@@ -85,7 +85,7 @@ impl Target {
             _ => return Self::default(),
         };
         let rest: Vec<&str> = parts.collect();
-        // A namespace is itself a resource where nothing below it is asked for.
+        // A namespace is itself the resource if the path ends there.
         let rest = match &*rest {
             ["namespaces", _, below @ ..]
                 if !below.is_empty() && !matches!(below, ["status" | "finalize"]) =>

@@ -1,4 +1,4 @@
-//! Figures of the runtime, under controller-runtime's names.
+//! Metrics of the runtime, under controller-runtime's names.
 
 use super::Family;
 
@@ -20,7 +20,7 @@ pub const PANICS: Family = Family::counter(
     &["controller"],
     "Total number of reconciliation panics per controller",
 );
-/// How long reconciles take.
+/// Duration of reconciles.
 pub const RECONCILE_TIME: Family = Family::histogram(
     "controller_runtime_reconcile_time_seconds",
     &["controller"],
@@ -37,69 +37,69 @@ pub const WATCH_ERRORS: Family = Family::counter(
     &["kind"],
     "Lists and watches of the API server that failed, by kind of object",
 );
-/// Keys that are due.
+/// Number of due keys.
 pub const QUEUE_DEPTH: Family =
     Family::gauge("workqueue_depth", &["name", "controller"], "Number of keys that are due");
-/// Keys that became due.
+/// Number of times that keys became due.
 pub const QUEUE_ADDS: Family =
     Family::counter("workqueue_adds_total", &["name", "controller"], "Number of times that keys became due");
-/// Keys that come again after a failure.
+/// Keys that are retried after a failure.
 pub const QUEUE_RETRIES: Family = Family::counter(
     "workqueue_retries_total",
     &["name", "controller"],
     "Number of times that keys were put off after a failure",
 );
-/// How long reconciles take, as the queue sees it.
+/// Duration from taking a key to returning it.
 pub const QUEUE_WORK: Family = Family::histogram(
     "workqueue_work_duration_seconds",
     &["name", "controller"],
     &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
     "How long the work on a key takes",
 );
-/// How long keys wait.
+/// Queue wait of keys.
 pub const QUEUE_WAIT: Family = Family::histogram(
     "workqueue_queue_duration_seconds",
     &["name", "controller"],
     &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
     "How long a key that is due waits for its turn",
 );
-/// Work under way, in sum.
+/// Running reconciles: sum of their durations.
 pub const QUEUE_UNFINISHED: Family = Family::gauge(
     "workqueue_unfinished_work_seconds",
     &["name", "controller"],
     "How long the keys that are being worked on have been so, in sum",
 );
-/// The longest work under way.
+/// Duration of the longest running reconcile.
 pub const QUEUE_LONGEST: Family = Family::gauge(
     "workqueue_longest_running_processor_seconds",
     &["name", "controller"],
     "How long the key has been worked on that takes the longest",
 );
-/// Whether this process leads.
+/// Whether this process is the leader.
 pub const LEADER: Family = Family::gauge(
     "leader_election_master_status",
     &["name"],
     "1 where this process holds the lease, 0 where another one does",
 );
-/// Reconciles under way.
+/// Number of running reconciles.
 pub const ACTIVE: Family = Family::gauge(
     "controller_runtime_active_workers",
     &["controller"],
     "Number of reconciliations under way per controller",
 );
-/// How many there may be.
+/// Maximum number of concurrent reconciles.
 pub const MAX_CONCURRENT: Family = Family::gauge(
     "controller_runtime_max_concurrent_reconciles",
     &["controller"],
     "Number of reconciliations that may be under way at once per controller",
 );
-/// What runs.
+/// Build information.
 pub const BUILD_INFO: Family = Family::gauge(
     "karpenter_build_info",
     &["version", "goversion", "goarch", "commit"],
     "Always 1; the labels say what runs",
 );
-/// The wall clock was set.
+/// Jumps of the wall clock.
 pub const CLOCK_JUMPS: Family = Family::counter(
     "fleetwright_clock_jumps_total",
     &[],

@@ -1,4 +1,4 @@
-//! Figures of provisioning, under Karpenter's names.
+//! Metrics of provisioning, under Karpenter's names.
 
 use super::Family;
 
@@ -8,31 +8,31 @@ pub const NODECLAIMS_CREATED: Family = Family::counter(
     &["reason", "nodepool", "min_values_relaxed"],
     "Number of NodeClaims created, by reason and NodePool",
 );
-/// How long scheduling takes.
+/// Duration of scheduling.
 pub const SCHEDULING_DURATION: Family = Family::durations(
     "karpenter_scheduler_scheduling_duration_seconds",
     &["controller"],
     "Duration of scheduling simulations",
 );
-/// Pods in the batch at hand.
+/// Pods in the current batch.
 pub const QUEUE_DEPTH: Family = Family::gauge(
     "karpenter_scheduler_queue_depth",
     &["controller", "scheduling_id"],
     "Number of pods that wait in the scheduling pass at hand",
 );
-/// How long the pass at hand has run.
+/// Duration of the current pass.
 pub const UNFINISHED_WORK: Family = Family::gauge(
     "karpenter_scheduler_unfinished_work_seconds",
     &["controller", "scheduling_id"],
     "How long the scheduling pass at hand has run",
 );
-/// Pods that scheduling cannot consider.
+/// Pods that scheduling ignores.
 pub const IGNORED_PODS: Family = Family::gauge(
     "karpenter_scheduler_ignored_pods_count",
     &[],
     "Number of pods that scheduling leaves out, because something about them is invalid or awaited",
 );
-/// Pods that no plan can place.
+/// Unschedulable pods.
 pub const UNSCHEDULABLE_PODS: Family = Family::gauge(
     "karpenter_scheduler_unschedulable_pods_count",
     &["controller"],
@@ -44,7 +44,7 @@ pub const DECISION_DURATION: Family = Family::durations(
     &[],
     "Time from when a pod was first seen to its first scheduling decision",
 );
-/// Pods of the last pass by where they may go.
+/// Pods of the last pass by the placements that are open to them.
 pub const ZONE_PODS: Family = Family::gauge(
     "karpenter_scheduler_pending_pods_by_effective_zone_count",
     &["controller", "zone"],

@@ -1,4 +1,4 @@
-//! Figures of status conditions: one set of families per kind, and the older set with the kind as a label.
+//! Metrics of status conditions: one set of families per kind, and the older set with the kind as a label.
 
 use super::Family;
 
@@ -12,7 +12,7 @@ const TERMINATION: &str = "How long objects took to terminate";
 const OF_OBJECT: &[&str] = &["namespace", "name", "type", "status", "reason"];
 const OF_OBJECT_AND_KIND: &[&str] = &["namespace", "name", "type", "status", "reason", "group", "kind"];
 
-/// Half a second doubled fourteen times.
+/// 0.5 s, doubled 14 times.
 const TERMINATION_BUCKETS: &[f64] =
     &[0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
 /// The buckets of a histogram that names none.
@@ -23,15 +23,15 @@ const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 pub struct Families {
     /// 1 for each condition.
     pub count: Family,
-    /// How long it has been what it is.
+    /// How long a condition has had its status.
     pub current: Family,
-    /// How long it was what it was.
+    /// How long a condition had its previous status.
     pub transition: Family,
-    /// How often it changed.
+    /// Number of transitions.
     pub transitions: Family,
     /// How long the object has been terminating.
     pub terminating: Family,
-    /// How long terminating took.
+    /// How long the termination took.
     pub termination: Family,
 }
 

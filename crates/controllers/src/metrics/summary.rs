@@ -13,7 +13,7 @@ use sketches_ddsketch::{Config, DDSketch};
 
 use super::Family;
 
-/// The quantiles that Karpenter shows.
+/// The quantiles that Karpenter exposes.
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
 
 /// Summaries by label values.
@@ -79,7 +79,7 @@ impl SummaryVec {
         let quantiles = QUANTILES.iter().map(|rank| {
             let mut quantile = proto::Quantile::default();
             quantile.set_quantile(*rank);
-            // A sketch is exact to one percent; it never lies outside of what was seen.
+            // A sketch has a relative error of 1 %; clamp it to the observed range.
             let estimate = sketch.quantile(*rank).ok().flatten().unwrap_or(f64::NAN);
             let (least, most) = (sketch.min().unwrap_or(estimate), sketch.max().unwrap_or(estimate));
             quantile.set_value(estimate.max(least).min(most));

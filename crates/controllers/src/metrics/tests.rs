@@ -1,4 +1,4 @@
-//! The text that Prometheus reads.
+//! The exposition text.
 
 use super::*;
 

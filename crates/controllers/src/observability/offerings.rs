@@ -1,4 +1,4 @@
-//! `metrics.offering`: what the cloud sells, at which price, and whether there is any.
+//! `metrics.offering`: the offerings of the cloud, their prices and their availability.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use crate::{
     runtime::{Controller, Ctx, ReconcileError, Requeue},
 };
 
-/// How often the catalogues are looked at.
+/// Interval between reads of the catalogues.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Gauges by instance type and offering.
 #[derive(Default)]
 pub(super) struct OfferingMetrics {
-    /// What is shown.
+    /// The exposed series.
     shown: Mutex<Vec<Arc<Catalog>>>,
 }
 
@@ -42,7 +42,7 @@ impl Controller for OfferingMetrics {
             let names = index.pools().filter_map(|pool| pool.metadata.name.as_deref());
             names.filter_map(|name| index.catalog(name).cloned()).collect()
         };
-        // One statement, no half state.
+        // A panic leaves no partial state.
         let before = std::mem::replace(
             &mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner),
             catalogs.clone(),

@@ -1,7 +1,7 @@
-//! `metrics.pod`: what state pods are in, and how long they took to get there.
+//! `metrics.pod`: the state of pods, and how long they took to become bound and ready.
 //!
-//! A duration is observed only for a pod that was seen without: what happened before the start of the process is
-//! not known well enough.
+//! A duration is observed only for a pod that this process saw before the transition: the times before its start are not
+//! known precisely enough.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ use crate::{
     settings::Settings,
 };
 
-/// How often the figures of a pod that waits are brought up to date.
+/// Update interval of the metrics of a pending pod.
 const WAITING: Duration = Duration::from_secs(10);
-/// Gauges of pods that wait.
+/// Gauges of pending pods.
 const WAITS: [&Family; 5] = [
     &families::UNBOUND,
     &families::UNSTARTED,
@@ -36,7 +36,7 @@ const WAITS: [&Family; 5] = [
 #[derive(Default)]
 pub(super) struct PodMetrics(Mutex<BTreeMap<Key, Shown>>);
 
-/// What is shown of a pod.
+/// The exposed series of a pod.
 #[derive(Clone, Debug)]
 struct Shown {
     uid: PodUid,
@@ -79,7 +79,7 @@ impl Controller for PodMetrics {
             }
             return Ok(Requeue::No);
         };
-        // Another pod of the same name has a story of its own.
+        // Another pod of the same name has its own durations.
         let known = before.as_ref().filter(|before| before.uid == pod.uid);
         let labels = state_labels(&pod, node.as_deref());
         if let Some(before) = before.as_ref().filter(|before| before.labels != labels) {
@@ -108,7 +108,7 @@ impl PodMetrics {
     }
 }
 
-/// Observes what the pod has just come to.
+/// Observes the transitions of the pod.
 fn observe(ctx: &Ctx, pod: &Pod, bound: bool, started: bool) {
     let placed = ctx.pod_times.of(&pod.uid).placed;
     let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64().max(0.0);
@@ -128,7 +128,7 @@ fn observe(ctx: &Ctx, pod: &Pod, bound: bool, started: bool) {
     }
 }
 
-/// Shows for how long the pod has been waiting for what.
+/// Updates how long the pod has not been bound, ready or decided on.
 fn wait(ctx: &Ctx, pod: &Pod, unbound: bool, unstarted: bool) {
     let times = ctx.pod_times.of(&pod.uid);
     let undecided = times.seen.filter(|_| times.decided.is_none());
@@ -186,7 +186,7 @@ fn state_labels(pod: &Pod, node: Option<&Node>) -> Vec<String> {
     ]
 }
 
-/// The path of the owner, as Karpenter writes it. The group of an owner of an unknown kind is left out.
+/// The path of the owner in Karpenter's format, without the group if the kind is unknown.
 fn owner_link(pod: &Pod) -> String {
     let Some(owner) = &pod.owner else { return String::new() };
     let group = match &*owner.kind {
@@ -210,7 +210,7 @@ fn phase(phase: PodPhase) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    //! From pending to ready to gone.
+    //! From pending to ready to deleted.
     use std::sync::Arc;
 
     use serde_json::json;

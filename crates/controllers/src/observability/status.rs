@@ -1,4 +1,4 @@
-//! `operatorpkg.<kind>.status`: what conditions objects have, for how long, and how often they change.
+//! `operatorpkg.<kind>.status`: the conditions of objects, their durations and transitions.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How often durations are brought up to date.
+/// Update interval of durations.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// One controller per kind.
@@ -32,15 +32,15 @@ pub(super) fn controllers() -> Vec<Arc<dyn Controller>> {
         .collect()
 }
 
-/// What is told of a kind.
+/// The metrics of a kind.
 struct About {
     name: &'static str,
     kind: Kind,
     group: &'static str,
-    /// The kind as objects name it.
+    /// The kind name.
     object: &'static str,
     families: Families,
-    /// The object of this name, where there is one.
+    /// The object of this name, if it exists.
     look: fn(&Index, &str) -> Option<Object>,
 }
 
@@ -114,7 +114,7 @@ fn class(index: &Index, group: &str, kind: &str, name: &str) -> Option<Object> {
     Some(Object::new(&class.conditions, class.deleting))
 }
 
-/// What is shown of an object.
+/// The exposed series of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Object {
     conditions: BTreeMap<String, Shown>,
@@ -210,14 +210,14 @@ impl Status {
         vec![&key.namespace, &key.name, type_, &shown.status, &shown.reason]
     }
 
-    /// Does the same to the kind's own family and to the one of all kinds.
+    /// Updates the kind's own family and the one of all kinds.
     fn both(&self, labels: &[&str], act: impl Fn(&Family, &[&str]), of: fn(&Families) -> &Family) {
         act(of(&self.about.families), labels);
         let with_kind = [labels, &[self.about.group, self.about.object]].concat();
         act(of(&ALL_KINDS), &with_kind);
     }
 
-    /// Counts a change of a condition, and how long it was what it was.
+    /// Records a transition and the duration of the previous status.
     fn changed(&self, ctx: &Ctx, type_: &str, was: Option<&Shown>, is: &Shown) {
         if was.is_some_and(|was| was.status == is.status) {
             return;
@@ -232,7 +232,7 @@ impl Status {
         }
     }
 
-    /// Brings the durations of an object up to date.
+    /// Updates the durations of an object.
     fn durations(&self, ctx: &Ctx, key: &Key, object: &Object) {
         let now = ctx.now();
         let since = |from: Timestamp| now.duration_since(from).as_secs_f64().max(0.0);
@@ -248,7 +248,7 @@ impl Status {
         }
     }
 
-    /// An object is gone: how long did that take?
+    /// Records how long the termination of an object took.
     fn gone(&self, ctx: &Ctx, key: &Key, before: &Object) {
         let Some(deleting) = before.deleting else { return };
         let remove = |family: &Family, labels: &[&str]| ctx.metrics.remove(family, labels);
@@ -261,7 +261,7 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    //! A condition that changes, an object that goes.
+    //! Transitions of conditions, and deletion of objects.
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,15 +1,15 @@
-//! A client as Fleetwright wants it.
+//! The Kubernetes client.
 
 use std::time::Duration;
 
 use kube::{Client, Config};
 
-/// Makes a client from `config` with our own choices: no hidden retries (each caller has its own, on its own terms), and
-/// no connection that waits for ever. Reads have no timeout here, since watches are silent for long; every call has a
-/// deadline instead ([`super::Ctx::call`]).
+/// Returns a client for `config` without hidden retries (each caller retries on its own terms) and with a connect timeout.
+/// Reads have no timeout here, because watches may be silent for minutes; every call has a deadline instead
+/// ([`super::Ctx::call`]).
 ///
 /// # Errors
-/// Where the configuration is unusable.
+/// If the configuration is invalid.
 pub fn client(mut config: Config) -> kube::Result<Client> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! What a controller is: a name, its interests, and one reconcile.
+//! The controller trait: a name, the keys that a change enqueues, and one reconcile.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use fleetwright_state::{Change, Index, Key};
 use super::{ctx::Ctx, limit::RateLimit};
 use crate::settings::Settings;
 
-/// A loop that brings one object at a time closer to what is wanted.
+/// A reconcile loop over keys.
 ///
-/// Reconciles of one key never overlap; a key that changes meanwhile is reconciled again. A future that is dropped at
-/// an await is a crash there: everything must be repeatable.
+/// Reconciles of one key never overlap; a key that changes during its reconcile is reconciled again. A future may be
+/// dropped at any await, which equals a crash there: every reconcile must be repeatable.
 #[async_trait]
 pub trait Controller: Send + Sync + 'static {
     /// Karpenter's name of the controller, for logs and metrics.
@@ -23,7 +23,7 @@ pub trait Controller: Send + Sync + 'static {
         1
     }
 
-    /// How failed and requeued keys are slowed down.
+    /// The rate limit of failed and requeued keys.
     fn rate_limit(&self) -> RateLimit {
         RateLimit::DEFAULT
     }
@@ -33,25 +33,25 @@ pub trait Controller: Send + Sync + 'static {
         false
     }
 
-    /// The keys that a change makes due. Called with the index locked, for every change: it must be cheap.
+    /// Returns the keys that a change enqueues. Called with the index locked, for every change: it must be cheap.
     fn interested(&self, _change: &Change, _index: &Index) -> Vec<Key> {
         Vec::new()
     }
 
-    /// Looks at the object again and does the next step.
+    /// Reads the object of `key` and executes its next step.
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError>;
 }
 
-/// When a key is due again, changes aside.
+/// When a key is reconciled again if nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// When something changes.
     No,
-    /// At once, behind what is queued.
+    /// At once, behind the keys that are queued.
     Now,
     /// After this long, or when something changes.
     After(Duration),
-    /// With growing delays, like after an error, but without complaint.
+    /// With exponential backoff, as after an error, but without an error log.
     Backoff,
 }
 
@@ -61,53 +61,53 @@ impl From<Option<Duration>> for Requeue {
     }
 }
 
-/// Why a reconcile did not come to its end. The key is tried again with growing delays.
+/// Why a reconcile failed. The key is retried with exponential backoff.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// Another writer was faster: not worth a complaint.
+    /// Another writer changed the object first; retried without an error log.
     #[error("{what}: conflict with another writer")]
     Conflict {
         /// The call.
         what: &'static str,
     },
-    /// The object is not there (any more).
+    /// The object does not exist.
     #[error("{what}: not found")]
     NotFound {
         /// The call.
         what: &'static str,
     },
-    /// A call took too long; it may have had its effect.
+    /// A call exceeded its deadline; it may have had its effect.
     #[error("{what}: no answer within {after:?}")]
     Deadline {
         /// The call.
         what: &'static str,
-        /// How long was waited.
+        /// The deadline.
         after: Duration,
     },
-    /// The API server refused or could not be reached.
+    /// The API server refused the call or was unreachable.
     #[error("{what}: {source}")]
     Kube {
         /// The call.
         what: &'static str,
-        /// Its answer.
+        /// The response.
         source: Box<kube::Error>,
     },
-    /// This process does not lead any more: nothing was called.
-    #[error("{what}: this process does not lead any more")]
+    /// This process is not the leader any more; the call was not made.
+    #[error("{what}: this process is not the leader any more")]
     NotLeading {
         /// The call.
         what: &'static str,
     },
-    /// The cloud refused or could not be reached.
+    /// The cloud refused the call or was unreachable.
     #[error(transparent)]
     Cloud(#[from] CloudError),
-    /// Anything else, in words.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
 
 impl ReconcileError {
-    /// Sorts an error of a Kubernetes call.
+    /// Classifies an error of a Kubernetes call.
     #[must_use]
     pub fn from_kube(what: &'static str, error: kube::Error) -> Self {
         match &error {
@@ -123,14 +123,14 @@ impl ReconcileError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether another writer was faster.
+    /// Whether another writer changed the object first.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }
 }
 
-/// Takes "not found" as an answer: the object is gone.
+/// Maps "not found" to `None`: the object is gone.
 ///
 /// # Errors
 /// Any other error.

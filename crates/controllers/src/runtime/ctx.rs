@@ -1,4 +1,4 @@
-//! Everything that a controller works with.
+//! The shared context of the controllers.
 
 use std::{
     future::Future,
@@ -34,12 +34,12 @@ use crate::{
 /// How long a call to the API server may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Where work that takes long is done.
+/// Where long computations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Where it is asked for: reproducible, for simulation (a wait on another thread lets paused time jump).
+    /// On the calling task: reproducible, for simulation (a wait for another thread would let paused time jump).
     Inline,
-    /// On a thread of its own, so that the loops go on.
+    /// On a separate thread, so that the async loops are not blocked.
     Thread,
 }
 
@@ -47,15 +47,15 @@ pub enum Offload {
 pub struct Parts {
     /// Client of the API server; made by [`super::client`] or over a fake.
     pub client: Client,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
     /// The cloud.
     pub cloud: Arc<dyn CloudProvider>,
     /// The settings.
     pub settings: Settings,
-    /// Seed of the names that are generated.
+    /// Seed of generated names.
     pub seed: u64,
-    /// Where solving is done.
+    /// Where the solver runs.
     pub offload: Offload,
     /// UID of the `kube-system` namespace.
     pub cluster_uid: String,
@@ -66,27 +66,27 @@ pub struct Parts {
 pub struct Ctx {
     /// Client of the API server.
     pub client: Client,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
     /// The cloud.
     pub cloud: Arc<dyn CloudProvider>,
     /// The settings.
     pub settings: Arc<Settings>,
-    /// Where events for people go.
+    /// The event recorder.
     pub recorder: Recorder,
-    /// Figures for nodes.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// When scheduling first saw, decided about and placed pods.
+    /// When scheduling first observed, decided on and placed each pod.
     pub pod_times: Arc<PodTimes>,
     /// Which pods consolidation displaced.
     pub returns: Arc<Returns>,
-    /// Generated names.
+    /// Generator of names.
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
     pub cluster_uid: Arc<str>,
-    /// Solvers between their uses.
+    /// Solvers that are kept between passes.
     pub solvers: Arc<Solvers>,
-    /// How fast the cluster is changed.
+    /// Rate limits of changes to the cluster.
     pub rates: Arc<Rates>,
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
@@ -97,7 +97,7 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    /// Joins the parts around an empty index.
+    /// Returns a context with an empty index.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let info = parts.cloud.info();
@@ -138,12 +138,12 @@ impl Ctx {
         }
     }
 
-    /// Whether this process leads.
+    /// The leadership of this process.
     pub(crate) fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 
-    /// The same, acting only while `leadership` holds. To be called before anything runs.
+    /// Returns the context acting only while `leadership` is held. Must be called before the controllers run.
     #[must_use]
     pub fn led_by(mut self, leadership: Leadership) -> Self {
         self.cloud = Arc::new(Fenced::new(self.cloud, leadership.clone()));
@@ -151,10 +151,10 @@ impl Ctx {
         self
     }
 
-    /// Whether controllers may act now: this process leads, and what they see is fresh.
+    /// Whether controllers may act now: this process is the leader, and its watches are fresh.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they may not.
     pub fn may_act(&self) -> Result<(), Passive> {
         if !self.leadership.holds() {
             return Err(Passive::NotLeading);
@@ -165,10 +165,10 @@ impl Ctx {
         may_act(&self.index(), self.steady())
     }
 
-    /// Whether all loops of this process are alive, leading or not.
+    /// Whether all loops of this process are alive, on the leader and on standbys.
     ///
     /// # Errors
-    /// Those that are stuck.
+    /// The loops that are stuck.
     pub fn alive(&self) -> Result<(), Stuck> {
         self.pulses.check(self.steady())
     }
@@ -177,46 +177,46 @@ impl Ctx {
         &self.pulses
     }
 
-    /// The present moment. Whether the wall clock jumped is looked at by the way.
+    /// The current time of the wall clock. Each call also checks whether the wall clock jumped.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.times.now(&*self.clock)
     }
 
-    /// For how long what goes by the wall clock (ages, schedules, windows) must still rest, because it jumped; `None`
-    /// where it need not.
+    /// How long decisions that depend on the wall clock (ages, schedules, windows) remain suspended after it jumped; `None`
+    /// if they are not suspended.
     #[must_use]
     pub fn wall_clock_rest(&self) -> Option<Duration> {
         self.times.rest(&*self.clock)
     }
 
-    /// The present moment on a clock that nobody sets: see [`fleetwright_core::clock::Clock::steady`].
+    /// The current time of the steady clock: see [`fleetwright_core::clock::Clock::steady`].
     #[must_use]
     pub fn steady(&self) -> Timestamp {
         self.clock.steady()
     }
 
-    /// The index, locked: never hold it across an await.
+    /// The index, locked. Never hold the guard across an await.
     pub fn index(&self) -> MutexGuard<'_, Index> {
-        // The index has no state between two statements that a panic of a reader could leave behind.
+        // A panicking reader leaves no inconsistent state behind.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in an object from a watch or from the answer to an own write, and wakes who is interested.
+    /// Applies an object from a watch or from the response to our own write, and enqueues the interested controllers.
     pub fn observe<T: Tracked>(&self, object: T) {
         let mut index = self.index();
         let change = index.apply(object);
         self.tell(&index, change);
     }
 
-    /// Takes in that an object is gone.
+    /// Applies the deletion of an object.
     pub fn forget<T: Tracked>(&self, object: &T) {
         let mut index = self.index();
         let change = index.delete(object);
         self.tell(&index, change);
     }
 
-    /// Takes in a whole list, as of `version`.
+    /// Applies a complete list, as of `version`.
     pub fn reset<T: Tracked>(&self, objects: Vec<T>, version: &str) {
         let now = self.steady();
         let mut index = self.index();
@@ -224,7 +224,7 @@ impl Ctx {
         self.tell(&index, changes);
     }
 
-    /// Notes that the watch of a kind is alive.
+    /// Records that the watch of a kind is alive.
     pub fn progress(&self, kind: Kind) {
         let now = self.steady();
         self.index().progress(kind, now);
@@ -236,7 +236,7 @@ impl Ctx {
         }
     }
 
-    /// Makes a key of another controller due, by that controller's name.
+    /// Enqueues a key of another controller, by that controller's name.
     pub fn enqueue(&self, controller: &str, key: Key) {
         self.hub.enqueue(controller, key);
     }
@@ -263,10 +263,10 @@ impl Ctx {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Waits for the answer of the API server, [`CALL_DEADLINE`] at most.
+    /// Waits for the response of the API server, at most [`CALL_DEADLINE`].
     ///
     /// # Errors
-    /// The server's refusal, sorted; [`ReconcileError::Deadline`], after which the call may have had its effect; or
+    /// The server's error, classified; [`ReconcileError::Deadline`], after which the call may have had its effect; or
     /// [`ReconcileError::NotLeading`] without a call.
     pub async fn call<T>(
         &self,
@@ -282,7 +282,7 @@ impl Ctx {
         }
     }
 
-    /// Waits for `future`, but no longer than `deadline` on our clock.
+    /// Waits for `future`, at most until `deadline` on [`Self::clock`].
     pub async fn within<T>(&self, deadline: Duration, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -291,10 +291,10 @@ impl Ctx {
         }
     }
 
-    /// Does long work where it does not hold up the loops.
+    /// Runs a long computation without blocking the async loops.
     ///
     /// # Errors
-    /// [`ReconcileError::Other`] where the work panicked.
+    /// [`ReconcileError::Other`] if the computation panicked.
     pub async fn offload<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -307,7 +307,7 @@ impl Ctx {
         }
     }
 
-    /// Whether work is done on threads of its own, so that elapsed time is real.
+    /// Whether computations run on separate threads, so that elapsed time is real.
     #[must_use]
     pub fn is_threaded(&self) -> bool {
         self.offload == Offload::Thread

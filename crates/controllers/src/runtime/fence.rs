@@ -1,7 +1,7 @@
-//! What a process may still do that has lost the lease: nothing that changes anything.
+//! The fence: a process that has lost the lease changes nothing.
 //!
-//! Reconciles that run when the lease is lost go on until their next call; calls to the API server are refused by
-//! [`super::Ctx::call`], those to the cloud here.
+//! Reconciles that run when the lease is lost continue until their next call. Calls to the API server are refused by
+//! [`super::Ctx::call`], calls to the cloud here.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use fleetwright_core::{
 
 use super::leader::Leadership;
 
-const NOT_LEADING: &str = "this process does not lead any more";
+const NOT_LEADING: &str = "this process is not the leader any more";
 
-/// A cloud that only the leader changes.
+/// A cloud provider that only the leader may change.
 pub(super) struct Fenced {
     inner: Arc<dyn CloudProvider>,
     leadership: Leadership,
@@ -37,7 +37,7 @@ impl CloudLayer for Fenced {
         if self.leadership.holds() {
             return self.inner.launch(requests).await;
         }
-        // What became of it is the next leader's to find out, by batch and attempt.
+        // The next leader finds the result of this call by batch and attempt.
         requests.iter().map(|_| Err(LaunchError::Unknown(NOT_LEADING.into()))).collect()
     }
 

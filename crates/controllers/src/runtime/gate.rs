@@ -1,26 +1,26 @@
-//! Fresh or passive: controllers act only while what they see is known to be recent.
+//! Controllers act only while their view of the cluster is fresh.
 //!
-//! Every kind must have been listed once, and its watch must have shown a sign of life not long ago. A process that
-//! does not lead is passive for the same reason: what it would do, another one does.
+//! Every kind must have been listed once, and its watch must have shown a sign of life within [`MAX_SILENCE`]. A standby is
+//! passive too.
 
 use std::time::Duration;
 
 use fleetwright_state::{Index, Kind};
 use jiff::Timestamp;
 
-/// How old the last sign of life of a watch may be.
+/// Maximum age of the last sign of life of a watch.
 pub const MAX_SILENCE: Duration = Duration::from_secs(120);
 
 /// Why controllers are passive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Passive {
-    /// Another process leads.
+    /// Another process is the leader.
     #[error("another replica holds the lease")]
     NotLeading,
-    /// It leads, and has not seen yet what its predecessor left.
+    /// This process is the leader and has not listed the NodeClaims since its election.
     #[error("NodeClaims have not been listed since this replica took the lease")]
     TakingOver,
-    /// A kind was not listed yet.
+    /// A kind has not been listed yet.
     #[error("{0} objects have not been listed yet")]
     NotListed(Kind),
     /// A kind's watch is silent.
@@ -28,12 +28,12 @@ pub enum Passive {
     Silent(Kind),
 }
 
-/// Whether controllers may act at `now`, a moment of the steady clock as signs of life are; the first reason why not.
+/// Whether controllers may act at `now` (steady clock, as signs of life are).
 ///
 /// # Errors
-/// The reason.
+/// The first reason why they may not.
 pub fn may_act(index: &Index, now: Timestamp) -> Result<(), Passive> {
-    // Every worker asks at every turn.
+    // Called by every worker in every iteration.
     let oldest = now.checked_sub(MAX_SILENCE).unwrap_or(Timestamp::MIN);
     for kind in index.followed() {
         let Some(last) = index.last_progress(kind) else { return Err(Passive::NotListed(kind)) };

@@ -1,4 +1,4 @@
-//! Brings changes of the index to the queues of the controllers that are interested.
+//! Enqueues changes of the index for the interested controllers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// Sets the routes, once. Later calls change nothing and return false.
+    /// Sets the routes. Only the first call has an effect; later calls return false.
     pub(super) fn open(&self, routes: Vec<Route>) -> bool {
         self.routes.set(routes).is_ok()
     }

@@ -1,11 +1,11 @@
-//! One leader among replicas, by a Lease as client-go's leader election keeps it, so that both understand each other.
+//! Leader election with a Lease in the format of client-go, so that both implementations interoperate.
 //!
-//! Whether a lease has run out is judged by how long its record was seen not to change, on a monotonic clock: no two
-//! nodes' clocks are compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, while
-//! others wait [`LEASE_DURATION`] since they saw it: between both nobody acts. See [`super::fence`].
+//! A lease has expired when its record has not changed for [`LEASE_DURATION`] on the observer's monotonic clock: the clocks
+//! of two hosts are never compared. A leader may act until [`RENEW_DEADLINE`] after the start of its last renewal, and
+//! standbys wait [`LEASE_DURATION`] after they observed it: between both no process acts. See [`super::fence`].
 //!
-//! What a standby has watched may be older than what its predecessor wrote last, a NodeClaim or a command above all. A new
-//! leader therefore acts only once it has listed NodeClaims again ([`Leadership::has_caught_up`]).
+//! The watches of a standby may lag behind the last writes of its predecessor, NodeClaims and commands above all. A new
+//! leader therefore acts only after it has listed NodeClaims again ([`Leadership::has_caught_up`]).
 
 use std::{
     sync::{
@@ -25,42 +25,42 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::shutdown::Shutdown;
 
-/// How long a lease lasts that is not renewed.
+/// How long a lease is valid without a renewal.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How long a leader acts without a renewal.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often the lease is looked at.
+/// Interval between reads of the lease.
 pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// How long one call may take.
+/// Deadline of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// Whether this process leads. Cloning shares it.
+/// Whether this process is the leader. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<Term>);
 
 #[derive(Debug)]
 enum Term {
-    /// There is nobody else.
+    /// Without leader election.
     Unopposed,
-    /// Until then; never yet, or not any more, where it is `None`.
+    /// The end of the leadership; `None` if it was never held or is lost.
     Until {
         until: Mutex<Option<Instant>>,
-        /// Name of the lease, once the campaign has begun.
+        /// Name of the lease, once the election has begun.
         lease: OnceLock<String>,
-        /// Tells the one who has to catch up, also if it listens later.
+        /// Wakes the task that waits for the election, also if it starts to wait later.
         elected: Notify,
         caught_up: AtomicBool,
     },
 }
 
 impl Leadership {
-    /// Of a process that runs without an election.
+    /// The leadership of a process that runs without an election.
     #[must_use]
     pub fn unopposed() -> Self {
         Self(Arc::new(Term::Unopposed))
     }
 
-    /// Of a process that has to be elected first.
+    /// The leadership of a process that has to be elected first.
     #[must_use]
     pub fn candidate() -> Self {
         Self(Arc::new(Term::Until {
@@ -80,7 +80,7 @@ impl Leadership {
         }
     }
 
-    /// Returns once this process is elected; it can be waited for by one task, once for each election.
+    /// Returns once this process is elected. One task may wait for it, once per election.
     pub(super) async fn elected(&self) {
         match &*self.0 {
             Term::Unopposed => std::future::pending().await,
@@ -88,7 +88,7 @@ impl Leadership {
         }
     }
 
-    /// Whether everything that a predecessor wrote has been seen: NodeClaims were listed since the election.
+    /// Whether NodeClaims were listed since the election, so that all writes of the predecessor are in the index.
     #[must_use]
     pub fn has_caught_up(&self) -> bool {
         match &*self.0 {
@@ -97,14 +97,14 @@ impl Leadership {
         }
     }
 
-    /// Notes that a list which began after the election is taken in.
+    /// Records that a list that began after the election is applied.
     pub(super) fn catch_up(&self) {
         if let Term::Until { caught_up, .. } = &*self.0 {
             caught_up.store(true, Ordering::Release);
         }
     }
 
-    /// Name of the lease that is campaigned for, and whether it is held.
+    /// Name of the lease of the election, and whether it is held.
     #[must_use]
     pub fn lease(&self) -> Option<(&str, bool)> {
         match &*self.0 {
@@ -136,7 +136,7 @@ impl Leadership {
     }
 }
 
-/// The lease was lost: the process must end, for others may act already.
+/// The lease was lost: the process must exit, because another leader may act already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leader election lost")]
 pub struct Lost;
@@ -148,16 +148,16 @@ pub struct Election {
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// What tells this process from others; never used twice.
+    /// Identity of this process; never reused.
     pub identity: String,
 }
 
-/// What was seen of the lease, and since when it has been so.
+/// The last observed record of the lease.
 #[derive(Default)]
 struct Seen(Option<(Option<LeaseSpec>, Instant)>);
 
 impl Seen {
-    /// How long the record has not changed.
+    /// Since when the record has not changed.
     fn unchanged(&mut self, record: Option<&LeaseSpec>) -> Duration {
         let now = Instant::now();
         match &self.0 {
@@ -171,10 +171,10 @@ impl Seen {
 }
 
 impl Election {
-    /// Takes part until `stop`, then hands the lease back where it is held.
+    /// Takes part in the election until `stop`, then releases the lease if it is held.
     ///
     /// # Errors
-    /// [`Lost`] where the lease was held and could not be renewed.
+    /// [`Lost`] if the lease was held and could not be renewed.
     pub async fn campaign(
         &self,
         client: Client,
@@ -197,7 +197,7 @@ impl Election {
                     }
                     led = true;
                 }
-                // Somebody else holds it: there is nothing to wait for.
+                // Another replica holds it: the lease cannot be acquired now.
                 Ok(Ok(false)) if led => {
                     leadership.set(None);
                     return Err(Lost);
@@ -218,15 +218,15 @@ impl Election {
         }
         if leadership.holds() && led {
             leadership.set(None);
-            // Failing that, it runs out by itself.
+            // If the release fails, the lease expires.
             if let Ok(Err(error)) = tokio::time::timeout(CALL, self.release(&api, &clock)).await {
-                tracing::warn!(%error, lease = self.name, "cannot hand back the lease");
+                tracing::warn!(%error, lease = self.name, "failed to release the lease");
             }
         }
         Ok(())
     }
 
-    /// Whether the lease is held from now on; at most one of all candidates gets `true` for one version of it.
+    /// Tries to acquire or renew the lease; at most one candidate succeeds per version of it.
     async fn try_lead(&self, api: &Api<Lease>, clock: &SharedClock, seen: &mut Seen) -> kube::Result<bool> {
         let now = MicroTime(clock.now());
         let Some(mut lease) = api.get_opt(&self.name).await? else {
@@ -262,7 +262,7 @@ impl Election {
         }
     }
 
-    /// Lets the next one take over at once.
+    /// Releases the lease, so that another replica can acquire it at once.
     async fn release(&self, api: &Api<Lease>, clock: &SharedClock) -> kube::Result<()> {
         let mut lease = api.get(&self.name).await?;
         let known = lease.spec.clone().unwrap_or_default();
@@ -278,7 +278,7 @@ impl Election {
     }
 }
 
-/// A conflict is an answer: another candidate was faster.
+/// Maps a conflict to `None`: another candidate was faster.
 fn won(answer: kube::Result<Lease>) -> kube::Result<bool> {
     match answer {
         Ok(_) => Ok(true),

@@ -1,24 +1,24 @@
-//! How fast failed keys come back: exponential delays per key and a token bucket per controller, on our clock.
+//! Rate limit of failed keys: exponential backoff per key and a token bucket per controller, on our clock.
 
 use std::time::Duration;
 
-/// Delays of one controller.
+/// The rate limit of one controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// The delay after the first failure of a key; doubles with each further one.
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// How many delayed keys per second come back over time.
+    /// Sustained rate of retried keys per second.
     pub per_second: u32,
-    /// How many may come back at once.
+    /// Burst of retried keys.
     pub burst: u32,
 }
 
 impl RateLimit {
-    /// controller-runtime's: 5 ms to 1000 s, 10 per second, 100 at once.
+    /// As controller-runtime: 5 ms to 1000 s, 10 per second, burst 100.
     pub const DEFAULT: Self = Self::new(Duration::from_millis(5), Duration::from_secs(1000), 10, 100);
-    /// 100 ms to 1 minute, 10 per second, 100 at once.
+    /// 100 ms to 1 minute, 10 per second, burst 100.
     pub const REASONABLE: Self = Self::new(Duration::from_millis(100), Duration::from_secs(60), 10, 100);
 
     /// Delays from `base` to `max`, and a bucket.
@@ -27,7 +27,7 @@ impl RateLimit {
         Self { base, max, per_second, burst }
     }
 
-    /// The delay after so many failures in a row.
+    /// The delay after `failures` consecutive failures.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Kubernetes leaves out vowels and lookalikes, so that no words arise.
+/// Without vowels and easily confused characters, as in Kubernetes.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// A stream of pseudo-random names. The same seed gives the same names.
@@ -25,7 +25,7 @@ impl Names {
         mixed ^ (mixed >> 31)
     }
 
-    /// So many characters, at most 12.
+    /// A random suffix of `length` characters, at most 12.
     pub fn suffix(&self, length: usize) -> String {
         let mut bits = self.next_u64();
         let mut text = String::with_capacity(length);

@@ -1,12 +1,12 @@
-//! Whether the loops of this process are alive: what `/healthz` answers, so that a restart heals what is stuck.
+//! Liveness of the loops of this process, as reported by `/healthz`.
 //!
-//! A loop is alive while it turns, whether or not it finds work: one that waits, or a standby's, turns all the same. A worker
-//! must also bring its reconciles to an end. Those wait (for a second look, for a launch, for a list of many pages), but each
-//! call to the API server ends after [`super::CALL_DEADLINE`] and each one to a cloud after its provider's own limit: what is
-//! under way for [`STUCK`] waits for something that will not come.
+//! A loop is alive while it iterates, whether or not it finds work; idle loops and loops of a standby iterate too. A worker
+//! must also complete its reconciles. A reconcile may wait (for validation, a launch, a list of many pages), but each call to
+//! the API server ends after [`super::CALL_DEADLINE`] and each call to a cloud after its provider's own limit: a reconcile
+//! that runs for [`STUCK`] waits for something that will not happen, and a restart resolves it.
 //!
-//! That nothing answers is no reason: watches and calls that fail are tried again for ever, `/readyz` tells of them, and a
-//! restart would not bring the API server back. All moments are of the steady clock, see [`super::Ctx::steady`].
+//! An unreachable API server does not make a loop stuck: watches and calls are retried for ever, and `/readyz` reports them.
+//! All times are of the steady clock, see [`super::Ctx::steady`].
 
 use std::{
     collections::BTreeMap,
@@ -17,20 +17,20 @@ use std::{
 
 use jiff::Timestamp;
 
-/// A loop that did not turn for so long is silent.
+/// A loop that did not iterate for this long is silent.
 pub const SILENT: Duration = Duration::from_secs(300);
-/// A reconcile that is under way for so long is stuck: thrice what a loop may be silent, for the longest of them (a launch
-/// over many failing calls, a rollout of evictions) take minutes.
+/// A reconcile that runs for this long is stuck: three times [`SILENT`], because the longest reconciles (a launch over many
+/// failing calls, a series of evictions) take minutes.
 pub const STUCK: Duration = Duration::from_secs(900);
-/// Every loop turns at least this often.
+/// Every loop iterates at least this often.
 pub(super) const BEAT: Duration = Duration::from_secs(60);
 
-/// The loops that are stuck, and how; names what a restart heals.
+/// The loops that are stuck, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stuck: {0}")]
 pub struct Stuck(String);
 
-/// A loop: what it is, and of what.
+/// A loop: its type, and its name.
 pub(super) type Loop = (&'static str, &'static str);
 
 /// The last signs of life of all loops.
@@ -40,18 +40,18 @@ pub(super) struct Pulses(Mutex<BTreeMap<Loop, Pulse>>);
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     turned: Timestamp,
-    /// Since when the oldest of its reconciles is under way.
+    /// Since when its oldest reconcile runs.
     busy: Option<Timestamp>,
 }
 
 impl Pulses {
-    /// Notes that a loop turned at `now`, while the oldest of its reconciles is under way since `busy`.
+    /// Records an iteration of a loop at `now`, whose oldest reconcile runs since `busy`.
     pub(super) fn turn(&self, of: Loop, now: Timestamp, busy: Option<Timestamp>) {
         let pulse = Pulse { turned: now, busy };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(of, pulse);
     }
 
-    /// Notes that a loop ended as it should.
+    /// Records that a loop ended as intended.
     pub(super) fn end(&self, of: Loop) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&of);
     }
@@ -66,9 +66,9 @@ impl Pulses {
             let comma = if told.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.
             if silent > SILENT {
-                let _ = write!(told, "{comma}{what} {name} has not turned for {} s", silent.as_secs());
+                let _ = write!(told, "{comma}{what} {name} has not iterated for {} s", silent.as_secs());
             } else if busy > STUCK {
-                let _ = write!(told, "{comma}{what} {name} reconciles for {} s", busy.as_secs());
+                let _ = write!(told, "{comma}{what} {name} has been reconciling for {} s", busy.as_secs());
             }
         }
         if told.is_empty() { Ok(()) } else { Err(Stuck(told)) }
@@ -77,7 +77,7 @@ impl Pulses {
 
 #[cfg(test)]
 impl Pulses {
-    /// The loops that there are.
+    /// The registered loops.
     pub(super) fn loops(&self) -> Vec<Loop> {
         self.0.lock().unwrap().keys().copied().collect()
     }
@@ -85,7 +85,7 @@ impl Pulses {
 
 #[cfg(test)]
 mod tests {
-    //! What is alive.
+    //! Liveness of loops.
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
@@ -101,10 +101,10 @@ mod tests {
         pulses.turn(("watch", "Pod"), at(200), None);
         assert_eq!(pulses.check(at(300)), Ok(()));
         let told = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
-        let silent = "controller disruption has not turned for 301 s";
+        let silent = "controller disruption has not iterated for 301 s";
         assert_eq!(
             told(301),
-            Err(format!("stuck: {silent}, controller provisioner has not turned for 301 s"))
+            Err(format!("stuck: {silent}, controller provisioner has not iterated for 301 s"))
         );
         pulses.turn(("controller", "provisioner"), at(301), Some(at(0)));
         assert_eq!(told(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
@@ -114,7 +114,7 @@ mod tests {
             pulses.turn(("controller", "provisioner"), at(now), Some(at(0)));
             pulses.turn(("watch", "Pod"), at(now), None);
         }
-        assert_eq!(told(901), Err("stuck: controller provisioner reconciles for 901 s".to_owned()));
+        assert_eq!(told(901), Err("stuck: controller provisioner has been reconciling for 901 s".to_owned()));
         pulses.turn(("controller", "provisioner"), at(901), Some(at(800)));
         assert_eq!(told(901), Ok(()));
     }

@@ -1,6 +1,6 @@
-//! An ordered, deduplicating queue of keys with deadlines. One key is never handed out twice at once.
+//! An ordered, deduplicating queue of keys with deadlines. A key is processed by one worker at a time.
 //!
-//! All moments are of the steady clock ([`super::Ctx::steady`]): a wall clock that is set back must not hold up every deadline.
+//! All times are of the steady clock ([`super::Ctx::steady`]): a wall clock that is set back must not delay every deadline.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,7 +15,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::limit::RateLimit;
 
-/// Waits that are kept until they are told; more are not counted.
+/// Maximum number of queue waits that are kept until they are reported; further waits are not counted.
 const WAITS: usize = 1024;
 
 /// The keys of one controller.
@@ -28,23 +28,23 @@ pub struct Queue {
 
 #[derive(Debug)]
 struct State {
-    /// Due, first come first served.
+    /// Due keys, in order of arrival.
     ready: VecDeque<Key>,
     /// The members of `ready`, and since when.
     is_ready: BTreeMap<Key, Instant>,
-    /// How long keys waited that were handed out since that was last told.
+    /// Queue waits of the keys that were taken since the last report.
     waits: Vec<Duration>,
-    /// Due later: by deadline and order of arrival.
+    /// Keys that are due later, by deadline and order of arrival.
     later: BTreeMap<(Timestamp, u64), Key>,
     /// The members of `later`.
     due: BTreeMap<Key, (Timestamp, u64)>,
-    /// Handed out; the value says whether it became due meanwhile.
+    /// Keys in progress; the value is whether the key became due again.
     running: BTreeMap<Key, bool>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: BTreeMap<Key, u32>,
     bucket: TokenBucket,
     sequence: u64,
-    /// How many times keys became due since that was last told.
+    /// Number of times that keys became due since the last report.
     added: usize,
 }
 
@@ -71,19 +71,19 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a key due now.
+    /// Enqueues a key now.
     pub fn add(&self, key: Key) {
         self.lock().add(key);
         self.changed.notify_one();
     }
 
-    /// Makes a key due at `at`, or earlier where it already is.
+    /// Enqueues a key at `at`, or earlier if it is already due earlier.
     pub fn add_at(&self, key: Key, at: Timestamp) {
         self.lock().add_at(key, at);
         self.changed.notify_one();
     }
 
-    /// The next key that is due, which must be given back with [`Self::done`].
+    /// Takes the next due key, which must be returned with [`Self::done`].
     pub fn next(&self, now: Timestamp) -> Option<Key> {
         let mut state = self.lock();
         state.ripen(now);
@@ -97,14 +97,14 @@ impl Queue {
         Some(key)
     }
 
-    /// Gives a key back after a success.
+    /// Returns a key after a success.
     pub fn done(&self, key: &Key) {
         let mut state = self.lock();
         state.failures.remove(key);
         state.finish(key);
     }
 
-    /// Gives a key back after a failure: it comes again, later each time. Returns the delay.
+    /// Returns a key after a failure; it is retried with exponential backoff. Returns the delay.
     pub fn failed(&self, key: &Key, now: Timestamp) -> Duration {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
@@ -115,27 +115,27 @@ impl Queue {
         delay
     }
 
-    /// When the next key becomes due that is not due yet.
+    /// When the next delayed key becomes due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.lock().later.keys().next().map(|(at, _)| *at)
     }
 
-    /// How many keys are due.
+    /// Number of due keys.
     pub fn depth(&self) -> usize {
         self.lock().ready.len()
     }
 
-    /// How many times keys became due since this was last asked.
+    /// Number of times that keys became due since the last call.
     pub fn take_added(&self) -> usize {
         std::mem::take(&mut self.lock().added)
     }
 
-    /// How long keys waited that were handed out since this was last asked.
+    /// Queue waits of the keys that were taken since the last call.
     pub fn take_waits(&self) -> Vec<Duration> {
         std::mem::take(&mut self.lock().waits)
     }
 
-    /// Completes when something was added. A change before the call counts too.
+    /// Completes when a key was added, also if it was added before the call.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -172,7 +172,7 @@ impl State {
         self.due.insert(key, (at, self.sequence));
     }
 
-    /// Moves to `ready` what is due.
+    /// Moves due keys to `ready`.
     fn ripen(&mut self, now: Timestamp) {
         while let Some(entry) = self.later.first_entry() {
             if entry.key().0 > now {
@@ -191,7 +191,7 @@ impl State {
     }
 }
 
-/// `now` and a duration after it.
+/// Returns `now` plus a duration.
 #[must_use]
 pub fn later(now: Timestamp, delay: Duration) -> Timestamp {
     now.checked_add(delay).unwrap_or(Timestamp::MAX)

@@ -1,6 +1,6 @@
-//! How fast this process changes the cluster: what creates NodeClaims or evicts pods passes a token bucket each, whoever
-//! decided it. A decision that goes wrong goes wrong slowly. In steady time, on the process's own account: it
-//! forgets with it, and a flood that outlives its process has another burst.
+//! Rate limits of changes to the cluster: the creation of NodeClaims and the eviction of pods pass a token bucket each,
+//! whichever controller decided them, so that a wrong decision takes effect slowly. Times are steady. The buckets belong to
+//! the process: its successor starts with a full burst.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -10,14 +10,13 @@ use std::{
 use fleetwright_core::rate::TokenBucket;
 use jiff::Timestamp;
 
-/// NodeClaims that are created: at once, and per second over time.
+/// Creation of NodeClaims: burst, and rate per second.
 pub const CLAIMS: (u32, u32) = (1000, 50);
-/// Pods that are evicted: at once, and per second over time. Deletions past the deadline of a node are not slowed down.
+/// Evictions: burst, and rate per second. Forced deletions after the deadline of a node are not limited.
 pub const EVICTIONS: (u32, u32) = (500, 100);
-/// Tries to evict pods that a disruption budget has kept before: they change nothing mostly, and are a load on the API server all
-/// the same.
+/// Retried evictions of pods that a disruption budget refused before: mostly without effect, but a load on the API server.
 pub const TRIES_AGAIN: (u32, u32) = EVICTIONS;
-/// So many NodeClaims that had to wait are waited for at most: a pass for each one would be a pass every 20 ms.
+/// Maximum number of delayed NodeClaims that a pass waits for: one pass per NodeClaim would be a pass every 20 ms.
 const GATHERED: u32 = 250;
 
 /// The buckets of a process.
@@ -35,14 +34,14 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Full buckets of so many at once and so many per second: of NodeClaims, and of evictions.
+    /// Full buckets with burst and rate per second of NodeClaims and of evictions.
     #[must_use]
     pub fn new(claims: (u32, u32), evictions: (u32, u32)) -> Self {
         let full = |(burst, per_second)| Mutex::new(TokenBucket::new(burst, per_second));
         Self { claims: full(claims), evictions: full(evictions), tries_again: full(TRIES_AGAIN) }
     }
 
-    /// Whether `n` NodeClaims may be created now, all or none.
+    /// Takes tokens for `n` NodeClaims, all or none.
     ///
     /// # Errors
     /// How long to wait.
@@ -50,39 +49,39 @@ impl Rates {
         lock(&self.claims).take(now, u32::try_from(n).unwrap_or(u32::MAX))
     }
 
-    /// How long until `n` NodeClaims may be created, or as many of them as are worth a pass.
+    /// How long until `n` NodeClaims, or as many of them as are worth a pass, may be created.
     pub fn until_created(&self, now: Timestamp, n: usize) -> Duration {
         let mut bucket = *lock(&self.claims);
         bucket.take(now, u32::try_from(n).unwrap_or(u32::MAX).min(GATHERED)).err().unwrap_or_default()
     }
 
-    /// A NodeClaim that might have been created was not.
+    /// Returns the token of a NodeClaim that was not created.
     pub fn not_created(&self) {
         lock(&self.claims).give_back();
     }
 
-    /// Takes a turn to evict a pod. Turns are given in order: who comes again when its own has come need not ask.
+    /// Reserves an eviction. Reservations are in order: a caller that returns at its reserved time need not ask again.
     pub fn evict(&self, now: Timestamp) -> Duration {
         lock(&self.evictions).owe(now)
     }
 
-    /// A pod whose turn it was to be evicted was kept by a disruption budget.
+    /// Returns the token of an eviction that a disruption budget refused.
     pub fn not_evicted(&self) {
         lock(&self.evictions).give_back();
     }
 
-    /// Takes a turn to try it once more for a pod that was kept. However many there are, no turn of another pod is later for it.
+    /// Reserves a retried eviction of a pod that a disruption budget refused. Retries never delay first evictions.
     pub fn try_again(&self, now: Timestamp) -> Duration {
         lock(&self.tries_again).owe(now)
     }
 
-    /// A pod was evicted that had been kept before: that counts like any other.
+    /// Counts the eviction of a pod that a disruption budget had refused before.
     pub fn evicted_after_all(&self, now: Timestamp) {
         lock(&self.evictions).owe(now);
     }
 }
 
 fn lock(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
-    // No statement leaves a bucket half changed.
+    // A panic leaves no bucket half changed.
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }

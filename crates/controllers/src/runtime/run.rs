@@ -1,4 +1,4 @@
-//! Starts the watches and the controllers, and waits for their end.
+//! Starts the watches and the controllers, and waits until they end.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -30,11 +30,11 @@ use crate::metrics::{
     runtime::{BUILD_INFO, LEADER},
 };
 
-/// Why the controllers ended although nobody asked them to.
+/// Why the controllers ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// They run already.
-    #[error("the controllers of this context run already")]
+    /// The controllers are already running.
+    #[error("the controllers of this context are already running")]
     AlreadyRunning,
     /// A loop of the runtime itself panicked.
     #[error("a loop ended unexpectedly: {0}")]
@@ -48,7 +48,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Runs `controllers` until shutdown.
 ///
 /// # Errors
-/// Where a loop ends by itself: the process should end then, and be started again.
+/// If a loop ends without a shutdown: the process should then exit and be restarted.
 pub async fn run(
     ctx: Ctx,
     controllers: Vec<Arc<dyn Controller>>,
@@ -84,13 +84,13 @@ pub async fn run(
     Ok(())
 }
 
-/// One watch per kind; what others refer to comes first.
+/// One watch per kind; referenced kinds come first.
 fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     fn of<K: super::watch::Watchable>(ctx: &Ctx, stop: &Shutdown) -> Task {
         Box::pin(follow::<K>(ctx.clone(), stop.clone()))
     }
     let followed: Vec<Kind> = ctx.index().followed().collect();
-    // Only the provider's own kind is sure to be defined in the cluster.
+    // Only the provider's own kinds are certain to be defined in the cluster.
     let ec2 = ctx.cloud.info().node_classes.iter().any(|class| &*class.kind == "EC2NodeClass");
     let all: [(Kind, Watch); _] = [
         (Kind::Namespace, of::<Namespace>),
@@ -121,10 +121,10 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     watched.map(|(_, watch)| watch(ctx, stop)).collect()
 }
 
-/// Shows whether what controllers see is current, also while they are passive because it is not.
+/// Updates the gauges of the cluster state, also while controllers are passive because it is not fresh.
 async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
     const EVERY: Duration = Duration::from_secs(5);
-    /// From when on it is worth a complaint, and how often.
+    /// After how long, and how often, an unsynced state is logged.
     const COMPLAIN: Duration = Duration::from_secs(30);
     let (mut since, mut complained) = (ctx.steady(), ctx.steady());
     loop {
@@ -140,7 +140,7 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
             ctx.metrics.set(&LEADER, &[lease], if held { 1.0 } else { 0.0 });
         }
         if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
-            tracing::error!(%why, ?unsynced, "waiting for the state of the cluster: nothing is done meanwhile");
+            tracing::error!(%why, ?unsynced, "waiting for cluster state; controllers are passive");
             complained = now;
         }
         tokio::select! {

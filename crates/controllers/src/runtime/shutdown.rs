@@ -1,16 +1,16 @@
-//! The end of the process, announced to every task.
+//! The shutdown signal that every task observes.
 
 use tokio::sync::watch;
 
-/// Announces the end. Dropping it announces the end too.
+/// Requests shutdown. Dropping it requests shutdown too.
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
-/// Learns of the end.
+/// Observes shutdown.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<bool>);
 
-/// A trigger and what it triggers.
+/// Returns a trigger and its observer.
 #[must_use]
 pub fn shutdown() -> (Trigger, Shutdown) {
     let (sender, receiver) = watch::channel(false);
@@ -18,20 +18,20 @@ pub fn shutdown() -> (Trigger, Shutdown) {
 }
 
 impl Trigger {
-    /// Announces the end.
+    /// Requests shutdown.
     pub fn fire(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Shutdown {
-    /// Completes when the end was announced.
+    /// Completes when shutdown was requested.
     pub async fn requested(&mut self) {
-        // An error means that the trigger is gone, which is an announcement too.
+        // An error means that the trigger was dropped, which requests shutdown too.
         let _ = self.0.wait_for(|fired| *fired).await;
     }
 
-    /// Whether the end was announced.
+    /// Whether shutdown was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()

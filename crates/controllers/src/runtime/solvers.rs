@@ -1,4 +1,4 @@
-//! Solvers between their uses: what one pass has prepared, the next brings up to date.
+//! Keeps solvers between passes, so that the next pass only applies the changes of the snapshot.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,15 +7,15 @@ use fleetwright_core::{
     scheduling::{Rules, Solver},
 };
 
-/// So many are kept: provisioning and disruption may work at the same time.
+/// Number of solvers that are kept: provisioning and disruption may run at the same time.
 const MAX_IDLE: usize = 2;
 
-/// Solvers that nobody uses just now, the one that was used last at the end.
+/// Idle solvers, the most recently used last.
 #[derive(Debug, Default)]
 pub struct Solvers(Mutex<Vec<Solver>>);
 
 impl Solvers {
-    /// A solver on `snapshot`: one that was kept, brought up to date, or a new one.
+    /// Returns a solver on `snapshot`: an idle one that is brought up to date, or a new one.
     pub fn on(&self, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
         let kept = self.idle().pop();
         match kept.filter(|solver| solver.rules() == rules) {
@@ -27,7 +27,7 @@ impl Solvers {
         }
     }
 
-    /// Keeps a solver for the next who asks.
+    /// Keeps a solver for the next pass.
     pub fn keep(&self, solver: Solver) {
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE {
@@ -36,7 +36,7 @@ impl Solvers {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Solver>> {
-        // Solvers are put in and taken out whole.
+        // A panic leaves no solver half inserted.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

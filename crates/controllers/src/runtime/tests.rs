@@ -12,7 +12,7 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use super::*;
 use crate::{metrics::runtime as families, testing::World};
 
-/// Writes down the pods that it is told of; one of them makes it panic, one makes it fail.
+/// Records the pods that it reconciles; one pod makes it panic, one makes it fail.
 #[derive(Clone, Default)]
 struct Probe(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +44,7 @@ impl Controller for Probe {
     }
 }
 
-/// Misbehaves as a function of the request and of how often it was asked so far.
+/// Misbehaves depending on the request and on how often it was made.
 struct Script<F>(F, Mutex<u32>);
 
 impl<F: Fn(&Request, u32) -> Fault + Send + Sync> Faults for Script<F> {
@@ -62,7 +62,7 @@ fn world(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> Wor
     World::with(Some(Arc::new(Script(script, Mutex::new(0)))))
 }
 
-/// Pods come and go every few seconds; however the watch misbehaves, all are heard of.
+/// Pods are created and deleted every few seconds; however the watch misbehaves, every change is applied.
 async fn hears_of_everything(world: World) {
     let probe = Probe::default();
     let _running = world.run(vec![Arc::new(probe.clone())]);
@@ -147,7 +147,7 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
     world.pass(260).await;
     world.ctx.enqueue("probe", Key::new("default", "early"));
     world.pass(30).await;
-    assert_eq!(probe.seen(), ["early"], "the last news of pods is too old");
+    assert_eq!(probe.seen(), ["early"], "the last sign of life of the pod watch is too old");
     assert!(may_act(&world.ctx.index(), world.ctx.steady()).is_err());
     world.pass(150).await;
     assert_eq!(probe.seen(), ["early", "early"]);
@@ -206,7 +206,7 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
     assert_eq!(world.ctx.index().pools().count(), 2, "the watch goes on");
 }
 
-/// Writes down when it ran, in steady seconds, and wants to every ten seconds.
+/// Records when it ran, in steady seconds; requeues every ten seconds.
 #[derive(Clone, Default)]
 struct Ticks(Arc<Mutex<Vec<i64>>>);
 
@@ -257,7 +257,7 @@ async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
     assert_eq!(world.ctx.may_act(), Err(Passive::Silent(Kind::Pod)));
 }
 
-/// Never ends with what is called "hangs"; all else takes ten minutes.
+/// Never completes the key "hangs"; every other key takes ten minutes.
 struct Slow;
 
 #[async_trait]
@@ -297,7 +297,7 @@ async fn only_what_is_stuck_is_unhealthy() {
     assert_eq!(world.ctx.alive(), Ok(()));
     world.pass(10).await;
     let told = world.ctx.alive().map_err(|stuck| stuck.to_string()).unwrap_err();
-    assert!(told.starts_with("stuck: controller slow reconciles for 90"), "{told}");
+    assert!(told.starts_with("stuck: controller slow has been reconciling for 90"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The wall clock as controllers read it: each look holds it against the steady one.
+//! The wall clock as controllers read it: each read is compared with the steady clock.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use crate::metrics::{Metrics, runtime as families};
 
-/// Two clocks are not read at one moment where the steady one moves by more than this from before to after: the thread, or
-/// the node, was held up in between. The next look tells.
+/// A comparison of the clocks is skipped if the steady clock advances by more than this between its two reads: the thread
+/// was suspended in between. The next read compares again.
 const ONE_MOMENT: Duration = Duration::from_secs(1);
 
-/// What is known of the jumps of the wall clock.
+/// Detects jumps of the wall clock.
 pub(super) struct Times {
     metrics: Arc<Metrics>,
     jumps: Mutex<Jumps>,
@@ -25,9 +25,9 @@ impl Times {
         Self { metrics, jumps: Mutex::default() }
     }
 
-    /// The present moment on the wall clock of `clock`.
+    /// The current time of the wall clock of `clock`.
     pub(super) fn now(&self, clock: &dyn Clock) -> Timestamp {
-        // Read under the lock: looks that overtake each other would see jumps there and back.
+        // Read under the lock: reads that overtake each other would look like jumps there and back.
         let mut jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
         let before = clock.steady();
         let wall = clock.now();
@@ -38,12 +38,12 @@ impl Times {
         if let Some(by) = jumps.look(wall, steady) {
             self.metrics.inc(&families::CLOCK_JUMPS, &[]);
             let by = format!("{by:#}");
-            tracing::warn!(%by, rest = ?REST, "the wall clock jumped: expiration and disruption rest");
+            tracing::warn!(%by, rest = ?REST, "the wall clock jumped: expiration and disruption are suspended");
         }
         wall
     }
 
-    /// For how long what goes by the wall clock must still rest; `None` where it need not.
+    /// How long decisions that depend on the wall clock remain suspended; `None` if they are not.
     pub(super) fn rest(&self, clock: &dyn Clock) -> Option<Duration> {
         let _ = self.now(clock);
         self.jumps.lock().unwrap_or_else(PoisonError::into_inner).rest(clock.steady())

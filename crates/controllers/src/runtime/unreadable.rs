@@ -1,5 +1,5 @@
-//! Says on an object that cannot be read what is wrong with it: an event, a line in the log and, where the kind has
-//! conditions, a condition. Everything else goes on.
+//! Reports an invalid object: an event, a log line and, if the kind has conditions, a condition. All other objects are
+//! unaffected.
 
 use fleetwright_api::{
     self as api,
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use super::Ctx;
 use crate::events::Event;
 
-/// The reason of the condition of a NodeClaim that cannot be read or means nothing.
+/// The condition reason of an invalid NodeClaim.
 pub(crate) const UNREADABLE: &str = "Unreadable";
-/// The reason of the condition of a NodePool that cannot be read or means nothing.
+/// The condition reason of an invalid NodePool.
 pub(crate) const INVALID_POOL: &str = "NodePoolValidationFailed";
 
-/// What is written on objects of a kind.
+/// The condition and event that are written for invalid objects of a kind.
 struct Words {
     types: ConditionTypes,
     condition: &'static str,
@@ -50,11 +50,11 @@ fn words(kind: Kind) -> Option<Words> {
     }
 }
 
-/// Tells people that an object cannot be read, and why. Writes nothing where that is written already.
+/// Reports that an object cannot be read, and why. Writes nothing if the condition is already set.
 pub(super) async fn tell(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: &DynamicObject, why: &str) {
     let meta = &object.metadata;
     let (name, namespace) = (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref());
-    tracing::error!(%kind, namespace, name, why, "object cannot be read and is ignored");
+    tracing::error!(%kind, namespace, name, why, "ignoring invalid object");
     let Some(words) = words(kind) else { return };
     let message = format!("cannot be read: {why}");
     let regarding = ObjectReference {
@@ -74,12 +74,12 @@ pub(super) async fn tell(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: 
     let all = Api::<DynamicObject>::all_with(ctx.client.clone(), resource);
     let written = ctx.call("write condition", all.patch_status(name, &PatchParams::default(), &body)).await;
     if let Err(error) = written {
-        // The next list tries again.
-        tracing::warn!(%kind, name, %error, "cannot write what is wrong with an object");
+        // The next list retries.
+        tracing::warn!(%kind, name, %error, "failed to set the condition of an invalid object");
     }
 }
 
-/// The conditions as they should be; `None` where they are, or where nobody can tell what they are.
+/// The conditions to write; `None` if they are already set, or if the present conditions cannot be read.
 fn changed(ctx: &Ctx, object: &DynamicObject, words: &Words, message: &str) -> Option<Vec<Condition>> {
     let written = object.data.pointer("/status/conditions").cloned().unwrap_or(Value::Array(Vec::new()));
     let mut conditions: Vec<Condition> = serde_json::from_value(written).ok()?;

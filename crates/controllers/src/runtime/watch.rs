@@ -1,8 +1,8 @@
-//! Follows one kind of object: a complete list, then a watch from its version on, for ever.
+//! Watches one kind: a complete list, then a watch from its resource version, for ever.
 //!
-//! Our own loop rather than kube's watcher, for three reasons: "410 Gone" starts over in whichever form it comes (as
-//! a watch event or as an HTTP status), every wait has an end on our clock, and signs of life (events, bookmarks, the
-//! orderly end of a watch) are recorded, so that controllers can tell recent from stale.
+//! Our own loop rather than kube's watcher, for three reasons: "410 Gone" restarts the list in either form (watch event or
+//! HTTP status), every wait has a deadline on our clock, and signs of life (events, bookmarks, the regular end of a watch)
+//! are recorded, so that controllers can distinguish fresh from stale state.
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
@@ -20,18 +20,18 @@ use crate::metrics::runtime as families;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
-/// After so many seconds the server ends a watch, which shows that it is alive.
+/// Seconds after which the server ends a watch, which is a sign of life.
 const WATCH_SECONDS: u32 = 60;
-/// A watch that is silent for longer than the server should let it be is dead.
+/// A watch that is silent for longer than the server allows is dead.
 const WATCH_SILENCE: Duration = Duration::from_secs(75);
-/// How long a page of a list may take.
+/// Deadline of one page of a list.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// After so many failures in a row to resume, the list is begun again.
+/// Number of consecutive failures to resume after which the list is restarted.
 const RESUMES: u32 = 5;
 /// Delays between attempts.
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(30), 1, 1);
 
-/// What a watched kind must be able to do.
+/// The bounds of a watched kind.
 pub(super) trait Watchable:
     Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
 {
@@ -43,7 +43,7 @@ impl<K> Watchable for K where
 
 /// Why a watch ended.
 enum End {
-    /// Orderly, or in a way that allows to go on from the same version.
+    /// Regularly, or with an error that allows resuming from the same version.
     Resume { failed: bool },
     /// The version is too old: start over.
     Relist,
@@ -60,7 +60,7 @@ enum ListError {
     NoVersion,
 }
 
-/// Follows `K` until shutdown.
+/// Watches `K` until shutdown.
 pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
     let api = Api::<K>::all(ctx.client.clone());
     tokio::select! {
@@ -71,7 +71,7 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
     ctx.pulses().end(("watch", K::KIND.as_str()));
 }
 
-/// Notes that the loop turns: before each wait, every one of which has an end.
+/// Records an iteration: before each wait, every one of which has a deadline.
 fn turn<K: Watchable>(ctx: &Ctx) {
     ctx.pulses().turn(("watch", K::KIND.as_str()), ctx.steady(), None);
 }
@@ -102,7 +102,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
             turn::<K>(ctx);
             let ended = tokio::select! {
                 biased;
-                // What a predecessor wrote last may not have arrived yet.
+                // The last writes of the previous leader may not be in the index yet.
                 () = ctx.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
                 ended = watch(ctx, api, &mut version) => ended,
             };
@@ -117,12 +117,12 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
             }
         }
         failures = 0;
-        // Lists are dear: not one after the other without a breath.
+        // Lists are expensive: wait between two of them.
         ctx.clock.sleep(RETRY.base).await;
     }
 }
 
-/// A complete list, most recent, and the version that it is of.
+/// Returns a complete, most recent list and its resource version.
 async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String), ListError> {
     let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
     let mut objects = Vec::new();
@@ -130,7 +130,7 @@ async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String),
         turn::<K>(ctx);
         let page = ctx.within(LIST_DEADLINE, api.list(&params)).await;
         let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
-            // One object that cannot be read must not hide the others.
+            // One invalid object must not hide the others.
             Err(kube::Error::SerdeError(_)) => list_one_by_one(ctx, &params).await?,
             other => other?,
         };
@@ -145,7 +145,7 @@ async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String),
     }
 }
 
-/// The same page, object by object; those that cannot be read are named and left out.
+/// Reads the same page object by object; invalid objects are reported and left out.
 async fn list_one_by_one<K: Watchable>(
     ctx: &Ctx,
     params: &ListParams,
@@ -165,7 +165,7 @@ async fn list_one_by_one<K: Watchable>(
     Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })
 }
 
-/// Follows changes from `version` on, which moves along.
+/// Applies changes from `version` on, and advances `version`.
 async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> End {
     let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
     let stream = match ctx.within(LIST_DEADLINE, api.watch(&params, version)).await {
@@ -189,8 +189,8 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
             }
             Some(Some(Err(error))) => {
                 tracing::debug!(kind = %K::KIND, %error, "watch broke");
-                // What cannot be read now cannot be read after resuming either; a list can step over it. (An event
-                // that is no event reaches us as an error of the API, since every object reads as a Status.)
+                // An object that cannot be read fails again after resuming; a list can skip it. (An invalid watch event
+                // arrives as an API error, because every object parses as a Status.)
                 let unreadable = matches!(error, kube::Error::SerdeError(_) | kube::Error::Api(_));
                 return if unreadable { End::Relist } else { End::Resume { failed: true } };
             }

@@ -1,4 +1,4 @@
-//! Runs one controller: takes due keys from its queue and reconciles them, so many at once. It goes by steady time.
+//! Runs one controller: takes due keys from its queue and reconciles them with bounded concurrency. Times are steady.
 
 use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -16,15 +16,15 @@ use super::{
 };
 use crate::metrics::{CURRENT_CONTROLLER, Family, runtime as families};
 
-/// How long running reconciles may take to end after shutdown was requested.
+/// How long running reconciles may take after shutdown was requested.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often a passive controller looks whether it may act again.
+/// Interval at which a passive controller checks whether it may act.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
-/// How often it is shown how long work under way takes.
+/// Interval at which the gauges of running reconciles are updated.
 const SHOW: Duration = Duration::from_secs(10);
 
-/// How one reconcile ended.
+/// The result of one reconcile.
 struct Done {
     key: Key,
     /// The outer error is a panic.
@@ -32,19 +32,19 @@ struct Done {
     took: Duration,
 }
 
-/// One controller at work.
+/// A running controller.
 pub(super) struct Worker {
     ctx: Ctx,
     controller: Arc<dyn Controller>,
     queue: Arc<Queue>,
     running: JoinSet<Done>,
-    /// The keys of `running`, and since when, in steady time.
+    /// The keys in `running` and their start, in steady time.
     begun: BTreeMap<Key, Timestamp>,
-    /// What the gauges show, once they do.
+    /// The last values of the gauges.
     shown: Option<Shown>,
 }
 
-/// Gauges of a controller: keys at work, keys that are due, seconds of all work under way and of the longest.
+/// Gauges of a controller: keys in progress, keys that are due, seconds of all running reconciles and of the longest.
 #[derive(Clone, Copy)]
 struct Shown {
     active: usize,
@@ -58,7 +58,7 @@ impl Worker {
         Self { ctx, controller, queue, running: JoinSet::new(), begun: BTreeMap::new(), shown: None }
     }
 
-    /// Works until shutdown, then lets running reconciles end.
+    /// Runs until shutdown, then waits for running reconciles.
     pub(super) async fn run(mut self, mut stop: Shutdown) {
         if self.controller.is_singleton() {
             self.queue.add(Key::singleton());
@@ -95,12 +95,12 @@ impl Worker {
         self.wind_up().await;
     }
 
-    /// What its signs of life are noted under.
+    /// The name under which its liveness is recorded.
     fn pulse(&self) -> (&'static str, &'static str) {
         ("controller", self.controller.name())
     }
 
-    /// Shows how much there is to do. It is asked to do so at every turn, so that it writes only what has changed.
+    /// Updates the gauges. Called in every iteration, so only changed values are written.
     fn show(&mut self) {
         let (name, metrics) = (self.controller.name(), &self.ctx.metrics);
         let added = self.queue.take_added();
@@ -130,7 +130,7 @@ impl Worker {
         set(&families::QUEUE_LONGEST, &[name, name], |shown| shown.longest);
     }
 
-    /// How long until a key ripens; `None` where only an event can bring work.
+    /// How long until a delayed key is due; `None` if no key is delayed.
     fn until_next(&self, concurrency: usize) -> Option<Duration> {
         if self.running.len() >= concurrency {
             return None;
@@ -144,7 +144,7 @@ impl Worker {
         self.begun.insert(key.clone(), ctx.steady());
         self.running.spawn(async move {
             let begun = ctx.steady();
-            // What a panic may leave half done is what a crash may leave half done: every reconcile begins again.
+            // A panic leaves no more behind than a crash would: every reconcile is repeatable.
             let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
             let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.steady().duration_since(begun)).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Worker {
         });
     }
 
-    /// Takes the outcome of a reconcile; `None` where it was cut off.
+    /// Applies the outcome of a reconcile; `None` if it was aborted.
     fn finish(&mut self, done: Option<Done>) {
         let Some(Done { key, result, took }) = done else { return };
         self.begun.remove(&key);
@@ -229,7 +229,7 @@ fn figure(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
