@@ -1,19 +1,19 @@
 //! `nodeoverlay.controller`: whether each NodeOverlay is in effect, as its conditions.
 //!
-//! The index applies overlays itself, so that a decision never sees catalogues from before an overlay; what is left to
-//! do here is to tell.
+//! The index applies overlays, so that no decision sees instance types from before an overlay. This controller writes
+//! conditions only.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_api::{self as api, ConditionSet, HasConditions, labels::condition::VALIDATION_SUCCEEDED};
-use fleetwright_state::{Change, Index, Key, Kind, OverlayState};
+use fleetwright_state::{Change, Index, Key, Kind, OverlayOutcome};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok};
 
-/// How often overlays are looked at without a cause: instance types change too.
+/// How often overlays are checked without a change of an object: instance types change too.
 const EVERY: Duration = Duration::from_secs(300);
 
 /// Keeps the conditions of NodeOverlays.
@@ -44,34 +44,38 @@ impl Controller for OverlayStatus {
     }
 
     async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let states: Vec<(Arc<api::NodeOverlay>, OverlayState)> = {
+        let outcomes: Vec<(Arc<api::NodeOverlay>, OverlayOutcome)> = {
             let mut index = ctx.index();
-            let states = index.overlay_states();
-            states
+            let outcomes = index.overlay_outcomes();
+            outcomes
                 .into_iter()
-                .filter_map(|(name, state)| Some((index.overlay(&name)?.clone(), state)))
+                .filter_map(|(name, outcome)| Some((index.overlay(&name)?.clone(), outcome)))
                 .collect()
         };
-        for (overlay, state) in states {
-            tell(ctx, &overlay, &state).await?;
+        for (overlay, outcome) in outcomes {
+            set_conditions(ctx, &overlay, &outcome).await?;
         }
         Ok(Requeue::After(EVERY))
     }
 }
 
 /// Writes the conditions of one overlay, where they change.
-async fn tell(ctx: &Ctx, overlay: &api::NodeOverlay, state: &OverlayState) -> Result<(), ReconcileError> {
+async fn set_conditions(
+    ctx: &Ctx,
+    overlay: &api::NodeOverlay,
+    outcome: &OverlayOutcome,
+) -> Result<(), ReconcileError> {
     let mut status = overlay.status.clone().unwrap_or_default();
     let types = api::NodeOverlay::TYPES;
     let mut conditions = ConditionSet::new(types, &overlay.metadata, &mut status.conditions, ctx.now());
-    match state {
-        OverlayState::Applied(_) => conditions.set_true(VALIDATION_SUCCEEDED),
-        OverlayState::Conflict(with) => conditions.set_false(
+    match outcome {
+        OverlayOutcome::Applied(_) => conditions.set_true(VALIDATION_SUCCEEDED),
+        OverlayOutcome::Conflict(with) => conditions.set_false(
             VALIDATION_SUCCEEDED,
             "Conflict",
-            &format!("conflict with another overlay: {with} has the same weight and sets the same; give one more weight"),
+            &format!("conflict with another overlay: {with} has the same weight and sets the same; raise the weight of one"),
         ),
-        OverlayState::Invalid(why) => conditions.set_false(VALIDATION_SUCCEEDED, "RuntimeValidation", why),
+        OverlayOutcome::Invalid(why) => conditions.set_false(VALIDATION_SUCCEEDED, "RuntimeValidation", why),
     };
     if overlay.status.as_ref() == Some(&status) {
         return Ok(());
@@ -91,7 +95,7 @@ async fn tell(ctx: &Ctx, overlay: &api::NodeOverlay, state: &OverlayState) -> Re
 
 #[cfg(test)]
 mod tests {
-    //! Overlays in a small world: what decisions see, and what overlays say of themselves.
+    //! Overlays in a small cluster: the prices that decisions see, and the conditions.
     use serde_json::{Value, json};
 
     use super::OverlayStatus;
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn overlays_are_applied_and_say_so() {
+    async fn overlays_are_applied_and_have_conditions() {
         let world = World::gated(|gates| gates.node_overlay = true);
         world.pool("default", json!({}));
         overlay(&world, "b", json!({"requirements": [], "priceAdjustment": "+100%", "weight": 5}));

@@ -1,4 +1,4 @@
-//! What a watch event or an own write did to the index, for whoever is interested.
+//! What a watch event or our own write changed in the index.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::kind::{Key, Kind};
 
-/// One object that came, changed or went.
+/// One object that was created, changed or deleted.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Its kind.
     pub kind: Kind,
     /// Its key.
     pub key: Key,
-    /// What it was; `None` where it is new.
+    /// The object before; `None` where it is new.
     pub before: Option<Object>,
-    /// What it is; `None` where it is gone.
+    /// The object after; `None` where it was deleted.
     pub after: Option<Object>,
 }
 
@@ -36,8 +36,16 @@ pub enum Object {
     Other,
 }
 
+/// An object in its table before and after a change.
+pub(crate) type Put = (Option<Object>, Option<Object>);
+
+/// A change of a kind that is looked up in the index by its key.
+pub(crate) fn by_key(existed: bool, exists: bool) -> Put {
+    (existed.then_some(Object::Other), exists.then_some(Object::Other))
+}
+
 impl Change {
-    /// The object as it is or, where it is gone, as it was.
+    /// The object or, where it was deleted, its last version.
     #[must_use]
     pub fn latest(&self) -> Option<&Object> {
         self.after.as_ref().or(self.before.as_ref())
@@ -49,13 +57,13 @@ impl Change {
         self.before.is_none()
     }
 
-    /// Whether the object is gone.
+    /// Whether the object was deleted.
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.after.is_none()
     }
 
-    /// The pod, where it is one, as it is or was.
+    /// [`Self::latest`], where it is a pod.
     #[must_use]
     pub fn pod(&self) -> Option<&Arc<model::Pod>> {
         match self.latest() {
@@ -64,7 +72,7 @@ impl Change {
         }
     }
 
-    /// The Node, where it is one, as it is or was.
+    /// [`Self::latest`], where it is a Node.
     #[must_use]
     pub fn node(&self) -> Option<&Arc<Node>> {
         match self.latest() {
@@ -73,7 +81,7 @@ impl Change {
         }
     }
 
-    /// The NodeClaim, where it is one, as it is or was.
+    /// [`Self::latest`], where it is a NodeClaim.
     #[must_use]
     pub fn claim(&self) -> Option<&Arc<api::NodeClaim>> {
         match self.latest() {
@@ -82,7 +90,7 @@ impl Change {
         }
     }
 
-    /// The NodePool, where it is one, as it is or was.
+    /// [`Self::latest`], where it is a NodePool.
     #[must_use]
     pub fn pool(&self) -> Option<&Arc<api::NodePool>> {
         match self.latest() {

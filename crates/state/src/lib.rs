@@ -1,29 +1,36 @@
 //! Kubernetes objects become the immutable [`fleetwright_core::model::Snapshot`] that decisions read.
 //!
-//! [`Index`] is a synchronous table of everything that watches deliver. [`Index::apply`] takes in an object, whether
-//! from a watch or from the answer to an own write; [`Index::snapshot`] hands out a view that shares all parts that
-//! did not change. Our own [intents] stand in it beside what the API server shows.
+//! [`Index`] is synchronous. [`Index::apply`] takes in an object, whether from a watch or from the response to our own
+//! write; [`Index::snapshot`] returns a view that shares all parts that did not change. The index is composed of
+//!
+//! - [`objects`]: what the API server shows, as read and lowered ([`lower`]);
+//! - [`intents`]: what the controller decided and the API server does not show yet, with the nomination of each pod;
+//! - `catalogs`: the instance types of each NodePool;
+//! - `buffers`: the virtual pods of CapacityBuffers.
 //!
 //! Architecture invariant: no client, no clock, no logging, no randomness. There is no gate for the whole: a NodeClaim
-//! that is not launched yet is capacity on its way, not a reason to wait.
+//! that is not launched yet is in-flight capacity, not a reason to wait.
 
-mod answers;
+mod buffers;
+mod catalogs;
 mod change;
 mod expected;
 mod index;
 pub mod intents;
 mod kind;
-mod ledger;
 pub mod lower;
-mod nodes;
+pub mod objects;
 pub mod observed;
-mod pods;
 pub mod raise;
 mod tracked;
 pub mod validate;
+mod watches;
 
+pub use buffers::BufferOutcome;
+pub use catalogs::OverlayOutcome;
 pub use change::{Change, Object};
-pub use index::{BufferOutcome, ClassState, Index, OverlayState};
+pub use index::Index;
 pub use kind::{Key, Kind};
 pub use lower::Invalid;
+pub use objects::{NodeClassStatus, Objects};
 pub use tracked::Tracked;

@@ -1,4 +1,4 @@
-//! Which Kubernetes types the index takes in, and into which table each goes.
+//! The Kubernetes types that the index follows.
 
 use std::sync::Arc;
 
@@ -16,11 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::{
-    change::Object,
-    index::Index,
-    kind::{Key, Kind},
-};
+use crate::kind::Kind;
 
 /// A type of object that the index follows.
 pub trait Tracked: Sized {
@@ -30,67 +26,64 @@ pub trait Tracked: Sized {
     /// Its metadata.
     fn meta(&self) -> &ObjectMeta;
 
-    /// Puts the object into its table, or takes it out; returns what was and what is there. Versions were compared
-    /// already.
+    /// The object by its type; `None` for one that was deleted.
     #[doc(hidden)]
-    fn put(index: &mut Index, key: &Key, object: Option<Self>) -> (Option<Object>, Option<Object>);
+    fn wrap(object: Option<Self>) -> TrackedObject;
 }
 
 macro_rules! tracked {
-    ($($type:ty => $kind:ident, $put:ident;)+) => {$(
-        impl Tracked for $type {
-            const KIND: Kind = Kind::$kind;
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn put(index: &mut Index, key: &Key, object: Option<Self>) -> (Option<Object>, Option<Object>) {
-                index.$put(key, object.map(slim).map(Arc::new))
-            }
+    ($($variant:ident: $type:ty, $kind:ident;)+) => {
+        /// An object of a type that the index follows, or the absence of one.
+        #[doc(hidden)]
+        #[derive(Debug)]
+        pub enum TrackedObject {
+            $(#[allow(missing_docs, reason = "the type says it")] $variant(Option<Arc<$type>>),)+
         }
 
-        impl Slim for $type {
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
+        $(
+            impl Tracked for $type {
+                const KIND: Kind = Kind::$kind;
+
+                fn meta(&self) -> &ObjectMeta {
+                    &self.metadata
+                }
+
+                fn wrap(object: Option<Self>) -> TrackedObject {
+                    let slim = object.map(|mut object| {
+                        // They are large, and the index does not read them.
+                        object.metadata.managed_fields = None;
+                        Arc::new(object)
+                    });
+                    TrackedObject::$variant(slim)
+                }
             }
-        }
-    )+};
-}
-
-trait Slim {
-    fn meta_mut(&mut self) -> &mut ObjectMeta;
-}
-
-/// Without what nobody reads and what is large.
-fn slim<T: Slim>(mut object: T) -> T {
-    object.meta_mut().managed_fields = None;
-    object
+        )+
+    };
 }
 
 tracked! {
-    Namespace => Namespace, put_namespace;
-    StorageClass => StorageClass, put_storage_class;
-    PersistentVolume => PersistentVolume, put_volume;
-    PersistentVolumeClaim => PersistentVolumeClaim, put_volume_claim;
-    CSINode => CsiNode, put_csi_node;
-    VolumeAttachment => VolumeAttachment, put_attachment;
-    PodDisruptionBudget => PodDisruptionBudget, put_pdb;
-    DaemonSet => DaemonSet, put_daemon_set;
-    api::KwokNodeClass => NodeClass, put_kwok_class;
-    api::Ec2NodeClassView => NodeClass, put_ec2_class;
-    api::NodePool => NodePool, put_pool;
-    api::NodeClaim => NodeClaim, put_claim;
-    Node => Node, put_node;
-    Pod => Pod, put_pod;
-    api::NodeOverlay => NodeOverlay, put_overlay;
-    Service => Service, put_service;
-    ReplicationController => ReplicationController, put_replication_controller;
-    ReplicaSet => ReplicaSet, put_replica_set;
-    StatefulSet => StatefulSet, put_stateful_set;
-    api::CapacityBuffer => CapacityBuffer, put_buffer;
-    DeviceClass => DeviceClass, put_device_class;
-    ResourceSlice => ResourceSlice, put_resource_slice;
-    ResourceClaimTemplate => ResourceClaimTemplate, put_claim_template;
-    ResourceClaim => ResourceClaim, put_resource_claim;
+    Namespace: Namespace, Namespace;
+    StorageClass: StorageClass, StorageClass;
+    PersistentVolume: PersistentVolume, PersistentVolume;
+    PersistentVolumeClaim: PersistentVolumeClaim, PersistentVolumeClaim;
+    CsiNode: CSINode, CsiNode;
+    VolumeAttachment: VolumeAttachment, VolumeAttachment;
+    PodDisruptionBudget: PodDisruptionBudget, PodDisruptionBudget;
+    DaemonSet: DaemonSet, DaemonSet;
+    KwokNodeClass: api::KwokNodeClass, NodeClass;
+    Ec2NodeClass: api::Ec2NodeClassView, NodeClass;
+    NodePool: api::NodePool, NodePool;
+    NodeClaim: api::NodeClaim, NodeClaim;
+    Node: Node, Node;
+    Pod: Pod, Pod;
+    NodeOverlay: api::NodeOverlay, NodeOverlay;
+    Service: Service, Service;
+    ReplicationController: ReplicationController, ReplicationController;
+    ReplicaSet: ReplicaSet, ReplicaSet;
+    StatefulSet: StatefulSet, StatefulSet;
+    CapacityBuffer: api::CapacityBuffer, CapacityBuffer;
+    DeviceClass: DeviceClass, DeviceClass;
+    ResourceSlice: ResourceSlice, ResourceSlice;
+    ResourceClaimTemplate: ResourceClaimTemplate, ResourceClaimTemplate;
+    ResourceClaim: ResourceClaim, ResourceClaim;
 }

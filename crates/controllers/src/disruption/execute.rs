@@ -67,7 +67,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
         }
         Err(error) => {
             // What was not written needs no room any more.
-            running.replacements.iter().for_each(|name| ctx.index().written(name));
+            running.replacements.iter().for_each(|name| ctx.index().end_creation(name));
             roll_back(ctx, commands, &id).await;
             Err(error.into())
         }

@@ -132,7 +132,7 @@ impl Controller for StaticProvisioning {
                     return Ok(Requeue::After(LIMITED));
                 }
                 if let Err(wait) = ctx.rates.create(ctx.steady(), 1) {
-                    ctx.index().written(&name);
+                    ctx.index().end_creation(&name);
                     tracing::warn!(
                         NodePool = &*key.name,
                         ?wait,

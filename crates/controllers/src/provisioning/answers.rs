@@ -82,7 +82,7 @@ fn hold(ctx: &Ctx, held: Vec<(PodUid, Str)>) {
     let until = later(ctx.now(), ctx.settings.nomination_window());
     let mut index = ctx.index();
     for (pod, node) in held {
-        index.hold(pod, node, until);
+        index.keep_nominated(&pod, node, until);
     }
 }
 
@@ -92,7 +92,7 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
     let mut planned: Option<BTreeMap<usize, Resources>> = None;
     let index = ctx.index();
     for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual) {
-        for claim in index.created_for(&pod.uid) {
+        for claim in index.claims_created_for(&pod.uid) {
             let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
             let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
                 // Written after the snapshot was taken: it is as good an answer as any.

@@ -50,7 +50,7 @@ pub(super) fn hold(held: &mut BTreeMap<Str, u32>, target: &str, pods: &[Arc<Pod>
 
 /// Notes the outcome of a pass; what changes is told to people.
 pub(super) fn note(ctx: &Ctx, outcomes: BTreeMap<NamespacedName, BufferOutcome>, held: BTreeMap<Str, u32>) {
-    let changed = ctx.index().note_buffers(&outcomes, held);
+    let changed = ctx.index().set_buffer_outcomes(&outcomes, held);
     if changed {
         ctx.enqueue(capacitybuffer::NAME, Key::singleton());
     }

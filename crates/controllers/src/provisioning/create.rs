@@ -86,7 +86,7 @@ pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created>
                 let created = write(ctx, claim, pods, &new_claim, REASON).await;
                 // What may stand is cleared up before anybody plans for its pods again.
                 if !matches!(created, Created::Unknown { .. }) {
-                    ctx.index().written(&name);
+                    ctx.index().end_creation(&name);
                 }
                 created
             }
@@ -126,7 +126,7 @@ fn prepare(
         // A pod is answered by one claim at a time, until that claim is initialized or gone.
         now.is_some_and(|now| now.is_active() && now.node == pod.node)
             && !taken.pods.contains(&pod.uid)
-            && !index.has_answer(&pod.uid)
+            && !index.has_claim_in_flight(&pod.uid)
     };
     let pods: Vec<Arc<Pod>> = new_claim.pods.iter().filter(waits).cloned().collect();
     if pods.is_empty() {
@@ -154,7 +154,7 @@ fn prepare(
         annotations.insert(RETURNED.to_owned(), now.as_second().to_string());
     }
     index.reserve(written_as.as_str(), name, largest);
-    index.writing(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());
+    index.begin_creation(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());
     Ok((claim, pods))
 }
 
@@ -272,14 +272,14 @@ pub(crate) async fn write_replacement(
     let name = claim.metadata.name.clone().unwrap_or_default();
     let pods: Vec<Arc<Pod>> = {
         let mut index = ctx.index();
-        let free = new_claim.pods.iter().filter(|pod| !index.has_answer(&pod.uid));
+        let free = new_claim.pods.iter().filter(|pod| !index.has_claim_in_flight(&pod.uid));
         let pods: Vec<Arc<Pod>> = free.cloned().collect();
-        index.writing(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
+        index.begin_creation(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
         pods
     };
     raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
     let written = write(ctx, claim, pods, new_claim, reason).await;
-    ctx.index().written(&name);
+    ctx.index().end_creation(&name);
     match written {
         Created::Claim { name, .. } => Ok(name),
         Created::Unknown { error, .. } => Err(error),
@@ -296,7 +296,7 @@ pub(super) async fn clear_up(ctx: &Ctx, name: &str) -> Result<(), ReconcileError
     if let Some(found) = taken_by(ctx, name).await? {
         ctx.observe(found);
     }
-    ctx.index().written(name);
+    ctx.index().end_creation(name);
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) 
         // Nodes are sorted by name: a tilde comes after all that a name may have.
         let claim = expected(new_claim, &format!("~{nth:06}-{at:03}-{}", new_claim.pool.name));
         for pod in &new_claim.pods {
-            snapshot.answered.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
+            snapshot.nominated.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
         snapshot.nodes.push(Arc::new(StateNode::new(Some(Arc::new(claim)), None, Vec::new())));
     }

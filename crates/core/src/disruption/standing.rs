@@ -155,7 +155,7 @@ impl<'a> Known<'a> {
             ((pool, allowance.reason), (allowance, started))
         });
         let snapshot = context.snapshot;
-        let pods = snapshot.pending.iter().chain(&snapshot.waiting).map(|pod| (&pod.uid, &pod.id));
+        let pods = snapshot.pending.iter().chain(&snapshot.unscheduled).map(|pod| (&pod.uid, &pod.id));
         let budgets = budgets.collect();
         Self { taken, reasons, budgets, pods: pods.collect(), started }
     }

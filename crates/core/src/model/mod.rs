@@ -1,5 +1,5 @@
-//! Plain data that decisions read and write. No serialisation, no Kubernetes client types: those are promises to the
-//! outside, while these types are free to change.
+//! Plain data that decisions read and write. No serialization and no Kubernetes client types: those are a stable
+//! interface, and these types are free to change.
 
 pub mod device;
 pub mod ids;
@@ -7,6 +7,7 @@ pub mod instance_type;
 pub mod labels;
 pub mod node;
 pub mod nodeclaim;
+pub mod nomination;
 pub mod observed;
 pub mod pdb;
 pub mod pod;
@@ -26,8 +27,9 @@ pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
 pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
 pub use labels::{LabelSchema, Labels};
-pub use node::{Node, Nomination, StateNode};
+pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
+pub use nomination::{ClaimStage, LeaseBound, Nomination, NominationEvent, PodNomination};
 pub use observed::{Observed, ObservedCapacity, ObservedTaint};
 pub use pdb::PodDisruptionBudget;
 pub use pod::{LabelSelector, Pod, PodAffinityTerm, PodPhase, TopologySpread};

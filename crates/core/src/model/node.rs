@@ -5,9 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    ids::{ClaimName, NodeName, PodUid, PoolName, ProviderId, Str},
+    ids::{ClaimName, NodeName, PoolName, ProviderId, Str},
     labels::{self, Labels},
     nodeclaim::{ConditionType, NodeClaim},
+    nomination::Nomination,
     pod::Pod,
     requirements::Requirements,
     resources::Resources,
@@ -45,15 +46,6 @@ pub struct Node {
     pub deleting: Option<Timestamp>,
     /// Whether Karpenter's finalizer stands on it.
     pub has_finalizer: bool,
-}
-
-/// A pod that is expected on a node that it is not bound to yet: a lease, with an end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nomination {
-    /// The pod.
-    pub pod: PodUid,
-    /// When the lease ends.
-    pub until: Timestamp,
 }
 
 /// A node as decisions see it: a NodeClaim, its Node, or one of them alone, with its pods.

@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub pending: Vec<Arc<Pod>>,
     /// Pods that no node counts and that are not pending by themselves: not refused by kube-scheduler (yet), gated,
     /// promised a place. They are counted nowhere.
-    pub waiting: Vec<Arc<Pod>>,
+    pub unscheduled: Vec<Arc<Pod>>,
     /// One representative pod per DaemonSet.
     pub daemons: Vec<Arc<Pod>>,
     /// Labels of namespaces.
@@ -58,7 +58,7 @@ pub struct Snapshot {
     /// Pods that the last scheduling pass did not reach: they come first in the next one.
     pub deferred: Arc<BTreeSet<PodUid>>,
     /// Intended pods of claims that are not initialized: pod to name of the claim that answers it.
-    pub answered: BTreeMap<PodUid, Str>,
+    pub nominated: BTreeMap<PodUid, Str>,
 }
 
 impl Snapshot {
@@ -73,7 +73,7 @@ impl Snapshot {
             catalogs: BTreeMap::new(),
             nodes: Vec::new(),
             pending: Vec::new(),
-            waiting: Vec::new(),
+            unscheduled: Vec::new(),
             daemons: Vec::new(),
             namespaces: Arc::default(),
             pdbs: Vec::new(),
@@ -82,7 +82,7 @@ impl Snapshot {
             devices: Arc::default(),
             workloads: Arc::default(),
             deferred: Arc::default(),
-            answered: BTreeMap::new(),
+            nominated: BTreeMap::new(),
         }
     }
 

@@ -136,7 +136,7 @@ pub enum Purpose {
 
 /// Schedules `request` onto `snapshot` with [`LeastCost`]. Deterministic but for [`Effort::While`].
 ///
-/// Pods that an uninitialised NodeClaim already answers ([`Snapshot::answered`]) keep that place while they fit it.
+/// Pods that an uninitialised NodeClaim already answers ([`Snapshot::nominated`]) keep that place while they fit it.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
     Solver::new(snapshot, rules).solve(request)
 }

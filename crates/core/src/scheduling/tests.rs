@@ -111,7 +111,7 @@ fn answered_pods_go_to_the_claim_that_answers_them() {
             .node(node("z").uninitialized())
             .pending(pod("p").cpu(500))
             .pending(pod("q").cpu(4000))
-            .answered("p", "z"),
+            .nominated("p", "z"),
         &["b: q", "z: p"],
     );
 }

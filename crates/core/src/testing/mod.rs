@@ -173,8 +173,8 @@ impl Scene {
 
     /// Says that the claim `claim` answers a pod.
     #[must_use]
-    pub fn answered(mut self, pod: &str, claim: &str) -> Self {
-        self.snapshot.answered.insert(PodUid::from(uid_of("default", pod)), claim.into());
+    pub fn nominated(mut self, pod: &str, claim: &str) -> Self {
+        self.snapshot.nominated.insert(PodUid::from(uid_of("default", pod)), claim.into());
         self
     }
 

@@ -45,7 +45,7 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
             }
         }
     }
-    index.note_buffers(&BTreeMap::new(), chunks);
+    index.set_buffer_outcomes(&BTreeMap::new(), chunks);
 }
 
 /// Whether a node is still kept for a pod. One that has waited for longer than nominations are renewed was refused there

@@ -8,7 +8,9 @@ use std::{
 use fleetwright_api::{self as api, KwokNodeClass, condition, labels::condition::NODE_CLASS_READY};
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
-use fleetwright_state::{ClassState, Index, Key, Kind, OverlayState, Tracked, lower::requests, validate};
+use fleetwright_state::{
+    Index, Key, Kind, NodeClassStatus, OverlayOutcome, Tracked, lower::requests, validate,
+};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
@@ -370,7 +372,7 @@ impl Loader {
         let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
         let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
         let of = |key: &str| ready.and_then(|ready| ready[key].as_str()).unwrap_or_default();
-        let state = ClassState {
+        let state = NodeClassStatus {
             ready: ready.map(|ready| ready["status"] == "True"),
             why: (of("reason").into(), of("message").into()),
             generation: 0,
@@ -411,11 +413,11 @@ impl Loader {
             self.tell_invalid(Kind::NodePool, key, &source);
             self.loaded.index.set_catalog(&name.into(), Some(offer.catalog.clone()));
         }
-        for (name, state) in self.loaded.index.overlay_states() {
+        for (name, state) in self.loaded.index.overlay_outcomes() {
             let why = match state {
-                OverlayState::Applied(_) => continue,
-                OverlayState::Invalid(why) => format!("is invalid and left out: {why}"),
-                OverlayState::Conflict(with) => format!("conflicts with {with} and is left out"),
+                OverlayOutcome::Applied(_) => continue,
+                OverlayOutcome::Invalid(why) => format!("is invalid and left out: {why}"),
+                OverlayOutcome::Conflict(with) => format!("conflicts with {with} and is left out"),
             };
             self.note("NodeOverlay", format_args!("{name} {why}"));
         }

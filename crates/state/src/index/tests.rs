@@ -6,7 +6,10 @@ use fleetwright_core::{
     model::{InstanceType, Requirement, Resources, labels},
     testing::instance_type,
 };
-use k8s_openapi::api::core::v1::Pod as KubePod;
+use k8s_openapi::api::{
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
+    storage::v1::{StorageClass, VolumeAttachment},
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -224,7 +227,7 @@ fn a_refusal_ends_a_lease() {
     // Elsewhere the pod may be expected all the same.
     index.apply(claim("d", 7, "", ""));
     index.nominate("uid-p".into(), "d", at(60));
-    assert_eq!(index.intents().nomination(&"uid-p".into()).map(|(target, _)| &**target), Some("d"));
+    assert_eq!(index.lease_of(&"uid-p".into()).map(|(target, _)| &**target), Some("d"));
 }
 
 #[test]
@@ -242,18 +245,18 @@ fn a_command_is_one_entry() {
 }
 
 #[test]
-fn pods_are_answered_until_the_claim_is_initialized() {
+fn pods_are_nominated_to_a_nodeclaim_until_it_is_initialized() {
     let mut index = index();
-    let answered = |index: &mut Index| index.snapshot(at(0)).answered.len();
+    let nominated = |index: &mut Index| index.snapshot(at(0)).nominated.len();
     index.apply(claim("c", 1, "", "default/a:uid-a,default/b:uid-b,nonsense"));
-    assert_eq!(answered(&mut index), 2);
-    assert_eq!(index.answered_by(&"uid-b".into()), Some("c".into()));
+    assert_eq!(nominated(&mut index), 2);
+    assert!(index.has_claim_in_flight(&"uid-b".into()));
     let mut initialized = claim("c", 2, "fake://c", "default/a:uid-a");
     let now =
         json!([{"type": "Initialized", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
     initialized.status.as_mut().unwrap().conditions = object(now);
     index.apply(initialized);
-    assert_eq!(answered(&mut index), 0);
+    assert_eq!(nominated(&mut index), 0);
 }
 
 #[test]
@@ -440,7 +443,7 @@ fn room_that_is_kept_for_a_claim_counts_until_it_is_written_and_replaces_as_the_
     index.end_command("one");
     index.reserve("e", "default", of(4000));
     assert_eq!(count(&index), 3);
-    index.written("e");
+    index.end_creation("e");
     assert_eq!(count(&index), 2, "it was not written after all");
 }
 
@@ -467,7 +470,7 @@ fn overlays_hold_from_the_next_snapshot_on_and_end_with_their_object() {
     assert_eq!(price(&mut index), "7");
     index.apply(overlay(3, json!({"requirements": [], "price": "many"})));
     assert_eq!(price(&mut index), "0.1");
-    assert!(matches!(&index.overlay_states()["o"], OverlayState::Invalid(why) if why.contains("price")));
+    assert!(matches!(&index.overlay_outcomes()["o"], OverlayOutcome::Invalid(why) if why.contains("price")));
     index.apply(overlay(4, json!({"requirements": [], "priceAdjustment": "+50%"})));
     assert_eq!(price(&mut index), "0.15");
     index.delete(&overlay(5, json!({"requirements": []})));

@@ -1,75 +1,74 @@
-//! How much of its limits a pool uses, and the room that is kept for what is about to be written.
+//! How much of its limits a NodePool uses, and the room that is kept for NodeClaims that are being created.
 
 use std::collections::BTreeSet;
 
 use fleetwright_core::model::{ClaimName, Resources, Str, nodeclaim::ConditionType};
 
 use super::Index;
-use crate::{expected, intents::Reserved};
+use crate::expected;
 
 impl Index {
-    /// Keeps room under the limits of `pool` for a NodeClaim that will be written under the name `claim`: until
-    /// [`Self::written`] it counts as a node of at `most` so much, whoever else looks for room.
+    /// Keeps room under the limits of `pool` for a NodeClaim that will be created under the name `claim`. Until
+    /// [`Self::end_creation`] it counts as a node of the capacity `most`.
     pub fn reserve(&mut self, claim: impl Into<Str>, pool: impl Into<Str>, most: Resources) {
-        self.intents.reserve(claim.into(), Reserved { pool: pool.into(), most });
+        self.intents.reserve(claim.into(), pool.into(), most);
     }
 
-    /// What the nodes of a pool are in sum at most, and how many: those going away do not count, and one that is not
-    /// launched yet counts as the largest that it may become, as does one that is only about to be written. What a command
-    /// takes counts until its replacement stands, or until it is deleted: a command may be taken back, and its nodes
-    /// stay then. Under hard limits everything counts until it is gone.
+    /// The largest possible sum of the nodes of a pool, and their number. Nodes that are being deleted do not count. A node
+    /// that is not launched, or is about to be created, counts as the largest that it may become. A candidate of a
+    /// command counts until its replacement exists or the candidate is deleted: a command may be rolled back. Under hard
+    /// limits every node counts until it is gone.
     #[must_use]
     pub fn usage_at_most(&self, pool: &str) -> (Resources, i64) {
         self.usage_without(pool, &BTreeSet::new())
     }
 
-    /// [`Self::usage_at_most`] as if the nodes of some NodeClaims were gone: what limits say to a command that takes
-    /// them.
+    /// [`Self::usage_at_most`] without the nodes of some NodeClaims, for a command that removes them.
     #[must_use]
     pub fn usage_without(&self, pool: &str, leaving: &BTreeSet<ClaimName>) -> (Resources, i64) {
         let mut sum = (Resources::new(), 0);
         let hard = self.pool_model(pool).is_some_and(|model| model.limits.hard);
         let replaced = self.replaced(pool);
-        let catalog = self.catalogs.get(pool).map(|catalog| &**catalog);
+        let catalog = self.catalog(pool).map(|catalog| &**catalog);
         for claim in self.claim_models().filter(|claim| claim.pool.as_deref() == Some(pool)) {
-            let going = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
-            if hard || (!going && !replaced.contains(&claim.name) && !leaving.contains(&claim.name)) {
+            let deleting = claim.deleting.is_some() || claim.is(ConditionType::InstanceTerminating);
+            if hard || (!deleting && !replaced.contains(&claim.name) && !leaving.contains(&claim.name)) {
                 sum.0.add_assign(&expected::at_most(claim, catalog));
                 sum.1 += 1;
             }
         }
-        for most in self.awaited(pool) {
+        for most in self.reserved_for(pool) {
             sum.0.add_assign(most);
             sum.1 += 1;
         }
         sum
     }
 
-    /// How many nodes a pool has, those going away and those that are about to be written among them.
+    /// The number of nodes of a pool, with those that are being deleted and those that are about to be created.
     #[must_use]
     pub fn members(&self, pool: &str) -> i64 {
         let there = self.claim_models().filter(|claim| claim.pool.as_deref() == Some(pool)).count();
-        i64::try_from(there + self.awaited(pool).count()).unwrap_or(i64::MAX)
+        i64::try_from(there + self.reserved_for(pool).count()).unwrap_or(i64::MAX)
     }
 
-    /// What is kept for NodeClaims of a pool that are not there yet.
-    fn awaited<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Resources> {
+    /// The room that is kept for NodeClaims of a pool that do not exist yet.
+    fn reserved_for<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Resources> {
         let reserved = self.intents.reserved(pool);
         reserved.filter(|(claim, _)| self.claim_model(claim).is_none()).map(|(_, most)| most)
     }
 
-    /// The nodes of a pool that commands take and that nodes of the same pool replace already: of each command as many
-    /// as its replacements that stand or have their room, the first by name.
+    /// The candidates of commands in a pool that nodes of the same pool replace already: of each command as many as it has
+    /// replacements that exist or have room reserved, the first by name.
     fn replaced(&self, pool: &str) -> BTreeSet<&ClaimName> {
-        let stands = |name: &ClaimName| {
+        let exists = |name: &ClaimName| {
             self.claim_model(name).is_some_and(|claim| claim.pool.as_deref() == Some(pool))
         };
-        let kept: BTreeSet<&str> = self.intents.reserved(pool).map(|(claim, _)| &**claim).collect();
+        let reserved: BTreeSet<&str> = self.intents.reserved(pool).map(|(claim, _)| &**claim).collect();
         let mut replaced = BTreeSet::new();
         for command in self.intents.commands().values() {
-            let counts = |name: &&ClaimName| stands(name) || kept.contains(name.as_str());
+            let counts = |name: &&ClaimName| exists(name) || reserved.contains(name.as_str());
             let count = command.replacements.iter().filter(counts).count();
-            let taken: BTreeSet<&ClaimName> = command.candidates.iter().filter(|name| stands(name)).collect();
+            let taken: BTreeSet<&ClaimName> = command.candidates.iter().filter(|name| exists(name)).collect();
             replaced.extend(taken.into_iter().take(count));
         }
         replaced

@@ -266,7 +266,7 @@ fn a_pod_that_runs_does_not_wait_for_a_node_that_may_never_come() {
     let stranded = drifted("a", 9).build();
     let mut snapshot = Scene::with_default_pool().node(stranded).node(node("b").launched().build()).build();
     let uid = snapshot.nodes[0].pods[0].uid.clone();
-    snapshot.answered.insert(uid, "b".into());
+    snapshot.nominated.insert(uid, "b".into());
     let proposal = propose(&snapshot, &Rules::default(), now());
     assert_eq!(told(&proposal), "nothing");
     assert_eq!(proposal.held[0].1.kind(), "LandsOnUninitialized");

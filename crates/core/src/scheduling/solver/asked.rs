@@ -55,10 +55,10 @@ pub(super) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], solver: &Solver) 
     let of_pod = sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
-    let Snapshot { answered, deferred, .. } = &*solver.snapshot;
+    let Snapshot { nominated, deferred, .. } = &*solver.snapshot;
     // What is compared most is a small number; names are compared among pods of one size alone.
     let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
-        let free = answered.is_empty() || !answered.contains_key(&pod.uid);
+        let free = nominated.is_empty() || !nominated.contains_key(&pod.uid);
         let new = deferred.is_empty() || !deferred.contains(&pod.uid);
         let rank = sizes.binary_search(&size).unwrap_or(0);
         (free, new, new && pod.is_virtual, if new { rank } else { 0 }, at)

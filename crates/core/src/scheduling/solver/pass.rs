@@ -360,7 +360,7 @@ impl Pass {
         if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
-        let answer = solver.snapshot.answered.get(&pod.uid);
+        let answer = solver.snapshot.nominated.get(&pod.uid);
         let answer = answer.and_then(|name| solver.by_claim.get(&**name)).copied();
         if let Some(node) = answer.filter(|node| solver.nodes[*node].usable && !self.gone.has(*node)) {
             for level in solver.classes[class].levels.ids() {
@@ -440,8 +440,8 @@ impl Pass {
     ) -> usize {
         let alike = |at: &PodId| {
             let pod = &pods[at.position()];
-            let answered = &solver.snapshot.answered;
-            pod.node.is_none() && (answered.is_empty() || !answered.contains_key(&pod.uid))
+            let nominated = &solver.snapshot.nominated;
+            pod.node.is_none() && (nominated.is_empty() || !nominated.contains_key(&pod.uid))
         };
         let plain = self.strategy.runs && solver.is_unbound(class) && run.iter().all(alike);
         if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {

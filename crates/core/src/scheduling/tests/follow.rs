@@ -163,7 +163,7 @@ proptest! {
         if numbers.below(3) == 0 {
             let answer = snapshot.nodes.first().and_then(|node| node.claim_name()).map(|name| name.as_str().into());
             let pod = snapshot.pending.last().map(|pod| pod.uid.clone());
-            snapshot.answered.extend(pod.zip(answer));
+            snapshot.nominated.extend(pod.zip(answer));
         }
         for strategy in [solver::Strategy::KARPENTER, solver::Strategy::first_fit(Some(8_000)), solver::Strategy::first_fit(None).patterns()] {
             prop_assert_eq!(passes(&snapshot, strategy), passes(&snapshot, strategy.one_by_one()));

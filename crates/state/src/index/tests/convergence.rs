@@ -90,7 +90,7 @@ fn history(steps: &[Step]) -> Vec<News> {
 /// Everything in a snapshot that a decision could notice.
 fn content(index: &mut Index) -> String {
     let snapshot = index.snapshot(at(0));
-    format!("{:#?}", (&snapshot.nodes, &snapshot.pending, &snapshot.waiting, &snapshot.answered))
+    format!("{:#?}", (&snapshot.nodes, &snapshot.pending, &snapshot.unscheduled, &snapshot.nominated))
 }
 
 proptest! {

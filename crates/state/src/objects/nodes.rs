@@ -1,7 +1,7 @@
-//! The tables of NodeClaims and Nodes, and their union: the nodes.
+//! The tables of NodeClaims and Nodes, and their union, which decisions see.
 //!
-//! A NodeClaim and a Node are one node where `status.providerID` and `spec.providerID` are equal. Nodes are kept
-//! built; what changes is noted and rebuilt at the next snapshot, and nothing else is touched.
+//! A NodeClaim and a Node are one node where `status.providerID` and `spec.providerID` are equal. A change marks the node
+//! that it concerns, and the next snapshot builds the marked nodes again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,16 +14,17 @@ use fleetwright_core::model::{
 };
 use k8s_openapi::api::core::v1 as k8s;
 
-use crate::{expected, intents::Intents, pods::Pods};
+use super::pods::Pods;
+use crate::{expected, intents::Intents};
 
-/// A NodeClaim as read, and lowered where it is ours and means something.
+/// A NodeClaim as read, and lowered where it is ours and valid.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimEntry {
     pub(crate) raw: Arc<api::NodeClaim>,
     pub(crate) model: Option<Arc<NodeClaim>>,
 }
 
-/// A Node as read, and lowered where it means something.
+/// A Node as read, and lowered where it is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeEntry {
     pub(crate) raw: Arc<k8s::Node>,
@@ -51,24 +52,24 @@ pub(crate) struct NodeTable {
     /// By node: its VolumeAttachments.
     attached: BTreeMap<Str, BTreeSet<Str>>,
     built: BTreeMap<NodeKey, Arc<StateNode>>,
-    /// The nodes by name, and where each stands; remade when one comes, goes or changes its name.
+    /// The nodes by name, and the index of each; sorted again when a node is added, removed or renamed.
     sorted: Vec<Arc<StateNode>>,
-    places: BTreeMap<NodeKey, usize>,
+    positions: BTreeMap<NodeKey, usize>,
     unsorted: bool,
-    dirty: BTreeSet<NodeKey>,
+    marked: BTreeSet<NodeKey>,
 }
 
-/// What nodes are built from, beside their own tables.
-pub(crate) struct Parts<'a> {
+/// The other tables that nodes are built from.
+pub(crate) struct NodeInputs<'a> {
     pub(crate) pods: &'a Pods,
     pub(crate) intents: &'a Intents,
     pub(crate) catalogs: &'a BTreeMap<PoolName, Arc<Catalog>>,
-    /// By Node or NodeClaim: chunks of capacity buffers that room was found for there.
-    pub(crate) held: &'a BTreeMap<Str, u32>,
+    /// By Node or NodeClaim: chunks of capacity buffers that were placed there.
+    pub(crate) chunks: &'a BTreeMap<Str, u32>,
 }
 
 impl NodeTable {
-    /// Puts a NodeClaim in, or takes it out; returns what was there.
+    /// Puts a NodeClaim in, or takes it out; returns the earlier one.
     pub(crate) fn put_claim(&mut self, name: &ClaimName, entry: Option<ClaimEntry>) -> Option<ClaimEntry> {
         let provider_id = |entry: Option<&ClaimEntry>| entry?.model.as_ref()?.provider_id.clone();
         let new = provider_id(entry.as_ref());
@@ -80,18 +81,18 @@ impl NodeTable {
         if old != new {
             if let Some(old) = &old {
                 unlink(&mut self.claims_by_provider, old, name);
-                self.touch_provider(old);
+                self.mark_provider(old);
             }
             if let Some(new) = &new {
                 self.claims_by_provider.entry(new.clone()).or_default().insert(name.clone());
-                self.touch_provider(new);
+                self.mark_provider(new);
             }
         }
-        self.dirty.insert(NodeKey::Claim(name.clone()));
+        self.marked.insert(NodeKey::Claim(name.clone()));
         before
     }
 
-    /// Puts a Node in, or takes it out; returns what was there.
+    /// Puts a Node in, or takes it out; returns the earlier one.
     pub(crate) fn put_node(&mut self, name: &NodeName, entry: Option<NodeEntry>) -> Option<NodeEntry> {
         let provider_id = |entry: Option<&NodeEntry>| entry?.model.as_ref()?.provider_id.clone();
         let new = provider_id(entry.as_ref());
@@ -103,32 +104,32 @@ impl NodeTable {
         if old != new {
             if let Some(old) = &old {
                 unlink(&mut self.nodes_by_provider, old, name);
-                self.touch_provider(old);
+                self.mark_provider(old);
             }
             if let Some(new) = &new {
                 self.nodes_by_provider.entry(new.clone()).or_default().insert(name.clone());
             }
         }
         if let Some(new) = &new {
-            self.touch_provider(new);
+            self.mark_provider(new);
         }
-        self.dirty.insert(NodeKey::Node(name.clone()));
+        self.marked.insert(NodeKey::Node(name.clone()));
         before
     }
 
-    /// Sets a node's attach limits; returns whether there were some.
+    /// Sets a node's attach limits; returns whether there were any.
     pub(crate) fn put_limits(&mut self, node: &Str, limits: Option<Vec<(Str, u32)>>) -> bool {
         let before = match limits {
             Some(limits) => self.limits.insert(node.clone(), limits),
             None => self.limits.remove(node),
         };
         if before.as_ref() != self.limits.get(node) {
-            self.touch_node(node);
+            self.mark_node(node);
         }
         before.is_some()
     }
 
-    /// Sets what a VolumeAttachment attaches, and to which node.
+    /// Sets the node of a VolumeAttachment, with driver and handle of its volume.
     pub(crate) fn put_attached(&mut self, name: &Str, attached: Option<(Str, (Str, Str))>) {
         if self.attachments.get(name) == attached.as_ref() {
             return;
@@ -140,11 +141,11 @@ impl NodeTable {
                     self.attached.remove(&node);
                 }
             }
-            self.touch_node(&node);
+            self.mark_node(&node);
         }
         if let Some((node, volume)) = attached {
             self.attached.entry(node.clone()).or_default().insert(name.clone());
-            self.touch_node(&node);
+            self.mark_node(&node);
             self.attachments.insert(name.clone(), (node, volume));
         }
     }
@@ -159,43 +160,45 @@ impl NodeTable {
         volumes
     }
 
-    fn touch_provider(&mut self, id: &ProviderId) {
+    fn mark_provider(&mut self, id: &ProviderId) {
         let claims = self.claims_by_provider.get(id).into_iter().flatten().cloned().map(NodeKey::Claim);
         let nodes = self.nodes_by_provider.get(id).into_iter().flatten().cloned().map(NodeKey::Node);
-        self.dirty.extend(claims.chain(nodes));
+        self.marked.extend(claims.chain(nodes));
     }
 
-    /// Notes that something about the Node called `name` changed: its pods, its limits.
-    pub(crate) fn touch_node(&mut self, name: &str) {
-        self.dirty.insert(NodeKey::Node(name.into()));
+    /// Marks the Node called `name`: its pods or limits changed.
+    pub(crate) fn mark_node(&mut self, name: &str) {
+        self.marked.insert(NodeKey::Node(name.into()));
         let id = self.nodes.get(name).and_then(|entry| entry.model.as_ref()?.provider_id.clone());
         if let Some(id) = id {
-            self.touch_provider(&id);
+            self.mark_provider(&id);
         }
     }
 
-    /// Notes that something about the node of a NodeClaim changed: its marks.
-    pub(crate) fn touch_claim(&mut self, name: &str) {
-        self.dirty.insert(NodeKey::Claim(name.into()));
+    /// Marks the node of a NodeClaim: a command began or ended.
+    pub(crate) fn mark_claim(&mut self, name: &str) {
+        self.marked.insert(NodeKey::Claim(name.into()));
     }
 
-    /// Notes that something about what is called `name`, Node or NodeClaim, changed.
-    pub(crate) fn touch(&mut self, name: &str) {
-        self.touch_node(name);
-        self.touch_claim(name);
+    /// Marks the Node and the NodeClaim called `name`.
+    pub(crate) fn mark(&mut self, name: &str) {
+        self.mark_node(name);
+        self.mark_claim(name);
     }
 
-    /// Notes that the catalogue of a pool changed, which claims without figures of their own are reckoned by, and
-    /// those of types that `overlaid` is about.
-    pub(crate) fn touch_pool(&mut self, pool: &PoolName, overlaid: &BTreeSet<Str>) {
-        let reckoned = |claim: &NodeClaim| {
+    /// Marks the nodes of a NodePool whose figures are derived from its instance types, which changed: those that are not
+    /// launched, and those of the instance types in `overlaid`.
+    pub(crate) fn mark_pool(&mut self, pool: &PoolName, overlaid: &BTreeSet<Str>) {
+        let is_derived = |claim: &NodeClaim| {
             let by_overlay =
                 || claim.labels.get(labels::INSTANCE_TYPE).is_some_and(|name| overlaid.contains(name));
             claim.pool.as_ref() == Some(pool) && (claim.capacity.is_zero() || by_overlay())
         };
-        let of_pool =
-            self.claims.iter().filter(|(_, entry)| entry.model.as_ref().is_some_and(|claim| reckoned(claim)));
-        self.dirty.extend(of_pool.map(|(name, _)| NodeKey::Claim(name.clone())));
+        let of_pool = self
+            .claims
+            .iter()
+            .filter(|(_, entry)| entry.model.as_ref().is_some_and(|claim| is_derived(claim)));
+        self.marked.extend(of_pool.map(|(name, _)| NodeKey::Claim(name.clone())));
     }
 
     /// The Node of a NodeClaim. Of several with its provider id, the first by name.
@@ -223,19 +226,19 @@ impl NodeTable {
 
     /// Whether nothing changed since [`Self::rebuild`].
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirty.is_empty()
+        self.marked.is_empty()
     }
 
-    /// Builds again what changed.
-    pub(crate) fn rebuild(&mut self, parts: &Parts<'_>) {
-        for node in std::mem::take(&mut self.dirty) {
-            let Some(built) = self.build(&node, parts).map(Arc::new) else {
+    /// Builds the marked nodes again.
+    pub(crate) fn rebuild(&mut self, inputs: &NodeInputs<'_>) {
+        for node in std::mem::take(&mut self.marked) {
+            let Some(built) = self.build(&node, inputs).map(Arc::new) else {
                 self.unsorted |= self.built.remove(&node).is_some();
                 continue;
             };
             let before = self.built.insert(node.clone(), built.clone());
             let same_name = before.is_some_and(|before| before.name() == built.name());
-            match self.places.get(&node).and_then(|at| self.sorted.get_mut(*at)) {
+            match self.positions.get(&node).and_then(|at| self.sorted.get_mut(*at)) {
                 Some(place) if same_name && !self.unsorted => *place = built,
                 _ => self.unsorted = true,
             }
@@ -244,7 +247,7 @@ impl NodeTable {
             let mut all: Vec<(&NodeKey, &Arc<StateNode>)> = self.built.iter().collect();
             all.sort_by(|a, b| a.1.name().cmp(b.1.name()));
             self.sorted = all.iter().map(|(_, built)| (*built).clone()).collect();
-            self.places = all.iter().enumerate().map(|(at, (node, _))| ((*node).clone(), at)).collect();
+            self.positions = all.iter().enumerate().map(|(at, (node, _))| ((*node).clone(), at)).collect();
         }
     }
 
@@ -253,7 +256,7 @@ impl NodeTable {
         &self.sorted
     }
 
-    fn build(&self, node: &NodeKey, parts: &Parts<'_>) -> Option<StateNode> {
+    fn build(&self, node: &NodeKey, inputs: &NodeInputs<'_>) -> Option<StateNode> {
         let (claim, node) = match node {
             NodeKey::Claim(name) => {
                 let claim = self.claims.get(name)?.model.as_ref()?;
@@ -267,7 +270,7 @@ impl NodeTable {
                 let node = self.nodes.get(name)?.model.as_ref()?;
                 let claimed = self.claim_of(node).and_then(|entry| self.node_of(entry.model.as_ref()?));
                 let claimed = claimed.and_then(|entry| entry.model.as_ref());
-                // One that joins before its claim knows its instance counts once: as that claim.
+                // A node that joins before its NodeClaim has the provider id counts once: as the NodeClaim.
                 let joining = node.taints.iter().any(|taint| &*taint.key == labels::UNREGISTERED_TAINT);
                 if claimed.is_some_and(|claimed| claimed.name == *name) || joining {
                     return None;
@@ -275,22 +278,22 @@ impl NodeTable {
                 (None, Some(node.clone()))
             }
         };
-        let catalog = claim.as_ref().and_then(|claim| parts.catalogs.get(claim.pool.as_ref()?));
+        let catalog = claim.as_ref().and_then(|claim| inputs.catalogs.get(claim.pool.as_ref()?));
         let catalog = catalog.map(|catalog| &**catalog);
         let at_most = claim.as_ref().filter(|claim| claim.capacity.is_zero());
         let at_most = at_most.map(|claim| expected::at_most(claim, catalog));
         let claim = claim.map(|claim| expected::filled(claim, catalog));
         let node_name = node.as_ref().map(|node| node.name.clone());
-        let pods = node_name.iter().flat_map(|name| parts.pods.on_node(name)).cloned().collect();
+        let pods = node_name.iter().flat_map(|name| inputs.pods.on_node(name)).cloned().collect();
         let mut built = StateNode::new(claim, node, pods);
         let names: Vec<&str> =
             built.claim_name().map(|name| &**name).into_iter().chain(node_name.as_deref()).collect();
-        let buffered = names.iter().filter_map(|name| parts.held.get(*name)).copied().max().unwrap_or(0);
-        built.nominations = parts.intents.nominations_on(&names);
+        let buffered = names.iter().filter_map(|name| inputs.chunks.get(*name)).copied().max().unwrap_or(0);
+        built.nominations = inputs.intents.nominations.leases_on(&names);
         built.buffered = buffered;
         built.at_most = at_most;
         built.attached = node_name.as_deref().map(|name| self.attached_to(name)).unwrap_or_default();
-        built.marked_for_deletion = built.claim_name().is_some_and(|name| parts.intents.is_marked(name));
+        built.marked_for_deletion = built.claim_name().is_some_and(|name| inputs.intents.is_marked(name));
         built.volume_limits = node_name.and_then(|name| self.limits.get(&*name).cloned()).unwrap_or_default();
         Some(built)
     }

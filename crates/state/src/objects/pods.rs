@@ -1,4 +1,4 @@
-//! The table of pods: by name, by node, and those that have none.
+//! The table of pods: by name, by node, and those without a node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,18 +6,19 @@ use fleetwright_core::model::{NamespacedName, NodeName, Pod, PodUid};
 
 type ByName = BTreeMap<NamespacedName, Arc<Pod>>;
 
-/// All pods that have not ended.
+/// All pods.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     all: ByName,
     by_node: BTreeMap<NodeName, ByName>,
     by_uid: BTreeMap<PodUid, NamespacedName>,
     pending: ByName,
-    waiting: ByName,
+    /// Unbound and not pending: kube-scheduler has not tried them, or they are gated.
+    unscheduled: ByName,
 }
 
 impl Pods {
-    /// Puts a pod in, or takes it out; returns what was there.
+    /// Puts a pod in, or takes it out; returns the earlier one.
     pub(crate) fn put(&mut self, id: &NamespacedName, pod: Option<Arc<Pod>>) -> Option<Arc<Pod>> {
         let before = match &pod {
             Some(pod) => self.all.insert(id.clone(), pod.clone()),
@@ -35,7 +36,7 @@ impl Pods {
     fn unfile(&mut self, pod: &Pod) {
         self.by_uid.remove(&pod.uid);
         self.pending.remove(&pod.id);
-        self.waiting.remove(&pod.id);
+        self.unscheduled.remove(&pod.id);
         if let Some(node) = &pod.node
             && let Some(on_node) = self.by_node.get_mut(node)
         {
@@ -53,7 +54,7 @@ impl Pods {
         } else if pod.is_provisionable() {
             self.pending.insert(id.clone(), pod);
         } else if pod.is_active() && !pod.is_daemon() {
-            self.waiting.insert(id.clone(), pod);
+            self.unscheduled.insert(id.clone(), pod);
         }
     }
 
@@ -65,7 +66,7 @@ impl Pods {
         self.all.get(self.by_uid.get(uid)?)
     }
 
-    /// Pods bound to a node, by namespace and name; ended ones too.
+    /// Pods bound to a node, by namespace and name; terminal ones too.
     pub(crate) fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
         self.by_node.get(node).into_iter().flat_map(BTreeMap::values)
     }
@@ -74,8 +75,8 @@ impl Pods {
         self.pending.values()
     }
 
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.waiting.values()
+    pub(crate) fn unscheduled(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.unscheduled.values()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
