@@ -2,17 +2,21 @@
 # but 65532. The entry point has no subcommand, so that manifests without command and arguments run the controller.
 #
 #   docker build -t fleetwright:0.1.0 .
+#
+# The release has the cloud `aws`. The fake cloud of deploy/fake-cloud/ needs the lab:
+#
+#   docker build --build-arg FEATURES=lab -t fleetwright:0.1.0 .
 
 FROM rust:1.95.0-bookworm AS build
-# Features beside the default ones, as `package/feature`, separated by commas.
-ARG FEATURES=""
+# Features of the operator, separated by commas: aws, lab.
+ARG FEATURES="aws"
 WORKDIR /src
 # The image has this toolchain; rust-toolchain.toml would add the components of development.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin fleetwright ${FEATURES:+--features "$FEATURES"} \
+    cargo build --release --locked -p fleetwright-operator --no-default-features --features "$FEATURES" \
     && cp target/release/fleetwright /fleetwright
 
 FROM debian:bookworm-slim AS root

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
+use async_trait::async_trait;
 use fleetwright_aws::{
     AwsProvider, Classes, Settings,
     batch::Batched,
@@ -22,7 +23,11 @@ use kube::{
     },
 };
 
-use crate::{authority, settings::Values};
+use crate::{
+    authority,
+    operator::{CloudConnector, Environment},
+    settings::Values,
+};
 
 /// Memory's share is settled in millionths.
 const MILLION: f64 = 1e6;
@@ -35,11 +40,17 @@ const KNOWN_MINORS: std::ops::RangeInclusive<u32> = 26..=36;
 /// DNS services of a cluster, the usual one first.
 const DNS_SERVICES: [&str; 2] = ["kube-dns", "coredns"];
 
-/// The provider of the region that the environment names.
-///
-/// # Errors
-/// Where a setting, the credentials, the region or the cluster cannot be used.
-pub(crate) async fn provider(
+/// AWS, in the region that the environment names.
+pub struct AwsCloud;
+
+#[async_trait]
+impl CloudConnector for AwsCloud {
+    async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+        provider(&environment.values, environment.client.clone(), environment.clock.clone()).await
+    }
+}
+
+async fn provider(
     values: &Values,
     client: Client,
     clock: SharedClock,

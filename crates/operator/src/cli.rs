@@ -1,25 +1,53 @@
 //! The command line: subcommands are tools; without one, this is the controller with Karpenter's flags.
 
-use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
+#[cfg(feature = "lab")]
+use std::net::SocketAddr;
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-use clap::{Arg, Command, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use fleetwright_controllers::settings::SolveEffort;
 
-use crate::settings::table::{Kind, SETTINGS};
+use crate::settings::table::{SETTINGS, Setting, SettingKind};
 
 /// What the user asked for.
 #[derive(Debug)]
 pub(crate) enum Invocation {
     /// Run the controller with these flags, by name without dashes.
     Controller(BTreeMap<String, String>),
-    /// Run a tool; one that decides as the controller would, with these of the controller's flags.
+    /// Run a tool; one that decides as the controller does gets these of the controller's flags.
     Tool(Tool, BTreeMap<String, String>),
 }
 
-/// A node autoscaler for Kubernetes that speaks Karpenter's API. Without a subcommand it is the controller:
-/// see `fleetwright --help` for its flags.
+/// The parts of the command line that the binary decides.
+pub(crate) struct Interface<'a> {
+    /// The name of the binary.
+    pub(crate) name: &'static str,
+    /// Its version.
+    pub(crate) version: &'static str,
+    /// Settings beside those of the controller.
+    pub(crate) settings: &'a [Setting],
+    /// The clouds that have custom resource definitions, the default one first.
+    pub(crate) described: Vec<&'static str>,
+}
+
+#[cfg(test)]
+impl Interface<'static> {
+    /// A binary with one cloud and no settings of its own.
+    pub(crate) fn plain() -> Self {
+        Self { name: "fleetwright", version: "0", settings: &[], described: vec!["fake"] }
+    }
+}
+
+impl Interface<'_> {
+    /// All settings.
+    fn settings(&self) -> impl Iterator<Item = &Setting> {
+        SETTINGS.iter().chain(self.settings)
+    }
+}
+
+/// A node autoscaler for Kubernetes that implements Karpenter's API. Without a subcommand it runs the controller.
 #[derive(Debug, Parser)]
-#[command(name = "fleetwright", version, disable_help_subcommand = true)]
+#[command(disable_help_subcommand = true)]
 struct Tools {
     #[command(subcommand)]
     tool: Tool,
@@ -28,18 +56,19 @@ struct Tools {
 /// The tools around the controller.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
-    /// Shows the whole flow on this node: no cluster, no Docker, no cloud account.
+    /// Simulates a cluster and a cloud in this process, with the controller: no cluster, no Docker, no cloud account.
+    #[cfg(feature = "lab")]
     Demo(Demo),
-    /// Shows what would be launched for the pods that wait, by the controller's own code, and does nothing.
+    /// Dry run: the NodeClaims that would be created for pending pods.
     Plan(PlanOptions),
-    /// Shows what disruption would do now, and what keeps each node, by the controller's own code, and does nothing.
+    /// Dry run: the nodes that would be disrupted now, and why the others are not.
     Disrupt(DisruptOptions),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
-    /// AWS: lists what in the account carries the cluster's name, by who owns it, and changes nothing.
+    /// AWS: lists the resources of the account that carry the cluster's name, by owner. Changes nothing.
     Audit(AuditOptions),
-    /// AWS: the rights of the controller.
+    /// AWS: the permissions of the controller.
     #[command(subcommand)]
     Iam(Iam),
     /// AWS: prices of instance types.
@@ -47,67 +76,70 @@ pub(crate) enum Tool {
     Prices(Prices),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
-        /// Whose label rules and node class to include.
-        #[arg(long, value_enum, default_value_t = Cloud::Fake)]
-        cloud: Cloud,
+        /// The cloud whose NodeClass and label rules are included.
+        #[arg(long)]
+        cloud: String,
     },
-    /// Runs the fake cloud and its kubelets as a process of their own, which survives the controller.
+    /// Runs the fake cloud and its kubelets in a process of their own, which outlives the controller.
+    #[cfg(feature = "lab")]
     FakeCloud(FakeCloud),
-    /// Runs the embedded Kubernetes API server with a scheduler and workload controllers.
+    /// Runs the Kubernetes API server in memory, with a scheduler and workload controllers.
+    #[cfg(feature = "lab")]
     FakeKube(FakeKube),
 }
 
 /// Options of `demo`.
+#[cfg(feature = "lab")]
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Demo {
     /// How much faster than the wall clock time passes.
     #[arg(long, default_value_t = 60.0, value_parser = positive)]
     pub(crate) speed: f64,
-    /// Stop after so much virtual time (a duration such as 10m).
+    /// Stop after this much virtual time (a duration such as 10m).
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub(crate) run_for: Option<std::time::Duration>,
-    /// Stop as soon as nothing changes any more.
+    /// Stop when the simulated cluster is stable.
     #[arg(long)]
     pub(crate) until_settled: bool,
     /// Keep serving afterwards, until Ctrl-C.
     #[arg(long)]
     pub(crate) serve: bool,
-    /// `text`, or `json`: virtual time as fast as it goes, no port, one report at the end.
+    /// `text`; or `json`: one report at the end, virtual time as fast as possible, no API server on a port.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// The seed of everything that is left to chance.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Manifests to apply instead of the shipped examples.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// Which built-in instance types the cloud has.
+    /// The built-in instance types of the cloud.
     #[arg(long, value_enum, default_value_t = Catalog::Realistic)]
     pub(crate) catalog: Catalog,
     /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) instance_types: Option<PathBuf>,
-    /// Where the API server listens.
+    /// Address on which the API server listens.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Where the kubeconfig is written; by default a file in the temporary directory, removed at the end.
+    /// File for the kubeconfig. Defaults to a file in the temporary directory, which is removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// Options of `plan`. The controller's settings count here too.
+/// Options of `plan`, beside the controller's settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanOptions {
-    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// How pods become nodes.
+    /// The placement algorithm.
     #[arg(long, value_enum, default_value_t = PackerName::LeastCost)]
     pub(crate) packer: PackerName,
-    /// How long to improve the first plan: a time such as 500ms, or rounds such as 2000it, which are reproducible.
+    /// How long to improve the first plan: a duration such as 500ms, or a number of rounds such as 2000it, which is reproducible.
     #[arg(long, default_value = "500ms", value_parser = budget)]
     pub(crate) budget: SolveEffort,
-    /// How the plan is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
     /// The seed of generated names.
@@ -115,20 +147,20 @@ pub(crate) struct PlanOptions {
     pub(crate) seed: u64,
 }
 
-/// Options of `disrupt`. The controller's settings count here too.
+/// Options of `disrupt`, beside the controller's settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DisruptOptions {
-    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// The moment to decide at, such as 2026-01-31T12:00:00Z; by default now.
+    /// The time of the decision, such as 2026-01-31T12:00:00Z. Defaults to now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
-    /// Ask only this method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
+    /// Use only this disruption method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
     /// single-node-consolidation, n-to-m-consolidation.
     #[arg(long, value_name = "NAME")]
     pub(crate) method: Vec<String>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
 }
@@ -136,77 +168,77 @@ pub(crate) struct DisruptOptions {
 /// What to explain.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Explain {
-    /// Lists everything that keeps a node from being disrupted, with owner and end.
+    /// Lists the disruption blockers of a node, with the owner and the end of each.
     Node(ExplainOptions),
 }
 
-/// Options of `explain node`. The controller's settings count here too.
+/// Options of `explain node`, beside the controller's settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainOptions {
     /// The Node or NodeClaim.
     pub(crate) name: String,
-    /// Manifests or dumps to read instead of the cluster of the kubeconfig; `-` is standard input.
+    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// The moment to judge at, such as 2026-01-31T12:00:00Z; by default now.
+    /// The time of the evaluation, such as 2026-01-31T12:00:00Z. Defaults to now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
 }
 
-/// Options of `audit`. The controller's settings count here too.
+/// Options of `audit`, beside the controller's settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AuditOptions {
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
 }
 
-/// What to do about rights.
+/// Tools for permissions.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Iam {
-    /// Lists rights that the controller needs by its settings and that no policy gives; fails where nodes need one of them.
+    /// Checks that the IAM policies grant every action that the configuration requires. Fails if launching nodes needs a missing one.
     Check(IamCheckOptions),
 }
 
-/// Options of `iam check`. The controller's settings count here too: what is switched off needs no rights.
+/// Options of `iam check`. It reads the controller's settings: what is switched off needs no permissions.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct IamCheckOptions {
     /// Policies to read, as JSON; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required_unless_present = "role")]
     pub(crate) files: Vec<PathBuf>,
-    /// The controller's role, whose policies IAM is asked for.
+    /// The controller's role: its policies are read from IAM.
     #[arg(long, value_name = "NAME", conflicts_with = "files")]
     pub(crate) role: Option<String>,
-    /// The region that the controller works in; with a role by default that of the environment, else it is not compared.
+    /// The region of the controller. With --role it defaults to that of the environment; otherwise regions are not compared.
     #[arg(long, value_name = "NAME")]
     pub(crate) region: Option<String>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
 }
 
-/// What to do about prices.
+/// Tools for prices.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Prices {
-    /// Writes the prices of the region to a file that PRICES_FILE reads, for networks that cannot ask for them.
+    /// Writes the prices of the region to a file for PRICES_FILE, for networks without access to the Pricing API.
     Export(PricesExportOptions),
 }
 
 /// Options of `prices export`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PricesExportOptions {
-    /// Where to write; by default standard output.
+    /// File to write. Defaults to standard output.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// How pods become nodes.
+/// A placement algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PackerName {
-    /// The cheapest plan that can be found in time.
+    /// The cheapest plan found within the budget.
     LeastCost,
     /// Karpenter's placement order.
     Compatible,
@@ -222,15 +254,16 @@ pub(crate) enum TableOrJson {
 }
 
 /// Options of `fake-cloud`.
+#[cfg(feature = "lab")]
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FakeCloud {
-    /// Where its HTTP API listens.
+    /// Address on which its HTTP API listens.
     #[arg(long, default_value = "127.0.0.1:8090")]
     pub(crate) listen: SocketAddr,
-    /// The cluster that its nodes join; by default as kubectl finds it.
+    /// The kubeconfig of the cluster that its nodes join. Defaults to the one that kubectl uses.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Which built-in instance types it has.
+    /// The built-in instance types.
     #[arg(long, value_enum, default_value_t = Catalog::Kwok)]
     pub(crate) catalog: Catalog,
     /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
@@ -239,27 +272,28 @@ pub(crate) struct FakeCloud {
     /// How long a launch call takes.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) launch_latency: std::time::Duration,
-    /// How long a node takes from launch to joining.
+    /// How long an instance takes from launch to registration.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub(crate) boot_latency: std::time::Duration,
-    /// How long a node takes from joining until it is ready.
+    /// How long a node takes from registration to Ready.
     #[arg(long, default_value = "5s", value_parser = duration)]
     pub(crate) ready_latency: std::time::Duration,
-    /// How long a node takes to end; by default between 8s and 60s, at random.
+    /// How long an instance takes to terminate. Defaults to a random time between 8s and 60s.
     #[arg(long, value_parser = duration)]
     pub(crate) terminate_latency: Option<std::time::Duration>,
-    /// The seed of everything that is left to chance.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
 /// Options of `fake-kube`.
+#[cfg(feature = "lab")]
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FakeKube {
-    /// Where it listens.
+    /// Address on which it listens.
     #[arg(long, default_value = "127.0.0.1:6443")]
     pub(crate) listen: SocketAddr,
-    /// Where the kubeconfig for it is written.
+    /// File for its kubeconfig.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The seed of names and UIDs.
@@ -267,16 +301,8 @@ pub(crate) struct FakeKube {
     pub(crate) seed: u64,
 }
 
-/// A cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Cloud {
-    /// The in-memory cloud.
-    Fake,
-    /// AWS.
-    Aws,
-}
-
 /// Built-in instance types.
+#[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Catalog {
     /// Karpenter's kwok provider's generic types.
@@ -285,7 +311,8 @@ pub(crate) enum Catalog {
     Realistic,
 }
 
-/// How results are printed.
+/// How the demo prints its result.
+#[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
@@ -310,6 +337,7 @@ fn budget(text: &str) -> Result<SolveEffort, String> {
     }
 }
 
+#[cfg(feature = "lab")]
 fn positive(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "it takes a number such as 60".to_owned())?;
     if speed.is_finite() && (0.01..=10_000.0).contains(&speed) {
@@ -323,13 +351,16 @@ fn positive(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// clap's, which prints itself; help and version come this way too.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+pub(crate) fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    interface: &Interface<'_>,
+) -> Result<Invocation, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let mut tools = <Tools as clap::CommandFactory>::command();
+    let mut tools = tools(interface);
     for (path, shown) in WITH_SETTINGS {
         tools = tools.mut_subcommand(path[0], |tool| match path.get(1) {
-            None => with_settings(tool, Some(shown)),
-            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, Some(shown))),
+            None => with_settings(tool, interface, Some(shown)),
+            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, interface, Some(shown))),
         });
     }
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
@@ -343,14 +374,29 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
             inner = deeper;
         }
         let settled = WITH_SETTINGS.iter().any(|(path, _)| **path == *names);
-        let flags = if settled { flags(inner) } else { BTreeMap::new() };
+        let flags = if settled { flags(inner, interface) } else { BTreeMap::new() };
         return Ok(Invocation::Tool(tool, flags));
     }
-    let matches = controller_command(tools).try_get_matches_from(args.into_iter().map(double_dash))?;
-    Ok(Invocation::Controller(flags(&matches)))
+    let matches =
+        controller_command(tools, interface).try_get_matches_from(args.into_iter().map(double_dash))?;
+    Ok(Invocation::Controller(flags(&matches, interface)))
 }
 
-/// Tools that do as the controller would, and its settings that matter to them; the others are accepted there and not shown.
+/// The command with all tools, by the name of the binary.
+fn tools(interface: &Interface<'_>) -> Command {
+    let tools = <Tools as clap::CommandFactory>::command().name(interface.name).version(interface.version);
+    tools.mut_subcommand("crds", |crds| {
+        crds.mut_arg("cloud", |cloud| {
+            let cloud = cloud.value_parser(PossibleValuesParser::new(&interface.described));
+            match interface.described.first() {
+                Some(first) => cloud.required(false).default_value(*first),
+                None => cloud,
+            }
+        })
+    })
+}
+
+/// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
 const WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
@@ -375,8 +421,8 @@ const DECISIVE: [&str; 7] = [
 ];
 
 /// The settings that were given as flags.
-fn flags(matches: &clap::ArgMatches) -> BTreeMap<String, String> {
-    let given = SETTINGS.iter().filter_map(|setting| {
+fn flags(matches: &clap::ArgMatches, interface: &Interface<'_>) -> BTreeMap<String, String> {
+    let given = interface.settings().filter_map(|setting| {
         let value = matches.get_one::<String>(&setting.flag())?;
         Some((setting.flag(), value.clone()))
     });
@@ -384,23 +430,22 @@ fn flags(matches: &clap::ArgMatches) -> BTreeMap<String, String> {
 }
 
 /// The controller's own command: a flag for each setting; the tools are listed in its help.
-fn controller_command(tools: Command) -> Command {
-    let mut listed = String::from("Tools (see `fleetwright TOOL --help`):\n");
+fn controller_command(tools: Command, interface: &Interface<'_>) -> Command {
+    let mut listed = format!("Tools (see `{} TOOL --help`):\n", interface.name);
     for tool in tools.get_subcommands() {
         let about = tool.get_about().map(ToString::to_string).unwrap_or_default();
         listed.push_str(&format!("  {:<12} {about}\n", tool.get_name()));
     }
     let about = tools.get_about().cloned().unwrap_or_default();
-    let command =
-        Command::new("fleetwright").version(env!("CARGO_PKG_VERSION")).about(about).after_help(listed);
-    with_settings(command, None)
+    let command = Command::new(interface.name).version(interface.version).about(about).after_help(listed);
+    with_settings(command, interface, None)
 }
 
-/// A command with a flag for each setting; where only some are of interest, the others are hidden.
-fn with_settings(command: Command, shown: Option<&[&str]>) -> Command {
-    SETTINGS.iter().fold(command, |command, setting| {
+/// A command with a flag for each setting; with `shown`, the others are hidden.
+fn with_settings(command: Command, interface: &Interface<'_>, shown: Option<&[&str]>) -> Command {
+    interface.settings().fold(command, |command, setting| {
         let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
-        if setting.kind == Kind::Bool {
+        if setting.kind == SettingKind::Bool {
             // As with Go's flags, a bare switch means true; a value needs the equals sign.
             arg = arg
                 .num_args(0..=1)
@@ -431,8 +476,15 @@ mod tests {
     //! Controller mode, Go-style flags, tools.
     use super::*;
 
+    /// The command line of a binary with two clouds and a setting of its own.
+    fn parse(args: &[&str]) -> Result<Invocation, clap::Error> {
+        let own = [Setting { env: "ACME_TOKEN", kind: SettingKind::Text, default: "", help: "Token" }];
+        let interface =
+            Interface { name: "test", version: "1", settings: &own, described: vec!["acme", "aws"] };
+        super::parse(["test"].iter().chain(args).map(OsString::from), &interface)
+    }
+
     fn flags(args: &[&str]) -> BTreeMap<String, String> {
-        let args = ["fleetwright"].iter().chain(args).map(OsString::from);
         match parse(args).unwrap() {
             Invocation::Controller(flags) => flags,
             Invocation::Tool(tool, _) => panic!("{tool:?}"),
@@ -462,10 +514,8 @@ mod tests {
 
     #[test]
     fn tools_and_errors() {
-        assert!(matches!(
-            parse(["fleetwright", "demo", "--speed", "1"].map(OsString::from)),
-            Ok(Invocation::Tool(Tool::Demo(_), _))
-        ));
+        #[cfg(feature = "lab")]
+        assert!(matches!(parse(&["demo", "--speed", "1"]), Ok(Invocation::Tool(Tool::Demo(_), _))));
         for bad in [
             &["demo", "--speed", "0"][..],
             &["nonsense"],
@@ -475,9 +525,19 @@ mod tests {
             &["iam", "check", "--role", "a", "-f", "b"],
             &["prices"],
         ] {
-            assert!(parse(["fleetwright"].iter().chain(bad).map(OsString::from)).is_err(), "{bad:?}");
+            assert!(parse(bad).is_err(), "{bad:?}");
         }
         <Tools as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_binary_adds_clouds_and_settings() {
+        for (args, expected) in [(&["crds"][..], "acme"), (&["crds", "--cloud", "aws"], "aws")] {
+            let Ok(Invocation::Tool(Tool::Crds { cloud }, _)) = parse(args) else { panic!("{args:?}") };
+            assert_eq!(cloud, expected);
+        }
+        assert!(parse(&["crds", "--cloud", "other"]).is_err());
+        assert_eq!(flags(&["--acme-token=a"]).get("acme-token").map(String::as_str), Some("a"));
     }
 
     #[test]
@@ -489,8 +549,7 @@ mod tests {
             &["iam", "check", "-f", "policy.json", "--cluster-name", "prod"],
             &["prices", "export", "--cluster-name", "prod"],
         ] {
-            let all = ["fleetwright"].iter().chain(args).map(OsString::from);
-            let Ok(Invocation::Tool(_, flags)) = parse(all) else { panic!("{args:?}") };
+            let Ok(Invocation::Tool(_, flags)) = parse(args) else { panic!("{args:?}") };
             assert_eq!(flags.get("cluster-name").map(String::as_str), Some("prod"), "{args:?}");
         }
     }

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 /// Real time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SystemClock;
+pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the seam that everybody else goes through")]
+    #[expect(clippy::disallowed_methods, reason = "all other code reads the time through this clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }

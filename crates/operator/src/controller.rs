@@ -1,15 +1,14 @@
 //! `fleetwright` without a subcommand: the controller.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use fleetwright_controllers::{
     all,
-    runtime::{Ctx, Election, Leadership, Offload, Parts, may_act, shutdown},
+    runtime::{self, Ctx, Election, Leadership, Offload, Parts, may_act, shutdown},
 };
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
@@ -19,8 +18,10 @@ use kube::Client;
 
 use crate::{
     clock::SystemClock,
-    fake, http, kube_client, logging,
+    http, kube_client, logging,
+    operator::{CloudConnector, Environment, Operator},
     settings::{self, Values},
+    signals,
 };
 
 /// How long the cluster is waited for before the process gives up and is started again.
@@ -36,33 +37,37 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Where a setting, a port, the cloud or the cluster cannot be used.
-pub(crate) fn run(flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
-    let values = settings::from_environment(flags)?;
+pub(crate) fn run(operator: &Operator, values: Values) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
     for warning in &values.warnings {
         tracing::warn!("{warning}");
     }
-    check_cloud(values.text("CLOUD"))?;
+    let cloud = cloud(operator, values.text("CLOUD"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(&values, clock));
+    let ended = runtime.block_on(serve(operator, &*cloud, values, clock));
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
 
-async fn serve(values: &Values, clock: SharedClock) -> anyhow::Result<()> {
+async fn serve(
+    operator: &Operator,
+    cloud: &dyn CloudConnector,
+    values: Values,
+    clock: SharedClock,
+) -> anyhow::Result<()> {
     let probe = Arc::new(Probe::default());
     http::serve_probes(values.port("HEALTH_PROBE_PORT"), probe.clone()).await?;
     http::serve_metrics(values.port("METRICS_PORT"), probe.clone()).await?;
     tokio::select! {
         biased;
-        () = fake::until_told() => {
+        () = signals::terminated() => {
             tracing::info!("terminated before the cluster was reached");
             Ok(())
         }
-        ready = prepare(values, clock) => {
+        ready = prepare(cloud, values, clock) => {
             let (ctx, election) = ready?;
-            control(ctx, election, &probe).await
+            control(operator, ctx, election, &probe).await
         }
     }
 }
@@ -74,7 +79,12 @@ struct Campaign {
 }
 
 /// Runs all controllers until SIGTERM; without the lease they watch, and act as soon as they have it.
-async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow::Result<()> {
+async fn control(
+    operator: &Operator,
+    ctx: Ctx,
+    campaign: Option<Campaign>,
+    probe: &Probe,
+) -> anyhow::Result<()> {
     let _ = probe.ctx.set(ctx.clone());
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
@@ -91,11 +101,13 @@ async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow:
             }
         }
     });
-    let mut running = std::pin::pin!(all::run(ctx, stop));
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting controllers");
+    let mut controllers = all::controllers(&ctx);
+    controllers.extend(operator.own_controllers(&ctx));
+    let mut running = std::pin::pin!(runtime::run(ctx, controllers, stop));
+    tracing::info!(version = operator.version(), "starting controllers");
     tokio::select! {
         biased;
-        () = fake::until_told() => {}
+        () = signals::terminated() => {}
         ended = &mut running => return ended.context("the controllers ended"),
         // Another replica may act already: this one ends without another word, and is started again as a standby.
         ended = &mut elected => return ended.context("the process ends, to be started again"),
@@ -120,36 +132,27 @@ async fn control(ctx: Ctx, campaign: Option<Campaign>, probe: &Probe) -> anyhow:
 }
 
 /// Finds cluster and cloud, and proves that they belong together.
-async fn prepare(values: &Values, clock: SharedClock) -> anyhow::Result<(Ctx, Option<Campaign>)> {
+async fn prepare(
+    cloud: &dyn CloudConnector,
+    values: Values,
+    clock: SharedClock,
+) -> anyhow::Result<(Ctx, Option<Campaign>)> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
     // What the API server would prune must not be relied on.
     patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
-    let cloud =
-        patiently("the cloud", || provider(values, client.clone(), clock.clone(), &cluster_uid)).await?;
+    let environment = Environment { client, clock, cluster_uid, values };
+    let provider = patiently("the cloud", || cloud.connect(&environment)).await?;
+    let Environment { client, clock, cluster_uid, values } = environment;
     // EKS may be slow or throttled, too; its word is waited for, and what it says is final.
-    let word = patiently("the cloud's word on the cluster", || identity(&*cloud, &cluster_uid)).await?;
+    let word = patiently("the cloud's word on the cluster", || identity(&*provider, &cluster_uid)).await?;
     proven(&word)?;
-    let campaign = campaign(values, &client);
-    let ctx = context(values, client, clock, cloud, cluster_uid);
+    let campaign = campaign(&values, &client);
+    let ctx = context(&values, client, clock, provider, cluster_uid);
     Ok(match campaign {
         Some(campaign) => (ctx.led_by(campaign.leadership.clone()), Some(campaign)),
         None => (ctx, None),
     })
-}
-
-/// The provider of the cloud that the settings name.
-async fn provider(
-    values: &Values,
-    client: Client,
-    clock: SharedClock,
-    cluster_uid: &str,
-) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    match values.text("CLOUD") {
-        #[cfg(feature = "aws")]
-        "aws" => crate::aws::provider(values, client, clock).await,
-        _ => fake::provider(values, client, clock, cluster_uid).await,
-    }
 }
 
 /// The election that the settings ask for.
@@ -241,17 +244,11 @@ where
     attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
 }
 
-/// The clouds that this build has.
-const COMPILED_IN: &[&str] = if cfg!(feature = "aws") { &["aws", "fake"] } else { &["fake"] };
-
-/// There is no default: nobody shall run a cloud by accident, least of all one that only pretends.
-fn check_cloud(name: &str) -> anyhow::Result<()> {
-    let there = COMPILED_IN.join(" and ");
-    match name {
-        "" => bail!("--cloud is not set (env CLOUD): this build has {there}"),
-        known if COMPILED_IN.contains(&known) => Ok(()),
-        other => bail!("--cloud {other}: this build has {there}"),
-    }
+/// The registered cloud of this name. There is no default, so that no cluster runs on the fake cloud by accident.
+fn cloud(operator: &Operator, name: &str) -> anyhow::Result<Arc<dyn CloudConnector>> {
+    let known = operator.cloud_names().join(" and ");
+    ensure!(!name.is_empty(), "--cloud is not set (env CLOUD): this build has {known}");
+    operator.connector(name).with_context(|| format!("--cloud {name}: this build has {known}"))
 }
 
 /// What the probes see.
@@ -297,14 +294,22 @@ mod tests {
         }
     }
 
+    struct Nothing;
+
+    #[async_trait::async_trait]
+    impl CloudConnector for Nothing {
+        async fn connect(&self, _: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+            bail!("nothing to connect to")
+        }
+    }
+
     #[test]
-    fn never_silently_fake() {
-        let refusal = |name: &str| check_cloud(name).unwrap_err().to_string();
-        let there = COMPILED_IN.join(" and ");
-        assert!(check_cloud("fake").is_ok());
-        assert_eq!(check_cloud("aws").is_ok(), cfg!(feature = "aws"));
-        assert_eq!(refusal(""), format!("--cloud is not set (env CLOUD): this build has {there}"));
-        assert_eq!(refusal("azure"), format!("--cloud azure: this build has {there}"));
+    fn there_is_no_default_cloud() {
+        let operator = Operator::new("test", "1").cloud("one", Nothing).cloud("two", Nothing);
+        let refusal = |name: &str| cloud(&operator, name).err().unwrap().to_string();
+        assert!(cloud(&operator, "one").is_ok() && cloud(&operator, "two").is_ok());
+        assert_eq!(refusal(""), "--cloud is not set (env CLOUD): this build has one and two");
+        assert_eq!(refusal("azure"), "--cloud azure: this build has one and two");
     }
 
     #[test]

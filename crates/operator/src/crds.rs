@@ -2,22 +2,17 @@
 
 use std::io::Write as _;
 
-use fleetwright_api::{Provider, crds, to_yaml};
+use fleetwright_api::to_yaml;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::cli::Cloud;
-
-/// Prints them, one YAML document each.
+/// Prints one YAML document for each definition.
 ///
 /// # Errors
-/// Where standard output is closed.
-pub(crate) fn print(cloud: Cloud) -> anyhow::Result<()> {
-    let definitions = match cloud {
-        Cloud::Fake => crds(Provider::Fake),
-        Cloud::Aws => fleetwright_aws_api::crds(),
-    };
+/// Standard output is closed.
+pub(crate) fn print(definitions: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    for crd in definitions {
-        out.write_all(to_yaml(&crd)?.as_bytes())?;
+    for definition in definitions {
+        out.write_all(to_yaml(&definition)?.as_bytes())?;
     }
     Ok(())
 }

@@ -1,31 +1,15 @@
-//! The binary `fleetwright`: the controller, and the tools around it.
-
-#[cfg(feature = "aws")]
-mod account;
-#[cfg(feature = "aws")]
-mod authority;
-#[cfg(feature = "aws")]
-mod aws;
-mod cli;
-mod clock;
-mod controller;
-mod crds;
-mod demo;
-mod devices;
-mod disrupt;
-mod fake;
-mod http;
-mod input;
-mod kube_client;
-mod logging;
-mod plan;
-#[cfg(test)]
-mod scenarios;
-mod settings;
-mod wire;
+//! The binary `fleetwright`: the operator with the clouds of this build.
 
 use std::process::ExitCode;
 
+use fleetwright_operator::Operator;
+
 fn main() -> ExitCode {
-    wire::main(std::env::args_os())
+    let operator = Operator::new("fleetwright", env!("CARGO_PKG_VERSION"));
+    #[cfg(feature = "lab")]
+    let operator = operator.cloud("fake", fleetwright_operator::FakeCloud);
+    #[cfg(feature = "aws")]
+    let operator = operator.cloud("aws", fleetwright_operator::AwsCloud);
+    // The definitions need no SDK: every build prints them.
+    operator.definitions("aws", fleetwright_aws_api::crds).main(std::env::args_os())
 }

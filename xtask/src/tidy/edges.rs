@@ -66,6 +66,9 @@ const EVERYTHING: &[&str] = &[
 /// What the cases against a moto server are made of: the provider over the SDK, and the harness of the other tiers.
 const CASES: &[&str] = &["aws", "aws-api", "aws-client", "core", "tests"];
 
+/// The lab: the crates that simulate. The operator links them behind its feature `lab`, and the release image has none of them.
+const LAB: [&str; 3] = ["fake", "fake-kube", "sim"];
+
 /// The one crate that may name the AWS SDK. It costs minutes, so nothing that is built by default may reach it.
 const SDK_CRATE: &str = "aws-client";
 /// The crates that nothing default reaches: the SDK's, and that of the cases which need it in any case.
@@ -138,6 +141,12 @@ fn forbidden(edge: &Edge) -> Option<Violation> {
     if to == SDK_CRATE && !edge.optional && !NOT_DEFAULT.contains(&edge.from.as_str()) {
         return Some(Violation::new(&edge.from, format!("may use {to} only as an optional dependency")));
     }
+    if edge.from == "operator" && LAB.contains(&to) && !edge.optional && !edge.test {
+        return Some(Violation::new(
+            &edge.from,
+            format!("may use {to} only as an optional dependency (the lab)"),
+        ));
+    }
     if layer.uses.contains(&to) || (edge.test && layer.tests_use.contains(&to)) {
         return None;
     }
@@ -166,8 +175,7 @@ mod tests {
 
     #[test]
     fn edges_point_down() {
-        for (from, to) in [("state", "core"), ("controllers", "state"), ("fake", "api"), ("operator", "sim")]
-        {
+        for (from, to) in [("state", "core"), ("controllers", "state"), ("fake", "api"), ("tests", "sim")] {
             assert_eq!(forbidden(&edge(from, to, false)), None, "{from} -> {to}");
         }
         let up =
@@ -201,6 +209,16 @@ mod tests {
         assert!(sdk_outside_its_crate(&sdk("operator", "aws-config")).is_some());
         assert_eq!(sdk_outside_its_crate(&sdk("aws-client", "aws-sdk-ec2")), None);
         assert_eq!(sdk_outside_its_crate(&sdk("operator", "aws-lc-rs")), None);
+    }
+
+    #[test]
+    fn the_operator_links_the_lab_only_behind_a_feature() {
+        for lab in LAB {
+            let plain = edge("operator", lab, false);
+            assert!(forbidden(&plain).is_some(), "{lab}");
+            assert_eq!(forbidden(&Edge { optional: true, ..plain }), None, "{lab}");
+            assert_eq!(forbidden(&edge("operator", lab, true)), None, "{lab}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use super::*;
 use crate::{
-    cli::{Invocation, Tool, parse},
+    cli::{Interface, Invocation, Tool, parse},
     scenarios,
 };
 
@@ -14,7 +14,7 @@ fn options(path: &Path, text: &str) -> (DisruptOptions, BTreeMap<String, String>
     let extra = text.lines().next().and_then(|line| line.strip_prefix("# disrupt:")).unwrap_or_default();
     let words = ["fleetwright", "disrupt", "--at=2026-01-01T12:00:00Z", "-f"].into_iter().map(OsString::from);
     let args = words.chain([path.into()]).chain(extra.split_whitespace().map(OsString::from));
-    match parse(args).unwrap() {
+    match parse(args, &Interface::plain()).unwrap() {
         Invocation::Tool(Tool::Disrupt(options), flags) => (options, flags),
         other => panic!("{other:?}"),
     }

@@ -24,11 +24,11 @@ pub(crate) use self::{
 use crate::{
     cli::{PackerName, PlanOptions, TableOrJson},
     clock::SystemClock,
-    fake,
     input::{
         self, Item,
         load::{self, Loaded, Offer},
     },
+    instance_types,
     settings::{self, Values},
 };
 
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> 
 /// # Errors
 /// Where the instance types cannot be read.
 pub(crate) fn offer(values: &Values) -> anyhow::Result<(Offer, Vec<String>)> {
-    let (catalogue, skipped) = fake::catalogue_of(values)?;
+    let (catalogue, skipped) = instance_types::of_settings(values)?;
     let notes = skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect();
     let settings = settings::controllers(values);
     Ok((

@@ -11,7 +11,7 @@ use fleetwright_core::scheduling::validator;
 
 use super::*;
 use crate::{
-    cli::{Invocation, Tool, parse},
+    cli::{Interface, Invocation, Tool, parse},
     scenarios,
 };
 
@@ -21,7 +21,7 @@ fn options(path: &Path, text: &str) -> (PlanOptions, BTreeMap<String, String>) {
     let types = path.with_extension("json");
     let types = types.exists().then(|| [OsString::from("--instance-types"), types.into()]);
     let args = words.chain([path.into()]).chain(types.into_iter().flatten());
-    match parse(args.chain(extra.split_whitespace().map(OsString::from))).unwrap() {
+    match parse(args.chain(extra.split_whitespace().map(OsString::from)), &Interface::plain()).unwrap() {
         Invocation::Tool(Tool::Plan(options), flags) => (options, flags),
         other => panic!("{other:?}"),
     }

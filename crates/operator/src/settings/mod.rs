@@ -10,12 +10,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::TopologySpread;
 
-use self::table::{GATES, Kind, SETTINGS, Setting};
+use self::table::{GATES, SETTINGS, Setting, SettingKind};
 pub(crate) use controllers::controllers;
 
 /// The settings as text, each checked against its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Values {
+pub struct Values {
     values: BTreeMap<&'static str, String>,
     /// What was passed over, for the log.
     pub(crate) warnings: Vec<String>,
@@ -38,13 +38,18 @@ impl std::fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// The settings of this process.
+/// The settings of this process: those of the controller, and `further` ones.
 ///
 /// # Errors
 /// As [`Values::resolve`].
 #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
-pub(crate) fn from_environment(flags: &BTreeMap<String, String>) -> Result<Values, SettingError> {
-    Values::resolve(flags, |name| std::env::var(name).ok())
+pub(crate) fn from_environment(
+    further: &[Setting],
+    flags: &BTreeMap<String, String>,
+) -> Result<Values, SettingError> {
+    let mut values = Values::resolve(flags, |name| std::env::var(name).ok())?;
+    values.add(further, flags, |name| std::env::var(name).ok())?;
+    Ok(values)
 }
 
 impl Values {
@@ -60,7 +65,18 @@ impl Values {
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingError> {
         let mut this = Self { values: BTreeMap::new(), warnings: Vec::new() };
-        for setting in SETTINGS {
+        this.add(SETTINGS, flags, env)?;
+        Ok(this)
+    }
+
+    /// Resolves further settings in the same way.
+    fn add(
+        &mut self,
+        settings: &[Setting],
+        flags: &BTreeMap<String, String>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), SettingError> {
+        for setting in settings {
             let value = match (flags.get(&setting.flag()), env(setting.env).filter(|text| !text.is_empty())) {
                 (Some(text), _) => {
                     check(setting, text).map_err(|message| SettingError {
@@ -72,27 +88,32 @@ impl Values {
                 (None, Some(text)) => match check(setting, &text) {
                     Ok(()) => text,
                     Err(message)
-                        if matches!(setting.kind, Kind::Integer | Kind::Fraction | Kind::Duration) =>
+                        if matches!(
+                            setting.kind,
+                            SettingKind::Integer | SettingKind::Fraction | SettingKind::Duration
+                        ) =>
                     {
-                        this.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
+                        self.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
                         setting.default.to_owned()
                     }
                     Err(message) => return Err(SettingError { source: setting.env.to_owned(), message }),
                 },
                 (None, None) => setting.default.to_owned(),
             };
-            this.values.insert(setting.env, value);
+            self.values.insert(setting.env, value);
         }
-        Ok(this)
+        Ok(())
     }
 
-    /// The text of a setting.
-    pub(crate) fn text(&self, env: &str) -> &str {
+    /// The text of a setting, by the name of its environment variable.
+    #[must_use]
+    pub fn text(&self, env: &str) -> &str {
         self.values.get(env).map_or("", String::as_str)
     }
 
     /// A whole number.
-    pub(crate) fn integer(&self, env: &str) -> i64 {
+    #[must_use]
+    pub fn integer(&self, env: &str) -> i64 {
         self.text(env).parse().unwrap_or_default()
     }
 
@@ -101,13 +122,15 @@ impl Values {
         self.text(env).parse().unwrap_or_default()
     }
 
-    /// A truth value.
-    pub(crate) fn bool(&self, env: &str) -> bool {
+    /// A switch.
+    #[must_use]
+    pub fn bool(&self, env: &str) -> bool {
         self.text(env) == "true"
     }
 
     /// A duration.
-    pub(crate) fn duration(&self, env: &str) -> Duration {
+    #[must_use]
+    pub fn duration(&self, env: &str) -> Duration {
         let parsed = fleetwright_api::duration::parse(self.text(env)).ok();
         parsed.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
     }
@@ -131,23 +154,23 @@ impl Values {
 /// Whether `text` is what the setting takes; else what it takes.
 fn check(setting: &Setting, text: &str) -> Result<(), String> {
     let fine = match setting.kind {
-        Kind::Text => true,
-        Kind::Integer => text.parse::<i64>().is_ok(),
-        Kind::Fraction => text.parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share)),
-        Kind::Bool => matches!(text, "true" | "false"),
-        Kind::Duration => {
+        SettingKind::Text => true,
+        SettingKind::Integer => text.parse::<i64>().is_ok(),
+        SettingKind::Fraction => text.parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share)),
+        SettingKind::Bool => matches!(text, "true" | "false"),
+        SettingKind::Duration => {
             fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
         }
-        Kind::OneOf(words) => words.contains(&text),
-        Kind::SchedulerConfig => return scheduler_config::default_constraints(text).map(drop),
+        SettingKind::OneOf(words) => words.contains(&text),
+        SettingKind::SchedulerConfig => return scheduler_config::default_constraints(text).map(drop),
     };
     let takes = || match setting.kind {
-        Kind::Text | Kind::SchedulerConfig => "a text".to_owned(),
-        Kind::Integer => "a whole number".to_owned(),
-        Kind::Fraction => "a share from 0 to below 1".to_owned(),
-        Kind::Bool => "true or false".to_owned(),
-        Kind::Duration => "a duration such as 10s or 1m30s".to_owned(),
-        Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+        SettingKind::Text | SettingKind::SchedulerConfig => "a text".to_owned(),
+        SettingKind::Integer => "a whole number".to_owned(),
+        SettingKind::Fraction => "a share from 0 to below 1".to_owned(),
+        SettingKind::Bool => "true or false".to_owned(),
+        SettingKind::Duration => "a duration such as 10s or 1m30s".to_owned(),
+        SettingKind::OneOf(words) => format!("one of {}", words.join(", ")),
     };
     if fine { Ok(()) } else { Err(format!("{text:?} is not valid: it takes {}", takes())) }
 }

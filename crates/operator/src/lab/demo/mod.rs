@@ -30,12 +30,12 @@ const EPOCH: i64 = 1_767_225_600;
 
 /// The shipped examples, in the order in which they are applied.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("nodepool.yaml", include_str!("../../../../examples/nodepool.yaml")),
-    ("daemonset.yaml", include_str!("../../../../examples/daemonset.yaml")),
-    ("web.yaml", include_str!("../../../../examples/web.yaml")),
-    ("api.yaml", include_str!("../../../../examples/api.yaml")),
-    ("cache.yaml", include_str!("../../../../examples/cache.yaml")),
-    ("batch.yaml", include_str!("../../../../examples/batch.yaml")),
+    ("nodepool.yaml", include_str!("../../../../../examples/nodepool.yaml")),
+    ("daemonset.yaml", include_str!("../../../../../examples/daemonset.yaml")),
+    ("web.yaml", include_str!("../../../../../examples/web.yaml")),
+    ("api.yaml", include_str!("../../../../../examples/api.yaml")),
+    ("cache.yaml", include_str!("../../../../../examples/cache.yaml")),
+    ("batch.yaml", include_str!("../../../../../examples/batch.yaml")),
 ];
 
 /// Runs the demo.
@@ -115,7 +115,7 @@ async fn play(options: &Demo, world: &World, session: &mut Session, view: &mut V
 fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<WorldConfig> {
     let mut config = WorldConfig::new(options.seed, origin);
     config.speed = speed;
-    config.catalogue = crate::fake::catalogue(options.catalog, options.instance_types.as_deref())?;
+    config.catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
     Ok(config)
 }
 

@@ -1,0 +1,136 @@
+//! The fake cloud: inside the controller, or as a process of its own.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use fleetwright_api::{Provider, crds};
+use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
+use fleetwright_fake::{
+    Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses,
+    api::CloudApi,
+    catalogue::{Skipped, kwok, realistic},
+    http::{self, HttpCloud},
+    kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::{
+    cli,
+    clock::SystemClock,
+    instance_types, kube_client, logging,
+    operator::{CloudConnector, Environment},
+    signals,
+};
+
+/// Seed of the realistic catalogue's spot prices: the same in every process.
+const MARKET: u64 = 1;
+
+/// The instance types of `file`, or built-in ones. Instance types of the file that cannot be used are logged and left out.
+///
+/// # Errors
+/// The file cannot be read or has no usable instance type.
+pub(super) fn catalogue(name: cli::Catalog, file: Option<&Path>) -> anyhow::Result<Catalogue> {
+    let Some(path) = file else { return Ok(built_in(name)) };
+    let (catalogue, skipped) = instance_types::of_file(path)?;
+    log_skipped(&skipped);
+    Ok(catalogue)
+}
+
+/// Built-in instance types.
+pub(crate) fn built_in(name: cli::Catalog) -> Catalogue {
+    match name {
+        cli::Catalog::Kwok => kwok(),
+        cli::Catalog::Realistic => realistic(MARKET),
+    }
+}
+
+fn log_skipped(skipped: &[Skipped]) {
+    for skipped in skipped {
+        tracing::error!(error = %skipped, "instance type is left out");
+    }
+}
+
+/// The fake cloud that the settings name: at a URL, or inside this process with its kubelets.
+pub struct FakeCloud;
+
+#[async_trait]
+impl CloudConnector for FakeCloud {
+    async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+        provider(environment).await
+    }
+
+    fn definitions(&self) -> Vec<CustomResourceDefinition> {
+        crds(Provider::Fake)
+    }
+}
+
+async fn provider(environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    let Environment { client, clock, cluster_uid, values } = environment;
+    let url = values.text("FAKE_CLOUD");
+    let api: Arc<dyn CloudApi> = if url.is_empty() {
+        let (catalogue, skipped) = instance_types::of_settings(values)?;
+        log_skipped(&skipped);
+        let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
+        let cloud = Arc::new(Cloud::new(catalogue, config, clock.clone()));
+        let adopted = adopt(client.clone(), &cloud, cluster_uid).await?;
+        tracing::info!(nodes = adopted, "embedded fake cloud adopted what the cluster knows of");
+        let kubelets = Kubelets::run(
+            client.clone(),
+            cloud.clone(),
+            clock.clone(),
+            KubeletConfig::default(),
+            std::future::pending(),
+        );
+        tokio::spawn(kubelets);
+        cloud
+    } else {
+        Arc::new(HttpCloud::new(url, clock.clone()).with_context(|| "FAKE_CLOUD")?)
+    };
+    let classes = NodeClasses::unread();
+    tokio::spawn(watch_classes(client.clone(), classes.clone(), clock.clone()));
+    Ok(Arc::new(FakeProvider::new(api, classes, clock.clone()).await?))
+}
+
+fn exactly(duration: Duration) -> Latency {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Latency::between(millis, millis)
+}
+
+fn config(launch: Duration, boot: Duration, seed: u64) -> CloudConfig {
+    CloudConfig {
+        seed,
+        launch_latency: exactly(launch),
+        boot_latency: exactly(boot),
+        ..CloudConfig::default()
+    }
+}
+
+/// `fleetwright fake-cloud`: cloud and kubelets until Ctrl-C.
+///
+/// # Errors
+/// Where the address, the catalogue or the cluster cannot be used.
+pub(crate) fn serve(options: &cli::FakeCloud) -> anyhow::Result<()> {
+    let clock: SharedClock = Arc::new(SystemClock);
+    logging::install("info", "stderr", clock.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = kube_client::connect(options.kubeconfig.as_deref()).await?;
+        let cluster_uid = kube_client::cluster_uid(&client).await?;
+        let sold = catalogue(options.catalog, options.instance_types.as_deref())?;
+        let mut config = config(options.launch_latency, options.boot_latency, options.seed);
+        if let Some(takes) = options.terminate_latency {
+            config.terminate_latency = exactly(takes);
+        }
+        let cloud = Arc::new(Cloud::new(sold, config, clock.clone()));
+        let adopted = adopt(client.clone(), &cloud, &cluster_uid).await?;
+        let listener = tokio::net::TcpListener::bind(options.listen)
+            .await
+            .with_context(|| format!("--listen {}", options.listen))?;
+        tracing::info!(address = %listener.local_addr()?, nodes = adopted, "fake cloud is serving");
+        let kubelets = KubeletConfig { ready_after: options.ready_latency, ..KubeletConfig::default() };
+        tokio::spawn(Kubelets::run(client, cloud.clone(), clock, kubelets, std::future::pending()));
+        http::serve(listener, cloud, signals::terminated()).await?;
+        Ok(())
+    })
+}

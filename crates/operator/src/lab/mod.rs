@@ -1,0 +1,10 @@
+//! What simulates: the fake cloud, the API server in memory and the demo. A release build has none of it.
+
+mod cloud;
+mod demo;
+mod kube;
+
+pub use cloud::FakeCloud;
+pub(crate) use cloud::{built_in, serve as serve_cloud};
+pub(crate) use demo::run as demo;
+pub(crate) use kube::serve as serve_kube;

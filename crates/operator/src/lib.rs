@@ -1,0 +1,66 @@
+//! The operator as a library: the controller and the tools, for the clouds that a binary registers.
+//!
+//! [`Operator`] is the entry point. The binary `fleetwright` registers the clouds of this repository with it, as a third party
+//! registers its own:
+//!
+//! ```no_run
+//! # use std::{process::ExitCode, sync::Arc};
+//! # use fleetwright_core::cloud::CloudProvider;
+//! use fleetwright_operator::{CloudConnector, Environment, Operator, async_trait};
+//!
+//! struct Acme;
+//!
+//! #[async_trait]
+//! impl CloudConnector for Acme {
+//!     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+//!         # let _ = environment;
+//!         todo!("a provider over the API of the cloud")
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     Operator::new("acme-autoscaler", "1.0.0").cloud("acme", Acme).main(std::env::args_os())
+//! }
+//! ```
+//!
+//! The default feature `lab` adds what simulates: the cloud `fake`, and the commands `demo`, `fake-cloud` and `fake-kube`. The
+//! feature `aws` adds the cloud `aws` and its tools.
+
+#[cfg(feature = "aws")]
+mod account;
+#[cfg(feature = "aws")]
+mod authority;
+#[cfg(feature = "aws")]
+mod aws;
+mod cli;
+mod clock;
+mod controller;
+mod crds;
+mod devices;
+mod disrupt;
+mod http;
+mod input;
+mod instance_types;
+mod kube_client;
+#[cfg(feature = "lab")]
+mod lab;
+mod logging;
+mod operator;
+mod plan;
+#[cfg(test)]
+mod scenarios;
+mod settings;
+mod signals;
+
+pub use async_trait::async_trait;
+
+#[cfg(feature = "aws")]
+pub use aws::AwsCloud;
+pub use clock::SystemClock;
+#[cfg(feature = "lab")]
+pub use lab::FakeCloud;
+pub use operator::{CloudConnector, Environment, Operator};
+pub use settings::{
+    Values,
+    table::{Setting, SettingKind},
+};
