@@ -28,7 +28,7 @@ impl Solver {
             for term in &pod.spec.pod_anti_affinity {
                 let group = self.term_group(&pod, term, GroupKind::Anti);
                 for domain in self.node_domains(group, at) {
-                    self.topology.count(group, domain, true, -1);
+                    self.placement.count(group, domain, true, -1);
                 }
             }
         }
@@ -43,7 +43,7 @@ impl Solver {
         for position in 0..self.nodes[at].keeps_away.len() {
             let group = self.nodes[at].keeps_away[position];
             for domain in self.node_domains(group, at) {
-                self.topology.count(group, domain, true, -1);
+                self.placement.count(group, domain, true, -1);
             }
         }
     }
@@ -54,7 +54,7 @@ impl Solver {
             let group = self.topology.label_sets[kind].groups[position];
             if self.counts_on(group, at) {
                 for domain in self.node_domains(group, at) {
-                    self.topology.count(group, domain, false, -i64::from(count));
+                    self.placement.count(group, domain, false, -i64::from(count));
                 }
             }
         }
@@ -66,7 +66,7 @@ impl Solver {
         for position in 0..self.classes[class].keeps_away.len() {
             let group = self.classes[class].keeps_away[position];
             for domain in self.node_domains(group, at) {
-                self.topology.count(group, domain, true, -1);
+                self.placement.count(group, domain, true, -1);
             }
         }
     }

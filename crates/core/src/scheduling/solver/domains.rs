@@ -9,6 +9,7 @@ use super::{
     Solver,
     bits::Bits,
     intern::{ANY, Key, Req, Side, Value},
+    placement::GroupCounts,
     topology::{GroupKey, GroupKind, NodeFilter, Wanted},
 };
 use crate::model::{Taint, taint::first_untolerated};
@@ -32,6 +33,7 @@ impl Solver {
         } else {
             self.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
         };
+        self.placement.add_group(GroupCounts::new(key.kind, by_host));
         let group = self.topology.add(key, by_host, domains, of_pools);
         self.count_everywhere(group);
         group
@@ -56,7 +58,7 @@ impl Solver {
         let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
         if self.counts_on(group, at) {
             for domain in self.node_domains(group, at) {
-                self.topology.count_base(group, domain, false, count);
+                self.placement.count_base(group, domain, false, count);
             }
         }
     }
@@ -97,8 +99,8 @@ impl Solver {
         if group.by_host {
             return smallvec::smallvec![at.into()];
         }
-        let node = &self.nodes[at];
-        match (node.domain(&self.universe, group.is.key, node.open), node.open, group.is.kind) {
+        let (node, open) = (&self.nodes[at], self.placement.room(at).open);
+        match (node.domain(&self.universe, group.is.key, open), open, group.is.kind) {
             (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
             (None, Some(open), GroupKind::Anti) => self.possible(open, group.is.key, &group.domains),
             _ => SmallVec::new(),
@@ -119,8 +121,8 @@ impl Solver {
             return true;
         }
         let filter = filter.clone();
-        let node = &self.nodes[at];
-        filter.alternatives.iter().any(|req| node.satisfies(&mut self.universe, *req))
+        let (node, open) = (&self.nodes[at], self.placement.room(at).open);
+        filter.alternatives.iter().any(|req| node.satisfies(open, &mut self.universe, *req))
             && tolerates(&filter, &node.taints)
     }
 
@@ -144,11 +146,13 @@ impl Solver {
         }
         let filtered = filter.filter(|filter| !filter.counts_all());
         // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
-        let nodes = self.nodes.iter().filter(|node| node.is_there() && (filtered.is_some() || node.deleting));
-        for node in nodes {
-            let Some(value) = node.domain(&self.universe, key, node.open) else { continue };
+        let nodes = self.nodes.entries();
+        let nodes = nodes.filter(|(_, node)| node.is_there() && (filtered.is_some() || node.deleting));
+        for (at, node) in nodes {
+            let open = self.placement.room(at).open;
+            let Some(value) = node.domain(&self.universe, key, open) else { continue };
             let counted = filtered.is_none_or(|filter| {
-                filter.alternatives.iter().any(|req| node.satisfies(&mut self.universe, *req))
+                filter.alternatives.iter().any(|req| node.satisfies(open, &mut self.universe, *req))
                     && tolerates(filter, &node.taints)
             });
             if counted {

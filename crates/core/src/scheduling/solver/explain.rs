@@ -220,7 +220,7 @@ impl Solver {
 
     /// The topology group that leaves no domain, with its counters.
     fn crowded(&self, group: TopologyGroupId) -> Eliminated {
-        let group = &self.topology.groups[group];
+        let group = self.counted(group);
         let count = |value: &u32| {
             (self.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
         };

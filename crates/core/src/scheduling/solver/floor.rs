@@ -41,7 +41,7 @@ pub(super) fn lower_bound(
     }
     let usable = usable(solver, pass, request, classes);
     for at in usable.iter() {
-        let free = &solver.nodes[at].free;
+        let free = &solver.placement.room(at).free;
         for (slot, amount) in demand.iter_mut().enumerate() {
             *amount = amount.saturating_sub(get(free, slot).max(0));
         }
@@ -141,7 +141,7 @@ fn apart(solver: &Solver, placed: &[(PodClassId, i64)], usable: &Bits<NodeId>) -
     let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
     for (at, members) in members {
-        let group = &solver.topology.groups[at];
+        let group = solver.counted(at);
         let per_node = match group.is.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,

@@ -115,7 +115,9 @@ impl Solver {
         let snapshot = Arc::clone(&self.snapshot);
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let node = self.node(node);
-            let id = self.nodes.push(node);
+            let id = self.nodes.next_id();
+            self.placement.put_node(id, &node);
+            self.nodes.push(node);
             self.slots.push(id);
             self.positions.push(at);
             self.enter(id);
@@ -237,7 +239,9 @@ impl Solver {
     /// Builds a node into its own slot or a vacant one.
     fn put(&mut self, slot: Option<NodeId>, node: &Arc<StateNode>) -> NodeId {
         let node = self.node(node);
-        match slot.or_else(|| self.vacant.pop()) {
+        let slot = slot.or_else(|| self.vacant.pop());
+        self.placement.put_node(slot.unwrap_or(self.nodes.next_id()), &node);
+        match slot {
             Some(slot) => {
                 self.nodes[slot] = node;
                 slot
@@ -263,7 +267,7 @@ impl Solver {
         }
         self.preference_taints += usize::from(node.prefers_to_be_left());
         self.deleting.set(at, node.deleting);
-        self.open.set(at, node.open.is_some());
+        self.open.set(at, node.choice.is_some());
         for (label_set, _) in &node.label_sets {
             self.topology.label_sets[*label_set].nodes.push(at);
         }
@@ -317,7 +321,7 @@ impl Solver {
                 let group = self.topology.label_sets[label_set].groups[position];
                 if self.counts_on(group, at) {
                     for domain in self.node_domains(group, at) {
-                        self.topology.count_base(group, domain, false, sign * i64::from(count));
+                        self.placement.count_base(group, domain, false, sign * i64::from(count));
                     }
                 }
             }
@@ -338,7 +342,7 @@ impl Solver {
 
     fn count_owner(&mut self, group: TopologyGroupId, at: NodeId, by: i64) {
         for domain in self.node_domains(group, at) {
-            self.topology.count_base(group, domain, true, by);
+            self.placement.count_base(group, domain, true, by);
         }
     }
 
@@ -349,7 +353,7 @@ impl Solver {
             return;
         }
         for (index, group) in self.topology.groups.entries().filter(|(_, group)| !group.by_host) {
-            let value = node.domain(&self.universe, group.is.key, node.open);
+            let value = node.domain(&self.universe, group.is.key, node.choice);
             if value.is_some_and(|value| !group.of_pools.has(DomainId::of_value(value))) {
                 dirty.insert(index);
             }
@@ -372,7 +376,7 @@ impl Solver {
 
     /// Counts all pods that run for a group, whatever it has counted before.
     pub(super) fn count_again(&mut self, group: TopologyGroupId) {
-        self.topology.groups[group].forget_counts();
+        self.placement.forget_counts(&self.topology, group);
         self.count_everywhere(group);
         for at in self.nodes.ids() {
             let owners = self.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
@@ -390,7 +394,7 @@ impl Solver {
         self.class_by_content.clear();
         self.shapes = IdVec::default();
         self.shape_ids.clear();
-        self.scratch = super::Scratch::default();
+        self.placement.forget_shapes();
     }
 
     /// Judges the nodes that changed for every shape of pod that has been asked for.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::{
     Solver,
-    bits::Bits,
     pass::{Outcome, Pass, Strategy},
+    placement::Mark,
 };
 use crate::scheduling::ids::{Id, IdVec, NodeId, PodClassId, PodId, TopologyGroupId};
 use crate::{
@@ -37,8 +37,8 @@ pub(super) struct Ground {
     waiting: usize,
     /// Pods of the ground without a place.
     unplaced: Vec<(PodId, Outcome)>,
-    /// Where the counters of topology stand.
-    mark: usize,
+    /// What is rewound to after each what-if.
+    mark: Mark,
     /// The last what-if, as it left nodes and counters.
     last: Option<Tried>,
     /// What-ifs that settled, in their order.
@@ -132,7 +132,7 @@ impl Solver {
 
     /// Makes the last what-if, which is `settled`, part of the ground as it is.
     fn keep_last(&mut self, settled: Settled) {
-        let mark = self.topology.mark();
+        let mark = self.placement.mark();
         let Some(ground) = &mut self.ground else { return };
         if let Some(tried) = ground.last.take() {
             ground.take_in(tried, mark);
@@ -218,8 +218,7 @@ impl Solver {
         let Standing { pods, waiting } = standing;
         let (mut pass, asked, _) = Pass::begin(self, &simulation(&pods, &[]), Strategy::KARPENTER);
         let unplaced = pass.place_all(self, &pods, &asked.classes, asked.queue);
-        pass.scratch.found.clear();
-        let mark = self.topology.mark();
+        let mark = self.placement.mark();
         let len = pods.len();
         let ground = Ground {
             pass,
@@ -295,7 +294,7 @@ impl Ground {
         self.pods.extend(moved.iter().cloned());
         self.classes.items_mut().extend_from_slice(classes);
         let mut pass = self.pass.fork();
-        pass.scratch.make_room(solver.shapes.len());
+        solver.placement.make_room(solver.shapes.len());
         let slots = without.iter().filter_map(|node| solver.slots.get(*node).copied());
         let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
@@ -331,35 +330,24 @@ impl Ground {
 
     /// Takes a what-if back.
     fn forget(&mut self, solver: &mut Solver, tried: Tried) {
-        let Tried { mut pass, classes, .. } = tried;
-        let touched: Bits<NodeId> = pass.log.iter().map(|(at, ..)| *at).collect();
-        while let Some((at, free, open)) = pass.log.pop() {
-            solver.nodes[at].free = free;
-            solver.nodes[at].open = open;
-        }
-        solver.topology.undo_to(self.mark);
-        // What was found out of nodes that the what-if did not touch holds for the next one too.
-        for (shape, at) in pass.scratch.found.drain(..).filter(|(_, at)| touched.has(*at)) {
-            pass.scratch.full[shape].remove(at);
-        }
+        let Tried { pass, classes, .. } = tried;
+        solver.placement.rewind(self.mark);
         for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
-            pass.scratch.rejected[level.shape] = Bits::default();
+            solver.placement.forget_rejected(level.shape);
         }
-        self.pass.scratch = pass.scratch;
         for (class, level) in pass.starts.into_keys().map(|shape| solver.shapes[shape].of).collect::<Vec<_>>()
         {
             let ordered = solver.fitting_in_order(class, level);
-            self.pass.skip(solver.classes[class].levels[level].shape, &ordered);
+            self.pass.skip(&solver.placement, solver.classes[class].levels[level].shape, &ordered);
         }
         self.pods.truncate(self.len);
         self.classes.items_mut().truncate(self.len);
     }
 
     /// Makes a what-if part of the ground.
-    fn take_in(&mut self, tried: Tried, mark: usize) {
+    fn take_in(&mut self, tried: Tried, mark: Mark) {
         let Tried { mut pass, away, unplaced, .. } = tried;
         let mut placed = std::mem::take(&mut self.pass.placed);
-        let mut log = std::mem::take(&mut self.pass.log);
         for at in &away {
             placed.remove(at);
             pass.settled.insert(*at);
@@ -367,9 +355,7 @@ impl Ground {
         for (at, pods) in std::mem::take(&mut pass.placed) {
             placed.entry(at).or_default().extend(pods);
         }
-        log.append(&mut pass.log);
-        pass.scratch.found.clear();
-        (pass.placed, pass.log) = (placed, log);
+        pass.placed = placed;
         self.pass = pass;
         (self.len, self.unplaced, self.mark) = (self.pods.len(), unplaced, mark);
     }

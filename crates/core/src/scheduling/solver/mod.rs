@@ -36,6 +36,7 @@ mod on_claim;
 mod on_node;
 mod pass;
 mod patterns;
+mod placement;
 mod pools;
 mod ranks;
 mod rearrange;
@@ -57,7 +58,7 @@ use self::{
     finish::{LikeKey, Terms},
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
-    pass::Scratch,
+    placement::Placement,
     pools::{Context, Daemon},
     topology::Topology,
 };
@@ -136,8 +137,8 @@ pub struct Solver {
     /// The last large request.
     asked: Asked,
     hostname: Key,
-    /// Allocations of passes, empty between them.
-    scratch: Scratch,
+    /// What is placed: between requests as the snapshot says.
+    placement: Placement,
     /// Groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain each: see
     /// [`Strategy`]. Empty between passes.
     pinning: Bits<TopologyGroupId>,
@@ -211,7 +212,7 @@ impl Solver {
             ground: None,
             asked: Asked::default(),
             hostname,
-            scratch: Scratch::default(),
+            placement: Placement::default(),
             pinning: Bits::default(),
             built: Size::default(),
         };

@@ -7,6 +7,7 @@ use super::{
     bits::Bits,
     compile::Owned,
     intern::{ANY, Key, Req, Set, Side, Value},
+    placement::CountedGroup,
     topology::GroupKind,
 };
 use crate::scheduling::ids::{DomainId, LevelId, NewClaimId, NodeId, PodClassId, TopologyGroupId};
@@ -55,6 +56,11 @@ impl Demand {
 }
 
 impl Solver {
+    /// A group with its counters.
+    pub(super) fn counted(&self, group: TopologyGroupId) -> CountedGroup<'_> {
+        self.placement.counted(&self.topology, group)
+    }
+
     /// Whether nothing but room, labels and taints matters to a class before it is relaxed, and it to no other.
     pub(super) fn is_unbound(&self, class: PodClassId) -> bool {
         let this = &self.classes[class];
@@ -75,11 +81,11 @@ impl Solver {
         }
         let mut left = fitting.clone();
         for (owned, _) in &demand.groups {
-            let group = &self.topology.groups[owned.group];
+            let group = self.counted(owned.group);
             group.keep_nodes(&mut left, owned.selects_itself, demand.bootstraps);
         }
         for group in &demand.inverse {
-            self.topology.groups[*group].keep_unclaimed_nodes(&mut left);
+            self.counted(*group).keep_unclaimed_nodes(&mut left);
         }
         for choice in demand.choices.iter().filter(|choice| !choice.only_away) {
             let mut within = self.open.clone();
@@ -95,17 +101,16 @@ impl Solver {
         let level = &self.classes[class].levels[level];
         let groups = level.groups.iter().map(|owned| {
             let allowed = self.spread_domains(level, owned.group);
-            (*owned, self.topology.groups[owned.group].minimum(&self.universe, allowed))
+            (*owned, self.counted(owned.group).minimum(&self.universe, allowed))
         });
         let near = |owned: &&Owned| self.topology.groups[owned.group].is.kind == GroupKind::Affinity;
         let bootstraps = level
             .groups
             .iter()
             .filter(near)
-            .all(|owned| owned.selects_itself && self.topology.groups[owned.group].is_unused());
+            .all(|owned| owned.selects_itself && self.counted(owned.group).is_unused());
         let label_set = &self.topology.label_sets[self.classes[class].label_set];
-        let inverse =
-            label_set.groups.iter().copied().filter(|group| self.topology.groups[*group].has_owners());
+        let inverse = label_set.groups.iter().copied().filter(|group| self.counted(*group).has_owners());
         let mut demand = Demand {
             groups: groups.collect(),
             inverse: inverse.collect(),
@@ -120,7 +125,7 @@ impl Solver {
     fn choose(&self, demand: &mut Demand, selecting: &[TopologyGroupId]) {
         let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
         for (owned, minimum) in &demand.groups {
-            let group = &self.topology.groups[owned.group];
+            let group = self.counted(owned.group);
             let bootstraps = demand.bootstraps;
             self.restrict(&mut choices, owned.group, bootstraps, |domain| {
                 group.allows(domain, owned.selects_itself, *minimum, bootstraps)
@@ -132,7 +137,7 @@ impl Solver {
         };
         let avoiding = selecting.iter().filter(avoided).chain(&demand.inverse);
         for at in avoiding {
-            self.restrict(&mut choices, *at, false, |domain| self.topology.groups[*at].unclaimed(domain));
+            self.restrict(&mut choices, *at, false, |domain| self.counted(*at).unclaimed(domain));
         }
         demand.choices = choices;
     }
@@ -144,7 +149,7 @@ impl Solver {
         bootstraps: bool,
         allows: impl Fn(DomainId) -> bool,
     ) {
-        let group = &self.topology.groups[at];
+        let group = self.counted(at);
         if group.by_host {
             return;
         }
@@ -175,7 +180,7 @@ impl Solver {
     /// Whether the topology allows a pod on a node whose labels are fixed.
     pub(super) fn obeys_on(&self, demand: &Demand, at: NodeId) -> bool {
         let domain = |group: TopologyGroupId| {
-            let group = &self.topology.groups[group];
+            let group = self.counted(group);
             if group.by_host {
                 Some(at.into())
             } else {
@@ -183,7 +188,7 @@ impl Solver {
             }
         };
         let own = demand.groups.iter().all(|(owned, minimum)| {
-            let group = &self.topology.groups[owned.group];
+            let group = self.counted(owned.group);
             match domain(owned.group) {
                 Some(domain) => group.allows(domain, owned.selects_itself, *minimum, demand.bootstraps),
                 None => group.is.kind == GroupKind::Anti,
@@ -192,19 +197,19 @@ impl Solver {
         own && demand
             .inverse
             .iter()
-            .all(|group| domain(*group).is_none_or(|domain| self.topology.groups[*group].unclaimed(domain)))
+            .all(|group| domain(*group).is_none_or(|domain| self.counted(*group).unclaimed(domain)))
     }
 
     /// Whether a node or claim may have another pod as far as groups by hostname say.
     pub(super) fn obeys_by_host(&self, demand: &Demand, host: DomainId) -> Result<(), Nowhere> {
         for (owned, minimum) in &demand.groups {
-            let group = &self.topology.groups[owned.group];
+            let group = self.counted(owned.group);
             if group.by_host && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
                 return Err(Nowhere(owned.group));
             }
         }
         let taken = |group: &&TopologyGroupId| {
-            let group = &self.topology.groups[**group];
+            let group = self.counted(**group);
             group.by_host && !group.unclaimed(host)
         };
         match demand.inverse.iter().find(taken) {
@@ -216,11 +221,11 @@ impl Solver {
     /// Takes the new NodeClaims out of `claims` that groups by hostname close to a pod.
     pub(super) fn keep_by_host(&self, demand: &Demand, claims: &mut Bits<NewClaimId>) {
         for (owned, _) in &demand.groups {
-            let group = &self.topology.groups[owned.group];
+            let group = self.counted(owned.group);
             group.keep_allowed(claims, owned.selects_itself, demand.bootstraps);
         }
         for group in &demand.inverse {
-            self.topology.groups[*group].keep_unclaimed(claims);
+            self.counted(*group).keep_unclaimed(claims);
         }
     }
 

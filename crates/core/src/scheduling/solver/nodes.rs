@@ -29,14 +29,10 @@ pub(in crate::scheduling) struct NodeRow {
     labels: Vec<(Key, Value)>,
     pub(super) host: Value,
     pub(super) taints: Arc<[Taint]>,
-    /// What is left for pods once the daemons that are to come are there.
-    pub(super) free: Amounts,
-    /// The same before any pass.
+    /// What is left for pods before any pass, once the daemons that are to come are there.
     pub(super) spare: Amounts,
     pub(super) capacity: Amounts,
-    /// What it may become, where it is not launched: a choice that is still open, and that the pods of a pass narrow.
-    pub(super) open: Option<Req>,
-    /// The same before any pass: verdicts that outlive a pass rest on this.
+    /// What it may become before any pass, where it is not launched: verdicts that outlive a pass rest on this.
     pub(super) choice: Option<Req>,
     /// Whether it takes pods at all: not one that is going away.
     pub(super) usable: bool,
@@ -78,7 +74,7 @@ impl NodeRow {
         }
         own.sort_unstable();
         own.dedup_by_key(|(key, _)| *key);
-        let open = (!state.is_launched()).then(|| {
+        let choice = (!state.is_launched()).then(|| {
             let mut requirements = state.requirements();
             requirements.remove(labels::HOSTNAME);
             universe.req(&requirements)
@@ -110,11 +106,9 @@ impl NodeRow {
             labels: own,
             host,
             taints: taints.into(),
-            free: resources.amounts(&state.allocatable()),
-            spare: Amounts::new(),
+            spare: resources.amounts(&state.allocatable()),
             capacity: resources.amounts(&state.charge()),
-            open,
-            choice: open,
+            choice,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),
             counts: !state.is_deleting() || pool.is_some_and(|pool| pools[pool].model.limits.hard),
@@ -126,15 +120,14 @@ impl NodeRow {
             pool,
         };
         this.size_by_types(universe, pools);
-        update(&mut this.free, &resources.amounts(&state.requested), i64::saturating_sub);
+        update(&mut this.spare, &resources.amounts(&state.requested), i64::saturating_sub);
         this.reserve_daemons(universe, resources, daemons);
-        this.spare = this.free.clone();
         this
     }
 
     /// Before launch nothing is known of the size but what the allowed types have in common.
     fn size_by_types(&mut self, universe: &Universe, pools: &IdVec<NodePoolId, Pool>) {
-        let (Some(open), Some(pool)) = (self.open, self.pool) else { return };
+        let (Some(open), Some(pool)) = (self.choice, self.pool) else { return };
         if self.state.claim.as_ref().is_none_or(|claim| !claim.allocatable.is_zero()) {
             return;
         }
@@ -148,7 +141,7 @@ impl NodeRow {
                     *amount = (*amount).min(whole(at));
                 }
             }
-            self.free = room;
+            self.spare = room;
         }
         // Against limits it counts as the largest that it may become.
         for row in rows {
@@ -165,7 +158,7 @@ impl NodeRow {
     ) {
         let mut expected = Amounts::new();
         for daemon in daemons {
-            let fits = daemon.alternatives.iter().any(|req| self.satisfies(universe, *req));
+            let fits = daemon.alternatives.iter().any(|req| self.could_satisfy(universe, *req));
             if fits && daemon.tolerates(&self.taints) {
                 update(&mut expected, &daemon.requests, i64::saturating_add);
             }
@@ -174,20 +167,16 @@ impl NodeRow {
         for amount in &mut expected {
             *amount = (*amount).max(0);
         }
-        update(&mut self.free, &expected, i64::saturating_sub);
-    }
-
-    /// Whether the node can be what `req` asks for, the hostname included.
-    pub(super) fn satisfies(&self, universe: &mut Universe, req: Req) -> bool {
-        self.satisfies_as(self.open, universe, req)
+        update(&mut self.spare, &expected, i64::saturating_sub);
     }
 
     /// Whether it could before any pass.
     pub(super) fn could_satisfy(&self, universe: &mut Universe, req: Req) -> bool {
-        self.satisfies_as(self.choice, universe, req)
+        self.satisfies(self.choice, universe, req)
     }
 
-    fn satisfies_as(&self, open: Option<Req>, universe: &mut Universe, req: Req) -> bool {
+    /// Whether the node can be what `req` asks for, the hostname included, where its choice is `open`.
+    pub(super) fn satisfies(&self, open: Option<Req>, universe: &mut Universe, req: Req) -> bool {
         if req == ANY {
             return true;
         }

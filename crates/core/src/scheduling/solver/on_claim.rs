@@ -58,7 +58,7 @@ impl Pass {
             || clash(&this.pod.spec.host_ports, &claim.ports);
         let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
-            self.scratch.rejected[shape].insert(at);
+            solver.placement.reject(shape, at);
             return false;
         };
         if met == claim.req
@@ -87,7 +87,7 @@ impl Pass {
             }
             Err(Blocked { lasting, .. }) => {
                 if lasting {
-                    self.scratch.rejected[shape].insert(at);
+                    solver.placement.reject(shape, at);
                 }
                 false
             }
@@ -227,7 +227,7 @@ impl Pass {
                 if let Some(domain) = fixed(after)
                     && solver.counts_in(group, pool, after)
                 {
-                    solver.topology.count(group, DomainId::of_value(domain), false, i64::from(count));
+                    solver.placement.count(group, DomainId::of_value(domain), false, i64::from(count));
                 }
             }
         }
@@ -246,14 +246,14 @@ impl Pass {
         let (key, kind) = (this.is.key, this.is.kind);
         if this.by_host {
             if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, at.into(), owners, by);
+                solver.placement.count(group, at.into(), owners, by);
             }
             return;
         }
         let fixed = solver.universe.get(req, key).and_then(Set::single);
         if let Some(domain) = fixed {
             if solver.counts_in(group, pool, req) {
-                solver.topology.count(group, DomainId::of_value(domain), owners, by);
+                solver.placement.count(group, DomainId::of_value(domain), owners, by);
             }
         } else if kind == GroupKind::Anti {
             if solver.universe.get(req, key).is_none() && !solver.universe.is_well_known(key) {
@@ -261,7 +261,7 @@ impl Pass {
             }
             let domains = Arc::clone(&this.domains);
             for domain in solver.possible(req, key, &domains) {
-                solver.topology.count(group, domain, owners, by);
+                solver.placement.count(group, domain, owners, by);
             }
         }
     }

@@ -4,12 +4,13 @@ use smallvec::SmallVec;
 
 use super::{
     Solver,
-    amounts::{fits_free, update},
+    amounts::fits_free,
     bits::Bits,
     claim::clash,
     intern::{ANY, Req, Side},
     narrow::Demand,
     pass::Pass,
+    placement::Placement,
 };
 use crate::scheduling::ids::{Id, LevelId, NodeId, PodClassId, ShapeId};
 use crate::{
@@ -34,7 +35,7 @@ impl Pass {
         let shape = solver.classes[class].levels[level].shape;
         let mut start = 0;
         let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
-        while let Some(at) = fitting.first_without(&self.gone, &self.scratch.full[shape], start) {
+        while let Some(at) = fitting.first_without(&self.gone, solver.placement.full(shape), start) {
             start = at.position() + 1;
             if solver.in_order {
                 if self.try_node(solver, class, level, demand, at, pod) {
@@ -62,17 +63,17 @@ impl Pass {
     ) -> Option<NodeId> {
         let shape = solver.classes[class].levels[level].shape;
         let ordered = solver.fitting_in_order(class, level);
-        let start = self.skip(shape, &ordered);
+        let start = self.skip(&solver.placement, shape, &ordered);
         ordered[start..].iter().copied().find(|at| {
-            let left = fitting.has(*at) && !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
+            let left = fitting.has(*at) && !self.gone.has(*at) && !solver.placement.full(shape).has(*at);
             left && self.try_node(solver, class, level, demand, *at, pod)
         })
     }
 
     /// Where the first node of a shape stands that is neither gone nor full.
-    pub(super) fn skip(&mut self, shape: ShapeId, ordered: &[NodeId]) -> usize {
+    pub(super) fn skip(&mut self, placement: &Placement, shape: ShapeId, ordered: &[NodeId]) -> usize {
         let start = self.starts.entry(shape).or_insert(0);
-        let left = |at: &NodeId| !self.gone.has(*at) && !self.scratch.full[shape].has(*at);
+        let left = |at: &NodeId| !self.gone.has(*at) && !placement.full(shape).has(*at);
         *start += ordered[*start..].iter().position(left).unwrap_or(ordered.len() - *start);
         *start
     }
@@ -89,8 +90,8 @@ impl Pass {
         self.probes += 1;
         let (this, node) = (&solver.classes[class], &solver.nodes[at]);
         let shape = this.levels[level].shape;
-        if !fits_free(&this.requests, &node.free) {
-            self.scratch.fill(shape, at);
+        if !fits_free(&this.requests, &solver.placement.room(at).free) {
+            solver.placement.note_full(shape, at);
             return false;
         }
         let settling = node.settles.is_some_and(|until| until > solver.snapshot.taken_at);
@@ -106,7 +107,7 @@ impl Pass {
         if !self.attaches(solver, class, at) {
             return false;
         }
-        match solver.nodes[at].open {
+        match solver.placement.room(at).open {
             None => {
                 if !solver.obeys_on(demand, at) || !solver.reaches(class, at) {
                     return false;
@@ -152,11 +153,8 @@ impl Pass {
     }
 
     fn take_node(&mut self, solver: &mut Solver, class: PodClassId, at: NodeId, open: Option<Req>) {
-        let node = &mut solver.nodes[at];
-        self.log.push((at, node.free.clone(), node.open));
         let this = &solver.classes[class];
-        update(&mut node.free, &this.requests, i64::saturating_sub);
-        node.open = open;
+        solver.placement.take_room(at, &this.requests, open);
         if !this.pod.spec.host_ports.is_empty() {
             self.ports.entry(at).or_default().extend(this.pod.spec.host_ports.iter().cloned());
         }
@@ -170,14 +168,14 @@ impl Pass {
             let group = solver.topology.label_sets[label_set].groups[position];
             if solver.counts_on(group, at) {
                 for domain in solver.node_domains(group, at) {
-                    solver.topology.count(group, domain, false, 1);
+                    solver.placement.count(group, domain, false, 1);
                 }
             }
         }
         for position in 0..solver.classes[class].keeps_away.len() {
             let group = solver.classes[class].keeps_away[position];
             for domain in solver.node_domains(group, at) {
-                solver.topology.count(group, domain, true, 1);
+                solver.placement.count(group, domain, true, 1);
             }
         }
     }
@@ -207,8 +205,9 @@ fn narrow_open(
 impl Solver {
     /// Whether a node is where the volumes of a class can be.
     fn reaches(&mut self, class: PodClassId, at: NodeId) -> bool {
+        let open = self.placement.room(at).open;
         let alternatives = &self.classes[class].alternatives;
-        alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(&mut self.universe, *req))
+        alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(open, &mut self.universe, *req))
     }
 
     /// Volumes that are attached to a node for its pods.

@@ -17,6 +17,7 @@ use super::{
     ladder::{Cursor, Ladder},
     narrow::Demand,
     patterns::Deferral,
+    placement::Mark,
     rearrange::Start,
     topology::GroupKind,
 };
@@ -72,32 +73,6 @@ impl Strategy {
     }
 }
 
-/// Verdicts that last for a pass. The vectors grow with all that a solver has ever been asked, so that they are kept
-/// and only what a pass has used is cleared.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    /// By shape: nodes without room.
-    pub(super) full: IdVec<ShapeId, Bits<NodeId>>,
-    /// By shape: claims that cannot become what it needs.
-    pub(super) rejected: IdVec<ShapeId, Bits<NewClaimId>>,
-    /// What was put into `full`, as shape and node.
-    pub(super) found: Vec<(ShapeId, NodeId)>,
-}
-
-impl Scratch {
-    /// Makes room for so many shapes.
-    pub(super) fn make_room(&mut self, shapes: usize) {
-        self.full.items_mut().resize_with(shapes, Bits::default);
-        self.rejected.items_mut().resize_with(shapes, Bits::default);
-    }
-
-    /// Notes that a node has no room for a shape.
-    pub(super) fn fill(&mut self, shape: ShapeId, node: NodeId) {
-        self.full[shape].insert(node);
-        self.found.push((shape, node));
-    }
-}
-
 /// New NodeClaims of one pool with the same requirements.
 #[derive(Clone, Debug)]
 struct Like {
@@ -122,13 +97,10 @@ pub(super) struct Pass {
     pub(super) gone: Bits<NodeId>,
     /// Those of them that are as good as gone: their pods have no place any more.
     pub(super) settled: Bits<NodeId>,
-    pub(super) scratch: Scratch,
     /// By shape: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
     pub(super) starts: HashMap<ShapeId, usize>,
     /// Pods by node, as indices into the request.
     pub(super) placed: BTreeMap<NodeId, Vec<PodId>>,
-    /// Changes to nodes, to be taken back.
-    pub(super) log: Vec<(NodeId, Amounts, Option<Req>)>,
     pub(super) ports: HashMap<NodeId, Vec<HostPort>>,
     pub(super) attached: HashMap<NodeId, Vec<(Str, Str)>>,
     /// What is left of each pool's limits, in the order of its limits; then of its node count.
@@ -212,8 +184,7 @@ impl Pass {
         if strategy.pins {
             solver.pinning = Deferral::new(solver, &distinct).into_groups();
         }
-        pass.scratch = std::mem::take(&mut solver.scratch);
-        pass.scratch.make_room(solver.shapes.len());
+        solver.placement.make_room(solver.shapes.len());
         solver.forget(&pass.gone, request);
         (pass, asked, distinct)
     }
@@ -230,10 +201,8 @@ impl Pass {
             candidates: Bits::default(),
             likes: Vec::new(),
             like_ids: HashMap::new(),
-            scratch: Scratch::default(),
             starts: HashMap::new(),
             placed: BTreeMap::new(),
-            log: Vec::new(),
             ports: HashMap::new(),
             attached: HashMap::new(),
             reservations: solver.reservations.capacity.clone(),
@@ -263,10 +232,8 @@ impl Pass {
             like_ids: self.like_ids.clone(),
             gone: self.gone.clone(),
             settled: self.settled.clone(),
-            scratch: std::mem::take(&mut self.scratch),
             starts: self.starts.clone(),
             placed: BTreeMap::new(),
-            log: Vec::new(),
             ports: self.ports.clone(),
             attached: self.attached.clone(),
             left: self.left.clone(),
@@ -306,18 +273,11 @@ impl Pass {
     }
 
     /// Takes back what the pass did, `classes` being those of its pods.
-    pub(super) fn restore(mut self, solver: &mut Solver, classes: &[PodClassId]) {
+    pub(super) fn restore(self, solver: &mut Solver, classes: &[PodClassId]) {
+        solver.placement.rewind(Mark::START);
         for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
-            self.scratch.full[level.shape] = Bits::default();
-            self.scratch.rejected[level.shape] = Bits::default();
+            solver.placement.forget_verdicts(level.shape);
         }
-        self.scratch.found.clear();
-        solver.scratch = self.scratch;
-        while let Some((at, free, open)) = self.log.pop() {
-            solver.nodes[at].free = free;
-            solver.nodes[at].open = open;
-        }
-        solver.topology.undo();
     }
 
     /// Places what can be placed; returns the rest with what became of it.
@@ -376,7 +336,7 @@ impl Pass {
         for level in solver.classes[class].levels.ids() {
             self.probes += 1;
             let verdict = self.failed.get(&(class, level));
-            if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.topology.version)) {
+            if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.placement.version())) {
                 continue;
             }
             if self.probes > solver.rules.max_probes {
@@ -395,7 +355,7 @@ impl Pass {
                 .any(|owned| solver.topology.groups[owned.group].is.kind != GroupKind::Anti);
             // Whether a node takes a moving pod depends on the pod itself.
             if pod.node.is_none() {
-                self.failed.insert((class, level), flips.then_some(solver.topology.version));
+                self.failed.insert((class, level), flips.then_some(solver.placement.version()));
             }
         }
         Outcome::Failed
@@ -532,7 +492,7 @@ impl Pass {
         }
         let mut left = std::mem::take(&mut self.candidates);
         left.fill(self.claims.len());
-        left.subtract(&self.scratch.rejected[shape]);
+        left.subtract(solver.placement.rejected(shape));
         solver.keep_by_host(demand, &mut left);
         for like in &self.likes {
             if !left.meets(&like.members) {
@@ -544,7 +504,7 @@ impl Pass {
                 && solver.universe.meet(like.req, req, Side::Claim).is_some();
             if !agrees {
                 // Requirements only become narrower.
-                self.scratch.rejected[shape].unite(&like.members);
+                solver.placement.reject_all(shape, &like.members);
             }
             if !agrees || solver.obeys_by_key(demand, like.req).is_err() {
                 left.subtract(&like.members);

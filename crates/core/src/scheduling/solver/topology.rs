@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 
 use super::{
     bits::Bits,
-    intern::{ANY, Key, Req, Set, Universe, Value},
+    intern::{ANY, Key, Req, Value},
 };
 use crate::model::{LabelSelector, Labels, Str, Toleration};
-use crate::scheduling::ids::{DomainId, Host, Id, IdVec, LabelSetId, NewClaimId, NodeId, TopologyGroupId};
+use crate::scheduling::ids::{DomainId, IdVec, LabelSetId, NodeId, TopologyGroupId};
 
 /// What a group demands of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,105 +122,7 @@ impl From<Wanted<'_>> for GroupKey {
     }
 }
 
-/// Pods by domain.
-#[derive(Debug, Default)]
-struct Counts {
-    /// Nodes, in groups by hostname: few of them have any.
-    nodes: HashMap<DomainId, u32>,
-    /// New NodeClaims in groups by hostname, values of the key in others.
-    dense: Vec<u32>,
-    total: u64,
-}
-
-impl Counts {
-    fn get(&self, by_host: bool, domain: DomainId) -> u32 {
-        if self.total == 0 {
-            return 0;
-        }
-        match domain.dense(by_host) {
-            None => self.nodes.get(&domain).copied().unwrap_or(0),
-            Some(at) => self.dense.get(at).copied().unwrap_or(0),
-        }
-    }
-
-    /// Changes a count, which does not fall below zero; returns what it was and what it is.
-    fn change(&mut self, by_host: bool, domain: DomainId, by: i64) -> (u32, u32) {
-        let before = self.get(by_host, domain);
-        let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
-        match domain.dense(by_host) {
-            None if after == 0 => {
-                self.nodes.remove(&domain);
-            }
-            None => {
-                self.nodes.insert(domain, after);
-            }
-            Some(at) => {
-                if self.dense.len() <= at {
-                    self.dense.resize(at + 1, 0);
-                }
-                self.dense[at] = after;
-            }
-        }
-        self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
-        (before, after)
-    }
-}
-
-/// What a group by hostname closes to pods, of its nodes or of its new NodeClaims, as its counters stand.
-#[derive(Debug)]
-struct Marks<I> {
-    /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
-    chosen: Bits<I>,
-    /// With as many selected pods as a spread allows: closed to those that are selected themselves.
-    full: Bits<I>,
-    /// With more than that, beside pods that the spread does not bind: closed to all that it binds.
-    over: Bits<I>,
-    /// With pods that demand to be away from the selected ones.
-    owned: Bits<I>,
-}
-
-impl<I> Default for Marks<I> {
-    fn default() -> Self {
-        let [chosen, full, over, owned] = std::array::from_fn(|_| Bits::default());
-        Self { chosen, full, over, owned }
-    }
-}
-
-impl<I: Id> Marks<I> {
-    /// Notes that `at` has `count` selected pods, or `count` that demand to be away from them.
-    fn note(&mut self, kind: GroupKind, at: I, owners: bool, count: u32) {
-        if owners {
-            self.owned.set(at, count > 0);
-        } else {
-            self.select(kind, at, count);
-        }
-    }
-
-    /// Notes that `at` has `count` selected pods.
-    fn select(&mut self, kind: GroupKind, at: I, count: u32) {
-        if let GroupKind::Spread { max_skew, .. } = kind {
-            self.full.set(at, i64::from(count) >= max_skew);
-            self.over.set(at, i64::from(count) > max_skew);
-        } else {
-            self.chosen.set(at, count > 0);
-        }
-    }
-
-    /// Takes out of `hosts` what the group closes to a pod: see [`Group::allows`].
-    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits<I>, selects_itself: bool, bootstraps: bool) {
-        match kind {
-            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
-                *hosts = Bits::default();
-            }
-            GroupKind::Spread { .. } => hosts.subtract(if selects_itself { &self.full } else { &self.over }),
-            GroupKind::Affinity if bootstraps => {}
-            GroupKind::Affinity => hosts.intersect(&self.chosen),
-            GroupKind::Anti => hosts.subtract(&self.chosen),
-        }
-    }
-}
-
-/// A group with its counters.
+/// A group: what it demands, of which domains.
 #[derive(Debug)]
 pub(in crate::scheduling) struct Group {
     pub(super) is: GroupKey,
@@ -230,13 +132,7 @@ pub(in crate::scheduling) struct Group {
     pub(super) domains: Arc<[Value]>,
     /// Those of them that pools can create.
     pub(super) of_pools: Bits<DomainId>,
-    known: Bits<DomainId>,
-    selected: Counts,
-    owners: Counts,
-    /// In groups by hostname, of the snapshot's nodes.
-    nodes: Marks<NodeId>,
-    /// In groups by hostname, of the new NodeClaims of the pass.
-    new_claims: Marks<NewClaimId>,
+    pub(super) known: Bits<DomainId>,
 }
 
 /// Pods that selectors cannot tell apart.
@@ -259,18 +155,6 @@ pub(super) struct Topology {
     by_content: HashMap<(Str, Arc<Labels>), LabelSetId>,
     /// The first label set with labels at an address.
     by_pointer: HashMap<usize, LabelSetId>,
-    log: Vec<Change>,
-    /// Counts changes, so that a verdict can say what it saw.
-    pub(super) version: u64,
-}
-
-/// One change of a counter, to be taken back.
-#[derive(Clone, Copy, Debug)]
-struct Change {
-    group: TopologyGroupId,
-    domain: DomainId,
-    owners: bool,
-    by: i64,
 }
 
 impl GroupKey {
@@ -287,17 +171,7 @@ impl GroupKey {
 
 impl Group {
     fn new(is: GroupKey, by_host: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
-        let mut this = Self {
-            is,
-            by_host,
-            of_pools,
-            domains: Arc::new([]),
-            known: Bits::default(),
-            selected: Counts::default(),
-            owners: Counts::default(),
-            nodes: Marks::default(),
-            new_claims: Marks::default(),
-        };
+        let mut this = Self { is, by_host, of_pools, domains: Arc::new([]), known: Bits::default() };
         this.set_domains(domains);
         this
     }
@@ -306,113 +180,6 @@ impl Group {
     pub(super) fn set_domains(&mut self, domains: Arc<[Value]>) {
         self.known = domains.iter().map(|domain| DomainId::of_value(*domain)).collect();
         self.domains = domains;
-    }
-
-    /// Counts nothing any more.
-    pub(super) fn forget_counts(&mut self) {
-        (self.selected, self.owners) = (Counts::default(), Counts::default());
-        (self.nodes, self.new_claims) = (Marks::default(), Marks::default());
-    }
-
-    /// How many selected pods the domain has.
-    pub(super) fn count(&self, domain: DomainId) -> u32 {
-        self.selected.get(self.by_host, domain)
-    }
-
-    /// Whether no pod in the domain demands to be away from the selected ones.
-    pub(super) fn unclaimed(&self, domain: DomainId) -> bool {
-        self.owners.get(self.by_host, domain) == 0
-    }
-
-    /// Whether any pod at all demands this anti-affinity.
-    pub(super) fn has_owners(&self) -> bool {
-        self.owners.total > 0
-    }
-
-    /// Whether nothing is counted anywhere.
-    pub(super) fn is_unused(&self) -> bool {
-        self.selected.total == 0
-    }
-
-    /// Takes the new NodeClaims out of `claims` that the group, by hostname, closes to a pod.
-    pub(super) fn keep_allowed(&self, claims: &mut Bits<NewClaimId>, selects_itself: bool, bootstraps: bool) {
-        if self.by_host {
-            self.new_claims.keep_allowed(self.is.kind, claims, selects_itself, bootstraps);
-        }
-    }
-
-    /// Takes the nodes out that the group, by hostname, closes to a pod.
-    pub(super) fn keep_nodes(&self, nodes: &mut Bits<NodeId>, selects_itself: bool, bootstraps: bool) {
-        if self.by_host {
-            self.nodes.keep_allowed(self.is.kind, nodes, selects_itself, bootstraps);
-        }
-    }
-
-    /// Takes the nodes out whose pods demand to be away from the selected ones.
-    pub(super) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
-        if self.by_host {
-            nodes.subtract(&self.nodes.owned);
-        }
-    }
-
-    /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
-    pub(super) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
-        if self.by_host {
-            claims.subtract(&self.new_claims.owned);
-        }
-    }
-
-    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for nodes,
-    /// since an empty one can be had.
-    pub(super) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
-        let GroupKind::Spread { min_domains, .. } = self.is.kind else { return 0 };
-        if self.by_host {
-            return 0;
-        }
-        let mut minimum: Option<u32> = None;
-        let mut supported = 0;
-        for domain in self.domains.iter() {
-            if allowed.is_none_or(|set| universe.has(self.is.key, set, *domain)) {
-                supported += 1;
-                let count = self.count(DomainId::of_value(*domain));
-                minimum = Some(minimum.map_or(count, |least| least.min(count)));
-            }
-        }
-        if supported < min_domains { 0 } else { i64::from(minimum.unwrap_or(0)) }
-    }
-
-    /// Whether another pod may go to the domain, `minimum` being what [`Self::minimum`] said.
-    pub(super) fn allows(
-        &self,
-        domain: DomainId,
-        selects_itself: bool,
-        minimum: i64,
-        bootstraps: bool,
-    ) -> bool {
-        match self.is.kind {
-            GroupKind::Spread { max_skew, .. } => {
-                let known = self.by_host || self.known.has(domain);
-                let more = i64::from(selects_itself);
-                known && i64::from(self.count(domain)) + more - minimum <= max_skew
-            }
-            GroupKind::Affinity => bootstraps || self.count(domain) > 0,
-            GroupKind::Anti => self.count(domain) == 0,
-        }
-    }
-
-    /// Returns by how much the count did change.
-    fn change(&mut self, change: Change) -> i64 {
-        let Change { domain, owners, by, .. } = change;
-        let counts = if owners { &mut self.owners } else { &mut self.selected };
-        let (before, count) = counts.change(self.by_host, domain, by);
-        let changed = i64::from(count) - i64::from(before);
-        if self.by_host {
-            match domain.host() {
-                Host::Node(node) => self.nodes.note(self.is.kind, node, owners, count),
-                Host::NewClaim(claim) => self.new_claims.note(self.is.kind, claim, owners, count),
-            }
-        }
-        changed
     }
 }
 
@@ -469,37 +236,5 @@ impl Topology {
         self.ids.insert(key.clone(), at);
         self.groups.push(Group::new(key, by_host, domains, of_pools));
         at
-    }
-
-    /// Counts for good, as part of the snapshot.
-    pub(super) fn count_base(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
-        self.groups[group].change(Change { group, domain, owners, by });
-    }
-
-    /// Counts until [`Self::undo`].
-    pub(super) fn count(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
-        let by = self.groups[group].change(Change { group, domain, owners, by });
-        self.log.push(Change { group, domain, owners, by });
-        self.version += 1;
-    }
-
-    /// Takes back everything that was not counted for good.
-    pub(super) fn undo(&mut self) {
-        self.undo_to(0);
-    }
-
-    /// What [`Self::undo_to`] comes back to.
-    pub(super) fn mark(&self) -> usize {
-        self.log.len()
-    }
-
-    /// Takes back everything since a mark.
-    pub(super) fn undo_to(&mut self, mark: usize) {
-        while self.log.len() > mark
-            && let Some(change) = self.log.pop()
-        {
-            self.groups[change.group].change(Change { by: -change.by, ..change });
-        }
-        self.version += 1;
     }
 }

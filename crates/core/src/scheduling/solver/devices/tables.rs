@@ -264,7 +264,7 @@ impl<'a> Terrain<'a> {
             return None;
         }
         match self.node {
-            Some(node) if node.open.is_none() => node.satisfies(self.universe, req).then_some(at),
+            Some(node) if node.choice.is_none() => node.could_satisfy(self.universe, req).then_some(at),
             _ => self.universe.meet(at, req, Side::Claim),
         }
     }

@@ -74,7 +74,7 @@ impl Solver {
             return Some(Obstacle::Label(key));
         }
         let (this, node) = (&self.classes[class], &self.nodes[at]);
-        if !fits_free(&this.requests, &node.free) {
+        if !fits_free(&this.requests, &self.placement.room(at).free) {
             return self.shortfall(class, at);
         }
         let ports = &this.pod.spec.host_ports;
@@ -87,23 +87,25 @@ impl Solver {
             return Some(Obstacle::HostPort(port.port));
         }
         let alternatives = this.alternatives.clone();
-        let reached =
-            alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(&mut self.universe, *req));
+        let open = self.placement.room(at).open;
+        let reached = alternatives
+            .iter()
+            .any(|req| *req == ANY || self.nodes[at].satisfies(open, &mut self.universe, *req));
         if !reached || !self.classes[class].attachments.is_empty() {
             return Some(Obstacle::Volumes);
         }
         let demand = self.demand(class, level);
-        let allowed = self.nodes[at].open.is_some() || self.obeys_on(&demand, at);
+        let allowed = open.is_some() || self.obeys_on(&demand, at);
         (!allowed).then_some(Obstacle::Topology)
     }
 
     /// The first label of which a node has no value that is asked for.
     fn missed_label(&mut self, class: PodClassId, level: LevelId, at: NodeId) -> Option<Str> {
         let req = self.classes[class].levels[level].req;
-        if self.nodes[at].satisfies(&mut self.universe, req) {
+        let open = self.placement.room(at).open;
+        if self.nodes[at].satisfies(open, &mut self.universe, req) {
             return None;
         }
-        let open = self.nodes[at].open;
         let sets = std::sync::Arc::clone(self.universe.sets(req));
         let misses = |(key, set): &&(Key, Set)| match open {
             None => match self.nodes[at].label(*key) {
@@ -121,7 +123,7 @@ impl Solver {
 
     /// The first resource of which a node has too little left.
     fn shortfall(&self, class: PodClassId, at: NodeId) -> Option<Obstacle> {
-        let (asked, free) = (&self.classes[class].requests, &self.nodes[at].free);
+        let (asked, free) = (&self.classes[class].requests, &self.placement.room(at).free);
         let slot = (0..asked.len()).find(|slot| asked[*slot] > 0 && asked[*slot] > get(free, *slot))?;
         let name: ResourceName = self.resources.name(slot);
         Some(Obstacle::Resource { name, asked: asked[slot], most: get(free, slot).max(0) })

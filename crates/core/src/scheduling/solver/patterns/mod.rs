@@ -72,8 +72,8 @@ impl Deferral {
             let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
             owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
         }
-        let claimed = solver.topology.groups.entries().filter(|(_, group)| group.has_owners());
-        claimed.for_each(|(at, _)| groups.insert(at));
+        let claimed = solver.topology.groups.ids().filter(|group| solver.counted(*group).has_owners());
+        claimed.for_each(|group| groups.insert(group));
         Self { groups, ..Self::default() }
     }
 

@@ -1,0 +1,177 @@
+//! What has been placed: the room of nodes, the counters of topology groups, and what is full.
+//!
+//! Between requests it is as the snapshot says. A request changes it through these methods only; a [`Mark`] and
+//! [`Placement::rewind`] take changes back, for good or between the simulations of a pass.
+
+mod counts;
+mod journal;
+
+use self::journal::{Change, Journal};
+pub(super) use self::{
+    counts::{CountedGroup, GroupCounts},
+    journal::Mark,
+};
+use super::{
+    amounts::{Amounts, update},
+    bits::Bits,
+    intern::Req,
+    nodes::NodeRow,
+    topology::Topology,
+};
+use crate::scheduling::ids::{DomainId, Id, IdVec, NewClaimId, NodeId, ShapeId, TopologyGroupId};
+
+/// What is left of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    /// What is left for pods once the daemons that are to come are there.
+    pub(super) free: Amounts,
+    /// What it may become, where it is not launched: a choice that pods narrow.
+    pub(super) open: Option<Req>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    nodes: IdVec<NodeId, Room>,
+    counts: IdVec<TopologyGroupId, GroupCounts>,
+    /// Nodes without room for a shape.
+    full: IdVec<ShapeId, Bits<NodeId>>,
+    /// New NodeClaims that cannot become what a shape needs.
+    rejected: IdVec<ShapeId, Bits<NewClaimId>>,
+    journal: Journal,
+    /// Counts changes of counters, so that a verdict can say what it saw.
+    version: u64,
+}
+
+impl Placement {
+    /// The room of a node.
+    pub(super) fn room(&self, node: NodeId) -> &Room {
+        &self.nodes[node]
+    }
+
+    /// A group with its counters.
+    pub(super) fn counted<'a>(&'a self, topology: &'a Topology, group: TopologyGroupId) -> CountedGroup<'a> {
+        CountedGroup { group: &topology.groups[group], counts: &self.counts[group] }
+    }
+
+    /// Counts changes of counters.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The nodes that are known to have no room for a shape.
+    pub(super) fn full(&self, shape: ShapeId) -> &Bits<NodeId> {
+        &self.full[shape]
+    }
+
+    /// The new NodeClaims that are known not to become what a shape needs.
+    pub(super) fn rejected(&self, shape: ShapeId) -> &Bits<NewClaimId> {
+        &self.rejected[shape]
+    }
+
+    /// Takes in a node of the snapshot, in the slot of one that is gone or in a new one.
+    pub(super) fn put_node(&mut self, node: NodeId, row: &NodeRow) {
+        let room = Room { free: row.spare.clone(), open: row.choice };
+        if node.position() < self.nodes.len() {
+            self.nodes[node] = room;
+        } else {
+            self.nodes.push(room);
+        }
+    }
+
+    /// Takes in a topology group without counts.
+    pub(super) fn add_group(&mut self, counts: GroupCounts) -> TopologyGroupId {
+        self.counts.push(counts)
+    }
+
+    /// Forgets the counts of a group.
+    pub(super) fn forget_counts(&mut self, topology: &Topology, group: TopologyGroupId) {
+        let of = &topology.groups[group];
+        self.counts[group] = GroupCounts::new(of.is.kind, of.by_host);
+    }
+
+    /// Counts for good, as part of the snapshot.
+    pub(super) fn count_base(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
+        self.counts[group].change(domain, owners, by);
+    }
+
+    /// Counts until it is rewound.
+    pub(super) fn count(&mut self, group: TopologyGroupId, domain: DomainId, owners: bool, by: i64) {
+        let by = self.counts[group].change(domain, owners, by);
+        self.journal.note(Change::Count { group, domain, owners, by });
+        self.version += 1;
+    }
+
+    /// Takes room of a node for a pod, and narrows what the node may become.
+    pub(super) fn take_room(&mut self, node: NodeId, requests: &Amounts, open: Option<Req>) {
+        let room = &mut self.nodes[node];
+        self.journal.note(Change::Room(node, room.clone()));
+        update(&mut room.free, requests, i64::saturating_sub);
+        room.open = open;
+    }
+
+    /// Notes that a node has no room for a shape.
+    pub(super) fn note_full(&mut self, shape: ShapeId, node: NodeId) {
+        self.full[shape].insert(node);
+        self.journal.note(Change::Full(shape, node));
+    }
+
+    /// Notes that a new NodeClaim cannot become what a shape needs.
+    pub(super) fn reject(&mut self, shape: ShapeId, claim: NewClaimId) {
+        self.rejected[shape].insert(claim);
+    }
+
+    /// Notes that no new NodeClaim of some can become what a shape needs.
+    pub(super) fn reject_all(&mut self, shape: ShapeId, claims: &Bits<NewClaimId>) {
+        self.rejected[shape].unite(claims);
+    }
+
+    /// Makes room for verdicts on this many shapes.
+    pub(super) fn make_room(&mut self, shapes: usize) {
+        self.full.items_mut().resize_with(shapes, Bits::default);
+        self.rejected.items_mut().resize_with(shapes, Bits::default);
+    }
+
+    /// Forgets which new NodeClaims cannot become what a shape needs.
+    pub(super) fn forget_rejected(&mut self, shape: ShapeId) {
+        self.rejected[shape] = Bits::default();
+    }
+
+    /// Forgets all verdicts on a shape.
+    pub(super) fn forget_verdicts(&mut self, shape: ShapeId) {
+        self.full[shape] = Bits::default();
+        self.rejected[shape] = Bits::default();
+    }
+
+    /// Forgets all verdicts.
+    pub(super) fn forget_shapes(&mut self) {
+        self.full = IdVec::default();
+        self.rejected = IdVec::default();
+    }
+
+    /// The present moment.
+    pub(super) fn mark(&self) -> Mark {
+        self.journal.mark()
+    }
+
+    /// Takes back every change since a mark. Nodes that were found full stay so unless their room was changed: what was
+    /// found of the others still holds.
+    pub(super) fn rewind(&mut self, mark: Mark) {
+        let room = |change: &Change| match change {
+            Change::Room(node, _) => Some(*node),
+            Change::Count { .. } | Change::Full(..) => None,
+        };
+        let touched: Bits<NodeId> = self.journal.since(mark).iter().filter_map(room).collect();
+        while let Some(change) = self.journal.pop(mark) {
+            match change {
+                Change::Room(node, before) => self.nodes[node] = before,
+                Change::Count { group, domain, owners, by } => {
+                    self.counts[group].change(domain, owners, -by);
+                }
+                Change::Full(shape, node) if touched.has(node) => self.full[shape].remove(node),
+                Change::Full(..) => {}
+            }
+        }
+        self.version += 1;
+    }
+}
