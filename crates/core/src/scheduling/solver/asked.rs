@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::Solver;
+use super::{Solver, compile};
 use crate::model::{Pod, Snapshot};
 use crate::scheduling::ids::{Id, IdVec, PodClassId, PodId};
 
@@ -26,7 +26,8 @@ impl Solver {
         if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
             return asked;
         }
-        let classes: IdVec<PodId, PodClassId> = pods.iter().map(|pod| self.class_of(pod)).collect();
+        let classes: IdVec<PodId, PodClassId> =
+            pods.iter().map(|pod| compile::class_of(&mut self.tables, &mut self.placement, pod)).collect();
         let queue = queue(pods, &classes, self);
         Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
     }
@@ -48,14 +49,14 @@ impl Solver {
 /// Capacity buffers get what pods of the cluster leave.
 pub(super) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], solver: &Solver) -> Vec<PodId> {
     let size = |class: PodClassId| {
-        let requests = solver.classes[class].pod.requests();
+        let requests = solver.tables.classes[class].pod.requests();
         (Reverse(requests.cpu()), Reverse(requests.memory()))
     };
     let mut sizes: Vec<_> = classes.iter().map(|class| size(*class)).collect();
     let of_pod = sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
-    let Snapshot { nominated, deferred, .. } = &*solver.snapshot;
+    let Snapshot { nominated, deferred, .. } = &*solver.tables.snapshot;
     // What is compared most is a small number; names are compared among pods of one size alone.
     let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
         let free = nominated.is_empty() || !nominated.contains_key(&pod.uid);

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 
 use super::{
-    Solver,
     amounts::{Amounts, fits},
     bits::Bits,
     devices::Grant,
     intern::{Key, Req, Value},
     pools::{Row, agrees},
+    tables::Tables,
 };
 use crate::scheduling::ids::{IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId};
 use crate::{
@@ -86,7 +86,7 @@ pub(super) struct Ask<'a> {
     pub(super) purpose: Purpose,
 }
 
-impl Solver {
+impl Tables {
     /// Whether a claim can hold what is asked, and what it becomes.
     pub(super) fn fit(&mut self, ask: &Ask<'_>) -> Result<Fit, Refusal> {
         if let Some((req, floor)) = ask.now

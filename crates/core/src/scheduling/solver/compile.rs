@@ -5,11 +5,13 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{
-    Solver,
     amounts::Amounts,
     contradiction::{self, NOWHERE},
+    domains,
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
+    placement::Placement,
+    tables::Tables,
     topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
 };
 use crate::scheduling::ids::{
@@ -173,159 +175,7 @@ impl Relaxation {
     }
 }
 
-impl Solver {
-    /// The class of a pod.
-    pub(super) fn class_of(&mut self, pod: &Arc<Pod>) -> PodClassId {
-        let kind = self.topology.label_set(&pod.id.namespace, &pod.labels);
-        match self.default_spec(pod, kind) {
-            Some(spec) => self.class_of_kind(&Arc::new(Pod { spec, ..(**pod).clone() }), kind),
-            None => self.class_of_kind(pod, kind),
-        }
-    }
-
-    fn class_of_kind(&mut self, pod: &Arc<Pod>, kind: LabelSetId) -> PodClassId {
-        let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
-        if let (true, Some(class)) = (alone, self.class_by_pod.get(&pod.uid)) {
-            // Labels may have changed since, on another object of the same name.
-            let known = &self.classes[*class];
-            let same_claims = known.pod.generated_claims == pod.generated_claims;
-            if known.label_set == kind && same_claims && known.pod.spec == pod.spec {
-                return *class;
-            }
-        }
-        let key = (Arc::as_ptr(&pod.spec) as usize, kind);
-        if let (false, Some(class)) = (alone, self.class_by_pointer.get(&key)) {
-            return *class;
-        }
-        let alike = (kind, pod.spec.requests.clone());
-        if !alone {
-            let known = self.class_by_content.get(&alike).into_iter().flatten();
-            if let Some(class) = known.copied().find(|at| self.classes[*at].pod.spec == pod.spec) {
-                return class;
-            }
-        }
-        let class = self.classes.next_id();
-        self.compile(pod, kind);
-        if alone {
-            self.class_by_pod.insert(pod.uid.clone(), class);
-        } else {
-            self.class_by_pointer.insert(key, class);
-            self.class_by_content.entry(alike).or_default().push(class);
-        }
-        class
-    }
-
-    fn compile(&mut self, pod: &Arc<Pod>, kind: LabelSetId) {
-        let mut refused = self.refusal(pod);
-        let keeps_away =
-            pod.spec.pod_anti_affinity.iter().map(|term| self.term_group(pod, term, GroupKind::Anti));
-        let keeps_away = keeps_away.collect();
-        let rest = Relaxation::new(pod, self.rules.preferences);
-        let requests = self.resources.amounts(pod.requests());
-        let (alternatives, attachments) = self.volumes(pod);
-        if alternatives.is_empty() && refused.is_none() {
-            let text = "volumes of the pod cannot be reached from one place: give them a common zone";
-            refused = Some(Unplaced::Invalid(text.into()));
-        }
-        let at = self.classes.next_id();
-        self.classes.push(Class {
-            pod: Arc::clone(pod),
-            label_set: kind,
-            requests,
-            levels: IdVec::default(),
-            rest: None,
-            alternatives,
-            attachments,
-            keeps_away,
-            refused,
-        });
-        let first = self.level(at, &rest);
-        self.classes[at].levels.push(first);
-        self.classes[at].rest = Some(rest);
-    }
-
-    /// Makes sure that level `at` of a class is compiled; `false` where there is none.
-    pub(super) fn has_level(&mut self, class: PodClassId, at: usize) -> bool {
-        while self.classes[class].levels.len() <= at {
-            let Some(mut rest) = self.classes[class].rest.take() else { return false };
-            if self.classes[class].levels.len() >= MAX_LEVELS {
-                rest.give_up();
-            }
-            let pod = Arc::clone(&self.classes[class].pod);
-            if !rest.step(&pod, self.preference_taints > 0) {
-                return false;
-            }
-            let level = self.level(class, &rest);
-            self.classes[class].levels.push(level);
-            self.classes[class].rest = Some(rest);
-        }
-        true
-    }
-
-    fn level(&mut self, class: PodClassId, relaxed: &Relaxation) -> Level {
-        let pod = Arc::clone(&self.classes[class].pod);
-        let spec = &pod.spec;
-        let selector = contradiction::selector(&pod);
-        let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
-        let strict: SmallVec<[_; 4]> = selector.iter().chain(term).map(|r| self.universe.set(r)).collect();
-        let strict = self.universe.conjunction(strict);
-        let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
-        let all = selector.iter().chain(term).chain(preferred);
-        let nowhere = contradiction::first(self.universe.schema(), all).map(|_| NOWHERE);
-        let nowhere = nowhere.map(Requirement::exists);
-        let preferred: SmallVec<[_; 4]> =
-            preferred.iter().chain(&nowhere).map(|r| self.universe.set(r)).collect();
-        let preferred = self.universe.conjunction(preferred);
-        let whole: SmallVec<[_; 4]> =
-            self.universe.sets(strict).iter().chain(self.universe.sets(preferred).iter()).cloned().collect();
-        let whole = self.universe.conjunction(whole);
-        let hostname = self.universe.key(labels::HOSTNAME);
-        let host = self.universe.get(whole, hostname).cloned();
-        let req = without(&mut self.universe, whole, hostname);
-        let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
-        let mut own = |this: &mut Self, group: TopologyGroupId| {
-            let selects_itself =
-                this.topology.label_sets[this.classes[class].label_set].groups.contains(&group);
-            let owned = Owned { group, selects_itself };
-            if !groups.contains(&owned) {
-                groups.push(owned);
-            }
-        };
-        for spread in &relaxed.spread {
-            let group = self.spread_group(&pod, spread);
-            own(self, group);
-        }
-        for term in spec.pod_affinity.iter().chain(relaxed.near.iter().map(|(_, term)| term)) {
-            let group = self.term_group(&pod, term, GroupKind::Affinity);
-            own(self, group);
-        }
-        for term in spec.pod_anti_affinity.iter().chain(relaxed.away.iter().map(|(_, term)| term)) {
-            let group = self.term_group(&pod, term, GroupKind::Anti);
-            own(self, group);
-        }
-        let this = &self.classes[class];
-        let special =
-            !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
-        let key = ShapeKey {
-            req: whole,
-            host: host.clone(),
-            requests: this.requests.clone(),
-            tolerations: self.toleration_sets.insert_full(spec.tolerations.clone()).0,
-            look_past_preferences: relaxed.look_past_preferences,
-            class: special.then_some(class),
-        };
-        let of = (class, self.classes[class].levels.next_id());
-        let shape = self.shape(key, of);
-        Level {
-            req,
-            any_host: host.is_none_or(|set| set.allows_unnamed()),
-            strict,
-            groups,
-            look_past_preferences: relaxed.look_past_preferences,
-            shape,
-        }
-    }
-
+impl Tables {
     fn shape(&mut self, key: ShapeKey, of: (PodClassId, LevelId)) -> ShapeId {
         if let Some(at) = self.shape_ids.get(&key) {
             return *at;
@@ -489,65 +339,229 @@ impl Solver {
         (alternatives, attachments)
     }
 
-    fn spread_group(&mut self, pod: &Pod, spread: &TopologySpread) -> TopologyGroupId {
-        let alternatives = if spread.honor_node_affinity {
-            super::pools::required_alternatives(pod, &mut self.universe)
-        } else {
-            smallvec::smallvec![ANY]
-        };
-        let wanted = Wanted {
-            kind: GroupKind::Spread {
-                max_skew: i64::from(spread.max_skew),
-                min_domains: i64::from(spread.min_domains.unwrap_or(0)),
-            },
-            key: self.universe.key(&spread.key),
-            namespaces: Namespaces::One(pod.id.namespace.clone()),
-            selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
-            filter: Some(NodeFilter {
-                alternatives,
-                tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
-            }),
-        };
-        self.group(wanted)
-    }
-
-    pub(super) fn term_group(
-        &mut self,
-        pod: &Pod,
-        term: &PodAffinityTerm,
-        kind: GroupKind,
-    ) -> TopologyGroupId {
-        let namespaces = match &term.namespace_selector {
-            Some(selector) if selector.terms.is_empty() => Namespaces::All,
-            Some(selector) => {
-                let mut names = self.snapshot.namespaces_matching(selector);
-                names.extend(term.namespaces.iter().cloned());
-                names.into()
-            }
-            None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
-            None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
-        };
-        let wanted = Wanted {
-            kind,
-            key: self.universe.key(&term.key),
-            namespaces,
-            selector: narrowed(
-                term.selector.as_ref(),
-                pod,
-                &term.match_label_keys,
-                &term.mismatch_label_keys,
-            ),
-            filter: None,
-        };
-        self.group(wanted)
-    }
-
     /// The values of a key that a level's pods may use when they spread.
     pub(super) fn spread_domains(&self, level: &Level, group: TopologyGroupId) -> Option<&Set> {
         let group = &self.topology.groups[group].is;
         let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives[..] != [ANY]);
         if honored { self.universe.get(level.strict, group.key) } else { None }
     }
+}
+
+/// The class of a pod.
+pub(super) fn class_of(tables: &mut Tables, placement: &mut Placement, pod: &Arc<Pod>) -> PodClassId {
+    let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
+    match tables.default_spec(pod, kind) {
+        Some(spec) => class_of_kind(tables, placement, &Arc::new(Pod { spec, ..(**pod).clone() }), kind),
+        None => class_of_kind(tables, placement, pod, kind),
+    }
+}
+
+fn class_of_kind(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    pod: &Arc<Pod>,
+    kind: LabelSetId,
+) -> PodClassId {
+    let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
+    if let (true, Some(class)) = (alone, tables.class_by_pod.get(&pod.uid)) {
+        // Labels may have changed since, on another object of the same name.
+        let known = &tables.classes[*class];
+        let same_claims = known.pod.generated_claims == pod.generated_claims;
+        if known.label_set == kind && same_claims && known.pod.spec == pod.spec {
+            return *class;
+        }
+    }
+    let key = (Arc::as_ptr(&pod.spec) as usize, kind);
+    if let (false, Some(class)) = (alone, tables.class_by_pointer.get(&key)) {
+        return *class;
+    }
+    let alike = (kind, pod.spec.requests.clone());
+    if !alone {
+        let known = tables.class_by_content.get(&alike).into_iter().flatten();
+        if let Some(class) = known.copied().find(|at| tables.classes[*at].pod.spec == pod.spec) {
+            return class;
+        }
+    }
+    let class = tables.classes.next_id();
+    compile(tables, placement, pod, kind);
+    if alone {
+        tables.class_by_pod.insert(pod.uid.clone(), class);
+    } else {
+        tables.class_by_pointer.insert(key, class);
+        tables.class_by_content.entry(alike).or_default().push(class);
+    }
+    class
+}
+
+fn compile(tables: &mut Tables, placement: &mut Placement, pod: &Arc<Pod>, kind: LabelSetId) {
+    let mut refused = tables.refusal(pod);
+    let keeps_away = pod
+        .spec
+        .pod_anti_affinity
+        .iter()
+        .map(|term| term_group(tables, placement, pod, term, GroupKind::Anti));
+    let keeps_away = keeps_away.collect();
+    let rest = Relaxation::new(pod, tables.rules.preferences);
+    let requests = tables.resources.amounts(pod.requests());
+    let (alternatives, attachments) = tables.volumes(pod);
+    if alternatives.is_empty() && refused.is_none() {
+        let text = "volumes of the pod cannot be reached from one place: give them a common zone";
+        refused = Some(Unplaced::Invalid(text.into()));
+    }
+    let at = tables.classes.next_id();
+    tables.classes.push(Class {
+        pod: Arc::clone(pod),
+        label_set: kind,
+        requests,
+        levels: IdVec::default(),
+        rest: None,
+        alternatives,
+        attachments,
+        keeps_away,
+        refused,
+    });
+    let first = level(tables, placement, at, &rest);
+    tables.classes[at].levels.push(first);
+    tables.classes[at].rest = Some(rest);
+}
+
+/// Makes sure that level `at` of a class is compiled; `false` where there is none.
+pub(super) fn has_level(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    class: PodClassId,
+    at: usize,
+) -> bool {
+    while tables.classes[class].levels.len() <= at {
+        let Some(mut rest) = tables.classes[class].rest.take() else { return false };
+        if tables.classes[class].levels.len() >= MAX_LEVELS {
+            rest.give_up();
+        }
+        let pod = Arc::clone(&tables.classes[class].pod);
+        if !rest.step(&pod, tables.preference_taints > 0) {
+            return false;
+        }
+        let level = level(tables, placement, class, &rest);
+        tables.classes[class].levels.push(level);
+        tables.classes[class].rest = Some(rest);
+    }
+    true
+}
+
+fn level(tables: &mut Tables, placement: &mut Placement, class: PodClassId, relaxed: &Relaxation) -> Level {
+    let pod = Arc::clone(&tables.classes[class].pod);
+    let spec = &pod.spec;
+    let selector = contradiction::selector(&pod);
+    let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
+    let strict: SmallVec<[_; 4]> = selector.iter().chain(term).map(|r| tables.universe.set(r)).collect();
+    let strict = tables.universe.conjunction(strict);
+    let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
+    let all = selector.iter().chain(term).chain(preferred);
+    let nowhere = contradiction::first(tables.universe.schema(), all).map(|_| NOWHERE);
+    let nowhere = nowhere.map(Requirement::exists);
+    let preferred: SmallVec<[_; 4]> =
+        preferred.iter().chain(&nowhere).map(|r| tables.universe.set(r)).collect();
+    let preferred = tables.universe.conjunction(preferred);
+    let whole: SmallVec<[_; 4]> =
+        tables.universe.sets(strict).iter().chain(tables.universe.sets(preferred).iter()).cloned().collect();
+    let whole = tables.universe.conjunction(whole);
+    let hostname = tables.universe.key(labels::HOSTNAME);
+    let host = tables.universe.get(whole, hostname).cloned();
+    let req = without(&mut tables.universe, whole, hostname);
+    let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
+    let mut own = |this: &Tables, group: TopologyGroupId| {
+        let selects_itself = this.topology.label_sets[this.classes[class].label_set].groups.contains(&group);
+        let owned = Owned { group, selects_itself };
+        if !groups.contains(&owned) {
+            groups.push(owned);
+        }
+    };
+    for spread in &relaxed.spread {
+        let group = spread_group(tables, placement, &pod, spread);
+        own(tables, group);
+    }
+    for term in spec.pod_affinity.iter().chain(relaxed.near.iter().map(|(_, term)| term)) {
+        let group = term_group(tables, placement, &pod, term, GroupKind::Affinity);
+        own(tables, group);
+    }
+    for term in spec.pod_anti_affinity.iter().chain(relaxed.away.iter().map(|(_, term)| term)) {
+        let group = term_group(tables, placement, &pod, term, GroupKind::Anti);
+        own(tables, group);
+    }
+    let this = &tables.classes[class];
+    let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
+    let key = ShapeKey {
+        req: whole,
+        host: host.clone(),
+        requests: this.requests.clone(),
+        tolerations: tables.toleration_sets.insert_full(spec.tolerations.clone()).0,
+        look_past_preferences: relaxed.look_past_preferences,
+        class: special.then_some(class),
+    };
+    let of = (class, tables.classes[class].levels.next_id());
+    let shape = tables.shape(key, of);
+    Level {
+        req,
+        any_host: host.is_none_or(|set| set.allows_unnamed()),
+        strict,
+        groups,
+        look_past_preferences: relaxed.look_past_preferences,
+        shape,
+    }
+}
+
+fn spread_group(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    pod: &Pod,
+    spread: &TopologySpread,
+) -> TopologyGroupId {
+    let alternatives = if spread.honor_node_affinity {
+        super::pools::required_alternatives(pod, &mut tables.universe)
+    } else {
+        smallvec::smallvec![ANY]
+    };
+    let wanted = Wanted {
+        kind: GroupKind::Spread {
+            max_skew: i64::from(spread.max_skew),
+            min_domains: i64::from(spread.min_domains.unwrap_or(0)),
+        },
+        key: tables.universe.key(&spread.key),
+        namespaces: Namespaces::One(pod.id.namespace.clone()),
+        selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
+        filter: Some(NodeFilter {
+            alternatives,
+            tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
+        }),
+    };
+    domains::group(tables, placement, wanted)
+}
+
+pub(super) fn term_group(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    pod: &Pod,
+    term: &PodAffinityTerm,
+    kind: GroupKind,
+) -> TopologyGroupId {
+    let namespaces = match &term.namespace_selector {
+        Some(selector) if selector.terms.is_empty() => Namespaces::All,
+        Some(selector) => {
+            let mut names = tables.snapshot.namespaces_matching(selector);
+            names.extend(term.namespaces.iter().cloned());
+            names.into()
+        }
+        None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
+        None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
+    };
+    let wanted = Wanted {
+        kind,
+        key: tables.universe.key(&term.key),
+        namespaces,
+        selector: narrowed(term.selector.as_ref(), pod, &term.match_label_keys, &term.mismatch_label_keys),
+        filter: None,
+    };
+    domains::group(tables, placement, wanted)
 }
 
 /// Namespace and name of the claim behind a volume.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Solver;
+use super::tables::Tables;
 use crate::model::{Pod, Str, TopologySpread, pod::PodSpec};
 use crate::scheduling::ids::LabelSetId;
 
 /// Pods that get the same constraints: address of the spec, kind of pod, UID of the owner.
 pub(super) type AlikeKey = (usize, LabelSetId, Option<Str>);
 
-impl Solver {
+impl Tables {
     /// The spec that a pod is scheduled by, where that is not its own: with the default constraints. A pod that has
     /// constraints, or that no Service and no controller selects, gets none.
     pub(super) fn default_spec(&mut self, pod: &Pod, kind: LabelSetId) -> Option<Arc<PodSpec>> {

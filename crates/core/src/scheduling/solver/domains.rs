@@ -6,10 +6,11 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{
-    Solver,
     bits::Bits,
     intern::{ANY, Key, Req, Side, Value},
     placement::GroupCounts,
+    placement::Placement,
+    tables::Tables,
     topology::{GroupKey, GroupKind, NodeFilter, Wanted},
 };
 use crate::model::{Taint, taint::first_untolerated};
@@ -18,51 +19,7 @@ use crate::scheduling::ids::{DomainId, LabelSetId, NodeId, NodePoolId, TopologyG
 /// Nodes by the value of some label.
 pub(super) type ByValue = HashMap<Value, Bits<NodeId>>;
 
-impl Solver {
-    /// The group that is wanted, with the pods that run counted.
-    pub(super) fn group(&mut self, wanted: Wanted<'_>) -> TopologyGroupId {
-        if let Some(known) = self.topology.find(&wanted) {
-            return known;
-        }
-        let key = GroupKey::from(wanted);
-        let by_host = key.key == self.hostname;
-        let domains: Arc<[Value]> =
-            if by_host { Arc::new([]) } else { self.registered_domains(key.key, key.filter.as_ref()) };
-        let of_pools = if by_host {
-            Bits::default()
-        } else {
-            self.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
-        };
-        self.placement.add_group(GroupCounts::new(key.kind, by_host));
-        let group = self.topology.add(key, by_host, domains, of_pools);
-        self.count_everywhere(group);
-        group
-    }
-
-    /// Counts the pods of all nodes that a group selects.
-    pub(super) fn count_everywhere(&mut self, group: TopologyGroupId) {
-        for kind in self.topology.label_sets.ids() {
-            if !self.topology.label_sets[kind].groups.contains(&group) {
-                continue;
-            }
-            for position in 0..self.topology.label_sets[kind].nodes.len() {
-                let at = self.topology.label_sets[kind].nodes[position];
-                self.count_kind_for(group, kind, at);
-            }
-        }
-    }
-
-    /// Counts the pods of one kind on a node for a group that selects them.
-    fn count_kind_for(&mut self, group: TopologyGroupId, kind: LabelSetId, at: NodeId) {
-        let counted = self.nodes[at].label_sets.iter().find(|(known, _)| *known == kind);
-        let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
-        if self.counts_on(group, at) {
-            for domain in self.node_domains(group, at) {
-                self.placement.count_base(group, domain, false, count);
-            }
-        }
-    }
-
+impl Tables {
     /// Usable nodes by each value of a key that they have for certain.
     pub(super) fn nodes_by(&mut self, key: Key) -> &ByValue {
         if !self.by_value.contains_key(&key) {
@@ -93,37 +50,11 @@ impl Solver {
         }
     }
 
-    /// The domains of a group that a node may be in: one, unless its choice is open.
-    pub(super) fn node_domains(&self, group: TopologyGroupId, at: NodeId) -> SmallVec<[DomainId; 2]> {
-        let group = &self.topology.groups[group];
-        if group.by_host {
-            return smallvec::smallvec![at.into()];
-        }
-        let (node, open) = (&self.nodes[at], self.placement.room(at).open);
-        match (node.domain(&self.universe, group.is.key, open), open, group.is.kind) {
-            (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
-            (None, Some(open), GroupKind::Anti) => self.possible(open, group.is.key, &group.domains),
-            _ => SmallVec::new(),
-        }
-    }
-
     /// Those of `domains` that a requirement set allows.
     pub(super) fn possible(&self, req: Req, key: Key, domains: &[Value]) -> SmallVec<[DomainId; 2]> {
         let set = self.universe.get(req, key);
         let allowed = |value: &&Value| set.is_none_or(|set| self.universe.has(key, set, **value));
         domains.iter().filter(allowed).map(|value| DomainId::of_value(*value)).collect()
-    }
-
-    /// Whether pods on a node count for a group.
-    pub(super) fn counts_on(&mut self, group: TopologyGroupId, at: NodeId) -> bool {
-        let Some(filter) = &self.topology.groups[group].is.filter else { return true };
-        if filter.counts_all() {
-            return true;
-        }
-        let filter = filter.clone();
-        let (node, open) = (&self.nodes[at], self.placement.room(at).open);
-        filter.alternatives.iter().any(|req| node.satisfies(open, &mut self.universe, *req))
-            && tolerates(&filter, &node.taints)
     }
 
     /// Whether pods on a claim of a pool with these requirements count for a group.
@@ -135,34 +66,6 @@ impl Solver {
         let filter = filter.clone();
         filter.alternatives.iter().any(|wanted| self.universe.meet(req, *wanted, Side::Claim).is_some())
             && tolerates(&filter, &self.pools[pool].taints)
-    }
-
-    /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
-    /// taints, and those of nodes that it lets through.
-    pub(super) fn registered_domains(&mut self, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
-        let mut found: Vec<Value> = self.offered(key, filter);
-        if filter.is_none_or(NodeFilter::counts_all) {
-            found.extend(self.nodes_by(key).keys());
-        }
-        let filtered = filter.filter(|filter| !filter.counts_all());
-        // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
-        let nodes = self.nodes.entries();
-        let nodes = nodes.filter(|(_, node)| node.is_there() && (filtered.is_some() || node.deleting));
-        for (at, node) in nodes {
-            let open = self.placement.room(at).open;
-            let Some(value) = node.domain(&self.universe, key, open) else { continue };
-            let counted = filtered.is_none_or(|filter| {
-                filter.alternatives.iter().any(|req| node.satisfies(open, &mut self.universe, *req))
-                    && tolerates(filter, &node.taints)
-            });
-            if counted {
-                found.push(value);
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        found.sort_by(|a, b| self.universe.text(key, *a).cmp(self.universe.text(key, *b)));
-        found.into()
     }
 
     /// The values of a key that pools can create whose nodes the filter lets through: what no such pool has is no domain
@@ -213,6 +116,128 @@ impl Solver {
         self.domains.insert(key, Arc::clone(&found));
         found
     }
+}
+
+/// The group that is wanted, with the pods that run counted.
+pub(super) fn group(tables: &mut Tables, placement: &mut Placement, wanted: Wanted<'_>) -> TopologyGroupId {
+    if let Some(known) = tables.topology.find(&wanted) {
+        return known;
+    }
+    let key = GroupKey::from(wanted);
+    let by_host = key.key == tables.hostname;
+    let domains: Arc<[Value]> = if by_host {
+        Arc::new([])
+    } else {
+        registered_domains(tables, placement, key.key, key.filter.as_ref())
+    };
+    let of_pools = if by_host {
+        Bits::default()
+    } else {
+        tables.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
+    };
+    placement.add_group(GroupCounts::new(key.kind, by_host));
+    let group = tables.topology.add(key, by_host, domains, of_pools);
+    count_everywhere(tables, placement, group);
+    group
+}
+
+/// Counts the pods of all nodes that a group selects.
+pub(super) fn count_everywhere(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
+    for kind in tables.topology.label_sets.ids() {
+        if !tables.topology.label_sets[kind].groups.contains(&group) {
+            continue;
+        }
+        for position in 0..tables.topology.label_sets[kind].nodes.len() {
+            let at = tables.topology.label_sets[kind].nodes[position];
+            count_kind_for(tables, placement, group, kind, at);
+        }
+    }
+}
+
+/// Counts the pods of one kind on a node for a group that selects them.
+fn count_kind_for(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    group: TopologyGroupId,
+    kind: LabelSetId,
+    at: NodeId,
+) {
+    let counted = tables.nodes[at].label_sets.iter().find(|(known, _)| *known == kind);
+    let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
+    if counts_on(tables, placement, group, at) {
+        for domain in node_domains(tables, placement, group, at) {
+            placement.count_base(group, domain, false, count);
+        }
+    }
+}
+
+/// The domains of a group that a node may be in: one, unless its choice is open.
+pub(super) fn node_domains(
+    tables: &Tables,
+    placement: &Placement,
+    group: TopologyGroupId,
+    at: NodeId,
+) -> SmallVec<[DomainId; 2]> {
+    let group = &tables.topology.groups[group];
+    if group.by_host {
+        return smallvec::smallvec![at.into()];
+    }
+    let (node, open) = (&tables.nodes[at], placement.room(at).open);
+    match (node.domain(&tables.universe, group.is.key, open), open, group.is.kind) {
+        (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
+        (None, Some(open), GroupKind::Anti) => tables.possible(open, group.is.key, &group.domains),
+        _ => SmallVec::new(),
+    }
+}
+
+/// Whether pods on a node count for a group.
+pub(super) fn counts_on(
+    tables: &mut Tables,
+    placement: &Placement,
+    group: TopologyGroupId,
+    at: NodeId,
+) -> bool {
+    let Some(filter) = &tables.topology.groups[group].is.filter else { return true };
+    if filter.counts_all() {
+        return true;
+    }
+    let filter = filter.clone();
+    let (node, open) = (&tables.nodes[at], placement.room(at).open);
+    filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
+        && tolerates(&filter, &node.taints)
+}
+
+/// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
+/// taints, and those of nodes that it lets through.
+pub(super) fn registered_domains(
+    tables: &mut Tables,
+    placement: &Placement,
+    key: Key,
+    filter: Option<&NodeFilter>,
+) -> Arc<[Value]> {
+    let mut found: Vec<Value> = tables.offered(key, filter);
+    if filter.is_none_or(NodeFilter::counts_all) {
+        found.extend(tables.nodes_by(key).keys());
+    }
+    let filtered = filter.filter(|filter| !filter.counts_all());
+    // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
+    let nodes = tables.nodes.entries();
+    let nodes = nodes.filter(|(_, node)| node.is_there() && (filtered.is_some() || node.deleting));
+    for (at, node) in nodes {
+        let open = placement.room(at).open;
+        let Some(value) = node.domain(&tables.universe, key, open) else { continue };
+        let counted = filtered.is_none_or(|filter| {
+            filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
+                && tolerates(filter, &node.taints)
+        });
+        if counted {
+            found.push(value);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.sort_by(|a, b| tables.universe.text(key, *a).cmp(tables.universe.text(key, *b)));
+    found.into()
 }
 
 /// Whether the tolerations of a filter, where it has any, cover all taints.

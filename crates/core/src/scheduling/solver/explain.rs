@@ -1,20 +1,22 @@
 //! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
 
 mod near;
-mod nodes;
+pub(super) mod nodes;
 
 use self::near::Lost;
 use super::{
-    Solver,
     amounts::{Amounts, fits_free, get, update},
     bits::Bits,
     claim::{Refusal, clash},
     contradiction,
     intern::{Req, Side},
+    narrow,
     nodes::first_obstacle,
     on_claim::{Blocked, Target},
     pass::Pass,
+    placement::Placement,
     pools::{Row, agrees},
+    tables::Tables,
     topology::GroupKind,
 };
 use crate::scheduling::ids::{
@@ -32,39 +34,7 @@ use crate::{
 /// The field that `matchFields` can name; no label is called so.
 const FIELD_NAME: &str = "metadata.name";
 
-impl Solver {
-    /// Why no place was found for a class, at its last level of relaxation.
-    pub(super) fn explain(&mut self, pass: &Pass, class: PodClassId) -> Unplaced {
-        if let Some(refused) = &self.classes[class].refused {
-            return refused.clone();
-        }
-        if let Some(problem) = pass.claim_problem(class) {
-            return Unplaced::Claims(Box::new(problem.clone()));
-        }
-        // Missing devices end the search at the level that misses them.
-        let level =
-            if self.classes[class].claims_devices() { LevelId::FIRST } else { self.last_level(class) };
-        if let Some(why) = self.restriction(class, level) {
-            return Unplaced::Invalid(why.into());
-        }
-        // Where a pool was stopped, people look for a node of it.
-        let stopped = self.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
-        let stopped = stopped.filter_map(|pool| {
-            let eliminated = Eliminated::Halted(pool.halted.clone()?);
-            Some(PoolVerdict { pool: pool.name.clone(), eliminated })
-        });
-        let stopped: Vec<PoolVerdict> = stopped.collect();
-        if self.pools.is_empty() && stopped.is_empty() {
-            return Unplaced::NoPools;
-        }
-        let pools = self.pools.ids();
-        let verdict = |pool: NodePoolId| PoolVerdict {
-            pool: self.pools[pool].model.name.clone(),
-            eliminated: self.eliminated(pass, class, level, pool),
-        };
-        Unplaced::NoPoolFits(pools.map(verdict).chain(stopped).collect())
-    }
-
+impl Tables {
     /// The last level of relaxation that does not contradict itself.
     pub(super) fn last_level(&mut self, class: PodClassId) -> LevelId {
         let nowhere = self.universe.key(contradiction::NOWHERE);
@@ -85,74 +55,6 @@ impl Solver {
             }
             schema.restriction(key).filter(|_| &**key != HOSTNAME)
         })
-    }
-
-    fn eliminated(&mut self, pass: &Pass, class: PodClassId, level: LevelId, pool: NodePoolId) -> Eliminated {
-        if self.pools[pool].rows.is_empty() {
-            return Eliminated::NoInstanceTypes;
-        }
-        let this = &self.classes[class];
-        let wanted = this.levels[level].req;
-        let look_past = this.levels[level].look_past_preferences;
-        if let Some(taint) = first_obstacle(&self.pools[pool].taints, &this.pod, look_past) {
-            return Eliminated::Taint(taint.clone());
-        }
-        if !this.levels[level].any_host {
-            return Eliminated::Requirements { why: self.host(class), meant: None };
-        }
-        let Some(req) = self.template_for(class, level, pool) else {
-            return self.disagreement(pool, wanted);
-        };
-        if let Some(why) = self.unreachable(class, req) {
-            return Eliminated::Volumes(why);
-        }
-        if let Some(limit) = self.exhausted_nodes(pass, pool) {
-            return limit;
-        }
-        let rows = pass.within_limits(self, pool);
-        let all = Bits::full(self.pools[pool].rows.len());
-        let blocked = match self.try_rows(pass, class, level, pool, req, &all) {
-            Ok(fitting) if rows != all => match self.exceeded(pass, pool, &fitting) {
-                Some(limit) => return limit,
-                None => Blocked::default(),
-            },
-            // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
-            Ok(_) => Blocked::default(),
-            Err(blocked) => blocked,
-        };
-        match blocked {
-            Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
-                Eliminated::MinValues { key: self.universe.name(key).clone(), wanted, found }
-            }
-            Blocked { refusal: Some((at, Refusal::Devices)), .. } => match pass.device_shortage() {
-                Some(shortage) => Eliminated::Devices(Box::new(shortage)),
-                None => self.types_lost(class, pool, at),
-            },
-            Blocked { group: Some(group), refusal: None, .. } => self.crowded(group),
-            Blocked { refusal, .. } => {
-                self.types_lost(class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
-            }
-        }
-    }
-
-    /// Which rows a new claim for the class would have, among `rows`.
-    fn try_rows(
-        &mut self,
-        pass: &Pass,
-        class: PodClassId,
-        level: LevelId,
-        pool: NodePoolId,
-        req: Req,
-        rows: &Bits<InstanceTypeId>,
-    ) -> Result<Bits<InstanceTypeId>, Blocked> {
-        let demand = self.demand(class, level);
-        let min_values = self.pools[pool].min_values.clone();
-        let none = Amounts::new();
-        let target = Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
-        let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
-        let fit = pass.fit_target(self, class, &demand, host, req, &target)?;
-        // What lost nothing has all that there were.
-        Ok(fit.rows.unwrap_or_else(|| rows.clone()))
     }
 
     /// The host that is asked for: no new node has its name.
@@ -186,54 +88,6 @@ impl Solver {
         let offered = self.universe.requirements(req);
         let asked = self.universe.requirements(*alternatives.first()?);
         offered.compatible_claim(&asked, self.universe.schema()).err()
-    }
-
-    fn exhausted_nodes(&self, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {
-        let limit = self.pools[pool].model.limits.nodes?;
-        let left = pass.left[pool].1?;
-        (left <= 0).then(|| Eliminated::Limit {
-            resource: "nodes".into(),
-            usage: limit.saturating_sub(left),
-            limit,
-            needed: 1_i64.saturating_sub(left),
-        })
-    }
-
-    /// The limit that the cheapest way out would have to raise: of the rows that hold the pod, the one that exceeds the
-    /// fewest limits, and of those the one that exceeds the first of them by least.
-    fn exceeded(&self, pass: &Pass, pool: NodePoolId, fitting: &Bits<InstanceTypeId>) -> Option<Eliminated> {
-        let limits = &self.pools[pool].limits;
-        let excess = |row: InstanceTypeId| {
-            let capacity = &self.row(pool, row).capacity;
-            let over = limits.iter().zip(&pass.left[pool].0).enumerate().filter_map(|(at, (limit, left))| {
-                let needed = get(capacity, limit.resource).saturating_sub(*left);
-                (needed > 0).then_some((at, needed))
-            });
-            let over: Vec<(usize, i64)> = over.collect();
-            over.first().map(|first| (over.len(), *first))
-        };
-        let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
-        let (limit, left) = (limits.get(at)?, pass.left[pool].0.get(at)?);
-        let usage = limit.limit.saturating_sub(*left);
-        Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit, needed })
-    }
-
-    /// The topology group that leaves no domain, with its counters.
-    fn crowded(&self, group: TopologyGroupId) -> Eliminated {
-        let group = self.counted(group);
-        let count = |value: &u32| {
-            (self.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
-        };
-        Eliminated::Topology {
-            kind: group.is.kind.as_str(),
-            key: self.universe.name(group.is.key).clone(),
-            unused: group.is.kind == GroupKind::Affinity && group.is_unused(),
-            // Of several that keep a pod away, any may be the last: what it counts says little.
-            counts: match group.is.kind {
-                GroupKind::Anti => Vec::new(),
-                GroupKind::Spread { .. } | GroupKind::Affinity => group.domains.iter().map(count).collect(),
-            },
-        }
     }
 
     /// How many types each filter took, and what comes nearest.
@@ -313,5 +167,169 @@ impl Solver {
     fn shortage(&self, asked: &Amounts, lost: &Lost) -> Nearest {
         let Some((slot, most, instance_type)) = lost.first_short(asked) else { return Nearest::Combination };
         Nearest::Resource { name: self.resources.name(slot), asked: get(asked, slot), most, instance_type }
+    }
+}
+
+/// Why no place was found for a class, at its last level of relaxation.
+pub(super) fn explain(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    class: PodClassId,
+) -> Unplaced {
+    if let Some(refused) = &tables.classes[class].refused {
+        return refused.clone();
+    }
+    if let Some(problem) = pass.claim_problem(class) {
+        return Unplaced::Claims(Box::new(problem.clone()));
+    }
+    // Missing devices end the search at the level that misses them.
+    let level =
+        if tables.classes[class].claims_devices() { LevelId::FIRST } else { tables.last_level(class) };
+    if let Some(why) = tables.restriction(class, level) {
+        return Unplaced::Invalid(why.into());
+    }
+    // Where a pool was stopped, people look for a node of it.
+    let stopped = tables.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
+    let stopped = stopped.filter_map(|pool| {
+        let eliminated = Eliminated::Halted(pool.halted.clone()?);
+        Some(PoolVerdict { pool: pool.name.clone(), eliminated })
+    });
+    let stopped: Vec<PoolVerdict> = stopped.collect();
+    if tables.pools.is_empty() && stopped.is_empty() {
+        return Unplaced::NoPools;
+    }
+    let pools = tables.pools.ids();
+    let verdict = |pool: NodePoolId| PoolVerdict {
+        pool: tables.pools[pool].model.name.clone(),
+        eliminated: eliminated(tables, placement, pass, class, level, pool),
+    };
+    Unplaced::NoPoolFits(pools.map(verdict).chain(stopped).collect())
+}
+
+fn eliminated(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    class: PodClassId,
+    level: LevelId,
+    pool: NodePoolId,
+) -> Eliminated {
+    if tables.pools[pool].rows.is_empty() {
+        return Eliminated::NoInstanceTypes;
+    }
+    let this = &tables.classes[class];
+    let wanted = this.levels[level].req;
+    let look_past = this.levels[level].look_past_preferences;
+    if let Some(taint) = first_obstacle(&tables.pools[pool].taints, &this.pod, look_past) {
+        return Eliminated::Taint(taint.clone());
+    }
+    if !this.levels[level].any_host {
+        return Eliminated::Requirements { why: tables.host(class), meant: None };
+    }
+    let Some(req) = tables.template_for(class, level, pool) else {
+        return tables.disagreement(pool, wanted);
+    };
+    if let Some(why) = tables.unreachable(class, req) {
+        return Eliminated::Volumes(why);
+    }
+    if let Some(limit) = exhausted_nodes(tables, pass, pool) {
+        return limit;
+    }
+    let rows = pass.within_limits(tables, pool);
+    let all = Bits::full(tables.pools[pool].rows.len());
+    let blocked = match try_rows(tables, placement, pass, (class, level), (pool, req), &all) {
+        Ok(fitting) if rows != all => match exceeded(tables, pass, pool, &fitting) {
+            Some(limit) => return limit,
+            None => Blocked::default(),
+        },
+        // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
+        Ok(_) => Blocked::default(),
+        Err(blocked) => blocked,
+    };
+    match blocked {
+        Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
+            Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found }
+        }
+        Blocked { refusal: Some((at, Refusal::Devices)), .. } => match pass.device_shortage() {
+            Some(shortage) => Eliminated::Devices(Box::new(shortage)),
+            None => tables.types_lost(class, pool, at),
+        },
+        Blocked { group: Some(group), refusal: None, .. } => crowded(tables, placement, group),
+        Blocked { refusal, .. } => {
+            tables.types_lost(class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
+        }
+    }
+}
+
+/// Which rows a new claim for the class would have, among `rows`.
+fn try_rows(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    (class, level): (PodClassId, LevelId),
+    (pool, req): (NodePoolId, Req),
+    rows: &Bits<InstanceTypeId>,
+) -> Result<Bits<InstanceTypeId>, Blocked> {
+    let demand = narrow::demand(tables, placement, class, level);
+    let min_values = tables.pools[pool].min_values.clone();
+    let none = Amounts::new();
+    let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
+    let target = Target { host, pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+    let fit = pass.fit_target(tables, placement, class, &demand, req, &target)?;
+    // What lost nothing has all that there were.
+    Ok(fit.rows.unwrap_or_else(|| rows.clone()))
+}
+
+fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {
+    let limit = tables.pools[pool].model.limits.nodes?;
+    let left = pass.left[pool].1?;
+    (left <= 0).then(|| Eliminated::Limit {
+        resource: "nodes".into(),
+        usage: limit.saturating_sub(left),
+        limit,
+        needed: 1_i64.saturating_sub(left),
+    })
+}
+
+/// The limit that the cheapest way out would have to raise: of the rows that hold the pod, the one that exceeds the
+/// fewest limits, and of those the one that exceeds the first of them by least.
+fn exceeded(
+    tables: &Tables,
+    pass: &Pass,
+    pool: NodePoolId,
+    fitting: &Bits<InstanceTypeId>,
+) -> Option<Eliminated> {
+    let limits = &tables.pools[pool].limits;
+    let excess = |row: InstanceTypeId| {
+        let capacity = &tables.row(pool, row).capacity;
+        let over = limits.iter().zip(&pass.left[pool].0).enumerate().filter_map(|(at, (limit, left))| {
+            let needed = get(capacity, limit.resource).saturating_sub(*left);
+            (needed > 0).then_some((at, needed))
+        });
+        let over: Vec<(usize, i64)> = over.collect();
+        over.first().map(|first| (over.len(), *first))
+    };
+    let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
+    let (limit, left) = (limits.get(at)?, pass.left[pool].0.get(at)?);
+    let usage = limit.limit.saturating_sub(*left);
+    Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit, needed })
+}
+
+/// The topology group that leaves no domain, with its counters.
+fn crowded(tables: &Tables, placement: &Placement, group: TopologyGroupId) -> Eliminated {
+    let group = narrow::counted(tables, placement, group);
+    let count = |value: &u32| {
+        (tables.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
+    };
+    Eliminated::Topology {
+        kind: group.is.kind.as_str(),
+        key: tables.universe.name(group.is.key).clone(),
+        unused: group.is.kind == GroupKind::Affinity && group.is_unused(),
+        // Of several that keep a pod away, any may be the last: what it counts says little.
+        counts: match group.is.kind {
+            GroupKind::Anti => Vec::new(),
+            GroupKind::Spread { .. } | GroupKind::Affinity => group.domains.iter().map(count).collect(),
+        },
     }
 }

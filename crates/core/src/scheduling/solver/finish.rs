@@ -10,6 +10,7 @@ use super::{
     amounts::{Amounts, update},
     bits::Bits,
     claim::Claim,
+    explain,
     intern::{Key, Req, Universe},
     pass::{Outcome, Pass},
     pools::{Buy, template_labels},
@@ -46,32 +47,32 @@ pub(super) fn plan(
     let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
     for (node, pods) in &pass.placed {
         plan.existing.push(Placement {
-            node: solver.positions[*node],
+            node: solver.tables.positions[*node],
             pods: pods.iter().map(pod).collect(),
-            claims: pass.planned_on_node(solver, *node),
+            claims: pass.planned_on_node(&solver.tables, *node),
         });
     }
     plan.existing.sort_by_key(|placement| placement.node);
     for (at, claim) in pass.claims.entries() {
         let like =
             (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
-        let known = solver.terms.get(&like).cloned();
+        let known = solver.tables.terms.get(&like).cloned();
         let terms = known.unwrap_or_else(|| {
             let terms = Arc::new(terms(solver, claim));
-            if solver.terms.len() >= MAX_MEMO {
-                solver.terms.clear();
+            if solver.tables.terms.len() >= MAX_MEMO {
+                solver.tables.terms.clear();
             }
-            solver.terms.insert(like, Arc::clone(&terms));
+            solver.tables.terms.insert(like, Arc::clone(&terms));
             terms
         });
         match &*terms {
             Ok(terms) => {
                 let mut new_claim = new_claim(solver, claim, terms, request.pods);
-                new_claim.claim_devices(pass.planned_on_claim(solver, at));
+                new_claim.claim_devices(pass.planned_on_claim(&solver.tables, at));
                 plan.new_claims.push(new_claim);
             }
             Err(eliminated) => {
-                let pool = solver.pools[claim.pool].model.name.clone();
+                let pool = solver.tables.pools[claim.pool].model.name.clone();
                 let verdict =
                     Unplaced::NoPoolFits([PoolVerdict { pool, eliminated: eliminated.clone() }].into());
                 plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
@@ -84,12 +85,23 @@ pub(super) fn plan(
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
             Outcome::NotReached => Unplaced::NotReached,
-            _ => verdicts.entry(classes[at]).or_insert_with(|| solver.explain(pass, classes[at])).clone(),
+            _ => verdicts
+                .entry(classes[at])
+                .or_insert_with(|| explain::explain(&mut solver.tables, &solver.placement, pass, classes[at]))
+                .clone(),
         };
         if matches!(verdict, Unplaced::NoPoolFits(_)) {
             let known = nodes.entry(classes[at]);
-            let known =
-                known.or_insert_with(|| solver.obstacles(pass, classes[at], &mut budget).map(Arc::new));
+            let known = known.or_insert_with(|| {
+                explain::nodes::obstacles(
+                    &mut solver.tables,
+                    &solver.placement,
+                    pass,
+                    classes[at],
+                    &mut budget,
+                )
+                .map(Arc::new)
+            });
             plan.nodes.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
         }
         plan.unplaced.push((pod(&at), verdict));
@@ -117,8 +129,8 @@ pub(super) struct Terms {
 
 /// The offerings that are left for a claim, cheapest first. Where it holds reservations, only those.
 fn buys(solver: &mut Solver, claim: &Claim) -> Vec<Buy> {
-    let all = solver.pools[claim.pool].buys(&solver.universe, claim.req);
-    let offer = |buy: &Buy| &solver.row(claim.pool, buy.row).offers[buy.offer];
+    let all = solver.tables.pools[claim.pool].buys(&solver.tables.universe, claim.req);
+    let offer = |buy: &Buy| &solver.tables.row(claim.pool, buy.row).offers[buy.offer];
     let held = |buy: &&Buy| {
         claim.rows.has(buy.row) && offer(buy).reservation.is_none_or(|id| claim.reserved.contains(&id))
     };
@@ -141,9 +153,9 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
         if rows.has(buy.row) {
             continue;
         }
-        let instance_type = &solver.row(claim.pool, buy.row).instance_type;
+        let instance_type = &solver.tables.row(claim.pool, buy.row).instance_type;
         if !seen.contains(&Arc::as_ptr(instance_type)) {
-            if seen.len() == solver.rules.max_instance_types.max(1) {
+            if seen.len() == solver.tables.rules.max_instance_types.max(1) {
                 continue;
             }
             seen.insert(Arc::as_ptr(instance_type));
@@ -153,17 +165,17 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
     }
     // Rows are in the order of names: the set is built without sorting.
     let named: BTreeSet<Str> =
-        rows.iter().map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
+        rows.iter().map(|row| solver.tables.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
-        let found = solver.distinct(claim.pool, rows.iter(), *key, claim.req);
+        let found = solver.tables.distinct(claim.pool, rows.iter(), *key, claim.req);
         if found < *wanted {
-            let key = solver.universe.name(*key).clone();
+            let key = solver.tables.universe.name(*key).clone();
             return Err(Eliminated::MinValues { key, wanted: *wanted, found });
         }
     }
-    let daemons = rows.iter().map(|row| &solver.row(claim.pool, row).daemons);
+    let daemons = rows.iter().map(|row| &solver.tables.row(claim.pool, row).daemons);
     let left: Vec<Buy> = buys.iter().filter(|buy| rows.has(buy.row)).copied().collect();
-    let row = solver.row(claim.pool, cheapest.row);
+    let row = solver.tables.row(claim.pool, cheapest.row);
     let offer = &row.offers[cheapest.offer];
     Ok(Terms {
         daemons: daemons.cloned().reduce(minimum).unwrap_or_default(),
@@ -181,7 +193,7 @@ fn terms(solver: &mut Solver, claim: &Claim) -> Result<Terms, Eliminated> {
 }
 
 fn new_claim(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> NewClaim {
-    let pool = &solver.pools[claim.pool].model;
+    let pool = &solver.tables.pools[claim.pool].model;
     let mut requests = claim.used.clone();
     update(&mut requests, &terms.daemons, i64::saturating_add);
     let mut annotations = terms.annotations.clone();
@@ -194,7 +206,7 @@ fn new_claim(solver: &Solver, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -
         chosen: terms.chosen.clone(),
         pool: Arc::clone(pool),
         instance_types: Arc::clone(&terms.instance_types),
-        requests: solver.resources.resources(&requests),
+        requests: solver.tables.resources.resources(&requests),
         pods: claim.pods.iter().map(|at| Arc::clone(&pods[at.position()])).collect(),
         annotations,
         taints: pool.template.taints.clone(),
@@ -210,9 +222,9 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
 
 /// What the instance must be, with the types and capacity types that are left, and minValues as they stand.
 fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
-    let mut all = solver.universe.requirements(claim.req);
+    let mut all = solver.tables.universe.requirements(claim.req);
     // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
-    let schema = solver.universe.schema();
+    let schema = solver.tables.universe.schema();
     let restricted: Vec<Str> =
         all.iter().map(Requirement::key).filter(|key| schema.is_restricted(key)).cloned().collect();
     for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
@@ -221,23 +233,23 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
     // Thousands of offerings, a handful of values.
     let mut capacity_types: BTreeSet<Str> = BTreeSet::new();
     for buy in left {
-        let text = &solver.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
+        let text = &solver.tables.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
         if !text.is_empty() && !capacity_types.contains(text) {
             capacity_types.insert(text.clone());
         }
     }
     all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
     if capacity_types.contains(RESERVED)
-        && let Some(key) = &solver.universe.schema().reservation_id
+        && let Some(key) = &solver.tables.universe.schema().reservation_id
     {
-        let ids = claim.reserved.iter().map(|id| solver.reservations.names[*id].clone());
+        let ids = claim.reserved.iter().map(|id| solver.tables.reservations.names[*id].clone());
         all.replace(Requirement::is_in(key.clone(), ids));
     }
     if !capacity_types.is_empty() {
         all.replace(Requirement::is_in(CAPACITY_TYPE, capacity_types));
     }
     for (key, wanted) in &claim.min_values {
-        let name = solver.universe.name(*key).clone();
+        let name = solver.tables.universe.name(*key).clone();
         let present = all.get(&name).cloned().unwrap_or_else(|| Requirement::exists(name));
         all.replace(present.with_min_values(Some(*wanted)));
     }
@@ -246,8 +258,8 @@ fn requirements(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[B
 
 /// Which corrections by NodeOverlays the choice rests on.
 fn annotations(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Labels {
-    let priced = left.iter().any(|buy| solver.row(claim.pool, buy.row).offers[buy.offer].overlaid);
-    let catalog = solver.snapshot.catalog(&solver.pools[claim.pool].model.name);
+    let priced = left.iter().any(|buy| solver.tables.row(claim.pool, buy.row).offers[buy.offer].overlaid);
+    let catalog = solver.tables.snapshot.catalog(&solver.tables.pools[claim.pool].model.name);
     let extended = catalog.is_some_and(|catalog| named.iter().any(|name| catalog.overlaid.contains(name)));
     let marks = [(priced, PRICE_OVERLAY_APPLIED), (extended, CAPACITY_OVERLAY_APPLIED)];
     marks.into_iter().filter(|(is, _)| *is).map(|(_, key)| (key.into(), "true".into())).collect()
@@ -256,9 +268,9 @@ fn annotations(solver: &Solver, claim: &Claim, named: &BTreeSet<Str>, left: &[Bu
 /// The pool's labels, and a value for every custom key that the requirements demand. What pods merely rule out needs no
 /// label; what the pool names may be demanded by one pod and narrowed by another, so that it always gets one.
 fn labels(solver: &Solver, claim: &Claim) -> Labels {
-    let pool = &solver.pools[claim.pool];
+    let pool = &solver.tables.pools[claim.pool];
     let mut labels = template_labels(&pool.model);
-    let universe: &Universe = &solver.universe;
+    let universe: &Universe = &solver.tables.universe;
     for requirement in universe.requirements(claim.req).iter() {
         let key = requirement.key();
         let ours = [HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key);

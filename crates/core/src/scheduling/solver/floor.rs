@@ -8,7 +8,9 @@ use super::{
     Solver,
     amounts::{Amounts, fits_free, get, update},
     bits::Bits,
+    narrow,
     pass::Pass,
+    tables::Tables,
     topology::GroupKind,
 };
 use crate::scheduling::ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId};
@@ -36,7 +38,7 @@ pub(super) fn lower_bound(
     let mut demand = Amounts::new();
     let mut placed: HashMap<PodClassId, i64> = HashMap::new();
     for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|at| classes[*at]) {
-        update(&mut demand, &solver.classes[class].requests, i64::saturating_add);
+        update(&mut demand, &solver.tables.classes[class].requests, i64::saturating_add);
         *placed.entry(class).or_insert(0) += 1;
     }
     let usable = usable(solver, pass, request, classes);
@@ -54,7 +56,7 @@ pub(super) fn lower_bound(
     demand.push(apart.members);
     let mut columns = Columns::new(rows + 1);
     for ((pool, row), price) in offers(solver, &placed) {
-        let free = &solver.row(pool, row).free;
+        let free = &solver.tables.row(pool, row).free;
         columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
     }
     let sum = bound::lower_bound(&demand, &columns);
@@ -67,12 +69,13 @@ fn dearest(solver: &mut Solver, placed: &[(PodClassId, i64)]) -> Price {
     let mut dearest = Price::ZERO;
     for (class, _) in placed {
         let mut cheapest: Option<Price> = None;
-        for pool in solver.pools.ids() {
-            for level in solver.classes[*class].levels.ids() {
-                let Some(req) = solver.template_for(*class, level, pool) else { continue };
-                let buys = solver.pools[pool].buys(&solver.universe, req);
-                let requests = &solver.classes[*class].requests;
-                let found = buys.iter().find(|buy| fits_free(requests, &solver.row(pool, buy.row).free));
+        for pool in solver.tables.pools.ids() {
+            for level in solver.tables.classes[*class].levels.ids() {
+                let Some(req) = solver.tables.template_for(*class, level, pool) else { continue };
+                let buys = solver.tables.pools[pool].buys(&solver.tables.universe, req);
+                let requests = &solver.tables.classes[*class].requests;
+                let found =
+                    buys.iter().find(|buy| fits_free(requests, &solver.tables.row(pool, buy.row).free));
                 let price = found.map(|buy| buy.price);
                 cheapest = [cheapest, price].into_iter().flatten().min();
             }
@@ -94,8 +97,8 @@ fn usable(
     distinct.dedup();
     let mut usable = Bits::default();
     for class in distinct {
-        for level in solver.classes[class].levels.ids() {
-            for at in solver.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
+        for level in solver.tables.classes[class].levels.ids() {
+            for at in solver.tables.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
                 usable.insert(at);
             }
         }
@@ -106,10 +109,10 @@ fn usable(
 /// The cheapest way to buy each row that some class may use, at some level.
 fn offers(solver: &mut Solver, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId, InstanceTypeId), Price)> {
     let mut asked: Vec<(NodePoolId, u32)> = Vec::new();
-    for pool in solver.pools.ids() {
+    for pool in solver.tables.pools.ids() {
         for (class, _) in placed {
-            for level in solver.classes[*class].levels.ids() {
-                if let Some(req) = solver.template_for(*class, level, pool) {
+            for level in solver.tables.classes[*class].levels.ids() {
+                if let Some(req) = solver.tables.template_for(*class, level, pool) {
                     asked.push((pool, req));
                 }
             }
@@ -119,7 +122,7 @@ fn offers(solver: &mut Solver, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId
     asked.dedup();
     let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
     for (pool, req) in asked {
-        for buy in solver.pools[pool].buys(&solver.universe, req).iter() {
+        for buy in solver.tables.pools[pool].buys(&solver.tables.universe, req).iter() {
             let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
             *price = buy.price.min(*price);
         }
@@ -134,14 +137,14 @@ fn apart(solver: &Solver, placed: &[(PodClassId, i64)], usable: &Bits<NodeId>) -
     let mut most = Apart { members: 0, per_node: 1 };
     let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
     for (class, count) in placed {
-        for group in solver.always_obeys(*class) {
+        for group in solver.tables.always_obeys(*class) {
             *members.entry(group).or_insert(0) += count;
         }
     }
     let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
     for (at, members) in members {
-        let group = solver.counted(at);
+        let group = narrow::counted(&solver.tables, &solver.placement, at);
         let per_node = match group.is.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,
@@ -155,7 +158,7 @@ fn apart(solver: &Solver, placed: &[(PodClassId, i64)], usable: &Bits<NodeId>) -
     most
 }
 
-impl Solver {
+impl Tables {
     /// Groups by host that hold pods of a class apart from each other whatever is relaxed.
     fn always_obeys(&self, class: PodClassId) -> Vec<TopologyGroupId> {
         let class = &self.classes[class];

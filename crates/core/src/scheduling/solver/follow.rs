@@ -11,8 +11,11 @@ use super::{
     Solver,
     amounts::{fits_free, get},
     bits::Bits,
+    compile, domains,
     nodes::{Building, NodeRow, tolerated},
+    placement::Placement,
     pools::Pool,
+    tables::Tables,
     topology::GroupKind,
 };
 use crate::scheduling::ids::{DomainId, IdVec, LevelId, NodeId, NodePoolId, PodClassId, TopologyGroupId};
@@ -73,13 +76,13 @@ impl Solver {
     /// as much as it has nodes, which the caller may want to do later.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.lift();
-        if !self.can_follow(snapshot) {
-            let fresh = Self::on(Arc::clone(snapshot), &self.rules);
-            return std::mem::replace(self, fresh).snapshot;
+        if !self.tables.can_follow(snapshot) {
+            let fresh = Self::on(Arc::clone(snapshot), &self.tables.rules);
+            return std::mem::replace(self, fresh).tables.snapshot;
         }
-        let before = std::mem::replace(&mut self.snapshot, Arc::clone(snapshot));
+        let before = std::mem::replace(&mut self.tables.snapshot, Arc::clone(snapshot));
         self.asked = super::Asked::default();
-        for pool in &mut self.pools {
+        for pool in &mut self.tables.pools {
             if let Some(model) = snapshot.pool(&pool.model.name) {
                 pool.model = Arc::clone(model);
             }
@@ -87,47 +90,26 @@ impl Solver {
         let same_volumes = Arc::ptr_eq(&before.volumes, &snapshot.volumes)
             && same(&before.storage_classes, &snapshot.storage_classes);
         if !same_volumes {
-            self.class_by_pod.clear();
+            self.tables.class_by_pod.clear();
         }
-        self.move_nodes(&before, snapshot);
+        move_nodes(&mut self.tables, &mut self.placement, &before, snapshot);
         before
     }
 
+    /// The rules that requests are answered by.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.tables.rules
+    }
+}
+
+impl Tables {
     /// Pods of nodes that are going away, which need a place whatever is decided, by node.
     pub(crate) fn leaving(&self) -> Vec<Arc<Pod>> {
         let mut nodes: Vec<usize> = self.deleting.iter().map(|at| self.positions[at]).collect();
         nodes.sort_unstable();
         let pods = nodes.into_iter().flat_map(|node| self.snapshot.nodes[node].pods.iter());
         pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
-    }
-
-    /// The rules that requests are answered by.
-    #[must_use]
-    pub fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// Puts all nodes of the snapshot in.
-    pub(super) fn settle_in(&mut self) {
-        let of_pools = self.pools.iter().flat_map(|pool| pool.taints.iter());
-        self.preference_taints =
-            of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
-        let snapshot = Arc::clone(&self.snapshot);
-        for (at, node) in snapshot.nodes.iter().enumerate() {
-            let node = self.node(node);
-            let id = self.nodes.next_id();
-            self.placement.put_node(id, &node);
-            self.nodes.push(node);
-            self.slots.push(id);
-            self.positions.push(at);
-            self.enter(id);
-        }
-        for at in self.nodes.ids() {
-            self.count_owners(at);
-        }
-        self.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
-        self.arrange();
-        self.built = self.size();
     }
 
     fn node(&mut self, node: &Arc<StateNode>) -> NodeRow {
@@ -164,95 +146,6 @@ impl Solver {
         Size(self.universe.size() + self.classes.len() + self.topology.size() + self.shapes.len())
     }
 
-    /// Takes out the nodes that are gone or changed, and puts in those that came or changed.
-    fn move_nodes(&mut self, before: &Snapshot, next: &Snapshot) {
-        let preferred = self.preference_taints > 0;
-        let (mut touched, mut reordered) = (Bits::default(), false);
-        let mut left: Vec<NodeId> = Vec::new();
-        let mut steps = Vec::with_capacity(next.nodes.len());
-        let (mut old, mut new) = (0, 0);
-        // Both are sorted by name, so that what is on one side only shows.
-        while old < before.nodes.len() || new < next.nodes.len() {
-            let order = match (before.nodes.get(old), next.nodes.get(new)) {
-                (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
-                    steps.push(Step::Stays(self.slots[old]));
-                    (old, new) = (old + 1, new + 1);
-                    continue;
-                }
-                (Some(a), Some(b)) => a.name().cmp(b.name()),
-                (Some(_), None) => Ordering::Less,
-                (None, _) => Ordering::Greater,
-            };
-            reordered |= order != Ordering::Equal;
-            let goes = order != Ordering::Greater;
-            let slot = goes.then(|| self.slots[old]);
-            if let Some(slot) = slot {
-                left.push(slot);
-                old += 1;
-            }
-            if order != Ordering::Less {
-                steps.push(Step::Comes(slot));
-                self.by_name &= slot.is_some() || stands_by_name(&next.nodes, new);
-                new += 1;
-            } else if let Some(slot) = slot {
-                self.vacant.push(slot);
-            }
-        }
-        let (mut dirty, mut stood) = (Bits::default(), HashMap::new());
-        for slot in left {
-            stood.insert(slot, (self.nodes[slot].usable, self.nodes[slot].initialized));
-            self.leave(slot, &mut dirty);
-            touched.insert(slot);
-        }
-        self.slots.clear();
-        let mut came = Vec::new();
-        for (position, step) in steps.into_iter().enumerate() {
-            let slot = match step {
-                Step::Stays(slot) => slot,
-                Step::Comes(slot) => {
-                    let slot = self.put(slot, &next.nodes[position]);
-                    let node = &self.nodes[slot];
-                    let now = (node.usable, node.initialized);
-                    reordered |= stood.get(&slot).is_some_and(|stood| *stood != now);
-                    came.push(slot);
-                    touched.insert(slot);
-                    slot
-                }
-            };
-            self.slots.push(slot);
-            self.positions[slot] = position;
-        }
-        for slot in came {
-            self.join(slot, &mut dirty);
-        }
-        self.recount(&dirty);
-        if preferred != (self.preference_taints > 0) {
-            // Whether there is such a taint decides how far every pod may be relaxed.
-            self.forget_classes();
-        }
-        self.refit(&touched);
-        if reordered {
-            self.arrange();
-        }
-    }
-
-    /// Builds a node into its own slot or a vacant one.
-    fn put(&mut self, slot: Option<NodeId>, node: &Arc<StateNode>) -> NodeId {
-        let node = self.node(node);
-        let slot = slot.or_else(|| self.vacant.pop());
-        self.placement.put_node(slot.unwrap_or(self.nodes.next_id()), &node);
-        match slot {
-            Some(slot) => {
-                self.nodes[slot] = node;
-                slot
-            }
-            None => {
-                self.positions.push(0);
-                self.nodes.push(node)
-            }
-        }
-    }
-
     /// Notes a node's names, what it counts against limits, and its taints.
     fn enter(&mut self, at: NodeId) {
         let node = &self.nodes[at];
@@ -273,79 +166,6 @@ impl Solver {
         }
     }
 
-    /// Counts the pods of a node that came.
-    fn join(&mut self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-        self.enter(at);
-        self.count_selected(at, 1);
-        self.count_owners(at);
-        self.note_values(at, true);
-        self.note_domains(at, dirty);
-    }
-
-    /// Takes a node out of all counts, as it was put in.
-    fn leave(&mut self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-        self.note_domains(at, dirty);
-        self.note_values(at, false);
-        self.count_selected(at, -1);
-        for position in 0..self.nodes[at].keeps_away.len() {
-            let group = self.nodes[at].keeps_away[position];
-            self.count_owner(group, at, -1);
-        }
-        let node = &mut self.nodes[at];
-        self.preference_taints -= usize::from(node.prefers_to_be_left());
-        if let Some(pool) = node.pool.filter(|_| node.counts) {
-            self.usage[pool].count(&self.pools[pool], node, -1);
-        }
-        // Where two nodes had one name, it is the other's now.
-        if let Some(name) = node.state.claim_name().filter(|name| self.by_claim.get(*name) == Some(&at)) {
-            self.by_claim.remove(name);
-        }
-        if let Some(name) = node.state.node_name().filter(|name| self.by_node.get(*name) == Some(&at)) {
-            self.by_node.remove(name);
-        }
-        for (label_set, _) in &node.label_sets {
-            let nodes = &mut self.topology.label_sets[*label_set].nodes;
-            if let Some(place) = nodes.iter().position(|node| *node == at) {
-                nodes.swap_remove(place);
-            }
-        }
-        node.vacate();
-        self.deleting.remove(at);
-    }
-
-    /// Counts a node's pods for the groups that select them.
-    fn count_selected(&mut self, at: NodeId, sign: i64) {
-        for position in 0..self.nodes[at].label_sets.len() {
-            let (label_set, count) = self.nodes[at].label_sets[position];
-            for position in 0..self.topology.label_sets[label_set].groups.len() {
-                let group = self.topology.label_sets[label_set].groups[position];
-                if self.counts_on(group, at) {
-                    for domain in self.node_domains(group, at) {
-                        self.placement.count_base(group, domain, false, sign * i64::from(count));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Registers the required anti-affinity of every pod that runs on a node.
-    fn count_owners(&mut self, at: NodeId) {
-        let node = Arc::clone(&self.nodes[at].state);
-        for pod in node.pods.iter().filter(|pod| pod.is_active()) {
-            for term in &pod.spec.pod_anti_affinity {
-                let group = self.term_group(pod, term, GroupKind::Anti);
-                self.nodes[at].keeps_away.push(group);
-                self.count_owner(group, at, 1);
-            }
-        }
-    }
-
-    fn count_owner(&mut self, group: TopologyGroupId, at: NodeId, by: i64) {
-        for domain in self.node_domains(group, at) {
-            self.placement.count_base(group, domain, true, by);
-        }
-    }
-
     /// Notes the groups whose domains a node may have a part in.
     fn note_domains(&self, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
         let node = &self.nodes[at];
@@ -358,43 +178,6 @@ impl Solver {
                 dirty.insert(index);
             }
         }
-    }
-
-    /// Looks at the domains of groups again, and counts again where they are others.
-    fn recount(&mut self, groups: &Bits<TopologyGroupId>) {
-        for group in groups.iter() {
-            let is = &self.topology.groups[group].is;
-            let (key, filter) = (is.key, is.filter.clone());
-            let domains = self.registered_domains(key, filter.as_ref());
-            if domains == self.topology.groups[group].domains {
-                continue;
-            }
-            self.topology.groups[group].set_domains(domains);
-            self.count_again(group);
-        }
-    }
-
-    /// Counts all pods that run for a group, whatever it has counted before.
-    pub(super) fn count_again(&mut self, group: TopologyGroupId) {
-        self.placement.forget_counts(&self.topology, group);
-        self.count_everywhere(group);
-        for at in self.nodes.ids() {
-            let owners = self.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
-            for _ in 0..owners {
-                self.count_owner(group, at, 1);
-            }
-        }
-    }
-
-    /// Forgets how pods are compiled, and where they fit.
-    fn forget_classes(&mut self) {
-        self.classes = IdVec::default();
-        self.class_by_pointer.clear();
-        self.class_by_pod.clear();
-        self.class_by_content.clear();
-        self.shapes = IdVec::default();
-        self.shape_ids.clear();
-        self.placement.forget_shapes();
     }
 
     /// Judges the nodes that changed for every shape of pod that has been asked for.
@@ -477,6 +260,232 @@ impl Solver {
             && tolerated(&node.taints, pod, level.look_past_preferences)
             && node.could_satisfy(&mut self.universe, level.req)
     }
+}
+
+/// Puts all nodes of the snapshot in.
+pub(super) fn settle_in(tables: &mut Tables, placement: &mut Placement) {
+    let of_pools = tables.pools.iter().flat_map(|pool| pool.taints.iter());
+    tables.preference_taints = of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
+    let snapshot = Arc::clone(&tables.snapshot);
+    for (at, node) in snapshot.nodes.iter().enumerate() {
+        let node = tables.node(node);
+        let id = tables.nodes.next_id();
+        placement.put_node(id, &node);
+        tables.nodes.push(node);
+        tables.slots.push(id);
+        tables.positions.push(at);
+        tables.enter(id);
+    }
+    for at in tables.nodes.ids() {
+        count_owners(tables, placement, at);
+    }
+    tables.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
+    tables.arrange();
+    tables.built = tables.size();
+}
+
+/// Takes out the nodes that are gone or changed, and puts in those that came or changed.
+fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot, next: &Snapshot) {
+    let preferred = tables.preference_taints > 0;
+    let (mut touched, mut reordered) = (Bits::default(), false);
+    let mut left: Vec<NodeId> = Vec::new();
+    let mut steps = Vec::with_capacity(next.nodes.len());
+    let (mut old, mut new) = (0, 0);
+    // Both are sorted by name, so that what is on one side only shows.
+    while old < before.nodes.len() || new < next.nodes.len() {
+        let order = match (before.nodes.get(old), next.nodes.get(new)) {
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
+                steps.push(Step::Stays(tables.slots[old]));
+                (old, new) = (old + 1, new + 1);
+                continue;
+            }
+            (Some(a), Some(b)) => a.name().cmp(b.name()),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        reordered |= order != Ordering::Equal;
+        let goes = order != Ordering::Greater;
+        let slot = goes.then(|| tables.slots[old]);
+        if let Some(slot) = slot {
+            left.push(slot);
+            old += 1;
+        }
+        if order != Ordering::Less {
+            steps.push(Step::Comes(slot));
+            tables.by_name &= slot.is_some() || stands_by_name(&next.nodes, new);
+            new += 1;
+        } else if let Some(slot) = slot {
+            tables.vacant.push(slot);
+        }
+    }
+    let (mut dirty, mut stood) = (Bits::default(), HashMap::new());
+    for slot in left {
+        stood.insert(slot, (tables.nodes[slot].usable, tables.nodes[slot].initialized));
+        leave(tables, placement, slot, &mut dirty);
+        touched.insert(slot);
+    }
+    tables.slots.clear();
+    let mut came = Vec::new();
+    for (position, step) in steps.into_iter().enumerate() {
+        let slot = match step {
+            Step::Stays(slot) => slot,
+            Step::Comes(slot) => {
+                let slot = put(tables, placement, slot, &next.nodes[position]);
+                let node = &tables.nodes[slot];
+                let now = (node.usable, node.initialized);
+                reordered |= stood.get(&slot).is_some_and(|stood| *stood != now);
+                came.push(slot);
+                touched.insert(slot);
+                slot
+            }
+        };
+        tables.slots.push(slot);
+        tables.positions[slot] = position;
+    }
+    for slot in came {
+        join(tables, placement, slot, &mut dirty);
+    }
+    recount(tables, placement, &dirty);
+    if preferred != (tables.preference_taints > 0) {
+        // Whether there is such a taint decides how far every pod may be relaxed.
+        forget_classes(tables, placement);
+    }
+    tables.refit(&touched);
+    if reordered {
+        tables.arrange();
+    }
+}
+
+/// Builds a node into its own slot or a vacant one.
+fn put(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    slot: Option<NodeId>,
+    node: &Arc<StateNode>,
+) -> NodeId {
+    let node = tables.node(node);
+    let slot = slot.or_else(|| tables.vacant.pop());
+    placement.put_node(slot.unwrap_or(tables.nodes.next_id()), &node);
+    match slot {
+        Some(slot) => {
+            tables.nodes[slot] = node;
+            slot
+        }
+        None => {
+            tables.positions.push(0);
+            tables.nodes.push(node)
+        }
+    }
+}
+
+/// Counts the pods of a node that came.
+fn join(tables: &mut Tables, placement: &mut Placement, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
+    tables.enter(at);
+    count_selected(tables, placement, at, 1);
+    count_owners(tables, placement, at);
+    tables.note_values(at, true);
+    tables.note_domains(at, dirty);
+}
+
+/// Takes a node out of all counts, as it was put in.
+fn leave(tables: &mut Tables, placement: &mut Placement, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
+    tables.note_domains(at, dirty);
+    tables.note_values(at, false);
+    count_selected(tables, placement, at, -1);
+    for position in 0..tables.nodes[at].keeps_away.len() {
+        let group = tables.nodes[at].keeps_away[position];
+        count_owner(tables, placement, group, at, -1);
+    }
+    let node = &mut tables.nodes[at];
+    tables.preference_taints -= usize::from(node.prefers_to_be_left());
+    if let Some(pool) = node.pool.filter(|_| node.counts) {
+        tables.usage[pool].count(&tables.pools[pool], node, -1);
+    }
+    // Where two nodes had one name, it is the other's now.
+    if let Some(name) = node.state.claim_name().filter(|name| tables.by_claim.get(*name) == Some(&at)) {
+        tables.by_claim.remove(name);
+    }
+    if let Some(name) = node.state.node_name().filter(|name| tables.by_node.get(*name) == Some(&at)) {
+        tables.by_node.remove(name);
+    }
+    for (label_set, _) in &node.label_sets {
+        let nodes = &mut tables.topology.label_sets[*label_set].nodes;
+        if let Some(place) = nodes.iter().position(|node| *node == at) {
+            nodes.swap_remove(place);
+        }
+    }
+    node.vacate();
+    tables.deleting.remove(at);
+}
+
+/// Counts a node's pods for the groups that select them.
+fn count_selected(tables: &mut Tables, placement: &mut Placement, at: NodeId, sign: i64) {
+    for position in 0..tables.nodes[at].label_sets.len() {
+        let (label_set, count) = tables.nodes[at].label_sets[position];
+        for position in 0..tables.topology.label_sets[label_set].groups.len() {
+            let group = tables.topology.label_sets[label_set].groups[position];
+            if domains::counts_on(tables, placement, group, at) {
+                for domain in domains::node_domains(tables, placement, group, at) {
+                    placement.count_base(group, domain, false, sign * i64::from(count));
+                }
+            }
+        }
+    }
+}
+
+/// Registers the required anti-affinity of every pod that runs on a node.
+fn count_owners(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
+    let node = Arc::clone(&tables.nodes[at].state);
+    for pod in node.pods.iter().filter(|pod| pod.is_active()) {
+        for term in &pod.spec.pod_anti_affinity {
+            let group = compile::term_group(tables, placement, pod, term, GroupKind::Anti);
+            tables.nodes[at].keeps_away.push(group);
+            count_owner(tables, placement, group, at, 1);
+        }
+    }
+}
+
+fn count_owner(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId, at: NodeId, by: i64) {
+    for domain in domains::node_domains(tables, placement, group, at) {
+        placement.count_base(group, domain, true, by);
+    }
+}
+
+/// Looks at the domains of groups again, and counts again where they are others.
+fn recount(tables: &mut Tables, placement: &mut Placement, groups: &Bits<TopologyGroupId>) {
+    for group in groups.iter() {
+        let is = &tables.topology.groups[group].is;
+        let (key, filter) = (is.key, is.filter.clone());
+        let domains = domains::registered_domains(tables, placement, key, filter.as_ref());
+        if domains == tables.topology.groups[group].domains {
+            continue;
+        }
+        tables.topology.groups[group].set_domains(domains);
+        count_again(tables, placement, group);
+    }
+}
+
+/// Counts all pods that run for a group, whatever it has counted before.
+pub(super) fn count_again(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
+    placement.forget_counts(&tables.topology, group);
+    domains::count_everywhere(tables, placement, group);
+    for at in tables.nodes.ids() {
+        let owners = tables.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
+        for _ in 0..owners {
+            count_owner(tables, placement, group, at, 1);
+        }
+    }
+}
+
+/// Forgets how pods are compiled, and where they fit.
+fn forget_classes(tables: &mut Tables, placement: &mut Placement) {
+    tables.classes = IdVec::default();
+    tables.class_by_pointer.clear();
+    tables.class_by_pod.clear();
+    tables.class_by_content.clear();
+    tables.shapes = IdVec::default();
+    tables.shape_ids.clear();
+    placement.forget_shapes();
 }
 
 /// Whether a node that came stands between its neighbours by name.

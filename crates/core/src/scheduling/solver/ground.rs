@@ -12,9 +12,11 @@
 use std::sync::Arc;
 
 use super::{
-    Solver,
+    Solver, compile, counted, follow,
     pass::{Outcome, Pass, Strategy},
     placement::Mark,
+    placement::Placement,
+    tables::Tables,
 };
 use crate::scheduling::ids::{Id, IdVec, NodeId, PodClassId, PodId, TopologyGroupId};
 use crate::{
@@ -80,20 +82,21 @@ impl Solver {
     pub fn what_if(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
         self.retract();
         if self.ground.is_none() {
-            let standing = self.standing();
-            if standing.is_empty() || self.claims_devices(&standing) {
+            let standing = self.tables.standing();
+            if standing.is_empty() || self.tables.claims_devices(&standing) {
                 return self.alone(standing, moved, without);
             }
             self.lay(standing);
         }
-        let leaving = |node: &usize| self.slots.get(*node).is_some_and(|at| self.deleting.has(*at));
-        if self.claims_devices(moved) || without.iter().any(leaving) {
-            let standing = self.standing();
+        let leaving =
+            |node: &usize| self.tables.slots.get(*node).is_some_and(|at| self.tables.deleting.has(*at));
+        if self.tables.claims_devices(moved) || without.iter().any(leaving) {
+            let standing = self.tables.standing();
             return self.alone(standing, moved, without);
         }
-        let groups = self.topology.groups.next_id();
-        let classes = self.compiled(moved);
-        if self.topology.groups.next_id() > groups {
+        let groups = self.tables.topology.groups.next_id();
+        let classes = compiled(&mut self.tables, &mut self.placement, moved);
+        if self.tables.topology.groups.next_id() > groups {
             self.meet_all(groups);
         }
         let Some(mut ground) = self.ground.take() else { return Plan::default() };
@@ -105,15 +108,15 @@ impl Solver {
     /// Makes a what-if ([`Self::what_if`]) part of the ground, so that the next one goes on from it. Only where all its pods
     /// have a place on nodes that exist; else nothing happens, and the answer is `false`.
     pub(crate) fn settle(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
-        let slots = without.iter().filter_map(|node| self.slots.get(*node).copied());
+        let slots = without.iter().filter_map(|node| self.tables.slots.get(*node).copied());
         let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
         let is_last = |ground: &Ground| ground.last.as_ref().is_some_and(|tried| tried.away == away);
         if !self.ground.as_ref().is_some_and(|ground| is_last(ground)) {
             self.retract();
             if self.ground.is_none() {
-                let standing = self.standing();
-                if self.claims_devices(&standing) {
+                let standing = self.tables.standing();
+                if self.tables.claims_devices(&standing) {
                     return false;
                 }
                 self.lay(standing);
@@ -157,54 +160,21 @@ impl Solver {
         self.solve(&simulation(&pods, without))
     }
 
-    /// Pods that need a place whatever is decided.
-    pub(super) fn standing(&self) -> Standing {
-        let mut pods = self.snapshot.pending.clone();
-        let waiting = pods.len();
-        pods.extend(self.leaving());
-        Standing { pods, waiting }
-    }
-
-    fn claims_devices(&self, pods: &[Arc<Pod>]) -> bool {
-        !self.rules.ignore_dra && pods.iter().any(|pod| !pod.spec.resource_claims.is_empty())
-    }
-
-    /// The classes of some pods, all levels of which are known.
-    fn compiled(&mut self, pods: &[Arc<Pod>]) -> Vec<PodClassId> {
-        let classes: Vec<PodClassId> = pods.iter().map(|pod| self.class_of(pod)).collect();
-        self.all_levels(&classes);
-        classes
-    }
-
-    /// Compiles all levels of some classes; returns the distinct ones, ascending.
-    pub(super) fn all_levels(&mut self, classes: &[PodClassId]) -> Vec<PodClassId> {
-        let mut distinct = classes.to_vec();
-        distinct.sort_unstable();
-        distinct.dedup();
-        for class in distinct.iter().copied() {
-            let mut levels = 1;
-            while self.has_level(class, levels) {
-                levels += 1;
-            }
-        }
-        distinct
-    }
-
     /// Groups from `known` on came while the ground was there, and have counted what it left. Counts them as they should be,
     /// looks at all pods that run, so that no what-if brings another one, and lays the ground again.
     fn meet_all(&mut self, known: TopologyGroupId) {
         let settled =
             self.ground.as_mut().map(|ground| std::mem::take(&mut ground.settled)).unwrap_or_default();
         self.lift();
-        for group in self.topology.groups.ids().filter(|group| *group >= known) {
-            self.count_again(group);
+        for group in self.tables.topology.groups.ids().filter(|group| *group >= known) {
+            follow::count_again(&mut self.tables, &mut self.placement, group);
         }
-        let snapshot = Arc::clone(&self.snapshot);
+        let snapshot = Arc::clone(&self.tables.snapshot);
         for pod in snapshot.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.is_reschedulable()) {
-            let class = self.class_of(pod);
-            self.all_levels(&[class]);
+            let class = compile::class_of(&mut self.tables, &mut self.placement, pod);
+            all_levels(&mut self.tables, &mut self.placement, &[class]);
         }
-        self.lay(self.standing());
+        self.lay(self.tables.standing());
         // One after the other, as it happened: laid together, pods would find other places than those that they were
         // promised, or none. Whom none is left for stays without one, so that nothing else goes.
         for settled in settled {
@@ -242,6 +212,45 @@ impl Solver {
         }
         self.ground = Some(ground);
     }
+}
+
+impl Tables {
+    /// Pods that need a place whatever is decided.
+    pub(super) fn standing(&self) -> Standing {
+        let mut pods = self.snapshot.pending.clone();
+        let waiting = pods.len();
+        pods.extend(self.leaving());
+        Standing { pods, waiting }
+    }
+
+    fn claims_devices(&self, pods: &[Arc<Pod>]) -> bool {
+        !self.rules.ignore_dra && pods.iter().any(|pod| !pod.spec.resource_claims.is_empty())
+    }
+}
+
+/// The classes of some pods, all levels of which are known.
+fn compiled(tables: &mut Tables, placement: &mut Placement, pods: &[Arc<Pod>]) -> Vec<PodClassId> {
+    let classes: Vec<PodClassId> = pods.iter().map(|pod| compile::class_of(tables, placement, pod)).collect();
+    all_levels(tables, placement, &classes);
+    classes
+}
+
+/// Compiles all levels of some classes; returns the distinct ones, ascending.
+pub(super) fn all_levels(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    classes: &[PodClassId],
+) -> Vec<PodClassId> {
+    let mut distinct = classes.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    for class in distinct.iter().copied() {
+        let mut levels = 1;
+        while compile::has_level(tables, placement, class, levels) {
+            levels += 1;
+        }
+    }
+    distinct
 }
 
 /// Pods that need a place whatever is decided: first those that wait.
@@ -294,17 +303,17 @@ impl Ground {
         self.pods.extend(moved.iter().cloned());
         self.classes.items_mut().extend_from_slice(classes);
         let mut pass = self.pass.fork();
-        solver.placement.make_room(solver.shapes.len());
-        let slots = without.iter().filter_map(|node| solver.slots.get(*node).copied());
+        solver.placement.make_room(solver.tables.shapes.len());
+        let slots = without.iter().filter_map(|node| solver.tables.slots.get(*node).copied());
         let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
         let mut unschedulable: Vec<PodId> = self.unplaced.iter().map(|(at, _)| *at).collect();
         for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
             pass.gone.insert(at);
-            solver.give_back(at, &mut pass.left);
-            solver.discount_all(at);
+            solver.tables.give_back(at, &mut pass.left);
+            counted::discount_all(&mut solver.tables, &mut solver.placement, at);
             for pod in self.pass.placed.get(&at).into_iter().flatten() {
-                solver.discount_placed(at, self.classes[*pod]);
+                counted::discount_placed(&mut solver.tables, &mut solver.placement, at, self.classes[*pod]);
                 unschedulable.push(*pod);
             }
         }
@@ -332,13 +341,14 @@ impl Ground {
     fn forget(&mut self, solver: &mut Solver, tried: Tried) {
         let Tried { pass, classes, .. } = tried;
         solver.placement.rewind(self.mark);
-        for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
+        for level in classes.iter().flat_map(|class| &solver.tables.classes[*class].levels) {
             solver.placement.forget_rejected(level.shape);
         }
-        for (class, level) in pass.starts.into_keys().map(|shape| solver.shapes[shape].of).collect::<Vec<_>>()
+        for (class, level) in
+            pass.starts.into_keys().map(|shape| solver.tables.shapes[shape].of).collect::<Vec<_>>()
         {
-            let ordered = solver.fitting_in_order(class, level);
-            self.pass.skip(&solver.placement, solver.classes[class].levels[level].shape, &ordered);
+            let ordered = solver.tables.fitting_in_order(class, level);
+            self.pass.skip(&solver.placement, solver.tables.classes[class].levels[level].shape, &ordered);
         }
         self.pods.truncate(self.len);
         self.classes.items_mut().truncate(self.len);

@@ -41,27 +41,13 @@ mod pools;
 mod ranks;
 mod rearrange;
 mod repack;
+mod tables;
 mod topology;
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use indexmap::IndexSet;
-
 pub use self::repack::Repack;
-use self::{
-    amounts::ResourceIndex,
-    asked::Asked,
-    bits::Bits,
-    compile::ShapeKey,
-    domains::ByValue,
-    finish::{LikeKey, Terms},
-    follow::{Size, Usage},
-    intern::{Key, Universe, Value},
-    placement::Placement,
-    pools::{Context, Daemon},
-    topology::Topology,
-};
+use self::{asked::Asked, placement::Placement, tables::Tables};
 /// What ids are of.
 pub(super) use self::{
     claim::Claim,
@@ -71,79 +57,22 @@ pub(super) use self::{
     topology::{Group, LabelSet},
 };
 pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
-use super::{Eliminated, LeastCost, Packer, Plan, Request, Rules};
-use crate::model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec};
-use crate::scheduling::ids::{IdVec, LabelSetId, NodeId, NodePoolId, PodClassId, ShapeId, TopologyGroupId};
+use super::{LeastCost, Packer, Plan, Request, Rules};
+use crate::model::Snapshot;
 
 /// A snapshot made ready for scheduling: build once, ask often, [`update`](Self::update) as the cluster changes.
 ///
 /// Asking leaves no trace in the answers: every request sees the snapshot as it is.
 #[derive(Debug)]
 pub struct Solver {
-    snapshot: Arc<Snapshot>,
-    rules: Rules,
-    universe: Universe,
-    resources: ResourceIndex,
-    reservations: Reservations,
-    daemons: Vec<Daemon>,
-    pools: IdVec<NodePoolId, Pool>,
-    /// What the nodes of each pool are in sum.
-    usage: IdVec<NodePoolId, Usage>,
-    /// Nodes by slot. A node keeps its slot as long as it is there; slots of nodes that are gone are vacant.
-    nodes: IdVec<NodeId, NodeRow>,
-    /// Vacant slots.
-    vacant: Vec<NodeId>,
-    /// The slot of each of the snapshot's nodes.
-    slots: Vec<NodeId>,
-    /// The node of each slot.
-    positions: IdVec<NodeId, usize>,
-    /// Slots of usable nodes in the order in which they are tried.
-    order: Vec<NodeId>,
-    /// Where each slot stands in that order.
-    places: IdVec<NodeId, usize>,
-    /// Whether the snapshot's nodes are sorted by name.
-    by_name: bool,
-    /// Whether the order is that of the slots.
-    in_order: bool,
-    /// Slots of nodes that are going away.
-    deleting: Bits<NodeId>,
-    /// Slots of nodes whose labels are an open choice.
-    open: Bits<NodeId>,
-    topology: Topology,
-    /// How many nodes and pools have a taint that merely prefers to keep pods away.
-    preference_taints: usize,
-    classes: IdVec<PodClassId, Class>,
-    class_by_pointer: HashMap<(usize, LabelSetId), PodClassId>,
-    /// Classes of pods with volumes: each pod is one of its own.
-    class_by_pod: HashMap<PodUid, PodClassId>,
-    class_by_content: HashMap<(LabelSetId, Resources), Vec<PodClassId>>,
-    /// Specs with default spread constraints, where those apply.
-    default_specs: HashMap<defaults::AlikeKey, (Arc<PodSpec>, Option<Arc<PodSpec>>)>,
-    by_claim: HashMap<ClaimName, NodeId>,
-    by_node: HashMap<NodeName, NodeId>,
-    shapes: IdVec<ShapeId, Shape>,
-    shape_ids: HashMap<ShapeKey, ShapeId>,
-    toleration_sets: IndexSet<Vec<Toleration>>,
-    /// Values of keys that pools can create.
-    domains: HashMap<Key, Arc<[(NodePoolId, Value)]>>,
-    /// Usable nodes by values of keys.
-    by_value: HashMap<Key, ByValue>,
-    /// What claims of one kind become.
-    terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
-    /// Devices for resource claims, once a request has some.
-    devices: Option<Box<devices::Tables>>,
+    /// What the snapshot means.
+    tables: Tables,
     /// What what-ifs go on from. While it is there, nodes and counters are as it leaves them.
     ground: Option<Box<ground::Ground>>,
     /// The last large request.
     asked: Asked,
-    hostname: Key,
     /// What is placed: between requests as the snapshot says.
     placement: Placement,
-    /// Groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain each: see
-    /// [`Strategy`]. Empty between passes.
-    pinning: Bits<TopologyGroupId>,
-    /// How large the tables were when they were built.
-    built: Size,
 }
 
 impl Solver {
@@ -156,67 +85,10 @@ impl Solver {
     /// Makes a shared snapshot ready.
     #[must_use]
     pub fn on(snapshot: Arc<Snapshot>, rules: &Rules) -> Self {
-        let mut universe = Universe::new(Arc::clone(&snapshot.schema));
-        let mut resources = ResourceIndex::default();
-        let mut reservations = Reservations::default();
-        let schedulable = |pod: &&Arc<Pod>| !rules.ignore_dra || pod.spec.resource_claims.is_empty();
-        let daemons = snapshot.daemons.iter().filter(schedulable);
-        let daemons: Vec<Daemon> =
-            daemons.map(|pod| Daemon::new(pod, &mut universe, &mut resources)).collect();
-        let mut context = Context {
-            snapshot: &snapshot,
-            universe: &mut universe,
-            resources: &mut resources,
-            reservations: &mut reservations,
-            daemons: &daemons,
-            reserved_capacity: rules.reserved_capacity,
-        };
-        let usable = snapshot.pools.iter().filter(|pool| Pool::is_usable(pool));
-        let pools: IdVec<NodePoolId, Pool> = usable.map(|pool| Pool::new(pool, &mut context)).collect();
-        let hostname = universe.key(labels::HOSTNAME);
-        let mut this = Self {
-            snapshot,
-            rules: rules.clone(),
-            universe,
-            resources,
-            reservations,
-            daemons,
-            usage: pools.iter().map(Usage::new).collect(),
-            pools,
-            nodes: IdVec::default(),
-            vacant: Vec::new(),
-            slots: Vec::new(),
-            positions: IdVec::default(),
-            order: Vec::new(),
-            places: IdVec::default(),
-            by_name: true,
-            in_order: true,
-            deleting: Bits::default(),
-            open: Bits::default(),
-            topology: Topology::default(),
-            preference_taints: 0,
-            classes: IdVec::default(),
-            class_by_pointer: HashMap::new(),
-            class_by_pod: HashMap::new(),
-            class_by_content: HashMap::new(),
-            default_specs: HashMap::new(),
-            by_claim: HashMap::new(),
-            by_node: HashMap::new(),
-            shapes: IdVec::default(),
-            shape_ids: HashMap::new(),
-            toleration_sets: IndexSet::new(),
-            domains: HashMap::new(),
-            by_value: HashMap::new(),
-            terms: HashMap::new(),
-            devices: None,
-            ground: None,
-            asked: Asked::default(),
-            hostname,
-            placement: Placement::default(),
-            pinning: Bits::default(),
-            built: Size::default(),
-        };
-        this.settle_in();
+        let tables = Tables::of(snapshot, rules);
+        let mut this =
+            Self { tables, ground: None, asked: Asked::default(), placement: Placement::default() };
+        follow::settle_in(&mut this.tables, &mut this.placement);
         this
     }
 
@@ -229,7 +101,7 @@ impl Solver {
     /// The snapshot that requests are answered on.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
+        &self.tables.snapshot
     }
 
     /// One pass, pod by pod.

@@ -9,8 +9,11 @@ use super::{
     claim::{Ask, Claim, Fit, Refusal, clash},
     compile::Level,
     intern::{Key, Req, Set, Side},
+    narrow,
     narrow::{Demand, Nowhere},
     pass::{Outcome, Pass},
+    placement::Placement,
+    tables::Tables,
     topology::GroupKind,
 };
 use crate::scheduling::ids::{
@@ -20,6 +23,8 @@ use crate::scheduling::ids::{
 
 /// What a pod is tried on: a claim as it stands, or a new one of a pool.
 pub(super) struct Target<'a> {
+    /// The node that it is to groups by hostname.
+    pub(super) host: DomainId,
     pub(super) pool: NodePoolId,
     pub(super) rows: &'a Bits<InstanceTypeId>,
     pub(super) used: &'a Amounts,
@@ -51,12 +56,12 @@ impl Pass {
         at: NewClaimId,
     ) -> bool {
         self.probes += 1;
-        let this = &solver.classes[class];
+        let this = &solver.tables.classes[class];
         let Level { req, shape, .. } = this.levels[level];
         let claim = &self.claims[at];
         let hopeless = !fits(&claim.used, &this.requests, &claim.envelope)
             || clash(&this.pod.spec.host_ports, &claim.ports);
-        let met = if hopeless { None } else { solver.universe.meet(claim.req, req, Side::Claim) };
+        let met = if hopeless { None } else { solver.tables.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
             solver.placement.reject(shape, at);
             return false;
@@ -64,7 +69,7 @@ impl Pass {
         if met == claim.req
             && demand.is_free()
             && this.wants_room_only()
-            && solver.reservations.names.is_empty()
+            && solver.tables.reservations.names.is_empty()
             && fits(&claim.used, &this.requests, &claim.floor)
         {
             // Nothing is lost: the claim stays what it is.
@@ -73,6 +78,7 @@ impl Pass {
         }
         let claim = &self.claims[at];
         let target = Target {
+            host: at.into(),
             pool: claim.pool,
             rows: &claim.rows,
             used: &claim.used,
@@ -80,7 +86,7 @@ impl Pass {
             held: &claim.reserved,
             now: Some((claim.req, &claim.floor)),
         };
-        match self.fit_target(solver, class, demand, at.into(), met, &target) {
+        match self.fit_target(&mut solver.tables, &solver.placement, class, demand, met, &target) {
             Ok(fit) => {
                 self.take_claim(solver, class, at, fit);
                 true
@@ -97,20 +103,22 @@ impl Pass {
     /// Tries the alternatives of volumes and topology in turn.
     pub(super) fn fit_target(
         &self,
-        solver: &mut Solver,
+        tables: &mut Tables,
+        placement: &Placement,
         class: PodClassId,
         demand: &Demand,
-        host: DomainId,
         req: Req,
         target: &Target<'_>,
     ) -> Result<Fit, Blocked> {
         let mut blocked = Blocked { lasting: true, ..Blocked::default() };
-        let more = solver.classes[class].requests.clone();
-        let pod = Arc::clone(&solver.classes[class].pod);
-        for position in 0..solver.classes[class].alternatives.len() {
-            let alternative = solver.classes[class].alternatives[position];
-            let Some(reachable) = solver.universe.meet(req, alternative, Side::Claim) else { continue };
-            let options = match solver.narrow(demand, host, reachable) {
+        let more = tables.classes[class].requests.clone();
+        let pod = Arc::clone(&tables.classes[class].pod);
+        for position in 0..tables.classes[class].alternatives.len() {
+            let alternative = tables.classes[class].alternatives[position];
+            let Some(reachable) = tables.universe.meet(req, alternative, Side::Claim) else {
+                continue;
+            };
+            let options = match narrow::narrow(tables, placement, demand, target.host, reachable) {
                 Ok(options) => options,
                 Err(Nowhere(group)) => {
                     blocked.lasting = false;
@@ -132,8 +140,8 @@ impl Pass {
                     now: target.now,
                     purpose: self.purpose,
                 };
-                match solver.fit(&ask) {
-                    Ok(fit) => match self.devices_on_claim(solver, class, (demand, host), &ask, fit) {
+                match tables.fit(&ask) {
+                    Ok(fit) => match self.devices_on_claim(tables, class, (demand, target.host), &ask, fit) {
                         Ok(fit) => return Ok(fit),
                         Err(refusal) => {
                             blocked.lasting = false;
@@ -144,7 +152,7 @@ impl Pass {
                         // What topology narrowed, or a reservation, may look different later.
                         blocked.lasting &= option == reachable
                             && refusal == Refusal::Rows
-                            && solver.reservations.names.is_empty();
+                            && tables.reservations.names.is_empty();
                         blocked.refusal = blocked.refusal.or(Some((option, refusal)));
                     }
                 }
@@ -156,7 +164,7 @@ impl Pass {
     fn take_claim(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId, fit: Fit) {
         let claim = &mut self.claims[at];
         let before = claim.req;
-        let this = &solver.classes[class];
+        let this = &solver.tables.classes[class];
         update(&mut claim.used, &this.requests, i64::saturating_add);
         claim.ports.extend(this.pod.spec.host_ports.iter().cloned());
         for released in claim.reserved.iter().filter(|id| !fit.reserved.contains(id)) {
@@ -168,7 +176,7 @@ impl Pass {
         if let Some(rows) = fit.rows
             && rows != claim.rows
         {
-            (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&rows, &claim.used);
+            (claim.envelope, claim.floor) = solver.tables.pools[claim.pool].ranks.bounds(&rows, &claim.used);
             claim.rows = rows;
         }
         claim.req = fit.req;
@@ -179,25 +187,25 @@ impl Pass {
             self.regroup(at, before);
             self.settle(solver, at, before);
         }
-        self.settle_devices(solver, at, fit.grant);
+        self.settle_devices(&solver.tables, at, fit.grant);
         self.count_pod(solver, class, at);
     }
 
     /// Takes a pod that changes nothing of a claim but the room that is left.
     fn take_plain(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId) {
-        update(&mut self.claims[at].used, &solver.classes[class].requests, i64::saturating_add);
+        update(&mut self.claims[at].used, &solver.tables.classes[class].requests, i64::saturating_add);
         self.count_pod(solver, class, at);
     }
 
     /// Counts a pod of a class on a claim.
     fn count_pod(&mut self, solver: &mut Solver, class: PodClassId, at: NewClaimId) {
-        let label_set = solver.classes[class].label_set;
-        for position in 0..solver.topology.label_sets[label_set].groups.len() {
-            let group = solver.topology.label_sets[label_set].groups[position];
+        let label_set = solver.tables.classes[class].label_set;
+        for position in 0..solver.tables.topology.label_sets[label_set].groups.len() {
+            let group = solver.tables.topology.label_sets[label_set].groups[position];
             self.count_claim(solver, group, at, false, 1);
         }
-        for position in 0..solver.classes[class].keeps_away.len() {
-            let group = solver.classes[class].keeps_away[position];
+        for position in 0..solver.tables.classes[class].keeps_away.len() {
+            let group = solver.tables.classes[class].keeps_away[position];
             self.count_claim(solver, group, at, true, 1);
         }
         let label_sets = &mut self.claims[at].label_sets;
@@ -214,18 +222,18 @@ impl Pass {
             return;
         }
         for (label_set, count) in self.claims[at].label_sets.clone() {
-            for position in 0..solver.topology.label_sets[label_set].groups.len() {
-                let group = solver.topology.label_sets[label_set].groups[position];
-                let is = &solver.topology.groups[group].is;
-                let fixed = |req: Req| solver.universe.get(req, is.key).and_then(Set::single);
-                if solver.topology.groups[group].by_host
+            for position in 0..solver.tables.topology.label_sets[label_set].groups.len() {
+                let group = solver.tables.topology.label_sets[label_set].groups[position];
+                let is = &solver.tables.topology.groups[group].is;
+                let fixed = |req: Req| solver.tables.universe.get(req, is.key).and_then(Set::single);
+                if solver.tables.topology.groups[group].by_host
                     || is.kind == GroupKind::Anti
                     || fixed(before).is_some()
                 {
                     continue;
                 }
                 if let Some(domain) = fixed(after)
-                    && solver.counts_in(group, pool, after)
+                    && solver.tables.counts_in(group, pool, after)
                 {
                     solver.placement.count(group, DomainId::of_value(domain), false, i64::from(count));
                 }
@@ -242,25 +250,25 @@ impl Pass {
         by: i64,
     ) {
         let (req, pool) = (self.claims[at].req, self.claims[at].pool);
-        let this = &solver.topology.groups[group];
+        let this = &solver.tables.topology.groups[group];
         let (key, kind) = (this.is.key, this.is.kind);
         if this.by_host {
-            if solver.counts_in(group, pool, req) {
+            if solver.tables.counts_in(group, pool, req) {
                 solver.placement.count(group, at.into(), owners, by);
             }
             return;
         }
-        let fixed = solver.universe.get(req, key).and_then(Set::single);
+        let fixed = solver.tables.universe.get(req, key).and_then(Set::single);
         if let Some(domain) = fixed {
-            if solver.counts_in(group, pool, req) {
+            if solver.tables.counts_in(group, pool, req) {
                 solver.placement.count(group, DomainId::of_value(domain), owners, by);
             }
         } else if kind == GroupKind::Anti {
-            if solver.universe.get(req, key).is_none() && !solver.universe.is_well_known(key) {
+            if solver.tables.universe.get(req, key).is_none() && !solver.tables.universe.is_well_known(key) {
                 return;
             }
             let domains = Arc::clone(&this.domains);
-            for domain in solver.possible(req, key, &domains) {
+            for domain in solver.tables.possible(req, key, &domains) {
                 solver.placement.count(group, domain, owners, by);
             }
         }
@@ -276,23 +284,35 @@ impl Pass {
     ) -> Outcome {
         let at = self.claims.next_id();
         let host = at.into();
-        for pool in solver.pools.ids() {
+        for pool in solver.tables.pools.ids() {
             self.probes += 1;
-            let Some(req) = solver.template_for(class, level, pool) else { continue };
+            let Some(req) = solver.tables.template_for(class, level, pool) else { continue };
             if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
                 continue;
             }
-            let rows = self.within_limits(solver, pool);
-            let min_values = solver.pools[pool].min_values.clone();
+            let rows = self.within_limits(&solver.tables, pool);
+            let min_values = solver.tables.pools[pool].min_values.clone();
             let none = Amounts::new();
-            let on = |rows| Target { pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+            let on = |rows| Target {
+                host,
+                pool,
+                rows,
+                used: &none,
+                min_values: &min_values,
+                held: &[],
+                now: None,
+            };
             let small = self.preferred(solver, pool, &rows);
             let preferred = small.as_ref().and_then(|rows| {
-                self.fit_target(solver, class, demand, host, req, &on(rows)).ok().filter(|fit| !fit.relaxed)
+                self.fit_target(&mut solver.tables, &solver.placement, class, demand, req, &on(rows))
+                    .ok()
+                    .filter(|fit| !fit.relaxed)
             });
             let fit = match preferred {
                 Some(fit) => Ok(fit),
-                None => self.fit_target(solver, class, demand, host, req, &on(&rows)),
+                None => {
+                    self.fit_target(&mut solver.tables, &solver.placement, class, demand, req, &on(&rows))
+                }
             };
             let fit = match fit {
                 Ok(fit) => fit,
@@ -327,9 +347,9 @@ impl Pass {
     }
 
     /// The rows of a pool of which one more stays within every limit.
-    pub(super) fn within_limits(&self, solver: &Solver, pool: NodePoolId) -> Bits<InstanceTypeId> {
-        let rows = &solver.pools[pool].rows;
-        let limits = &solver.pools[pool].limits;
+    pub(super) fn within_limits(&self, tables: &Tables, pool: NodePoolId) -> Bits<InstanceTypeId> {
+        let rows = &tables.pools[pool].rows;
+        let limits = &tables.pools[pool].limits;
         if limits.is_empty() {
             return Bits::full(rows.len());
         }
@@ -342,8 +362,8 @@ impl Pass {
     /// Charges a new claim with the largest that it may become.
     pub(super) fn charge(&mut self, solver: &Solver, pool: NodePoolId, rows: &Bits<InstanceTypeId>) {
         let (left, nodes) = &mut self.left[pool];
-        for (left, limit) in left.iter_mut().zip(&solver.pools[pool].limits) {
-            let of_row = |at| get(&solver.row(pool, at).capacity, limit.resource);
+        for (left, limit) in left.iter_mut().zip(&solver.tables.pools[pool].limits) {
+            let of_row = |at| get(&solver.tables.row(pool, at).capacity, limit.resource);
             *left = left.saturating_sub(rows.iter().map(of_row).max().unwrap_or(0));
         }
         if let Some(nodes) = nodes {

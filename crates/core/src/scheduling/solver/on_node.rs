@@ -7,10 +7,13 @@ use super::{
     amounts::fits_free,
     bits::Bits,
     claim::clash,
+    domains,
     intern::{ANY, Req, Side},
+    narrow,
     narrow::Demand,
     pass::Pass,
     placement::Placement,
+    tables::Tables,
 };
 use crate::scheduling::ids::{Id, LevelId, NodeId, PodClassId, ShapeId};
 use crate::{
@@ -32,12 +35,12 @@ impl Pass {
         demand: &Demand,
         fitting: &Bits<NodeId>,
     ) -> Option<NodeId> {
-        let shape = solver.classes[class].levels[level].shape;
+        let shape = solver.tables.classes[class].levels[level].shape;
         let mut start = 0;
         let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
         while let Some(at) = fitting.first_without(&self.gone, solver.placement.full(shape), start) {
             start = at.position() + 1;
-            if solver.in_order {
+            if solver.tables.in_order {
                 if self.try_node(solver, class, level, demand, at, pod) {
                     return Some(at);
                 }
@@ -47,7 +50,7 @@ impl Pass {
                 return self.attempt_all_nodes(solver, pod, class, level, demand, fitting);
             }
         }
-        few.sort_unstable_by_key(|at| solver.places[*at]);
+        few.sort_unstable_by_key(|at| solver.tables.places[*at]);
         few.into_iter().find(|at| self.try_node(solver, class, level, demand, *at, pod))
     }
 
@@ -61,8 +64,8 @@ impl Pass {
         demand: &Demand,
         fitting: &Bits<NodeId>,
     ) -> Option<NodeId> {
-        let shape = solver.classes[class].levels[level].shape;
-        let ordered = solver.fitting_in_order(class, level);
+        let shape = solver.tables.classes[class].levels[level].shape;
+        let ordered = solver.tables.fitting_in_order(class, level);
         let start = self.skip(&solver.placement, shape, &ordered);
         ordered[start..].iter().copied().find(|at| {
             let left = fitting.has(*at) && !self.gone.has(*at) && !solver.placement.full(shape).has(*at);
@@ -88,13 +91,13 @@ impl Pass {
         pod: &Pod,
     ) -> bool {
         self.probes += 1;
-        let (this, node) = (&solver.classes[class], &solver.nodes[at]);
+        let (this, node) = (&solver.tables.classes[class], &solver.tables.nodes[at]);
         let shape = this.levels[level].shape;
         if !fits_free(&this.requests, &solver.placement.room(at).free) {
             solver.placement.note_full(shape, at);
             return false;
         }
-        let settling = node.settles.is_some_and(|until| until > solver.snapshot.taken_at);
+        let settling = node.settles.is_some_and(|until| until > solver.tables.snapshot.taken_at);
         if settling && self.purpose == Purpose::Simulation && !self.is_unschedulable(solver, pod) {
             return false;
         }
@@ -109,10 +112,12 @@ impl Pass {
         }
         match solver.placement.room(at).open {
             None => {
-                if !solver.obeys_on(demand, at) || !solver.reaches(class, at) {
+                if !narrow::obeys_on(&solver.tables, &solver.placement, demand, at)
+                    || !reaches(&mut solver.tables, &solver.placement, class, at)
+                {
                     return false;
                 }
-                if self.devices_on_node(solver, class, at, None).is_none() {
+                if self.devices_on_node(&mut solver.tables, class, at, None).is_none() {
                     return false;
                 }
                 self.take_node(solver, class, at, None);
@@ -121,7 +126,8 @@ impl Pass {
                 let Some(narrower) = narrow_open(solver, class, level, demand, at, open) else {
                     return false;
                 };
-                let Some(narrower) = self.devices_on_node(solver, class, at, Some(narrower)) else {
+                let Some(narrower) = self.devices_on_node(&mut solver.tables, class, at, Some(narrower))
+                else {
                     return false;
                 };
                 self.take_node(solver, class, at, narrower);
@@ -133,16 +139,16 @@ impl Pass {
     /// Whether a pod has no place now: it is pending, or its node is going away.
     fn is_unschedulable(&self, solver: &Solver, pod: &Pod) -> bool {
         let Some(node) = &pod.node else { return true };
-        let gone = |at: &NodeId| solver.nodes[*at].deleting || self.settled.has(*at);
-        solver.by_node.get(node).is_none_or(gone)
+        let gone = |at: &NodeId| solver.tables.nodes[*at].deleting || self.settled.has(*at);
+        solver.tables.by_node.get(node).is_none_or(gone)
     }
 
     fn attaches(&mut self, solver: &Solver, class: PodClassId, at: NodeId) -> bool {
-        let (this, node) = (&solver.classes[class], &solver.nodes[at]);
+        let (this, node) = (&solver.tables.classes[class], &solver.tables.nodes[at]);
         if this.attachments.is_empty() || node.state.volume_limits.is_empty() {
             return true;
         }
-        let attached = self.attached.entry(at).or_insert_with(|| solver.attachments_on(at));
+        let attached = self.attached.entry(at).or_insert_with(|| solver.tables.attachments_on(at));
         node.state.volume_limits.iter().all(|(driver, limit)| {
             let of_driver = |(of, _): &&(Str, Str)| of == driver;
             let new =
@@ -153,7 +159,7 @@ impl Pass {
     }
 
     fn take_node(&mut self, solver: &mut Solver, class: PodClassId, at: NodeId, open: Option<Req>) {
-        let this = &solver.classes[class];
+        let this = &solver.tables.classes[class];
         solver.placement.take_room(at, &this.requests, open);
         if !this.pod.spec.host_ports.is_empty() {
             self.ports.entry(at).or_default().extend(this.pod.spec.host_ports.iter().cloned());
@@ -164,17 +170,17 @@ impl Pass {
             attached.dedup();
         }
         let label_set = this.label_set;
-        for position in 0..solver.topology.label_sets[label_set].groups.len() {
-            let group = solver.topology.label_sets[label_set].groups[position];
-            if solver.counts_on(group, at) {
-                for domain in solver.node_domains(group, at) {
+        for position in 0..solver.tables.topology.label_sets[label_set].groups.len() {
+            let group = solver.tables.topology.label_sets[label_set].groups[position];
+            if domains::counts_on(&mut solver.tables, &solver.placement, group, at) {
+                for domain in domains::node_domains(&solver.tables, &solver.placement, group, at) {
                     solver.placement.count(group, domain, false, 1);
                 }
             }
         }
-        for position in 0..solver.classes[class].keeps_away.len() {
-            let group = solver.classes[class].keeps_away[position];
-            for domain in solver.node_domains(group, at) {
+        for position in 0..solver.tables.classes[class].keeps_away.len() {
+            let group = solver.tables.classes[class].keeps_away[position];
+            for domain in domains::node_domains(&solver.tables, &solver.placement, group, at) {
                 solver.placement.count(group, domain, true, 1);
             }
         }
@@ -190,26 +196,21 @@ fn narrow_open(
     at: NodeId,
     open: Req,
 ) -> Option<Req> {
-    let wanted = solver.classes[class].levels[level].req;
-    let met = solver.universe.meet(open, wanted, Side::Claim)?;
-    for position in 0..solver.classes[class].alternatives.len() {
-        let alternative = solver.classes[class].alternatives[position];
-        let Some(reachable) = solver.universe.meet(met, alternative, Side::Claim) else { continue };
-        if let Ok(options) = solver.narrow(demand, at.into(), reachable) {
+    let wanted = solver.tables.classes[class].levels[level].req;
+    let met = solver.tables.universe.meet(open, wanted, Side::Claim)?;
+    for position in 0..solver.tables.classes[class].alternatives.len() {
+        let alternative = solver.tables.classes[class].alternatives[position];
+        let Some(reachable) = solver.tables.universe.meet(met, alternative, Side::Claim) else { continue };
+        if let Ok(options) =
+            narrow::narrow(&mut solver.tables, &solver.placement, demand, at.into(), reachable)
+        {
             return options.first().copied();
         }
     }
     None
 }
 
-impl Solver {
-    /// Whether a node is where the volumes of a class can be.
-    fn reaches(&mut self, class: PodClassId, at: NodeId) -> bool {
-        let open = self.placement.room(at).open;
-        let alternatives = &self.classes[class].alternatives;
-        alternatives.iter().any(|req| *req == ANY || self.nodes[at].satisfies(open, &mut self.universe, *req))
-    }
-
+impl Tables {
     /// Volumes that are attached to a node for its pods.
     fn attachments_on(&self, at: NodeId) -> Vec<(Str, Str)> {
         let mut attached = self.nodes[at].state.attached.clone();
@@ -223,4 +224,11 @@ impl Solver {
         attached.dedup();
         attached
     }
+}
+
+/// Whether a node is where the volumes of a class can be.
+fn reaches(tables: &mut Tables, placement: &Placement, class: PodClassId, at: NodeId) -> bool {
+    let open = placement.room(at).open;
+    let alternatives = &tables.classes[class].alternatives;
+    alternatives.iter().any(|req| *req == ANY || tables.nodes[at].satisfies(open, &mut tables.universe, *req))
 }

@@ -12,9 +12,12 @@ use super::{
     bits::Bits,
     claim::{Claim, clash},
     compile::Level,
+    counted,
     devices::Grants,
+    ground,
     intern::{Req, Side},
     ladder::{Cursor, Ladder},
+    narrow,
     narrow::Demand,
     patterns::Deferral,
     placement::Mark,
@@ -163,7 +166,7 @@ pub(super) fn run(
             super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
     let second = start.and_then(|start| pass.second(solver, request, classes, &plan, start));
-    solver.pinning = Bits::default();
+    solver.placement.pinning = Bits::default();
     pass.restore(solver, &distinct);
     solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
     (plan, second)
@@ -178,24 +181,24 @@ impl Pass {
     ) -> (Self, Asked, Vec<PodClassId>) {
         let asked = solver.ask(request.pods);
         // All groups are known before anything is counted for this pass alone.
-        let distinct = solver.all_levels(&asked.classes);
+        let distinct = ground::all_levels(&mut solver.tables, &mut solver.placement, &asked.classes);
         let mut pass = Self::new(solver, request, strategy);
-        pass.devices = Grants::new(solver, request, &distinct);
+        pass.devices = Grants::new(&mut solver.tables, request, &distinct);
         if strategy.pins {
-            solver.pinning = Deferral::new(solver, &distinct).into_groups();
+            solver.placement.pinning = Deferral::new(solver, &distinct).into_groups();
         }
-        solver.placement.make_room(solver.shapes.len());
-        solver.forget(&pass.gone, request);
+        solver.placement.make_room(solver.tables.shapes.len());
+        counted::forget(&mut solver.tables, &mut solver.placement, &pass.gone, request);
         (pass, asked, distinct)
     }
 
     fn new(solver: &Solver, request: &Request<'_>, strategy: Strategy) -> Self {
         let gone: Bits<NodeId> =
-            request.without.iter().filter_map(|node| solver.slots.get(*node).copied()).collect();
+            request.without.iter().filter_map(|node| solver.tables.slots.get(*node).copied()).collect();
         Self {
             purpose: request.purpose,
             strategy,
-            left: solver.limits_left(&gone),
+            left: solver.tables.limits_left(&gone),
             claims: IdVec::default(),
             ladder: Ladder::default(),
             candidates: Bits::default(),
@@ -205,7 +208,7 @@ impl Pass {
             placed: BTreeMap::new(),
             ports: HashMap::new(),
             attached: HashMap::new(),
-            reservations: solver.reservations.capacity.clone(),
+            reservations: solver.tables.reservations.capacity.clone(),
             failed: HashMap::new(),
             levels: HashMap::new(),
             once: 0,
@@ -275,7 +278,7 @@ impl Pass {
     /// Takes back what the pass did, `classes` being those of its pods.
     pub(super) fn restore(self, solver: &mut Solver, classes: &[PodClassId]) {
         solver.placement.rewind(Mark::START);
-        for level in classes.iter().flat_map(|class| &solver.classes[*class].levels) {
+        for level in classes.iter().flat_map(|class| &solver.tables.classes[*class].levels) {
             solver.placement.forget_verdicts(level.shape);
         }
     }
@@ -317,15 +320,15 @@ impl Pass {
     }
 
     fn attempt(&mut self, solver: &mut Solver, at: PodId, pod: &Pod, class: PodClassId) -> Outcome {
-        if solver.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
+        if solver.tables.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
             return Outcome::Failed;
         }
-        let answer = solver.snapshot.nominated.get(&pod.uid);
-        let answer = answer.and_then(|name| solver.by_claim.get(&**name)).copied();
-        if let Some(node) = answer.filter(|node| solver.nodes[*node].usable && !self.gone.has(*node)) {
-            for level in solver.classes[class].levels.ids() {
-                let demand = solver.demand(class, level);
-                if solver.fitting(class, level).has(node)
+        let answer = solver.tables.snapshot.nominated.get(&pod.uid);
+        let answer = answer.and_then(|name| solver.tables.by_claim.get(&**name)).copied();
+        if let Some(node) = answer.filter(|node| solver.tables.nodes[*node].usable && !self.gone.has(*node)) {
+            for level in solver.tables.classes[class].levels.ids() {
+                let demand = narrow::demand(&solver.tables, &solver.placement, class, level);
+                if solver.tables.fitting(class, level).has(node)
                     && self.try_node(solver, class, level, &demand, node, pod)
                 {
                     self.placed.entry(node).or_default().push(at);
@@ -333,13 +336,13 @@ impl Pass {
                 }
             }
         }
-        for level in solver.classes[class].levels.ids() {
+        for level in solver.tables.classes[class].levels.ids() {
             self.probes += 1;
             let verdict = self.failed.get(&(class, level));
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == solver.placement.version())) {
                 continue;
             }
-            if self.probes > solver.rules.max_probes {
+            if self.probes > solver.tables.rules.max_probes {
                 self.exhausted = true;
                 return Outcome::NotReached;
             }
@@ -349,10 +352,10 @@ impl Pass {
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
-            let flips = solver.classes[class].levels[level]
+            let flips = solver.tables.classes[class].levels[level]
                 .groups
                 .iter()
-                .any(|owned| solver.topology.groups[owned.group].is.kind != GroupKind::Anti);
+                .any(|owned| solver.tables.topology.groups[owned.group].is.kind != GroupKind::Anti);
             // Whether a node takes a moving pod depends on the pod itself.
             if pod.node.is_none() {
                 self.failed.insert((class, level), flips.then_some(solver.placement.version()));
@@ -369,9 +372,9 @@ impl Pass {
         class: PodClassId,
         level: LevelId,
     ) -> Outcome {
-        let demand = solver.demand(class, level);
-        let fitting = solver.fitting(class, level);
-        let left = solver.nodes_left(&demand, &fitting);
+        let demand = narrow::demand(&solver.tables, &solver.placement, class, level);
+        let fitting = solver.tables.fitting(class, level);
+        let left = narrow::nodes_left(&mut solver.tables, &solver.placement, &demand, &fitting);
         let fitting = left.as_ref().unwrap_or(&fitting);
         if let Some(node) = self.attempt_nodes(solver, pod, class, level, &demand, fitting) {
             self.placed.entry(node).or_default().push(at);
@@ -400,18 +403,18 @@ impl Pass {
     ) -> usize {
         let alike = |at: &PodId| {
             let pod = &pods[at.position()];
-            let nominated = &solver.snapshot.nominated;
+            let nominated = &solver.tables.snapshot.nominated;
             pod.node.is_none() && (nominated.is_empty() || !nominated.contains_key(&pod.uid))
         };
-        let plain = self.strategy.runs && solver.is_unbound(class) && run.iter().all(alike);
+        let plain = self.strategy.runs && solver.tables.is_unbound(class) && run.iter().all(alike);
         if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {
             return 0;
         }
-        let demand = solver.demand(class, LevelId::FIRST);
+        let demand = narrow::demand(&solver.tables, &solver.placement, class, LevelId::FIRST);
         if !demand.is_free() {
             return 0;
         }
-        let fitting = solver.fitting(class, LevelId::FIRST);
+        let fitting = solver.tables.fitting(class, LevelId::FIRST);
         let mut placed = 0;
         while placed < run.len() {
             let at = run[placed];
@@ -428,7 +431,7 @@ impl Pass {
             return run.len();
         }
         let mut left = self.candidates(solver, class, LevelId::FIRST, &demand);
-        while placed < run.len() && self.probes < solver.rules.max_probes {
+        while placed < run.len() && self.probes < solver.tables.rules.max_probes {
             if !self.join_first(solver, run[placed], class, LevelId::FIRST, &demand, &mut left) {
                 if self.try_new(solver, run[placed], class, LevelId::FIRST, &demand) != Outcome::Placed {
                     break;
@@ -486,27 +489,29 @@ impl Pass {
         level: LevelId,
         demand: &Demand,
     ) -> Bits<NewClaimId> {
-        let Level { req, shape, look_past_preferences, any_host, .. } = solver.classes[class].levels[level];
+        let Level { req, shape, look_past_preferences, any_host, .. } =
+            solver.tables.classes[class].levels[level];
         if !any_host {
             return Bits::default();
         }
         let mut left = std::mem::take(&mut self.candidates);
         left.fill(self.claims.len());
         left.subtract(solver.placement.rejected(shape));
-        solver.keep_by_host(demand, &mut left);
+        narrow::keep_by_host(&solver.tables, &solver.placement, demand, &mut left);
         for like in &self.likes {
             if !left.meets(&like.members) {
                 continue;
             }
             self.probes += 1;
-            let pod = &solver.classes[class].pod;
-            let agrees = super::nodes::tolerated(&solver.pools[like.pool].taints, pod, look_past_preferences)
-                && solver.universe.meet(like.req, req, Side::Claim).is_some();
+            let pod = &solver.tables.classes[class].pod;
+            let agrees =
+                super::nodes::tolerated(&solver.tables.pools[like.pool].taints, pod, look_past_preferences)
+                    && solver.tables.universe.meet(like.req, req, Side::Claim).is_some();
             if !agrees {
                 // Requirements only become narrower.
                 solver.placement.reject_all(shape, &like.members);
             }
-            if !agrees || solver.obeys_by_key(demand, like.req).is_err() {
+            if !agrees || solver.tables.obeys_by_key(demand, like.req).is_err() {
                 left.subtract(&like.members);
             }
         }
@@ -531,7 +536,8 @@ impl Pass {
         (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
         for at in self.claims.ids() {
             let claim = &mut self.claims[at];
-            (claim.envelope, claim.floor) = solver.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
+            (claim.envelope, claim.floor) =
+                solver.tables.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
             let req = claim.req;
             let rung = self.rung(at);
             self.ladder.put(at, rung);
@@ -552,24 +558,24 @@ impl Pass {
         rows: &Bits<InstanceTypeId>,
     ) -> Option<Bits<InstanceTypeId>> {
         let size = self.strategy.size?;
-        let small = |at: &InstanceTypeId| get(&solver.row(pool, *at).capacity, 0) <= size;
+        let small = |at: &InstanceTypeId| get(&solver.tables.row(pool, *at).capacity, 0) <= size;
         Some(rows.iter().filter(small).collect())
     }
 
     /// Lets claims that kept to a size name every type that holds their pods. What is charged to a limit stays.
     fn widen(&mut self, solver: &mut Solver) {
-        if self.strategy.size.is_none() || !solver.reservations.names.is_empty() {
+        if self.strategy.size.is_none() || !solver.tables.reservations.names.is_empty() {
             return;
         }
         for at in self.claims.ids() {
             let claim = &mut self.claims[at];
             let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
-            if held || !solver.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            if held || !solver.tables.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
                 continue;
             }
-            let mask = solver.pools[claim.pool].mask(&solver.universe, claim.req);
+            let mask = solver.tables.pools[claim.pool].mask(&solver.tables.universe, claim.req);
             let holds = |at: &InstanceTypeId| {
-                let row = solver.row(claim.pool, *at);
+                let row = solver.tables.row(claim.pool, *at);
                 fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
             };
             claim.rows = mask.iter().filter(holds).collect();

@@ -38,7 +38,11 @@ impl Solver {
     pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         drop(self.what_if(moved, without));
         let Some(mut ground) = self.ground.take() else {
-            return if self.standing().is_empty() { self.repack_alone(moved, without, terms) } else { None };
+            return if self.tables.standing().is_empty() {
+                self.repack_alone(moved, without, terms)
+            } else {
+                None
+            };
         };
         let plan = ground.repack(self, without, terms);
         self.ground = Some(ground);
@@ -82,7 +86,7 @@ impl Pass {
         }
         let names = terms.shunned.iter().cloned();
         let within: Requirements = [Requirement::not_in(INSTANCE_TYPE, names)].into_iter().collect();
-        let within = solver.universe.req(&within);
+        let within = solver.tables.universe.req(&within);
         // The heap weighs as one node.
         let others = i64::try_from(terms.nodes.saturating_sub(1)).unwrap_or(i64::MAX);
         let paid = terms.paid.nanos().saturating_add(NODE_OVERHEAD.saturating_mul(others));

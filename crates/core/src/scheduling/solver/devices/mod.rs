@@ -14,10 +14,9 @@ use std::{
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 
-pub(super) use self::tables::Tables;
+pub(super) use self::tables::DeviceTables;
 use self::tables::{Place, Terrain};
 use super::{
-    Solver,
     bits::Bits,
     claim::{Ask, Fit, Refusal},
     compile::Class,
@@ -26,6 +25,7 @@ use super::{
     pass::Pass,
 };
 use crate::scheduling::ids::{DomainId, InstanceTypeId, NewClaimId, NodeId, PodClassId};
+use crate::scheduling::solver::tables::Tables;
 use crate::{
     model::{
         NamespacedName, Pod, PodUid, Str,
@@ -104,17 +104,17 @@ fn claim_of(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedNam
 impl Grants {
     /// The ledger of a pass; `None` where no pod has claims.
     pub(super) fn new(
-        solver: &mut Solver,
+        compiled: &mut Tables,
         request: &Request<'_>,
         classes: &[PodClassId],
     ) -> Option<Box<Self>> {
         let claiming: Vec<PodClassId> =
-            classes.iter().copied().filter(|class| solver.classes[*class].claims_devices()).collect();
-        if claiming.is_empty() || solver.rules.ignore_dra {
+            classes.iter().copied().filter(|class| compiled.classes[*class].claims_devices()).collect();
+        if claiming.is_empty() || compiled.rules.ignore_dra {
             return None;
         }
-        let tables = solver.devices.take().filter(|tables| tables.is_current(solver));
-        let mut tables = tables.unwrap_or_else(|| Box::new(Tables::new(solver)));
+        let tables = compiled.devices.take().filter(|tables| tables.is_current(compiled));
+        let mut tables = tables.unwrap_or_else(|| Box::new(DeviceTables::new(compiled)));
         let bound = request.pods.iter().filter(|pod| pod.node.is_some());
         let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
         // What only pods hold that are to move is given again.
@@ -122,7 +122,7 @@ impl Grants {
             !claim.reserved_for.is_empty() && claim.reserved_for.iter().all(|pod| moving.contains(pod))
         };
         let mut ledger = Ledger::default();
-        let claims = &solver.snapshot.devices.claims;
+        let claims = &compiled.snapshot.devices.claims;
         for claim in claims.values().filter(|claim| !is_redone(claim)) {
             let devices = claim.allocation.iter().flat_map(|allocation| &allocation.devices);
             devices.for_each(|device| ledger.hold(device, &tables.cluster));
@@ -135,22 +135,22 @@ impl Grants {
             shortage: RefCell::new(None),
         };
         for class in claiming {
-            let pod = Arc::clone(&solver.classes[class].pod);
-            let asked = this.ask(solver, &mut tables, &pod, &is_redone);
+            let pod = Arc::clone(&compiled.classes[class].pod);
+            let asked = this.ask(compiled, &mut tables, &pod, &is_redone);
             this.asked.insert(class, asked);
         }
-        solver.devices = Some(tables);
+        compiled.devices = Some(tables);
         Some(Box::new(this))
     }
 
     fn ask(
         &mut self,
-        solver: &Solver,
-        tables: &mut Tables,
+        compiled: &Tables,
+        tables: &mut DeviceTables,
         pod: &Pod,
         is_redone: &impl Fn(&ResourceClaim) -> bool,
     ) -> Result<Asked, ClaimProblem> {
-        let devices = &solver.snapshot.devices;
+        let devices = &compiled.snapshot.devices;
         let mut asked = Asked::default();
         for claim in pod.spec.resource_claims.iter().take(MAX_CLAIMS) {
             let Some(id) = claim_of(pod, &claim.name, &claim.source) else { continue };
@@ -197,7 +197,7 @@ impl Grants {
     /// Looks for devices for a pod on a node as any of `kinds` or, where `every`, as all of them.
     fn allocate(
         &self,
-        tables: &mut Tables,
+        tables: &mut DeviceTables,
         terrain: &mut Terrain<'_>,
         class: PodClassId,
         host: Host,
@@ -260,7 +260,7 @@ impl Grants {
     /// Looks for devices on a node as one of its kinds, with the templates that the kind brings.
     fn search_as(
         &self,
-        tables: &mut Tables,
+        tables: &mut DeviceTables,
         terrain: &mut Terrain<'_>,
         host: Host,
         kind: Kind,
@@ -287,7 +287,7 @@ impl Grants {
     /// What is left of a node's choice where it uses the devices that a claim got on another node.
     fn follow(
         &self,
-        tables: &Tables,
+        tables: &DeviceTables,
         terrain: &mut Terrain<'_>,
         number: usize,
         other: Host,
@@ -310,7 +310,7 @@ impl Grants {
 
     fn shortage(
         &self,
-        tables: &Tables,
+        tables: &DeviceTables,
         open: &[(usize, Arc<Want>)],
         kind: Kind,
         failure: Failure,
@@ -358,23 +358,23 @@ impl Pass {
 
     fn allocate(
         &self,
-        solver: &mut Solver,
+        compiled: &mut Tables,
         class: PodClassId,
         host: Host,
         kinds: (&[Kind], bool),
         at: Req,
     ) -> Option<Grant> {
         let devices = self.devices.as_ref()?;
-        let mut tables = solver.devices.take()?;
+        let mut tables = compiled.devices.take()?;
         let places = tables.take_places();
         let node = match host {
-            Host::Node(at) => Some(&solver.nodes[at]),
+            Host::Node(at) => Some(&compiled.nodes[at]),
             Host::NewClaim(_) => None,
         };
-        let mut terrain = Terrain::new(&tables, &places, &mut solver.universe, node);
+        let mut terrain = Terrain::new(&tables, &places, &mut compiled.universe, node);
         let granted = devices.allocate(&mut tables, &mut terrain, class, host, kinds, at);
         tables.put_places(places);
-        solver.devices = Some(tables);
+        compiled.devices = Some(tables);
         match granted {
             Ok(grant) => Some(grant),
             Err(shortage) => {
@@ -387,38 +387,39 @@ impl Pass {
     /// Gives a pod its devices on a node and returns what is left of the node's choice; `None` where it gets none.
     pub(super) fn devices_on_node(
         &mut self,
-        solver: &mut Solver,
+        compiled: &mut Tables,
         class: PodClassId,
         at: NodeId,
         open: Option<Req>,
     ) -> Option<Option<Req>> {
-        if !solver.classes[class].claims_devices() {
+        if !compiled.classes[class].claims_devices() {
             return Some(open);
         }
-        let mut tables = solver.devices.take()?;
-        let kinds = tables.of_node(solver, at, open);
-        solver.devices = Some(tables);
+        let mut tables = compiled.devices.take()?;
+        let kinds = tables.of_node(compiled, at, open);
+        compiled.devices = Some(tables);
         let host = Host::Node(at);
-        let grant = self.allocate(solver, class, host, (&kinds, true), open.unwrap_or(super::intern::ANY))?;
+        let grant =
+            self.allocate(compiled, class, host, (&kinds, true), open.unwrap_or(super::intern::ANY))?;
         let left = open.map(|_| grant.at);
-        self.give(solver, host, grant);
+        self.give(compiled, host, grant);
         Some(left)
     }
 
     /// Narrows what a new NodeClaim becomes with a pod to what has devices for it.
     pub(super) fn devices_on_claim(
         &self,
-        solver: &mut Solver,
+        compiled: &mut Tables,
         class: PodClassId,
         (demand, host): (&Demand, DomainId),
         ask: &Ask<'_>,
         fit: Fit,
     ) -> Result<Fit, Refusal> {
-        if !solver.classes[class].claims_devices() {
+        if !compiled.classes[class].claims_devices() {
             return Ok(fit);
         }
         let rows = fit.rows.unwrap_or_else(|| ask.rows.clone());
-        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
         let mut kinds: Vec<Kind> = Vec::new();
         for row in rows.iter() {
             let kind = tables.of_row(ask.pool, row);
@@ -427,45 +428,45 @@ impl Pass {
             }
         }
         let host = host.host();
-        let grant = self.allocate(solver, class, host, (&kinds, false), ask.req);
+        let grant = self.allocate(compiled, class, host, (&kinds, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
-        if grant.at != ask.req && solver.obeys_by_key(demand, grant.at).is_err() {
+        if grant.at != ask.req && compiled.obeys_by_key(demand, grant.at).is_err() {
             return Err(Refusal::Devices);
         }
-        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
         let has = |row: &InstanceTypeId| {
             let kind = tables.of_row(ask.pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == kind)
         };
         let kept: Bits<InstanceTypeId> = rows.iter().filter(has).collect();
         let again = Ask { req: grant.at, rows: &kept, ..*ask };
-        let mut fit = solver.fit(&again)?;
+        let mut fit = compiled.fit(&again)?;
         let rows = fit.rows.unwrap_or(kept);
-        let Some(tables) = &solver.devices else { return Err(Refusal::Devices) };
+        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
         let kinds: Vec<Kind> = rows.iter().map(|row| tables.of_row(ask.pool, row)).collect();
         grant.by_kind.retain(|(kind, _)| kinds.contains(kind));
         (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
         Ok(fit)
     }
 
-    fn give(&mut self, solver: &Solver, host: Host, grant: Grant) {
-        if let (Some(devices), Some(tables)) = (&mut self.devices, &solver.devices) {
+    fn give(&mut self, compiled: &Tables, host: Host, grant: Grant) {
+        if let (Some(devices), Some(tables)) = (&mut self.devices, &compiled.devices) {
             devices.ledger.give(host, &grant.claims, grant.by_kind, &tables.cluster);
         }
     }
 
     /// Notes the devices that a new NodeClaim gets, and lets go of those that it would only have had as what it cannot become
     /// any more.
-    pub(super) fn settle_devices(&mut self, solver: &Solver, at: NewClaimId, grant: Option<Box<Grant>>) {
+    pub(super) fn settle_devices(&mut self, compiled: &Tables, at: NewClaimId, grant: Option<Box<Grant>>) {
         if self.devices.is_none() {
             return;
         }
         let host = Host::NewClaim(at);
         if let Some(grant) = grant {
-            self.give(solver, host, *grant);
+            self.give(compiled, host, *grant);
         }
         let claim = &self.claims[at];
-        let (Some(devices), Some(tables)) = (&mut self.devices, &solver.devices) else { return };
+        let (Some(devices), Some(tables)) = (&mut self.devices, &compiled.devices) else { return };
         if devices.ledger.holds(host) {
             let rows = claim.rows.iter().map(|row| tables.of_row(claim.pool, row));
             let kinds: HashSet<Kind> = rows.collect();
@@ -474,25 +475,27 @@ impl Pass {
     }
 
     /// The devices of claims on a node.
-    pub(super) fn planned_on_node(&self, solver: &Solver, at: NodeId) -> Vec<PlannedClaim> {
-        self.planned(solver, Host::Node(at), |_| Vec::new())
+    pub(super) fn planned_on_node(&self, compiled: &Tables, at: NodeId) -> Vec<PlannedClaim> {
+        self.planned(compiled, Host::Node(at), |_| Vec::new())
     }
 
     /// The devices of claims on a new NodeClaim, by what it may become.
-    pub(super) fn planned_on_claim(&self, solver: &Solver, at: NewClaimId) -> Vec<PlannedClaim> {
-        let Some(tables) = &solver.devices else { return Vec::new() };
+    pub(super) fn planned_on_claim(&self, compiled: &Tables, at: NewClaimId) -> Vec<PlannedClaim> {
+        let Some(tables) = &compiled.devices else { return Vec::new() };
         let claim = &self.claims[at];
-        self.planned(solver, Host::NewClaim(at), |kind| {
+        self.planned(compiled, Host::NewClaim(at), |kind| {
             let rows = claim.rows.iter().filter(|row| tables.of_row(claim.pool, *row) == kind);
             let mut names: Vec<Str> =
-                rows.map(|row| solver.row(claim.pool, row).instance_type.name.clone()).collect();
+                rows.map(|row| compiled.row(claim.pool, row).instance_type.name.clone()).collect();
             names.dedup();
             names
         })
     }
 
-    fn planned(&self, solver: &Solver, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
-        let (Some(devices), Some(tables)) = (&self.devices, &solver.devices) else { return Vec::new() };
+    fn planned(&self, compiled: &Tables, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
+        let (Some(devices), Some(tables)) = (&self.devices, &compiled.devices) else {
+            return Vec::new();
+        };
         let mut planned: BTreeMap<(&NamespacedName, Kind), Vec<PlannedDevice>> = BTreeMap::new();
         for (kind, held) in devices.ledger.on(host) {
             for held in held {

@@ -7,12 +7,12 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::super::{
-    Solver,
     intern::{Req, Side, Universe},
     nodes::NodeRow,
     pools::agrees,
 };
 use crate::scheduling::ids::{IdVec, InstanceTypeId, NodeId, NodePoolId};
+use crate::scheduling::solver::tables::Tables;
 use crate::{
     model::{
         DeviceTemplates, Devices, NamespacedName, Requirement, Str, device::Nodes, labels::INSTANCE_TYPE,
@@ -32,7 +32,7 @@ pub(super) const BARE: Kind = 0;
 
 /// Devices of the cluster and of the templates of instance types.
 #[derive(Debug)]
-pub(in crate::scheduling::solver) struct Tables {
+pub(in crate::scheduling::solver) struct DeviceTables {
     source: Arc<Devices>,
     pub(super) cluster: Inventory,
     /// By place of the cluster's inventory.
@@ -87,11 +87,11 @@ impl Place {
     }
 }
 
-impl Tables {
-    pub(super) fn new(solver: &mut Solver) -> Self {
-        let source = Arc::clone(&solver.snapshot.devices);
+impl DeviceTables {
+    pub(super) fn new(compiled: &mut Tables) -> Self {
+        let source = Arc::clone(&compiled.snapshot.devices);
         let cluster = Inventory::of_cluster(source.slices.values().map(|slice| &**slice));
-        let places = cluster.places.iter().map(|nodes| Place::new(nodes, &mut solver.universe)).collect();
+        let places = cluster.places.iter().map(|nodes| Place::new(nodes, &mut compiled.universe)).collect();
         let (mut wide, mut by_node) = (Seen::default(), HashMap::<Str, Seen>::new());
         for (at, item) in cluster.items.iter().enumerate() {
             match &cluster.places[item.place] {
@@ -119,7 +119,7 @@ impl Tables {
             expressions: Expressions::default(),
             wants: HashMap::new(),
         };
-        this.rows = solver
+        this.rows = compiled
             .pools
             .iter()
             .map(|pool| pool.rows.iter().map(|row| this.kind(&row.instance_type.devices)).collect())
@@ -128,8 +128,8 @@ impl Tables {
     }
 
     /// Whether they are those of the solver's snapshot.
-    pub(super) fn is_current(&self, solver: &Solver) -> bool {
-        Arc::ptr_eq(&self.source, &solver.snapshot.devices) && self.rows.len() == solver.pools.len()
+    pub(super) fn is_current(&self, compiled: &Tables) -> bool {
+        Arc::ptr_eq(&self.source, &compiled.snapshot.devices) && self.rows.len() == compiled.pools.len()
     }
 
     /// The kind of nodes with these devices.
@@ -188,11 +188,11 @@ impl Tables {
     }
 
     /// The kinds that a node may be: one, or while it is not launched all that its claim allows.
-    pub(super) fn of_node(&mut self, solver: &Solver, at: NodeId, open: Option<Req>) -> Vec<Kind> {
-        let node = &solver.nodes[at];
+    pub(super) fn of_node(&mut self, compiled: &Tables, at: NodeId, open: Option<Req>) -> Vec<Kind> {
+        let node = &compiled.nodes[at];
         if let (Some(open), Some(pool)) = (open, node.pool) {
-            let rows = solver.pools[pool].rows.entries();
-            let allowed = rows.filter(|(_, row)| agrees(&solver.universe, row.req, open));
+            let rows = compiled.pools[pool].rows.entries();
+            let allowed = rows.filter(|(_, row)| agrees(&compiled.universe, row.req, open));
             let mut kinds: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
             kinds.sort_unstable();
             kinds.dedup();
@@ -201,7 +201,7 @@ impl Tables {
         if node.initialized {
             return vec![BARE];
         }
-        let catalog = node.state.pool().and_then(|pool| solver.snapshot.catalog(&pool));
+        let catalog = node.state.pool().and_then(|pool| compiled.snapshot.catalog(&pool));
         let found = catalog.zip(node.state.label(INSTANCE_TYPE));
         let Some(instance_type) = found.and_then(|(catalog, name)| catalog.get(name)) else {
             return vec![BARE];
@@ -228,7 +228,7 @@ pub(super) struct Terrain<'a> {
 
 impl<'a> Terrain<'a> {
     pub(super) fn new(
-        tables: &Tables,
+        tables: &DeviceTables,
         places: &'a [Place],
         universe: &'a mut Universe,
         node: Option<&'a NodeRow>,
@@ -284,7 +284,7 @@ impl Ground for Terrain<'_> {
     }
 }
 
-impl Tables {
+impl DeviceTables {
     /// The places, out of the tables while those are searched.
     pub(super) fn take_places(&mut self) -> Vec<Place> {
         std::mem::take(&mut self.places)

@@ -55,7 +55,10 @@ impl Pass {
         let open = self.claims.entries().filter(|(at, claim)| {
             // What a claim holds of limits, ports, devices or fewer values is not worked out again.
             let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
-            solver.pools[claim.pool].limits.is_empty() && claim.ports.is_empty() && !claim.relaxed && !holds
+            solver.tables.pools[claim.pool].limits.is_empty()
+                && claim.ports.is_empty()
+                && !claim.relaxed
+                && !holds
         });
         let open: Vec<NewClaimId> = open.map(|(at, _)| at).take(MAX_BASES).collect();
         let amounts = waiting.keys().map(|(_, requests)| requests);
@@ -173,20 +176,20 @@ impl<'a> Builder<'a> {
     }
 
     fn table(&self, solver: &mut Solver, (pool, req): State) -> Table {
-        let within = self.pass.within_limits(solver, pool);
-        let buys = solver.pools[pool].buys(&solver.universe, req);
-        let keys = solver.pools[pool].min_values.clone();
+        let within = self.pass.within_limits(&solver.tables, pool);
+        let buys = solver.tables.pools[pool].buys(&solver.tables.universe, req);
+        let keys = solver.tables.pools[pool].min_values.clone();
         let (mut seen, mut columns) = (crate::scheduling::solver::bits::Bits::default(), Vec::new());
         let mut spot = false;
         for buy in buys.iter() {
-            let row = solver.row(pool, buy.row);
+            let row = solver.tables.row(pool, buy.row);
             spot |= &*row.offers[buy.offer].capacity_type == SPOT;
             if seen.has(buy.row) || !within.has(buy.row) {
                 continue;
             }
             seen.insert(buy.row);
             let values = keys.iter().map(|(key, _)| {
-                let set = solver.universe.get(row.req, *key).filter(|set| !set.complement);
+                let set = solver.tables.universe.get(row.req, *key).filter(|set| !set.complement);
                 set.map_or_else(Vec::new, |set| set.values.to_vec())
             });
             columns.push(Column {
@@ -197,11 +200,11 @@ impl<'a> Builder<'a> {
                 values: values.collect(),
             });
         }
-        let flexibility = &solver.rules.flexibility;
+        let flexibility = &solver.tables.rules.flexibility;
         let choice = Choice {
             types: if spot { flexibility.spot } else { flexibility.on_demand },
             min_values: keys.iter().map(|(_, wanted)| *wanted).collect(),
-            named: solver.rules.max_instance_types,
+            named: solver.tables.rules.max_instance_types,
         };
         Table::new(columns, self.dims.len(), choice)
     }
@@ -227,7 +230,8 @@ impl<'a> Builder<'a> {
             let mut row = Vec::with_capacity(wishes.len());
             for wish in wishes {
                 let at_home = wish.homes.iter().any(|(home, _)| *home == pool);
-                let met = if at_home { solver.universe.meet(req, wish.req, Side::Claim) } else { None };
+                let met =
+                    if at_home { solver.tables.universe.meet(req, wish.req, Side::Claim) } else { None };
                 row.push(met.and_then(|met| self.state(solver, (pool, met))));
             }
             self.problem.join.push(row);

@@ -49,7 +49,7 @@ impl Pass {
             }
             // The same sum that taking the pods one by one would give.
             for at in &own {
-                update(&mut used, &solver.classes[classes[*at]].requests, i64::saturating_add);
+                update(&mut used, &solver.tables.classes[classes[*at]].requests, i64::saturating_add);
             }
             let rows: Bits<InstanceTypeId> = problem.tables[bin.state].rows(&bin.used).collect();
             let (pool, req) = states[bin.state];
@@ -76,7 +76,7 @@ impl Pass {
                 pods: own,
                 label_sets: SmallVec::new(),
                 ports: Vec::new(),
-                min_values: solver.pools[pool].min_values.clone().into(),
+                min_values: solver.tables.pools[pool].min_values.clone().into(),
                 relaxed: false,
                 reserved: SmallVec::new(),
             });
@@ -101,11 +101,12 @@ impl Pass {
         if nodes.is_some_and(|nodes| nodes <= 0) {
             return None;
         }
-        let limits = &solver.pools[pool].limits;
+        let limits = &solver.tables.pools[pool].limits;
         if limits.is_empty() {
             return Some(rows);
         }
-        let capacity = |row: InstanceTypeId, resource: usize| get(&solver.row(pool, row).capacity, resource);
+        let capacity =
+            |row: InstanceTypeId, resource: usize| get(&solver.tables.row(pool, row).capacity, resource);
         let within = |row: &InstanceTypeId| {
             limits.iter().zip(left).all(|(limit, left)| capacity(*row, limit.resource) <= *left)
         };
@@ -116,7 +117,7 @@ impl Pass {
             (sizes.collect::<Vec<i64>>(), *row)
         });
         let mut count = types.max(1);
-        let min_values = &solver.pools[pool].min_values;
+        let min_values = &solver.tables.pools[pool].min_values;
         let kept = |count: usize| -> Bits<InstanceTypeId> {
             let needed = &needed[..count.min(needed.len())];
             let most = |limit: usize| needed.iter().map(|row| capacity(*row, limits[limit].resource)).max();
@@ -128,8 +129,9 @@ impl Pass {
         };
         loop {
             let kept = kept(count);
-            let req = solver.pools[pool].req;
-            let lacks = |(key, wanted): &(_, u32)| solver.distinct(pool, kept.iter(), *key, req) < *wanted;
+            let req = solver.tables.pools[pool].req;
+            let lacks =
+                |(key, wanted): &(_, u32)| solver.tables.distinct(pool, kept.iter(), *key, req) < *wanted;
             if !kept.is_empty() && !min_values.iter().any(lacks) {
                 return Some(kept);
             }

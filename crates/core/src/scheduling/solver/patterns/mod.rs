@@ -37,6 +37,7 @@ use super::{
     topology::GroupKind,
 };
 use crate::scheduling::ids::{IdVec, LevelId, NodePoolId, PodClassId, PodId, TopologyGroupId};
+use crate::scheduling::solver::{narrow, tables::Tables};
 use crate::scheduling::{Effort, Request};
 
 /// Pools of one weight beyond these are not looked at for one pod.
@@ -68,11 +69,16 @@ impl Deferral {
     pub(super) fn new(solver: &Solver, classes: &[PodClassId]) -> Self {
         let mut groups = Bits::default();
         for class in classes {
-            let class = &solver.classes[*class];
+            let class = &solver.tables.classes[*class];
             let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
             owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
         }
-        let claimed = solver.topology.groups.ids().filter(|group| solver.counted(*group).has_owners());
+        let claimed = solver
+            .tables
+            .topology
+            .groups
+            .ids()
+            .filter(|group| narrow::counted(&solver.tables, &solver.placement, *group).has_owners());
         claimed.for_each(|group| groups.insert(group));
         Self { groups, ..Self::default() }
     }
@@ -105,10 +111,14 @@ impl Solver {
         let deferral = Deferral::new(self, &distinct);
         let (mut plain, mut other) = (0, 0);
         for (class, count) in classes {
-            if self.classes[class].refused.is_some() {
+            if self.tables.classes[class].refused.is_some() {
                 continue;
             }
-            *(if self.is_plain(&deferral, class, LevelId::FIRST) { &mut plain } else { &mut other }) += count;
+            *(if self.tables.is_plain(&deferral, class, LevelId::FIRST) {
+                &mut plain
+            } else {
+                &mut other
+            }) += count;
         }
         match (plain, other) {
             (0, _) => Share::None,
@@ -122,15 +132,17 @@ impl Solver {
     pub(in crate::scheduling) fn keeps_domains(&mut self, request: &Request<'_>) -> bool {
         let classes = self.counted_classes(request.pods);
         let away = |group: &TopologyGroupId| {
-            let group = &self.topology.groups[*group];
+            let group = &self.tables.topology.groups[*group];
             group.is.kind == GroupKind::Anti && !group.by_host
         };
         classes.iter().any(|(class, _)| {
-            let this = &self.classes[*class];
+            let this = &self.tables.classes[*class];
             this.levels.iter().flat_map(|level| &level.groups).any(|owned| away(&owned.group))
         })
     }
+}
 
+impl Tables {
     /// Whether the place of such a pod makes no difference to others but for the room that it takes.
     fn is_plain(&self, deferral: &Deferral, class: PodClassId, level: LevelId) -> bool {
         let this = &self.classes[class];
@@ -165,7 +177,7 @@ impl Pass {
         });
         let waits = wish.is_some();
         if let Some(wish) = wish {
-            let key = (wish, solver.classes[class].requests.clone());
+            let key = (wish, solver.tables.classes[class].requests.clone());
             deferral.waiting.entry(key).or_default().extend(pods);
         }
         self.deferral = Some(deferral);
@@ -180,27 +192,27 @@ impl Pass {
         class: PodClassId,
         level: LevelId,
     ) -> Option<Wish> {
-        if !solver.is_plain(deferral, class, level) {
+        if !solver.tables.is_plain(deferral, class, level) {
             return None;
         }
-        let this = &solver.classes[class];
+        let this = &solver.tables.classes[class];
         let (req, requests) = (this.levels[level].req, this.requests.clone());
         let mut homes: Vec<(NodePoolId, Req)> = Vec::new();
-        for pool in solver.pools.ids() {
-            let weight = solver.pools[pool].model.weight;
+        for pool in solver.tables.pools.ids() {
+            let weight = solver.tables.pools[pool].model.weight;
             if homes.len() == MAX_HOMES
-                || homes.first().is_some_and(|(home, _)| solver.pools[*home].model.weight != weight)
+                || homes.first().is_some_and(|(home, _)| solver.tables.pools[*home].model.weight != weight)
             {
                 break;
             }
             if self.left[pool].1.is_some_and(|nodes| nodes <= 0) {
                 continue;
             }
-            let Some(template) = solver.template_for(class, level, pool) else { continue };
-            let mut rows = self.within_limits(solver, pool);
-            rows.intersect(&solver.pools[pool].mask(&solver.universe, template));
+            let Some(template) = solver.tables.template_for(class, level, pool) else { continue };
+            let mut rows = self.within_limits(&solver.tables, pool);
+            rows.intersect(&solver.tables.pools[pool].mask(&solver.tables.universe, template));
             let none = Amounts::new();
-            if rows.iter().any(|row| fits(&none, &requests, &solver.row(pool, row).free)) {
+            if rows.iter().any(|row| fits(&none, &requests, &solver.tables.row(pool, row).free)) {
                 homes.push((pool, template));
             }
         }

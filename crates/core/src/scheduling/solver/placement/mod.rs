@@ -39,6 +39,9 @@ pub(super) struct Placement {
     /// New NodeClaims that cannot become what a shape needs.
     rejected: IdVec<ShapeId, Bits<NewClaimId>>,
     journal: Journal,
+    /// Topology groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain
+    /// each. Empty between passes.
+    pub(super) pinning: Bits<TopologyGroupId>,
     /// Counts changes of counters, so that a verdict can say what it saw.
     version: u64,
 }

@@ -49,7 +49,7 @@ impl Pass {
             // The same sum that taking the pods one by one would give.
             let mut used = Amounts::new();
             for pod in &own {
-                update(&mut used, &solver.classes[classes[*pod]].requests, i64::saturating_add);
+                update(&mut used, &solver.tables.classes[classes[*pod]].requests, i64::saturating_add);
             }
             let (pool, req) = states[host.state];
             self.claims.push(Claim {
@@ -62,7 +62,7 @@ impl Pass {
                 pods: own,
                 label_sets: SmallVec::new(),
                 ports: Vec::new(),
-                min_values: solver.pools[pool].min_values.clone().into(),
+                min_values: solver.tables.pools[pool].min_values.clone().into(),
                 relaxed: false,
                 reserved: SmallVec::new(),
             });

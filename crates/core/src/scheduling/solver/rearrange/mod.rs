@@ -37,6 +37,7 @@ use super::{
 };
 use crate::scheduling::Effort;
 use crate::scheduling::ids::{IdVec, LevelId, NewClaimId, NodePoolId, PodClassId, PodId, TopologyGroupId};
+use crate::scheduling::solver::tables::Tables;
 
 /// More new NodeClaims than this are not packed again.
 const MAX_NEW_CLAIMS: usize = 20_000;
@@ -166,7 +167,7 @@ impl Pass {
         classes: &IdVec<PodId, PodClassId>,
         scope: Scope,
     ) -> Option<Rearrangement> {
-        if !solver.reservations.names.is_empty() || classes.len() > MAX_PODS {
+        if !solver.tables.reservations.names.is_empty() || classes.len() > MAX_PODS {
             return None;
         }
         let mut census = Census::new(solver, classes, scope);
@@ -231,7 +232,7 @@ impl Pass {
         at: NewClaimId,
     ) -> Option<SmallVec<[usize; 8]>> {
         let claim = &self.claims[at];
-        let limited = census.scope.heap.is_none() && solver.pools[claim.pool].is_limited();
+        let limited = census.scope.heap.is_none() && solver.tables.pools[claim.pool].is_limited();
         if limited || !claim.ports.is_empty() || claim.relaxed {
             return None;
         }
@@ -289,21 +290,22 @@ impl Census {
         req: Req,
     ) -> Option<usize> {
         let relevant = &self.relevant;
-        let ties = self.ties.entry(of).or_insert_with(|| solver.ties(relevant, of.0, of.1)).as_ref()?;
+        let ties =
+            self.ties.entry(of).or_insert_with(|| solver.tables.ties(relevant, of.0, of.1)).as_ref()?;
         let mut pins: SmallVec<[(Key, Set); 2]> =
-            solver.universe.sets(self.scope.within).iter().cloned().collect();
+            solver.tables.universe.sets(self.scope.within).iter().cloned().collect();
         for key in &ties.keys {
-            let domain = solver.universe.get(req, *key).and_then(Set::single)?;
+            let domain = solver.tables.universe.get(req, *key).and_then(Set::single)?;
             pins.push((*key, Set::of([domain])));
         }
-        let pins = solver.universe.conjunction(pins);
+        let pins = solver.tables.universe.conjunction(pins);
         if let Some(known) = self.known.get(&(of.0, of.1, pool, pins)) {
             return *known;
         }
-        let wish = solver.wish_within(of, pool, pins, self.scope.heap.is_some());
+        let wish = solver.tables.wish_within(of, pool, pins, self.scope.heap.is_some());
         let kind = wish.map(|wish| {
             let wish = self.wishes.insert_full(wish).0;
-            let requests = solver.classes[of.0].requests.clone();
+            let requests = solver.tables.classes[of.0].requests.clone();
             self.kinds.insert_full(KindKey { requests, wish, marks: ties.marks.clone() }).0
         });
         self.known.insert((of.0, of.1, pool, pins), kind);
@@ -311,7 +313,7 @@ impl Census {
     }
 }
 
-impl Solver {
+impl Tables {
     /// What topology holds a pod to; `None` where it has to stay on its node.
     fn ties(&self, relevant: &Bits<TopologyGroupId>, class: PodClassId, level: LevelId) -> Option<Ties> {
         let this = &self.classes[class];
