@@ -8,10 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fleetwright_sim::{
-    scenario::{Scenario, play},
-    world::virtual_runtime,
-};
+use fleetwright_scenarios::scenario::{Scenario, play};
+use fleetwright_sim::world::virtual_runtime;
 
 /// Folders of `tests/scenarios/` whose files are played.
 const FOLDERS: [&str; 4] = ["", "aws", "life", "seeds"];

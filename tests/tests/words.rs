@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fleetwright_sim::scenario::{Expect, Scenario, Step};
+use fleetwright_scenarios::scenario::{Expect, Scenario, Step};
 
 /// Where reasons are made: conditions and events of NodeClaims, Nodes, NodePools, buffers and overlays.
 const SOURCES: [&str; 5] = [

@@ -10,7 +10,7 @@ const ALL: [&str; 4] = ["--count", "2000", "--within", "1200"];
 
 /// Runs what `args` choose, or [`ALL`].
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
-    let package = ["-p", "fleetwright-sim", "--example", "seeds", "--"];
+    let package = ["-p", "fleetwright-scenarios", "--example", "seeds", "--"];
     let mut seeds = shell::cargo(&["run", "--locked", "--release"]);
     seeds.args(package);
     if args.is_empty() {

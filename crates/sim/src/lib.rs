@@ -4,16 +4,12 @@
 //! 1. [`clock`] — virtual time over tokio's.
 //! 2. [`world`] — a whole world, assembled from a seed; what `demo`, scenarios and tests drive.
 //! 3. [`overview`] — what can be seen of it.
-//! 4. [`scenario`] — documents that are played in a world of their own.
-//! 5. [`seeds`] — property runs: one seed is one life full of trouble, watched by independent checks.
-//! 6. [`actors`] — the parts of Kubernetes that Fleetwright relies on: scheduler, workload controllers, volumes, node
+//! 4. [`actors`] — the parts of Kubernetes that Fleetwright relies on: scheduler, workload controllers, volumes, node
 //!    lifecycle.
 
 pub mod actors;
 pub mod clock;
 pub mod overview;
-pub mod scenario;
-pub mod seeds;
 pub mod world;
 
 pub use clock::TokioClock;

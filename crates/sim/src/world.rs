@@ -9,8 +9,8 @@ mod config;
 mod link;
 mod look;
 mod operators;
-mod region;
 mod removals;
+mod setup;
 mod skew;
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 
 pub use config::{WorldConfig, WorldError, Wrap};
 pub use link::Distort;
-pub use region::Region;
+pub use setup::CloudSetup;
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -82,7 +82,6 @@ pub struct World {
     removals: Arc<Removals>,
     config: WorldConfig,
     classes: NodeClasses,
-    ec2_classes: fleetwright_aws::Classes,
     operators: Vec<Operator>,
     /// How often an operator was started.
     starts: u64,
@@ -115,17 +114,18 @@ impl World {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        for definition in definitions(config.region.is_some()) {
+        for definition in definitions(&config) {
             apply(&server, definition.clone(), named(definition))?;
         }
         let client = kube::Client::new(server.service(), "default");
         let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
-        let (classes, ec2_classes) = (NodeClasses::unread(), fleetwright_aws::Classes::default());
+        let classes = NodeClasses::unread();
         let removals = Arc::new(Removals::default());
         let mut tasks = JoinSet::new();
-        if let Some(region) = &config.region {
-            tasks.spawn(region::follow(client.clone(), ec2_classes.clone(), shared.clone()));
-            tasks.spawn(region.clone().run(cloud.clone(), shared.clone()));
+        if let Some(setup) = &config.cloud_setup {
+            for task in setup.tasks(client.clone(), cloud.clone(), shared.clone()) {
+                tasks.spawn(task);
+            }
         } else {
             tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
             tasks.spawn(classes::run(client.clone(), shared.clone()));
@@ -148,19 +148,8 @@ impl World {
         ));
         let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
         let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
-        let mut world = Self {
-            server,
-            clock,
-            cloud,
-            activity,
-            removals,
-            config,
-            classes,
-            ec2_classes,
-            operators,
-            starts: 0,
-            tasks,
-        };
+        let mut world =
+            Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
         world.tend().await?;
         Ok(world)
     }
@@ -181,12 +170,6 @@ impl World {
     #[must_use]
     pub fn cloud(&self) -> &Arc<Cloud> {
         &self.cloud
-    }
-
-    /// Its place in a region of AWS, where it has one.
-    #[must_use]
-    pub fn region(&self) -> Option<&Region> {
-        self.config.region.as_ref()
     }
 
     /// What the controllers of its first operator share: metrics, index. None where they do not run.
@@ -340,15 +323,17 @@ fn serving(
     serving
 }
 
-/// The definitions of our kinds with the classes of the fake cloud, or with those of AWS; made once for all worlds.
-fn definitions(aws: bool) -> &'static [Value] {
-    static DEFINITIONS: OnceLock<[Vec<Value>; 2]> = OnceLock::new();
-    let [fake, of_aws] = DEFINITIONS.get_or_init(|| {
-        let all = [fleetwright_api::crds(fleetwright_api::Provider::Fake), fleetwright_aws_api::crds()];
+/// The custom resource definitions of the world's cloud.
+fn definitions(config: &WorldConfig) -> &'static [Value] {
+    static FAKE: OnceLock<Vec<Value>> = OnceLock::new();
+    if let Some(setup) = &config.cloud_setup {
+        return setup.definitions();
+    }
+    FAKE.get_or_init(|| {
+        let all = fleetwright_api::crds(fleetwright_api::Provider::Fake);
         // What is generated from types always serialises.
-        all.map(|all| all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect())
-    });
-    if aws { of_aws } else { fake }
+        all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
+    })
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {

@@ -35,15 +35,18 @@ const LAYERS: &[Layer] = &[
     Layer { name: "aws-tools", uses: &["aws", "aws-api", "core"], tests_use: &[] },
     Layer { name: "controllers", uses: &["api", "core", "state"], tests_use: &["fake", "fake-kube"] },
     Layer { name: "sim", uses: WORLD, tests_use: &[] },
+    Layer { name: "scenarios", uses: RUNS, tests_use: &[] },
     Layer { name: "operator", uses: EVERYTHING, tests_use: &[] },
     Layer { name: "tests", uses: EVERYTHING, tests_use: &[] },
     Layer { name: "tests-aws", uses: CASES, tests_use: &[] },
     Layer { name: "xtask", uses: &["api", "aws-api"], tests_use: &[] },
 ];
 
-/// What the simulated world is built from: no SDK, and not the binary.
-const WORLD: &[&str] =
-    &["api", "aws", "aws-api", "controllers", "core", "fake", "fake-kube", "kube-semantics", "state"];
+/// What the simulated world is built from: no provider but the fake one, and not the binary.
+const WORLD: &[&str] = &["api", "controllers", "core", "fake", "fake-kube", "kube-semantics", "state"];
+
+/// What scenarios and property runs use: no SDK, and not the binary.
+const RUNS: &[&str] = &["api", "aws", "aws-api", "controllers", "core", "fake", "fake-kube", "sim", "state"];
 
 /// What stands on top may use all that is below, the SDK only behind a feature.
 const EVERYTHING: &[&str] = &[
@@ -59,6 +62,7 @@ const EVERYTHING: &[&str] = &[
     "instance-types",
     "kube-schema",
     "operator",
+    "scenarios",
     "sim",
     "state",
 ];
@@ -68,6 +72,8 @@ const CASES: &[&str] = &["aws", "aws-api", "aws-client", "core", "tests"];
 
 /// The lab: the crates that simulate. The operator links them behind its feature `lab`, and the release image has none of them.
 const LAB: [&str; 3] = ["fake", "fake-kube", "sim"];
+/// Scenarios, property runs and planted bugs, which no binary for users links.
+const RUNS_CRATE: &str = "scenarios";
 
 /// The one crate that may name the AWS SDK. It costs minutes, so nothing that is built by default may reach it.
 const SDK_CRATE: &str = "aws-client";
@@ -140,6 +146,9 @@ fn forbidden(edge: &Edge) -> Option<Violation> {
     let to = edge.to.as_str();
     if to == SDK_CRATE && !edge.optional && !NOT_DEFAULT.contains(&edge.from.as_str()) {
         return Some(Violation::new(&edge.from, format!("may use {to} only as an optional dependency")));
+    }
+    if edge.from == "operator" && to == RUNS_CRATE {
+        return Some(Violation::new(&edge.from, format!("may not use {to}: it has planted bugs")));
     }
     if edge.from == "operator" && LAB.contains(&to) && !edge.optional && !edge.test {
         return Some(Violation::new(
@@ -219,6 +228,7 @@ mod tests {
             assert_eq!(forbidden(&Edge { optional: true, ..plain }), None, "{lab}");
             assert_eq!(forbidden(&edge("operator", lab, true)), None, "{lab}");
         }
+        assert!(forbidden(&Edge { optional: true, ..edge("operator", RUNS_CRATE, false) }).is_some());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fleetwright_fake::{Catalogue, Cloud, CloudConfig, catalogue::realistic, kube
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
 
-use super::{link::Distort, region::Region};
+use super::{link::Distort, setup::CloudSetup};
 
 /// Seed of the realistic catalogue's spot prices: everybody sees the same market.
 const MARKET: u64 = 1;
@@ -31,8 +31,8 @@ pub struct WorldConfig {
     pub catalogue: Catalogue,
     /// How the cloud behaves: latencies, capacity, interruptions.
     pub cloud: CloudConfig,
-    /// A region of AWS that stands in the cloud's place; the cloud keeps the instances that its instances are.
-    pub region: Option<Region>,
+    /// The cloud that the operators use instead of the fake cloud.
+    pub cloud_setup: Option<Arc<dyn CloudSetup>>,
     /// How kubelets behave.
     pub kubelets: KubeletConfig,
     /// What the controllers are told.
@@ -85,7 +85,7 @@ impl WorldConfig {
             speed: 1.0,
             catalogue,
             cloud: CloudConfig { seed, ..CloudConfig::default() },
-            region: None,
+            cloud_setup: None,
             kubelets: KubeletConfig::default(),
             settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
             controllers: true,

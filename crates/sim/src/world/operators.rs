@@ -189,11 +189,8 @@ impl World {
         let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
         let cluster_uid = uid.unwrap_or_default().to_owned();
         let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
-        let provider: Arc<dyn CloudProvider> = match &self.config.region {
-            Some(region) => {
-                let made = region.provider(self.ec2_classes.clone(), clock.clone()).await;
-                Arc::new(made.map_err(|error| unusable(&error))?)
-            }
+        let provider: Arc<dyn CloudProvider> = match &self.config.cloud_setup {
+            Some(setup) => setup.provider(clock.clone()).await.map_err(|error| unusable(&error))?,
             None => {
                 let (cloud, classes) = (self.cloud.clone(), self.classes.clone());
                 let made = FakeProvider::new(cloud, classes, clock.clone()).await;

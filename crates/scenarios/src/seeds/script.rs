@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::{feed::Feed, log::Log, plan::Plan};
-use crate::world::{World, WorldError};
+use fleetwright_sim::world::{World, WorldError};
 
 /// Deployments of every run.
 const APPS: [&str; 3] = ["api", "batch", "web"];

@@ -8,7 +8,7 @@ use std::sync::{
 use fleetwright_core::cloud::{CloudLayer, CloudProvider};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::world::Wrap;
+use fleetwright_sim::world::Wrap;
 
 /// How old prices are before a run begins, where they are not told: no wrong clock makes that less than a day.
 const AGE: SignedDuration = SignedDuration::from_hours(25);

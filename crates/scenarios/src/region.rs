@@ -3,8 +3,14 @@
 //! An instance becomes an instance of the world's cloud once it runs, if its user data name the world's API server; the cloud's
 //! kubelets do the rest. So several worlds can share a region, as clusters share an account.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use fleetwright_aws::{
     AwsProvider, Classes, Settings,
     batch::Batched,
@@ -16,7 +22,7 @@ use fleetwright_aws::{
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_core::{
     clock::SharedClock,
-    cloud::CloudError,
+    cloud::{CloudError, CloudProvider},
     model::{
         InstanceType, Offering, Overhead, Price, Requirement, Resources,
         labels::{
@@ -30,11 +36,13 @@ use fleetwright_fake::{
     cloud::Adopted,
     quantities::to_quantities,
 };
-use futures::StreamExt as _;
+use fleetwright_sim::world::CloudSetup;
+use futures::{StreamExt as _, future::BoxFuture};
 use kube::{
     Api, Client,
     runtime::watcher::{self, Event},
 };
+use serde_json::Value;
 
 /// How often the region is looked at for instances that came or went.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,6 +56,8 @@ const SPOT_PERCENT: i64 = 40;
 /// A cluster's place in a region.
 #[derive(Clone)]
 pub struct Region {
+    /// The EC2NodeClasses of the cluster.
+    classes: Classes,
     /// The region: instances, images, capacity; shared by all clusters in it.
     pub aws: Arc<FakeAws>,
     /// What the provider is told. Its endpoint is the cluster's address: instances join by it.
@@ -74,7 +84,7 @@ impl Region {
             };
         }
         aws.set_prices(on_demand.into_iter().collect(), spot.into_iter().collect());
-        Self { aws, settings }
+        Self { classes: Classes::default(), aws, settings }
     }
 
     /// Another cluster of the same name in the same account: its address and its authority are its own.
@@ -83,7 +93,7 @@ impl Region {
         let mut settings = self.settings.clone();
         settings.cluster_endpoint = "https://neighbour".to_owned();
         settings.ca_bundle = OTHER_CA.to_owned();
-        Self { aws: self.aws.clone(), settings }
+        Self { classes: Classes::default(), aws: self.aws.clone(), settings }
     }
 
     /// What the region sells, as far as a world has to know: names, places, prices.
@@ -115,18 +125,6 @@ impl Region {
         Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
     }
 
-    /// The provider as an operator of the cluster makes it.
-    pub(super) async fn provider(
-        &self,
-        classes: Classes,
-        clock: SharedClock,
-    ) -> Result<AwsProvider, CloudError> {
-        let api: Arc<dyn AwsApi> = Arc::new(Batched::new(self.aws.clone(), clock.clone()));
-        let provider = AwsProvider::new(api, classes, self.settings.clone(), clock).await?;
-        provider.set_kubernetes_version(KUBERNETES);
-        Ok(provider)
-    }
-
     /// What runs in the region for this cluster, by its user data, and nothing that tags say.
     #[must_use]
     pub fn guests(&self) -> Vec<Guest> {
@@ -136,7 +134,7 @@ impl Region {
     }
 
     /// Turns instances into instances of `cloud` as they begin to run, and ends them there, for ever.
-    pub(super) async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
+    async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
         // Instances that run, and the instance of each that is the cluster's.
         let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
         loop {
@@ -161,6 +159,31 @@ impl Region {
             });
             clock.sleep(LOOK).await;
         }
+    }
+}
+
+#[async_trait]
+impl CloudSetup for Region {
+    fn definitions(&self) -> &'static [Value] {
+        static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
+        DEFINITIONS.get_or_init(|| {
+            // What is generated from types always serialises.
+            fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+        })
+    }
+
+    fn tasks(&self, client: Client, cloud: Arc<Cloud>, clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
+        vec![
+            Box::pin(follow(client, self.classes.clone(), clock.clone())),
+            Box::pin(self.clone().run(cloud, clock)),
+        ]
+    }
+
+    async fn provider(&self, clock: SharedClock) -> Result<Arc<dyn CloudProvider>, CloudError> {
+        let api: Arc<dyn AwsApi> = Arc::new(Batched::new(self.aws.clone(), clock.clone()));
+        let provider = AwsProvider::new(api, self.classes.clone(), self.settings.clone(), clock).await?;
+        provider.set_kubernetes_version(KUBERNETES);
+        Ok(Arc::new(provider))
     }
 }
 
@@ -215,7 +238,7 @@ fn node_of(guest: &Guest, id: String) -> Adopted {
 }
 
 /// Follows the EC2NodeClasses of a cluster for ever, and keeps `classes` as they are.
-pub(super) async fn follow(client: Client, classes: Classes, clock: SharedClock) {
+async fn follow(client: Client, classes: Classes, clock: SharedClock) {
     let mut events = pin!(watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default()));
     let mut listed = Vec::new();
     while let Some(event) = events.next().await {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::names::Names;
-use crate::world::World;
+use fleetwright_sim::world::World;
 
 /// Delay after a broken watch.
 const RETRY: Duration = Duration::from_secs(1);

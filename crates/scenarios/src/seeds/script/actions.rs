@@ -6,14 +6,12 @@ use fleetwright_fake::{
     api::{ApiError, CloudInstance, Tags, WireTaint},
     cloud::{Adopted, Fault, Occasion, Op},
 };
+use fleetwright_sim::world::{World, WorldError};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{APPS, Script, objects};
-use crate::{
-    seeds::plan::Plan,
-    world::{World, WorldError},
-};
+use crate::seeds::plan::Plan;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

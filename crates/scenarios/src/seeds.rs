@@ -39,8 +39,8 @@ pub use bugs::Bug;
 pub use check::Violation;
 pub use log::Tell;
 
-use crate::world::{Settled, World, WorldConfig, WorldError, Wrap, virtual_runtime};
 use check::Checker;
+use fleetwright_sim::world::{Settled, World, WorldConfig, WorldError, Wrap, virtual_runtime};
 use plan::Plan;
 use script::Script;
 
@@ -87,7 +87,7 @@ impl fmt::Display for Report {
         }
         write!(
             formatter,
-            "replay: cargo run --release -p fleetwright-sim --example seeds -- --first {} --count 1",
+            "replay: cargo run --release -p fleetwright-scenarios --example seeds -- --first {} --count 1",
             self.seed
         )
     }

@@ -1,11 +1,12 @@
 //! A scenario's region of AWS: what it has, what happens in it, what is expected of it and of who may act in it.
 
 use fleetwright_aws::calls::{InstanceInfo, PlacementGroup, ReservationInfo, ZonalShift};
+use fleetwright_sim::world::World;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Announcement, AwsShort, Expect, RegionStep, play::duration};
-use crate::world::{Region, World};
+use crate::region::Region;
 
 /// How long after its announcement capacity is taken back.
 const NOTICE: SignedDuration = SignedDuration::from_mins(2);
@@ -115,15 +116,15 @@ fn message(announcement: Announcement, id: &str, now: Timestamp) -> String {
 }
 
 /// What is expected and is not so.
-pub(super) fn missing(world: &World, expect: &Expect) -> Vec<String> {
+pub(super) fn missing(world: &World, region: Option<&Region>, expect: &Expect) -> Vec<String> {
     let mut missing = Vec::new();
     let mut check = |what: &str, expected: Option<String>, found: String| {
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             missing.push(format!("{what}: expected {expected}, found {found}"));
         }
     };
-    let own = world.region().map_or(0, |region| region.guests().len());
-    let all = world.region().map_or(0, |region| region.aws.guests().len());
+    let own = region.map_or(0, |region| region.guests().len());
+    let all = region.map_or(0, |region| region.aws.guests().len());
     check("instances", expect.instances.map(|count| count.to_string()), own.to_string());
     check("all instances", expect.all_instances.map(|count| count.to_string()), all.to_string());
     let claims = world.server().list("karpenter.sh/v1", "NodeClaim", "");

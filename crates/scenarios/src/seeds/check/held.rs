@@ -2,7 +2,7 @@
 //! cluster and not from its history.
 
 use super::{Findings, Look};
-use crate::world::World;
+use fleetwright_sim::world::World;
 
 /// Judges the end, when all is at rest and nothing is under way.
 pub(super) fn judge(world: &World, look: &Look<'_>, found: &mut Findings) {

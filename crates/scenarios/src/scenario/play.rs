@@ -5,6 +5,11 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
+use fleetwright_sim::{
+    clock::TokioClock,
+    overview::Overview,
+    world::{Settled, World, WorldConfig, WorldError},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,11 +17,7 @@ use super::{
     CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand,
     history::History, region, told,
 };
-use crate::{
-    clock::TokioClock,
-    overview::Overview,
-    world::{Region, Settled, World, WorldConfig, WorldError},
-};
+use crate::region::Region;
 
 /// The most virtual time that settling may take.
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
@@ -36,6 +37,8 @@ pub struct Report {
 struct Stage {
     /// The cluster, and a second one where there is a neighbour.
     worlds: Vec<World>,
+    /// The region of AWS of each cluster, where it has one.
+    regions: Vec<Option<Region>>,
     /// The one that steps are about.
     at: usize,
     zones: Vec<String>,
@@ -44,28 +47,38 @@ struct Stage {
     history: Option<History>,
 }
 
-/// Plays a scenario. Must run on a [`crate::world::virtual_runtime`].
+/// Plays a scenario. Must run on a [`fleetwright_sim::world::virtual_runtime`].
 ///
 /// # Errors
 /// Where the world cannot be made, or refuses an object.
 pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
-    let config = config(scenario)?;
+    let (config, region) = config(scenario)?;
     let zones = config.zones();
-    let mut stage = Stage { worlds: Vec::new(), at: 0, zones, report: Report::default(), history: None };
-    let next_door = match (&scenario.neighbour, &config.region) {
+    let mut stage = Stage {
+        worlds: Vec::new(),
+        regions: Vec::new(),
+        at: 0,
+        zones,
+        report: Report::default(),
+        history: None,
+    };
+    let next_door = match (&scenario.neighbour, &region) {
         (None, _) => None,
         (Some(neighbour), Some(region)) => {
             // Another seed: objects of another cluster have other UIDs.
             let mut own = WorldConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
-            own.region = Some(region.neighbour());
-            Some((neighbour, own))
+            let region = region.neighbour();
+            own.cloud_setup = Some(Arc::new(region.clone()));
+            Some((neighbour, own, region))
         }
         (Some(_), None) => return Err(WorldError::Cloud("a neighbour needs a region: say aws".to_owned())),
     };
     stage.say(&scenario.about);
+    stage.regions.push(region);
     stage.enter(config, scenario, (&scenario.pools, &scenario.pods)).await?;
     stage.apply(scenario.apply.clone())?;
-    if let Some((neighbour, config)) = next_door {
+    if let Some((neighbour, config, region)) = next_door {
+        stage.regions.push(Some(region));
         stage.enter(config, scenario, (&neighbour.pools, &neighbour.pods)).await?;
         stage.at = 0;
     }
@@ -75,7 +88,8 @@ pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
     Ok(stage.report)
 }
 
-pub(super) fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
+/// The configuration of the scenario's world, and its region of AWS.
+pub(super) fn config(scenario: &Scenario) -> Result<(WorldConfig, Option<Region>), WorldError> {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
     let mut config = WorldConfig::new(seed, start);
@@ -89,13 +103,15 @@ pub(super) fn config(scenario: &Scenario) -> Result<WorldConfig, WorldError> {
     if scenario.catalogue == CatalogueName::Kwok {
         config.catalogue = catalogue::kwok();
     }
+    let mut furnished = None;
     if let Some(aws) = &scenario.aws {
         let mut region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
         region::furnish(&mut region, aws, start);
         config.catalogue = region.catalogue();
-        config.region = Some(region);
+        config.cloud_setup = Some(Arc::new(region.clone()));
+        furnished = Some(region);
     }
-    Ok(config)
+    Ok((config, furnished))
 }
 
 /// Opens the gates that a scenario names, by Karpenter's names.
@@ -116,6 +132,11 @@ impl Stage {
     /// The cluster that steps are about.
     fn world(&self) -> &World {
         &self.worlds[self.at]
+    }
+
+    /// Its region of AWS, where it has one.
+    fn region(&self) -> Option<&Region> {
+        self.regions[self.at].as_ref()
     }
 
     /// Makes a cluster, with what stands in it from the start.
@@ -248,7 +269,7 @@ impl Stage {
             Step::Apply(objects) => self.apply(objects.clone())?,
             Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
             Step::Pools(shorts) => {
-                let aws = self.world().region().is_some();
+                let aws = self.region().is_some();
                 let pools = shorts.iter().map(|short| expand::pool(short, &self.zones, aws)).collect();
                 self.apply(pools)?;
             }
@@ -297,7 +318,7 @@ impl Stage {
     /// Lets something happen in the region of AWS.
     fn in_region(&mut self, step: &RegionStep) {
         let now = self.world().clock().now();
-        let told = match self.world().region() {
+        let told = match self.region() {
             Some(region) => region::happen(region, step, now),
             None => Err("region: there is none".to_owned()),
         };
@@ -429,7 +450,7 @@ impl Stage {
             );
         }
         self.report.text.push_str(&text);
-        if let Some(region) = self.world().region() {
+        if let Some(region) = self.region() {
             let (own, all) = (region.guests().len(), region.aws.guests().len());
             self.say(&format!("{indent}region: {own} instances of this cluster, {} of others", all - own));
         }
@@ -445,7 +466,7 @@ impl Stage {
         let seen = self.world().observe();
         let mut failures = compare(expect, &seen);
         failures.extend(told::missing(self.world().server(), expect));
-        failures.extend(region::missing(self.world(), expect));
+        failures.extend(region::missing(self.world(), self.region(), expect));
         if failures.is_empty() {
             self.say_when("as expected");
         }
@@ -467,7 +488,7 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
             failures.push(format!("{what}: expected {expected}, found {found}"));
         }
     };
-    let sorted = |of: &dyn Fn(&crate::overview::NodeOverview) -> String| {
+    let sorted = |of: &dyn Fn(&fleetwright_sim::overview::NodeOverview) -> String| {
         let mut all: Vec<String> = seen.nodes.iter().map(of).collect();
         all.sort();
         format!("{all:?}")

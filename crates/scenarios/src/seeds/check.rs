@@ -28,7 +28,7 @@ use super::{
     log::{Entry, Log},
     script::Ledger,
 };
-use crate::world::{Settled, World};
+use fleetwright_sim::world::{Settled, World};
 pub(super) use look::Look;
 
 /// So many violations end a run.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fleetwright_aws::testing::FakeAws;
 
 use super::{Scenario, expand, play};
-use crate::world::{World, virtual_runtime};
+use fleetwright_sim::world::{World, virtual_runtime};
 
 /// How many claims come at once; twice as many instances are then watched. What is measured does not depend on it, but for the number of
 /// fleets; a world of a thousand instances takes minutes.
@@ -45,8 +45,8 @@ fn counts(aws: &FakeAws) -> BTreeMap<&'static str, u64> {
 }
 
 async fn begin(scenario: &Scenario) -> (World, Arc<FakeAws>) {
-    let config = play::config(scenario).unwrap();
-    let (zones, aws) = (config.zones(), config.region.as_ref().unwrap().aws.clone());
+    let (config, region) = play::config(scenario).unwrap();
+    let (zones, aws) = (config.zones(), region.unwrap().aws);
     let world = World::new(config).await.unwrap();
     world.apply_object(expand::class(scenario.aws.as_ref())).unwrap();
     for pool in &scenario.pools {

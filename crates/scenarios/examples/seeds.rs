@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fleetwright_sim::seeds::{self, Bug, Report, RunError};
+use fleetwright_scenarios::seeds::{self, Bug, Report, RunError};
 
 /// A third of the time of a life goes to memory.
 #[global_allocator]

@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_fake::api::{CloudInstance, Lifecycle};
 use fleetwright_fake_kube::{Request, Server};
+use fleetwright_sim::world::World;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    seeds::{log::Entry, script::Ledger},
-    world::World,
-};
+use crate::seeds::{log::Entry, script::Ledger};
 
 /// The present.
 pub(in crate::seeds) struct Look<'a> {

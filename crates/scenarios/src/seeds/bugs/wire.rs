@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::Bug;
-use crate::world::Distort;
+use fleetwright_sim::world::Distort;
 
 /// After so many looks at pods all of them are thought to have ended.
 const PODS: u64 = 200;

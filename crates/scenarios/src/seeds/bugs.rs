@@ -11,7 +11,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use serde_json::json;
 
 use super::{Report, Violation};
-use crate::world::{Distort, World, Wrap};
+use fleetwright_sim::world::{Distort, World, Wrap};
 
 /// A bug. The references are those of the incidents; `docs/invariants.md` tells what caught each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,10 @@
-//! Plays a scenario and prints the report: `cargo run -p fleetwright-sim --example play -- SCENARIO [MANIFEST…]`.
+//! Plays a scenario and prints the report: `cargo run -p fleetwright-scenarios --example play -- SCENARIO [MANIFEST…]`.
 //! Manifests are applied at the start, after what the scenario itself holds.
 
 use std::error::Error;
 
-use fleetwright_sim::{
-    scenario::{Scenario, play},
-    world::virtual_runtime,
-};
+use fleetwright_scenarios::scenario::{Scenario, play};
+use fleetwright_sim::world::virtual_runtime;
 
 #[expect(clippy::print_stdout, reason = "a tool for people")]
 fn main() -> Result<(), Box<dyn Error>> {

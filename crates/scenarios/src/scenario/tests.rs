@@ -1,7 +1,7 @@
 //! The sample of the module, and one that cannot come true.
 
 use super::*;
-use crate::world::virtual_runtime;
+use fleetwright_sim::world::virtual_runtime;
 
 fn run(yaml: &str) -> Report {
     let scenario = Scenario::parse(yaml).unwrap();
