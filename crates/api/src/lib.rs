@@ -31,5 +31,5 @@ pub use kwoknodeclass::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus};
 pub use nodeoverlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
 pub use nodepool::{NodePool, NodePoolSpec, NodePoolStatus};
-pub use providerclass::Ec2NodeClassView;
+pub use providerclass::{NodeClassView, NodeClassViewStatus};
 pub use shared::{NodeClassRef, Operator, Quantities, Requirement, Taint, TaintEffect};

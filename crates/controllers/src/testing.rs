@@ -16,10 +16,10 @@ use fleetwright_api as api;
 use fleetwright_core::{
     clock::Clock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        ProviderInfo, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId},
+    model::{Catalog, NodeClaim, NodePool, ProviderId},
     testing::small_catalog,
 };
 use fleetwright_fake_kube::{Config, Faults, Server};
@@ -80,8 +80,7 @@ pub(crate) struct CatalogOnly {
 impl CatalogOnly {
     /// A cloud whose prices were read at a given time, if prices age.
     pub(crate) fn priced(prices_as_of: Option<Timestamp>) -> Self {
-        let class =
-            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+        let class = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
         let info = ProviderInfo {
             name: "test".into(),
             node_classes: vec![class],

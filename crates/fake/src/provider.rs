@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
     model::{
-        Catalog, NodeClaim, NodeClassRef, NodePool, Price, ProviderId, Requirements, Resources, Str,
+        Catalog, NodeClaim, NodePool, Price, ProviderId, Requirements, Resources, Str,
         labels::{NODEPOOL, UNREGISTERED_TAINT},
     },
 };
@@ -118,11 +118,12 @@ impl FakeProvider {
         };
         let info = ProviderInfo {
             name: "fake".into(),
-            node_classes: vec![NodeClassRef {
-                group: labels::GROUP.into(),
-                kind: labels::NODE_CLASS_KIND.into(),
-                name: "".into(),
-            }],
+            node_classes: vec![NodeClassKind::new(
+                labels::GROUP,
+                "v1alpha1",
+                labels::NODE_CLASS_KIND,
+                "kwoknodeclasses",
+            )],
             schema: catalogue.schema.clone(),
             repair_policies: vec![policy("False"), policy("Unknown")],
             bootstraps_startup_taints: true,

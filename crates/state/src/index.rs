@@ -1,5 +1,6 @@
 //! The index: objects as watches deliver them, the controller's own intents, instance types, and the snapshot of them all.
 
+pub(crate) mod classes;
 mod snapshot;
 mod usage;
 
@@ -76,20 +77,19 @@ impl Index {
     /// Takes in an object from a watch or from the response to our own write. `None` where it is not newer than what is
     /// known.
     pub fn apply<T: Tracked>(&mut self, object: T) -> Option<Change> {
-        let key = watches::key(object.meta());
+        let key = object.key();
         let version = watches::version(object.meta().resource_version.as_deref());
         if !self.watches.is_newer(T::KIND, &key, version) {
             return None;
         }
         let (before, after) = self.put(&key, T::wrap(Some(object)));
-        Some(Change { kind: T::KIND, key, before, after })
+        Some(Change { kind: T::KIND, key: classes::changed(T::KIND, key), before, after })
     }
 
     /// Takes in that an object was deleted. `None` where it is not there, or was created again since.
     pub fn delete<T: Tracked>(&mut self, object: &T) -> Option<Change> {
-        let key = watches::key(object.meta());
         let version = watches::version(object.meta().resource_version.as_deref());
-        self.remove::<T>(key, version)
+        self.remove::<T>(object.key(), version)
     }
 
     fn remove<T: Tracked>(&mut self, key: Key, version: u64) -> Option<Change> {
@@ -97,19 +97,29 @@ impl Index {
             return None;
         }
         let (before, after) = self.put(&key, T::wrap(None));
-        Some(Change { kind: T::KIND, key, before, after })
+        Some(Change { kind: T::KIND, key: classes::changed(T::KIND, key), before, after })
     }
 
     /// Takes in a complete list as of `version`: an object that it does not contain was deleted, unless it is newer. The
     /// watch shows a sign of life at `now`, see [`Self::progress`].
     pub fn reset<T: Tracked>(&mut self, objects: Vec<T>, version: &str, now: Timestamp) -> Vec<Change> {
-        let version = watches::version(Some(version));
-        let listed: BTreeSet<Key> = objects.iter().map(|object| watches::key(object.meta())).collect();
-        let deleted = self.watches.missing_from(T::KIND, &listed, version);
-        let mut changes: Vec<Change> =
-            deleted.into_iter().filter_map(|key| self.remove::<T>(key, version)).collect();
-        changes.extend(objects.into_iter().filter_map(|object| self.apply(object)));
+        let changes = self.replace(objects, version, |_| true);
         self.progress(T::KIND, now);
+        changes
+    }
+
+    /// Takes in a list that is complete for the keys that `covers` admits.
+    fn replace<T: Tracked>(
+        &mut self,
+        objects: Vec<T>,
+        version: &str,
+        covers: impl Fn(&Key) -> bool,
+    ) -> Vec<Change> {
+        let version = watches::version(Some(version));
+        let listed: BTreeSet<Key> = objects.iter().map(Tracked::key).collect();
+        let deleted = self.watches.missing_from(T::KIND, &listed, version).into_iter().filter(covers);
+        let mut changes: Vec<Change> = deleted.filter_map(|key| self.remove::<T>(key, version)).collect();
+        changes.extend(objects.into_iter().filter_map(|object| self.apply(object)));
         changes
     }
 
@@ -131,8 +141,7 @@ impl Index {
             T::VolumeAttachment(attachment) => objects.put_attachment(key, attachment),
             T::PodDisruptionBudget(pdb) => objects.put_pdb(key, pdb),
             T::DaemonSet(set) => objects.put_daemon_set(key, set),
-            T::KwokNodeClass(class) => objects.put_kwok_class(key, class),
-            T::Ec2NodeClass(class) => objects.put_ec2_class(key, class),
+            T::NodeClass(class) => objects.put_class_object(classes::of_key(key), class),
             T::Service(service) => objects.put_service(key, service),
             T::ReplicationController(controller) => objects.put_replication_controller(key, controller),
             T::ReplicaSet(set) => objects.put_replica_set(key, set),
@@ -185,13 +194,16 @@ impl Index {
 
     /// Records a sign of life of a kind's watch at `now`, on a monotonic clock.
     pub fn progress(&mut self, kind: Kind, now: Timestamp) {
+        if kind == Kind::NodeClass {
+            self.classes_progress(now);
+        }
         self.watches.progressed(kind, now);
     }
 
     /// When a kind's watch last showed a sign of life; `None` before its first list.
     #[must_use]
     pub fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
-        self.watches.last_progress(kind)
+        if kind == Kind::NodeClass { self.last_classes_progress() } else { self.watches.last_progress(kind) }
     }
 
     /// Whether a kind was listed once.

@@ -16,7 +16,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::kind::Kind;
+use crate::{
+    index::classes,
+    kind::{Key, Kind},
+    watches,
+};
 
 /// A type of object that the index follows.
 pub trait Tracked: Sized {
@@ -26,13 +30,25 @@ pub trait Tracked: Sized {
     /// Its metadata.
     fn meta(&self) -> &ObjectMeta;
 
+    /// The object with the kind that it was read as, for a type that stands for several kinds.
+    #[must_use]
+    fn of_kind(self, _api_version: &str, _kind: &str) -> Self {
+        self
+    }
+
+    /// Its key in the index. A type that stands for several kinds distinguishes them in it.
+    #[doc(hidden)]
+    fn key(&self) -> Key {
+        watches::key(self.meta())
+    }
+
     /// The object by its type; `None` for one that was deleted.
     #[doc(hidden)]
     fn wrap(object: Option<Self>) -> TrackedObject;
 }
 
 macro_rules! tracked {
-    ($($variant:ident: $type:ty, $kind:ident;)+) => {
+    ($($variant:ident: $type:ty, $kind:ident $({ $($own:tt)* })?;)+) => {
         /// An object of a type that the index follows, or the absence of one.
         #[doc(hidden)]
         #[derive(Debug)]
@@ -47,6 +63,8 @@ macro_rules! tracked {
                 fn meta(&self) -> &ObjectMeta {
                     &self.metadata
                 }
+
+                $($($own)*)?
 
                 fn wrap(object: Option<Self>) -> TrackedObject {
                     let slim = object.map(|mut object| {
@@ -70,8 +88,17 @@ tracked! {
     VolumeAttachment: VolumeAttachment, VolumeAttachment;
     PodDisruptionBudget: PodDisruptionBudget, PodDisruptionBudget;
     DaemonSet: DaemonSet, DaemonSet;
-    KwokNodeClass: api::KwokNodeClass, NodeClass;
-    Ec2NodeClass: api::Ec2NodeClassView, NodeClass;
+    NodeClass: api::NodeClassView, NodeClass {
+        fn of_kind(mut self, api_version: &str, kind: &str) -> Self {
+            api_version.clone_into(&mut self.api_version);
+            kind.clone_into(&mut self.kind);
+            self
+        }
+
+        fn key(&self) -> Key {
+            classes::key(self.group(), &self.kind, self.metadata.name.as_deref().unwrap_or_default())
+        }
+    };
     NodePool: api::NodePool, NodePool;
     NodeClaim: api::NodeClaim, NodeClaim;
     Node: Node, Node;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use fleetwright_core::model::NodeClassRef;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -30,6 +31,8 @@ pub(crate) struct Watches {
     /// Kinds that are followed beside [`Kind::ALL`].
     optional: BTreeSet<Kind>,
     progress: BTreeMap<Kind, Timestamp>,
+    /// The progress of each kind of NodeClass.
+    class_progress: BTreeMap<NodeClassRef, Timestamp>,
 }
 
 impl Watches {
@@ -81,6 +84,17 @@ impl Watches {
     /// When a kind's watch last showed a sign of life; `None` before its first list.
     pub(crate) fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
         self.progress.get(&kind).copied()
+    }
+
+    /// Records a sign of life of the watch of one kind of NodeClass at `now`.
+    pub(crate) fn class_progressed(&mut self, class: NodeClassRef, now: Timestamp) {
+        let last = self.class_progress.entry(class).or_insert(now);
+        *last = now.max(*last);
+    }
+
+    /// When the watch of one kind of NodeClass last showed a sign of life; `None` before its first list.
+    pub(crate) fn last_class_progress(&self, class: &NodeClassRef) -> Option<Timestamp> {
+        self.class_progress.get(class).copied()
     }
 
     /// Follows another kind beside [`Kind::ALL`].

@@ -19,10 +19,10 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str},
+    model::{Catalog, NodeClaim, NodePool, ProviderId, Str},
 };
 use jiff::Timestamp;
 
@@ -174,11 +174,7 @@ impl AwsProvider {
         settings: Settings,
         clock: SharedClock,
     ) -> Result<Self, CloudError> {
-        let class = NodeClassRef {
-            group: labels::GROUP.into(),
-            kind: labels::NODE_CLASS_KIND.into(),
-            name: "".into(),
-        };
+        let class = NodeClassKind::new(labels::GROUP, "v1", labels::NODE_CLASS_KIND, "ec2nodeclasses");
         let info = ProviderInfo {
             name: "aws".into(),
             node_classes: vec![class],

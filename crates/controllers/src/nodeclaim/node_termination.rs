@@ -118,7 +118,7 @@ impl NodeTermination {
 /// A Node whose claim is gone (somebody took its finalizer off): it ends when its instance has.
 async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
     let class_keys: Vec<String> =
-        ctx.cloud.info().node_classes.iter().map(fleetwright_core::model::NodeClassRef::label_key).collect();
+        ctx.cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
     let Some(id) =
         node.provider_id.as_ref().filter(|_| class_keys.iter().any(|key| node.labels.contains_key(&**key)))
     else {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
+use fleetwright_core::{clock::SharedClock, cloud::CloudProvider, model::NodeClassRef};
 use fleetwright_state::{Change, Index, Key, Kind, Tracked};
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -101,7 +101,8 @@ impl Ctx {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let info = parts.cloud.info();
-        let mut index = Index::new(info.schema.clone(), info.node_classes.clone());
+        let classes = info.node_classes.iter().map(|class| class.named("")).collect();
+        let mut index = Index::new(info.schema.clone(), classes);
         if parts.settings.gates.node_overlay {
             index.follow(Kind::NodeOverlay);
         }
@@ -216,18 +217,24 @@ impl Ctx {
         self.tell(&index, change);
     }
 
-    /// Applies a complete list, as of `version`.
-    pub fn reset<T: Tracked>(&self, objects: Vec<T>, version: &str) {
+    /// Applies a complete list, as of `version`; with `class`, the list of one kind of NodeClass.
+    pub fn reset<T: Tracked>(&self, objects: Vec<T>, version: &str, class: Option<&NodeClassRef>) {
         let now = self.steady();
         let mut index = self.index();
-        let changes = index.reset(objects, version, now);
+        let changes = match class {
+            Some(class) => index.reset_class(class, objects, version, now),
+            None => index.reset(objects, version, now),
+        };
         self.tell(&index, changes);
     }
 
-    /// Records that the watch of a kind is alive.
-    pub fn progress(&self, kind: Kind) {
+    /// Records that the watch of a kind is alive; with `class`, that of one kind of NodeClass.
+    pub fn progress(&self, kind: Kind, class: Option<&NodeClassRef>) {
         let now = self.steady();
-        self.index().progress(kind, now);
+        match class {
+            Some(class) => self.index().class_progress(class, now),
+            None => self.index().progress(kind, now),
+        }
     }
 
     fn tell(&self, index: &Index, changes: impl IntoIterator<Item = Change>) {

@@ -22,7 +22,7 @@ use super::{
     hub::Route,
     queue::{Queue, later},
     shutdown::Shutdown,
-    watch::follow,
+    watch::{Source, Watchable, follow},
     worker::Worker,
 };
 use crate::metrics::{
@@ -86,12 +86,13 @@ pub async fn run(
 
 /// One watch per kind; referenced kinds come first.
 fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
-    fn of<K: super::watch::Watchable>(ctx: &Ctx, stop: &Shutdown) -> Task {
-        Box::pin(follow::<K>(ctx.clone(), stop.clone()))
+    fn of<K>(ctx: &Ctx, stop: &Shutdown) -> Task
+    where
+        K: Watchable + kube::Resource<DynamicType = ()>,
+    {
+        Box::pin(follow(ctx.clone(), Source::<K>::new(ctx), stop.clone()))
     }
     let followed: Vec<Kind> = ctx.index().followed().collect();
-    // Only the provider's own kinds are certain to be defined in the cluster.
-    let ec2 = ctx.cloud.info().node_classes.iter().any(|class| &*class.kind == "EC2NodeClass");
     let all: [(Kind, Watch); _] = [
         (Kind::Namespace, of::<Namespace>),
         (Kind::StorageClass, of::<StorageClass>),
@@ -101,7 +102,6 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::VolumeAttachment, of::<VolumeAttachment>),
         (Kind::PodDisruptionBudget, of::<PodDisruptionBudget>),
         (Kind::DaemonSet, of::<DaemonSet>),
-        (Kind::NodeClass, if ec2 { of::<api::Ec2NodeClassView> } else { of::<api::KwokNodeClass> }),
         (Kind::NodePool, of::<api::NodePool>),
         (Kind::NodeClaim, of::<api::NodeClaim>),
         (Kind::Node, of::<Node>),
@@ -117,8 +117,17 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
         (Kind::ResourceClaim, of::<ResourceClaim>),
     ];
-    let watched = all.into_iter().filter(|(kind, _)| followed.contains(kind));
-    watched.map(|(_, watch)| watch(ctx, stop)).collect()
+    let mut tasks: Vec<Task> = Vec::new();
+    for (kind, watch) in all.into_iter().filter(|(kind, _)| followed.contains(kind)) {
+        if kind == Kind::NodePool {
+            // NodePools refer to NodeClasses.
+            for class in &ctx.cloud.info().node_classes {
+                tasks.push(Box::pin(follow(ctx.clone(), Source::of_class(ctx, class), stop.clone())));
+            }
+        }
+        tasks.push(watch(ctx, stop));
+    }
+    tasks
 }
 
 /// Updates the gauges of the cluster state, also while controllers are passive because it is not fresh.

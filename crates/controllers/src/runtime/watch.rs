@@ -6,12 +6,14 @@
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
+use fleetwright_api::NodeClassView;
+use fleetwright_core::{cloud::NodeClassKind, model::NodeClassRef};
 use fleetwright_state::{Kind, Tracked};
 use futures::StreamExt;
 use kube::{
     Api,
     api::{DynamicObject, ListParams, WatchEvent, WatchParams},
-    core::Status,
+    core::{ApiResource, GroupVersionKind, Status},
 };
 use serde::de::DeserializeOwned;
 
@@ -33,12 +35,41 @@ const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::fr
 
 /// The bounds of a watched kind.
 pub(super) trait Watchable:
-    Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
+    Tracked + kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static
 {
 }
-impl<K> Watchable for K where
-    K: Tracked + kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
-{
+impl<K> Watchable for K where K: Tracked + kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static {}
+
+/// Where the objects of a kind are read.
+pub(super) struct Source<K> {
+    api: Api<K>,
+    resource: ApiResource,
+    /// The kind of NodeClass, where it is one.
+    class: Option<NodeClassRef>,
+}
+
+impl<K: Watchable + kube::Resource<DynamicType = ()>> Source<K> {
+    /// A kind that is known at compile time.
+    pub(super) fn new(ctx: &Ctx) -> Self {
+        Self { api: Api::all(ctx.client.clone()), resource: ApiResource::erase::<K>(&()), class: None }
+    }
+}
+
+impl Source<NodeClassView> {
+    /// A kind of NodeClass that the provider declares.
+    pub(super) fn of_class(ctx: &Ctx, class: &NodeClassKind) -> Self {
+        let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
+        let api = Api::all_with(ctx.client.clone(), &resource);
+        Self { api, resource, class: Some(class.named("")) }
+    }
+}
+
+impl<K: Watchable> Source<K> {
+    /// The object, with the kind that it was read as: in a list, objects need not say it.
+    fn of_kind(&self, object: K) -> K {
+        object.of_kind(&self.resource.api_version, &self.resource.kind)
+    }
 }
 
 /// Why a watch ended.
@@ -60,13 +91,12 @@ enum ListError {
     NoVersion,
 }
 
-/// Watches `K` until shutdown.
-pub(super) async fn follow<K: Watchable>(ctx: Ctx, mut stop: Shutdown) {
-    let api = Api::<K>::all(ctx.client.clone());
+/// Watches the objects of `source` until shutdown.
+pub(super) async fn follow<K: Watchable>(ctx: Ctx, source: Source<K>, mut stop: Shutdown) {
     tokio::select! {
         biased;
         () = stop.requested() => {}
-        () = list_and_watch(&ctx, &api) => {}
+        () = list_and_watch(&ctx, &source) => {}
     }
     ctx.pulses().end(("watch", K::KIND.as_str()));
 }
@@ -76,15 +106,15 @@ fn turn<K: Watchable>(ctx: &Ctx) {
     ctx.pulses().turn(("watch", K::KIND.as_str()), ctx.steady(), None);
 }
 
-async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
+async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
     let mut failures: u32 = 0;
     loop {
         turn::<K>(ctx);
         let leads = ctx.leadership().holds();
-        let mut version = match list(ctx, api).await {
+        let mut version = match list(ctx, source).await {
             Ok((objects, version)) => {
                 failures = 0;
-                ctx.reset(objects, &version);
+                ctx.reset(objects, &version, source.class.as_ref());
                 if leads && K::KIND == Kind::NodeClaim {
                     ctx.leadership().catch_up();
                 }
@@ -104,7 +134,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
                 biased;
                 // The last writes of the previous leader may not be in the index yet.
                 () = ctx.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
-                ended = watch(ctx, api, &mut version) => ended,
+                ended = watch(ctx, source, &mut version) => ended,
             };
             match ended {
                 End::Relist => break,
@@ -123,18 +153,18 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, api: &Api<K>) {
 }
 
 /// Returns a complete, most recent list and its resource version.
-async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String), ListError> {
+async fn list<K: Watchable>(ctx: &Ctx, source: &Source<K>) -> Result<(Vec<K>, String), ListError> {
     let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
     let mut objects = Vec::new();
     loop {
         turn::<K>(ctx);
-        let page = ctx.within(LIST_DEADLINE, api.list(&params)).await;
+        let page = ctx.within(LIST_DEADLINE, source.api.list(&params)).await;
         let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
             // One invalid object must not hide the others.
-            Err(kube::Error::SerdeError(_)) => list_one_by_one(ctx, &params).await?,
+            Err(kube::Error::SerdeError(_)) => list_one_by_one(ctx, source, &params).await?,
             other => other?,
         };
-        objects.extend(page.items);
+        objects.extend(page.items.into_iter().map(|object| source.of_kind(object)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => {
@@ -148,10 +178,10 @@ async fn list<K: Watchable>(ctx: &Ctx, api: &Api<K>) -> Result<(Vec<K>, String),
 /// Reads the same page object by object; invalid objects are reported and left out.
 async fn list_one_by_one<K: Watchable>(
     ctx: &Ctx,
+    source: &Source<K>,
     params: &ListParams,
 ) -> Result<kube::core::ObjectList<K>, ListError> {
-    let resource = kube::core::ApiResource::erase::<K>(&());
-    let api = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let api = Api::<DynamicObject>::all_with(ctx.client.clone(), &source.resource);
     let page =
         ctx.within(LIST_DEADLINE, api.list(params)).await.ok_or(ListError::Deadline(LIST_DEADLINE))??;
     let mut items = Vec::with_capacity(page.items.len());
@@ -159,16 +189,18 @@ async fn list_one_by_one<K: Watchable>(
         let raw = object.clone();
         match object.try_parse::<K>() {
             Ok(object) => items.push(object),
-            Err(error) => super::unreadable::tell(ctx, K::KIND, &resource, &raw, &error.to_string()).await,
+            Err(error) => {
+                super::unreadable::tell(ctx, K::KIND, &source.resource, &raw, &error.to_string()).await
+            }
         }
     }
     Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })
 }
 
 /// Applies changes from `version` on, and advances `version`.
-async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> End {
+async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String) -> End {
     let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
-    let stream = match ctx.within(LIST_DEADLINE, api.watch(&params, version)).await {
+    let stream = match ctx.within(LIST_DEADLINE, source.api.watch(&params, version)).await {
         Some(Ok(stream)) => stream,
         Some(Err(kube::Error::Api(status))) if is_gone(&status) => return End::Relist,
         Some(Err(error)) => {
@@ -177,14 +209,14 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
         }
         None => return End::Resume { failed: true },
     };
-    ctx.progress(K::KIND);
+    ctx.progress(K::KIND, source.class.as_ref());
     let mut stream = pin!(stream);
     loop {
         turn::<K>(ctx);
         let event = match ctx.within(WATCH_SILENCE, stream.next()).await {
             None => return End::Resume { failed: true },
             Some(None) => {
-                ctx.progress(K::KIND);
+                ctx.progress(K::KIND, source.class.as_ref());
                 return End::Resume { failed: false };
             }
             Some(Some(Err(error))) => {
@@ -199,11 +231,11 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 move_to(version, &object);
-                ctx.observe(object);
+                ctx.observe(source.of_kind(object));
             }
             WatchEvent::Deleted(object) => {
                 move_to(version, &object);
-                ctx.forget(&object);
+                ctx.forget(&source.of_kind(object));
             }
             WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
             WatchEvent::Error(status) if is_gone(&status) => return End::Relist,
@@ -212,7 +244,7 @@ async fn watch<K: Watchable>(ctx: &Ctx, api: &Api<K>, version: &mut String) -> E
                 return End::Resume { failed: true };
             }
         }
-        ctx.progress(K::KIND);
+        ctx.progress(K::KIND, source.class.as_ref());
     }
 }
 

@@ -24,13 +24,40 @@ use crate::model::{
     Resources, Str,
 };
 
+/// A kind of NodeClass that a provider declares, and the controllers follow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeClassKind {
+    /// API group.
+    pub group: Str,
+    /// Version in which objects are read.
+    pub version: Str,
+    /// Kind.
+    pub kind: Str,
+    /// Plural, as in the API server's paths.
+    pub plural: Str,
+}
+
+impl NodeClassKind {
+    /// A kind by its names.
+    #[must_use]
+    pub fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        Self { group: group.into(), version: version.into(), kind: kind.into(), plural: plural.into() }
+    }
+
+    /// Refers to the object of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> NodeClassRef {
+        NodeClassRef { group: self.group.clone(), kind: self.kind.clone(), name: name.into() }
+    }
+}
+
 /// What a provider is, fixed for the life of the process.
 #[derive(Clone, Debug)]
 pub struct ProviderInfo {
     /// Name for metrics: `aws`, `fake`.
     pub name: Str,
-    /// Group and kind of the node classes that it supports, the default first; the name is empty.
-    pub node_classes: Vec<NodeClassRef>,
+    /// The kinds of NodeClass that it supports, at least one. The controllers follow each of them.
+    pub node_classes: Vec<NodeClassKind>,
     /// What label keys mean on its nodes.
     pub schema: Arc<LabelSchema>,
     /// When a node counts as broken.

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    cloud::ProviderInfo,
+    cloud::{NodeClassKind, ProviderInfo},
     model::{
-        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, Pod,
-        PodDisruptionBudget, StateNode, Str, nodeclaim::ConditionType,
+        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget,
+        StateNode, Str, nodeclaim::ConditionType,
     },
     testing::{self, NodeBuilder, now},
 };
@@ -34,7 +34,7 @@ impl Fixture {
     pub(crate) fn of(builder: NodeBuilder) -> Self {
         let built = builder.build();
         let StateNode { claim, node, pods, .. } = Arc::unwrap_or_clone(built);
-        let class = NodeClassRef { group: "g".into(), kind: "K".into(), name: "".into() };
+        let class = NodeClassKind::new("g", "v1", "K", "ks");
         Self {
             claim: claim.map(Arc::unwrap_or_clone).expect("a managed node"),
             nodes: node.into_iter().collect(),

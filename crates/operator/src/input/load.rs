@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_api::{self as api, KwokNodeClass, condition, labels::condition::NODE_CLASS_READY};
+use fleetwright_api::{self as api, condition, labels::condition::NODE_CLASS_READY};
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
 use fleetwright_state::{
@@ -241,7 +241,7 @@ impl Loader {
                 let fix = "NodeOverlay is not read: set the feature gate NodeOverlay=true";
                 self.note(source, fix);
             }
-            ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<KwokNodeClass>(value, source),
+            ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<api::NodeClassView>(value, source),
             ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
             ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {

@@ -113,6 +113,11 @@ impl Objects {
         &self.schema
     }
 
+    /// The kinds of NodeClass that the provider declares, as references without a name.
+    pub(crate) fn class_kinds(&self) -> &[NodeClassRef] {
+        &self.managed_classes
+    }
+
     /// Whether a NodeClass is of a group and kind of the provider.
     #[must_use]
     pub fn is_managed(&self, group: &str, kind: &str) -> bool {

@@ -33,12 +33,7 @@ use crate::{
 /// A lowered object before and after a change.
 pub(crate) type Lowered<T> = (Option<Arc<T>>, Option<Arc<T>>);
 
-fn class_ref(group: &str, kind: &str, key: &Key) -> NodeClassRef {
-    NodeClassRef { group: group.into(), kind: kind.into(), name: key.name.clone() }
-}
-
-fn class_status(metadata: &ObjectMeta, conditions: Option<&[condition::Condition]>) -> NodeClassStatus {
-    let conditions = conditions.unwrap_or_default();
+fn class_status(metadata: &ObjectMeta, conditions: &[condition::Condition]) -> NodeClassStatus {
     let ready = condition::find(conditions, READY);
     NodeClassStatus {
         ready: ready.filter(|ready| ready.is_true() || ready.is_false()).map(condition::Condition::is_true),
@@ -111,18 +106,12 @@ impl Objects {
         (put, observations_changed)
     }
 
-    pub(crate) fn put_kwok_class(&mut self, key: &Key, class: Option<Arc<api::KwokNodeClass>>) -> Put {
-        let status = class.map(|class| {
-            class_status(&class.metadata, class.status.as_ref().map(|status| &*status.conditions))
-        });
-        self.put_class(class_ref(api::labels::KWOK_GROUP, "KWOKNodeClass", key), status)
-    }
-
-    pub(crate) fn put_ec2_class(&mut self, key: &Key, class: Option<Arc<api::Ec2NodeClassView>>) -> Put {
-        let status = class.map(|class| {
-            class_status(&class.metadata, class.status.as_ref().map(|status| &*status.conditions))
-        });
-        self.put_class(class_ref("karpenter.k8s.aws", "EC2NodeClass", key), status)
+    pub(crate) fn put_class_object(
+        &mut self,
+        id: NodeClassRef,
+        class: Option<Arc<api::NodeClassView>>,
+    ) -> Put {
+        self.put_class(id, class.map(|class| class_status(&class.metadata, class.conditions())))
     }
 
     pub(crate) fn put_class(&mut self, id: NodeClassRef, status: Option<NodeClassStatus>) -> Put {

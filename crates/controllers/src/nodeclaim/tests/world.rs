@@ -14,12 +14,11 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::Clock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-        RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        ProviderInfo, RepairPolicy, Termination,
     },
     model::{
-        BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
-        Resources, labels,
+        BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodePool, ProviderId, Resources, labels,
     },
 };
 use fleetwright_fake_kube::{Config, Server};
@@ -312,8 +311,7 @@ impl World {
         for crd in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
             server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
         }
-        let class =
-            NodeClassRef { group: "karpenter.kwok.sh".into(), kind: "KWOKNodeClass".into(), name: "".into() };
+        let class = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
         let info = ProviderInfo {
             name: "test".into(),
             node_classes: vec![class],
