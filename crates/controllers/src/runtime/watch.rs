@@ -186,15 +186,23 @@ async fn list_one_by_one<K: Watchable>(
         ctx.within(LIST_DEADLINE, api.list(params)).await.ok_or(ListError::Deadline(LIST_DEADLINE))??;
     let mut items = Vec::with_capacity(page.items.len());
     for object in page.items {
-        let raw = object.clone();
-        match object.try_parse::<K>() {
-            Ok(object) => items.push(object),
-            Err(error) => {
-                super::unreadable::tell(ctx, K::KIND, &source.resource, &raw, &error.to_string()).await
-            }
+        match parse(&object) {
+            Ok(parsed) => items.push(parsed),
+            Err(why) => super::unreadable::tell(ctx, K::KIND, &source.resource, &object, &why).await,
         }
     }
     Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })
+}
+
+/// Reads an object as a `K`, from text as a list is read: `try_parse` would compile the deserializer of each kind once more.
+fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, String> {
+    let text = serde_json::to_string(object).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| {
+        let why = error.to_string();
+        // The place in the generated text means nothing to users.
+        let why = why.split_once(" at line ").map_or(&*why, |(why, _)| why);
+        format!("failed to parse this DynamicObject into a Resource: {why}")
+    })
 }
 
 /// Applies changes from `version` on, and advances `version`.
