@@ -24,19 +24,19 @@ use crate::{
     signals,
 };
 
-/// How long the cluster is waited for before the process gives up and is started again.
+/// How long to wait for the cluster before the process exits and is restarted.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long to wait before it is tried again, doubling up to [`RETRY_MAX`].
+/// The delay before a retry, which doubles up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest pause between two tries.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How long loops have to come to an end after SIGTERM.
+/// How long loops may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the controller until SIGTERM.
 ///
 /// # Errors
-/// Where a setting, a port, the cloud or the cluster cannot be used.
+/// A setting, a port, the cloud or the cluster cannot be used.
 pub(crate) fn run(operator: &Operator, values: Values) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
@@ -72,7 +72,7 @@ async fn serve(
     }
 }
 
-/// Who leads, where that is to be found out.
+/// A leader election.
 struct Campaign {
     election: Election,
     leadership: Leadership,
@@ -109,7 +109,7 @@ async fn control(
         biased;
         () = signals::terminated() => {}
         ended = &mut running => return ended.context("the controllers ended"),
-        // Another replica may act already: this one ends without another word, and is started again as a standby.
+        // Another replica may lead already: this one exits at once, and is restarted as a standby.
         ended = &mut elected => return ended.context("the process ends, to be started again"),
     }
     tracing::info!("shutting down");
@@ -131,7 +131,7 @@ async fn control(
     }
 }
 
-/// Finds cluster and cloud, and proves that they belong together.
+/// Connects to cluster and cloud, and checks that they belong together.
 async fn prepare(
     cloud: &dyn CloudConnector,
     values: Values,
@@ -139,14 +139,15 @@ async fn prepare(
 ) -> anyhow::Result<(Ctx, Option<Campaign>)> {
     let client = kube_client::connect(None).await?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
-    // What the API server would prune must not be relied on.
+    // Fields that the API server prunes would be lost.
     patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
     let environment = Environment { client, clock, cluster_uid, values };
     let provider = patiently("the cloud", || cloud.connect(&environment)).await?;
     let Environment { client, clock, cluster_uid, values } = environment;
-    // EKS may be slow or throttled, too; its word is waited for, and what it says is final.
-    let word = patiently("the cloud's word on the cluster", || identity(&*provider, &cluster_uid)).await?;
-    proven(&word)?;
+    // EKS may be slow or throttled: identification is retried, and its result is final.
+    let identity =
+        patiently("the cloud's identification of the cluster", || identity(&*provider, &cluster_uid)).await?;
+    proven(&identity)?;
     let campaign = campaign(&values, &client);
     let ctx = context(&values, client, clock, provider, cluster_uid);
     Ok(match campaign {
@@ -221,12 +222,12 @@ fn proven(identity: &Identity) -> anyhow::Result<()> {
             tracing::info!(%why, "nothing proves that the cloud's cluster is this one");
             Ok(())
         }
-        // Acting on another cluster's nodes is the one thing that must never happen.
+        // The controller must never act on the nodes of another cluster.
         Identity::Mismatch(why) => bail!("the cloud's cluster is not this one: {why}"),
     }
 }
 
-/// Tries until it works, for a bounded time: at start a part may be a little later than we are.
+/// Retries for a bounded time: at start, a dependency may not be up yet.
 async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
@@ -251,7 +252,7 @@ fn cloud(operator: &Operator, name: &str) -> anyhow::Result<Arc<dyn CloudConnect
     operator.connector(name).with_context(|| format!("--cloud {name}: this build has {known}"))
 }
 
-/// What the probes see.
+/// The state behind the probes.
 #[derive(Default)]
 struct Probe {
     ctx: OnceLock<Ctx>,
@@ -259,7 +260,7 @@ struct Probe {
 
 impl http::Probe for Probe {
     fn healthy(&self) -> Result<(), String> {
-        // Before cluster and cloud are reached the process gives up by itself.
+        // Until cluster and cloud are reached, the process exits after `PATIENCE`.
         self.ctx.get().map_or(Ok(()), |ctx| ctx.alive().map_err(|stuck| stuck.to_string()))
     }
 

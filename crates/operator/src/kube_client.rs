@@ -29,7 +29,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
 }
 
 /// Refuses custom resource definitions that would lose what keeps nodes and pods safe. Where the document cannot be read for
-/// want of a right, nothing is refused.
+/// lack of permission, nothing is refused.
 ///
 /// # Errors
 /// Where the definitions are not there yet, or lack fields; the message names them.
@@ -64,7 +64,7 @@ async fn check_storage(client: &Client) -> anyhow::Result<()> {
         let request = http::Request::get(path).body(Vec::new())?;
         let definition: serde_json::Value = match client.request(request).await {
             Ok(definition) => definition,
-            // Karpenter's chart does not give this right.
+            // Karpenter's chart does not grant this permission.
             Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
                 tracing::info!(definition = name, "may not be read: versions in storage are not checked");
                 return Ok(());

@@ -7,7 +7,7 @@ use fleetwright_core::{
         Interruption, InterruptionKind, Outlook,
         conformance::{self, Fault as Wrong, Harness},
     },
-    model::Resources,
+    model::{NodeClassRef, Resources},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;

@@ -21,7 +21,7 @@ pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
     expect(index, settings, now);
 }
 
-/// Places all that waits as a pass of provisioning would, and notes what it comes to on the nodes that are there.
+/// Places pending pods as a provisioning pass would, and nominates those that fit on existing nodes.
 fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     let snapshot = index.snapshot(now);
     let pods = eligible::pods(&snapshot, now);

@@ -1,5 +1,4 @@
-//! `fleetwright disrupt` and `fleetwright explain node`: what disruption would do now, and what keeps each node, by the
-//! controller's own code, without doing any of it.
+//! `fleetwright disrupt` and `fleetwright explain node`, a dry run: what disruption would do now, and what blocks each node.
 
 mod expected;
 mod report;

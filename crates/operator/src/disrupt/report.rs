@@ -25,7 +25,7 @@ const SEED: u64 = 1;
 pub(super) struct Report {
     /// Version of this form.
     pub(super) version: u32,
-    /// Commands in the order in which they would be carried out, as many as the budgets allow in one pass.
+    /// Commands in the order of their execution, as many as the budgets allow in one pass.
     pub(super) commands: Vec<CommandRow>,
     /// Every node, by name.
     pub(super) nodes: Vec<NodeRow>,
@@ -35,7 +35,7 @@ pub(super) struct Report {
     pub(super) unreached: Vec<String>,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
-    /// What was passed over or assumed in the input.
+    /// Parts of the input that were ignored or assumed.
     pub(super) notes: Vec<String>,
 }
 
@@ -47,15 +47,15 @@ pub(super) struct CommandRow {
     pub(super) method: String,
     /// `Empty`, `Drifted` or `Underutilized`.
     pub(super) reason: String,
-    /// Nodes that go.
+    /// Nodes that are removed.
     pub(super) nodes: Vec<String>,
-    /// NodeClaims that come first.
+    /// Replacements, which are created first.
     pub(super) replacements: Vec<Replacement>,
     /// Pods that move, as `namespace/name`.
     pub(super) pods: Vec<String>,
     /// What is saved per hour; below zero where it costs more.
     pub(super) savings_hourly: String,
-    /// What it costs the pods that move: Karpenter's disruption cost.
+    /// Karpenter's disruption cost of the pods that move.
     pub(super) disruption_cost: f64,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Replacement {
     pub(super) pods: Vec<String>,
 }
 
-/// How a node stands.
+/// The disruption status of a node.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeRow {
@@ -81,15 +81,15 @@ pub(super) struct NodeRow {
     pub(super) node_claim: String,
     /// The NodePool, empty where there is none.
     pub(super) node_pool: String,
-    /// Whether a method takes it as a case.
+    /// Whether a method considers it a candidate.
     pub(super) candidate: bool,
     /// Dollars per hour, where known.
     pub(super) price: Option<String>,
-    /// Everything that keeps it.
+    /// Its disruption blockers.
     pub(super) blockers: Vec<BlockerRow>,
 }
 
-/// Something that keeps a node.
+/// A disruption blocker.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BlockerRow {
     /// One word.
@@ -99,7 +99,7 @@ pub(super) struct BlockerRow {
     pub(super) message: String,
     /// Who owns it, as `kind/name`.
     pub(super) owner: Option<String>,
-    /// When it ends by itself.
+    /// When it ends without intervention.
     pub(super) until: Option<String>,
 }
 
@@ -178,7 +178,7 @@ fn savings(command: &Command) -> String {
     if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }
 }
 
-/// How one node stands.
+/// The disruption status of one node.
 pub(super) fn node(standing: &Standing) -> NodeRow {
     let node = &standing.node;
     NodeRow {

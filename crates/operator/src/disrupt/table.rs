@@ -15,7 +15,7 @@ impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
         if report.commands.is_empty() {
-            writeln!(f, "nothing to do now\n")?;
+            writeln!(f, "nothing to disrupt\n")?;
         } else {
             let mut rows = grid(&["METHOD", "REASON", "NODES", "REPLACED BY", "PODS", "SAVES $/H"]);
             for command in &report.commands {
@@ -77,7 +77,7 @@ impl fmt::Display for One<'_> {
         writeln!(f, "$/h        {}", node.price.as_deref().unwrap_or("unknown"))?;
         writeln!(f, "Candidate  {}", if node.candidate { "yes" } else { "no" })?;
         if node.blockers.is_empty() {
-            return writeln!(f, "\nNothing keeps it from being disrupted.");
+            return writeln!(f, "\nNothing blocks its disruption.");
         }
         let mut rows = grid(&["BLOCKED BY", "OWNER", "UNTIL", "MESSAGE"]);
         for blocker in &node.blockers {

@@ -18,7 +18,7 @@ pub(super) const NAMESPACED: [&str; 4] = ["CapacityBuffer", "PodTemplate", "Depl
 pub(super) struct Buffers {
     /// By kind, namespace and name: template and replicas of what buffers may refer to.
     shapes: BTreeMap<(String, NamespacedName), (PodTemplateSpec, Option<i32>)>,
-    /// Where each buffer stands.
+    /// The place of each buffer in the input.
     places: BTreeMap<NamespacedName, Source>,
     /// Quotas by namespace.
     quotas: BTreeMap<String, Vec<ResourceQuota>>,

@@ -49,11 +49,11 @@ const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "Re
 /// A cluster as the index has it, and what there is to say about the input.
 pub(crate) struct Loaded {
     pub(crate) index: Index,
-    /// What was passed over or assumed, each with its place, in the order of the input.
+    /// Parts that were ignored or assumed, each with its place, in the order of the input.
     pub(crate) notes: Vec<String>,
-    /// Pods without a node that mean nothing, and why.
+    /// Invalid pods without a node, with the reason.
     pub(crate) broken_pods: BTreeMap<NamespacedName, String>,
-    /// Pods without a node that nothing is launched for, with a word that says why, and a sentence.
+    /// Pods without a node for which no node is launched, with a reason and a message.
     pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
     /// UID of the cluster, where the input has it.
     pub(crate) cluster_uid: String,
@@ -132,7 +132,7 @@ pub(super) struct Loader {
     schemas: Schemas,
     /// Kind, namespace and name of what was read.
     seen: BTreeSet<(String, String, String)>,
-    /// Kinds that mean nothing here, with how many there were and where the first stands.
+    /// Kinds that no decision uses, with their number and the place of the first.
     skipped: BTreeMap<String, (usize, String)>,
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
@@ -183,7 +183,7 @@ impl Loader {
             let slash = if namespace.is_empty() { "" } else { "/" };
             self.note(
                 source,
-                format_args!("{kind} {namespace}{slash}{name} stands twice: the last one counts"),
+                format_args!("{kind} {namespace}{slash}{name} is defined twice: the last one is used"),
             );
         }
     }
@@ -314,7 +314,7 @@ impl Loader {
             return;
         };
         let held = kind == Kind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
-        let fate = if held { "only counts where it runs" } else { "left out" };
+        let fate = if held { "counts only on its node" } else { "left out" };
         self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
     }
 
@@ -351,10 +351,10 @@ impl Loader {
         if let Some(why) = self.loaded.notes.get(before).filter(|_| self.loaded.notes.len() > before) {
             self.loaded.broken_pods.insert(id, why.clone());
         } else if !gates.is_empty() {
-            let text = format!("waits for scheduling gates: {}", gates.join(", "));
+            let text = format!("has scheduling gates: {}", gates.join(", "));
             self.loaded.held_pods.insert(id, ("SchedulingGated", text));
         } else if !nominated.is_empty() {
-            let text = format!("waits for room that kube-scheduler makes on node {nominated}");
+            let text = format!("nominated by kube-scheduler to node {nominated}");
             self.loaded.held_pods.insert(id, ("Nominated", text));
         }
     }
@@ -393,13 +393,12 @@ impl Loader {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let ready = self.readiness(&pool, &source);
             let aside = match &ready {
-                Err((_, message)) => Some(format!("takes no part: {message}")),
+                Err((_, message)) => Some(format!("is ignored: {message}")),
                 Ok(()) if pool.metadata.deletion_timestamp.is_some() => {
-                    Some("takes no part: it is being deleted".to_owned())
+                    Some("is ignored: it is being deleted".to_owned())
                 }
                 Ok(()) if pool.spec.replicas.is_some() => Some(
-                    "takes no part in scheduling: it keeps a fixed number of nodes (spec.replicas)"
-                        .to_owned(),
+                    "is not used for scheduling: it has a fixed number of nodes (spec.replicas)".to_owned(),
                 ),
                 Ok(()) => None,
             };
@@ -422,7 +421,7 @@ impl Loader {
             self.note("NodeOverlay", format_args!("{name} {why}"));
         }
         for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
-            self.note(place, format_args!("{kind}: not read by any decision, {count} skipped"));
+            self.note(place, format_args!("{kind}: not used by any decision, {count} skipped"));
         }
     }
 
@@ -463,7 +462,7 @@ impl Loader {
             (None, None) => {
                 self.note(
                     source,
-                    format_args!("NodePool {name}: {class} is not in the input and counts as ready"),
+                    format_args!("NodePool {name}: {class} is not in the input and is assumed to be ready"),
                 );
                 Ok(())
             }

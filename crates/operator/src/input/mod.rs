@@ -1,10 +1,10 @@
-//! What the tools `plan` and `disrupt` look at: manifests and dumps, or a cluster as it stands.
+//! The input of the tools `plan` and `disrupt`: manifests and dumps, or a live cluster.
 //!
-//! - [`files`]: YAML and JSON become [`Item`]s that know where they stand.
+//! - [`files`]: YAML and JSON become [`Item`]s that know their file and line.
 //! - [`cluster`]: the same from a live cluster, read-only.
 //! - [`load`]: items go into the controller's own index, as watch events would.
-//! - [`evaluate`]: what controllers would have written on NodeClaims by now.
-//! - [`prepare`]: what the API server and the controller add before a decision reads it.
+//! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
+//! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 
 mod buffers;
 mod cluster;
@@ -53,7 +53,7 @@ pub(crate) struct Item {
     pub(crate) source: Source,
 }
 
-/// Where an object stands.
+/// The place of an object in the input.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// In a file.
@@ -103,7 +103,7 @@ impl Document {
         self.line.saturating_add(u64::try_from(before).unwrap_or(0))
     }
 
-    /// The line on which an entry of `items` begins. Only looked up where it is told to somebody.
+    /// The line on which an entry of `items` begins. Computed for messages only.
     fn line_of_item(&self, item: usize) -> Option<u64> {
         #[derive(Deserialize)]
         struct Items {

@@ -1,5 +1,4 @@
-//! What stands between a manifest and a decision: the defaults and checks of the API server, and what a pod of a file
-//! means.
+//! Prepares manifests for decisions: defaults and validation of the API server, and the status of pods in files.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Files of all shapes, and what is told about bad ones.
+//! Files in all forms, and the notes on invalid ones.
 
 use std::path::Path;
 

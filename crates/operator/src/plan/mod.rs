@@ -1,5 +1,4 @@
-//! `fleetwright plan`: what the controller would launch for the pods that wait, by the controller's own code, without
-//! doing any of it.
+//! `fleetwright plan`, a dry run: the NodeClaims that the controller would create for pending pods.
 
 mod report;
 mod table;
@@ -35,7 +34,7 @@ use crate::{
 /// Plans and prints.
 ///
 /// # Errors
-/// Where the input cannot be used at all. Pods without a place are a result.
+/// The input cannot be used. Unschedulable pods are a result, not an error.
 pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> {
     let started = SystemClock.now();
     let items = input::read(&options.files)?;
@@ -97,7 +96,7 @@ fn rules(values: &Values) -> Rules {
     settings::controllers(values).rules()
 }
 
-/// The pods to place: those that the controller would take; of files, all that wait, so that each gets its verdict.
+/// The pods to place: those that the controller would take; of files, all pending pods, so that each gets a verdict.
 fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     let mut pods = eligible::pods(snapshot, snapshot.taken_at);
     if !live {
@@ -125,7 +124,7 @@ fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: Sol
     }
 }
 
-/// Pods of the input that nobody plans for, and why: they have a verdict too.
+/// Pods of the input that are not planned for, with the reason.
 fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
     let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
     let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));

@@ -24,15 +24,15 @@ pub(super) struct Report {
     pub(super) version: u32,
     /// NodeClaims that would be created, in order.
     pub(super) node_claims: Vec<Claim>,
-    /// Pods that fit on nodes that exist or are on their way.
+    /// Pods that fit on existing or in-flight nodes.
     pub(super) existing: Vec<Existing>,
-    /// Pods that have no place, and why.
+    /// Unschedulable pods, with the reason.
     pub(super) unschedulable: Vec<Unschedulable>,
-    /// What the new claims cost.
+    /// The cost of the new NodeClaims.
     pub(super) cost: Cost,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
-    /// What was passed over or assumed in the input.
+    /// Parts of the input that were ignored or assumed.
     pub(super) notes: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Claim {
     pub(super) resource: Value,
     /// Instance types that hold its pods, cheapest first.
     pub(super) instance_types: Vec<String>,
-    /// What it is expected to become.
+    /// The offering that it is expected to launch.
     pub(super) offering: Offering,
     /// Requests of its pods and daemons in sum.
     pub(super) requests: Value,
@@ -54,7 +54,7 @@ pub(super) struct Claim {
     pub(super) pods: Vec<String>,
 }
 
-/// Something to buy.
+/// An offering.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Offering {
@@ -68,7 +68,7 @@ pub(super) struct Offering {
     pub(super) price: String,
 }
 
-/// Pods on a node that is there.
+/// Pods on an existing node.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Existing {
     /// Name of the node, or of the claim where it has no node yet.
@@ -77,7 +77,7 @@ pub(super) struct Existing {
     pub(super) pods: Vec<String>,
 }
 
-/// A pod without a place.
+/// An unschedulable pod.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Unschedulable {
@@ -89,12 +89,12 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
-    /// What keeps it off the nodes that are there, once the plan is carried out; absent where there are none.
+    /// Why existing nodes cannot run it once the plan is executed; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<Refusals>,
 }
 
-/// Why the nodes that are there do not take a pod.
+/// Why existing nodes cannot run the pod.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Refusals {
@@ -118,7 +118,7 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-/// Why one NodePool cannot help.
+/// Why one NodePool cannot run the pod.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Verdict {
@@ -130,7 +130,7 @@ pub(super) struct Verdict {
     pub(super) message: String,
 }
 
-/// What the new claims cost per hour.
+/// The cost of the new NodeClaims per hour.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {

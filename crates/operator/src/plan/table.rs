@@ -48,7 +48,7 @@ impl fmt::Display for Table<'_> {
         let placed: usize = report.existing.iter().map(|existing| existing.pods.len()).sum();
         writeln!(
             f,
-            "{} new nodes for {pods} pods, {placed} pods on existing nodes, {} without a place",
+            "{} new nodes for {pods} pods, {placed} pods on existing nodes, {} unschedulable",
             report.node_claims.len(),
             report.unschedulable.len()
         )?;

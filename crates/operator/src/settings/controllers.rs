@@ -8,7 +8,7 @@ use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 use super::Values;
 
 impl Values {
-    /// What happens where minValues cannot be met: `MIN_VALUES_POLICY`.
+    /// What happens if minValues cannot be met: `MIN_VALUES_POLICY`.
     pub(crate) fn min_values_policy(&self) -> MinValuesPolicy {
         match self.text("MIN_VALUES_POLICY") {
             "BestEffort" => MinValuesPolicy::BestEffort,

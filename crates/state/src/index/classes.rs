@@ -66,6 +66,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     //! Two kinds with objects of one name.
+    use fleetwright_api as api;
     use serde_json::json;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! The demo's script: when which workload gets how many replicas, told by annotations of the manifests themselves.
+//! The script of the demo: annotations of the manifests say when a workload gets how many replicas.
 
 use std::time::Duration;
 
