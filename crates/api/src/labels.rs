@@ -78,8 +78,6 @@ pub const DELETE_PROTECTION: &str = "fleetwright.dev/delete-protection";
 /// Our annotation: the [`TERMINATION_TIMESTAMP`] that a repair wrote. Where the NodeClaim is not deleted after all, both are
 /// taken off again.
 pub const REPAIR_DEADLINE: &str = "fleetwright.dev/repair-deadline";
-/// Our annotation: id of the disruption command that a NodeClaim was created for, to replace others.
-pub const REPLACES: &str = "fleetwright.dev/replaces";
 
 /// Condition types, by the kind that carries them.
 pub mod condition {

@@ -84,7 +84,7 @@ const DISRUPTION: &[Family] = &[
     figures::SCORE,
     figures::MOVES,
     figures::UNREACHED,
-    figures::BRAKE,
+    figures::DRIFT_CAP,
 ];
 const LIFE: &[Family] = &[
     life::CLAIMS_TERMINATED,

@@ -1,16 +1,27 @@
-//! Starting a command: mark the nodes, look at them live, create what replaces them.
+//! Starts commands, and rolls them back.
+//!
+//! 1. The command becomes an intent of the index. A crash afterwards leaves nothing behind.
+//! 2. Every candidate gets the record of the command, then its mark: taint and condition. A crash leaves orphans, whose
+//!    marks the next process removes.
+//! 3. The replacements are created. Once the last one exists, the next process takes the command over.
 
 use std::{sync::Arc, time::Duration};
 
 use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
-    disruption::{Candidate, Command, replaced, returned},
-    model::{ClaimName, Str, labels::DISRUPTED_TAINT},
+    disruption::{Candidate, Command, StartedCommand, lineage},
+    model::{
+        ClaimName, Str,
+        labels::{DISRUPTED_TAINT, LINEAGE},
+    },
 };
-use fleetwright_state::{Key, intents::CommandIntent};
+use fleetwright_state::Key;
 use k8s_openapi::api::core::v1::Taint;
 
-use super::{Commands, Running, durable, figures, orphans, queue, report};
+use super::{
+    commands::{Commands, QUEUE},
+    durable, figures, orphans, report,
+};
 use crate::{
     patch,
     provisioning::{self, LimitExceeded},
@@ -20,19 +31,19 @@ use crate::{
 /// Why a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotStarted {
-    /// What replaces its nodes has no room any more: nothing was touched. The next pass decides on what there is now.
+    /// The limits have no room for its replacements: nothing was written. The next pass decides again.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// As many NodeClaims were created of late as may be: nothing was touched.
-    #[error("as many nodeclaims were created of late as may be; the next may be in {0:?}")]
+    /// The rate limit of NodeClaim creation is reached: nothing was written.
+    #[error("NodeClaim creation rate limit reached, retrying in {0:?}")]
     Rate(Duration),
-    /// A call failed. Everything is rolled back, as far as the API server allows; what is left of a mark is taken off by the
-    /// next pass.
+    /// A call failed. The command is rolled back as far as the API server allows; the next pass removes any marks that are
+    /// left.
     #[error(transparent)]
     Failed(#[from] ReconcileError),
 }
 
-/// Starts `command`: from here on it is seen through, or rolled back, by the queue.
+/// Starts `command`. From then on the queue executes it or rolls it back.
 ///
 /// # Errors
 /// Where it could not be started.
@@ -44,9 +55,9 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
         let claim = provisioning::replacement(ctx, new_claim, &format!("{id}-{at}"));
         let mut claim = claim
             .ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", new_claim.pool.name)))?;
-        let now = ctx.now();
-        let (replaced, returned) = (replaced(&command.candidates, now), returned(&command.candidates, now));
-        durable::name_command(&mut claim, &id, &replaced, returned);
+        let nodes = command.candidates.iter().map(|candidate| &*candidate.node);
+        let lineage = lineage::of_replacement(&id, nodes, ctx.now());
+        claim.metadata.annotations.get_or_insert_default().insert(LINEAGE.to_owned(), lineage);
         claims.push(claim);
     }
     let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
@@ -55,18 +66,18 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
     provisioning::reserve(&mut ctx.index(), coming, leaving)?;
     let (since, started) = (ctx.steady(), ctx.now());
-    let running = Running { replacements, command: Arc::new(command), since, started };
+    let running = StartedCommand { replacements, command: Arc::new(command), since, started };
     announce(ctx, commands, &id, running.clone());
     tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
     match mark_and_create(ctx, &id, &running, claims).await {
         Ok(replacements) => {
-            announce(ctx, commands, &id, Running { replacements, ..running.clone() });
-            report::carried_out(ctx, &running.command);
-            ctx.enqueue(queue::NAME, Key::cluster(id));
+            announce(ctx, commands, &id, StartedCommand { replacements, ..running.clone() });
+            report::started(ctx, &running.command);
+            ctx.enqueue(QUEUE, Key::cluster(id));
             Ok(())
         }
         Err(error) => {
-            // What was not written needs no room any more.
+            // Replacements that were not written need no room.
             running.replacements.iter().for_each(|name| ctx.index().end_creation(name));
             roll_back(ctx, commands, &id).await;
             Err(error.into())
@@ -74,30 +85,27 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     }
 }
 
-/// One entry holds both sides: no snapshot sees the nodes gone without what replaces them, or the reverse.
-fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: Running) {
-    let candidates = running.command.candidates.iter();
-    let candidates = candidates.filter_map(|candidate| candidate.node.claim_name().cloned()).collect();
-    let intent = CommandIntent { candidates, replacements: running.replacements.clone() };
-    ctx.index().begin_command(id.clone(), intent);
+/// One entry has both sides: no snapshot has the candidates marked without their replacements, or the reverse.
+fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: StartedCommand) {
+    ctx.index().begin_command(id.clone(), durable::intent(&running));
     commands.insert(id.clone(), running);
 }
 
-/// Marks the nodes, then creates what replaces them; returns the names that those got.
+/// Marks the candidates, then creates the replacements; returns their names.
 async fn mark_and_create(
     ctx: &Ctx,
     id: &str,
-    running: &Running,
+    running: &StartedCommand,
     claims: Vec<api::NodeClaim>,
 ) -> Result<Vec<ClaimName>, ReconcileError> {
-    // All are named before the first is marked: the next process can tell whether the command is whole.
+    // All have the record before the first is marked: the next process can tell whether the command is complete.
     for candidate in &running.command.candidates {
         durable::write(ctx, candidate, id, running).await?;
     }
     for candidate in &running.command.candidates {
         mark(ctx, &running.command, candidate).await?;
     }
-    let reason = report::reason_label(running.command.reason);
+    let reason = report::reason_label(running.command.method.reason);
     let mut names = Vec::with_capacity(claims.len());
     for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
         let name = provisioning::write_replacement(ctx, claim, new_claim, reason).await?;
@@ -106,7 +114,7 @@ async fn mark_and_create(
     Ok(names)
 }
 
-/// Taints the node, so that nothing new lands on it, and says on its claim why.
+/// Taints the node, so that no further pod is bound to it, and sets the condition with the reason on its NodeClaim.
 async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
     if let Some(name) = candidate.node.node_name() {
         patch::node_taints(ctx, name, |taints| {
@@ -117,7 +125,7 @@ async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(),
         })
         .await?;
     }
-    let reason = command.reason.as_str();
+    let reason = command.method.reason.as_str();
     let Some(name) = candidate.node.claim_name() else { return Ok(()) };
     patch::claim_conditions(ctx, name, |conditions| {
         conditions.set_true_with_reason(DISRUPTION_REASON, reason, reason);
@@ -125,13 +133,16 @@ async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(),
     .await
 }
 
-/// Takes a command back: the marks go, the nodes stay. Replacements that were created already stay too: pods may be
-/// on their way to them, and as empty nodes they go by themselves.
+/// Rolls a command back: its marks are removed. Replacements that exist stay: pods may be nominated for them, and empty
+/// ones are removed by emptiness.
 pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
     let Some(running) = commands.remove(id) else { return };
     let command = &running.command;
-    let labels =
-        [running.decision().as_str(), report::reason_label(command.reason), command.consolidation_type];
+    let labels = [
+        running.decision().as_str(),
+        report::reason_label(command.method.reason),
+        command.method.consolidation_type,
+    ];
     ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
     for candidate in &command.candidates {
         let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim_model(name).cloned());
@@ -139,7 +150,7 @@ pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
             continue;
         }
         if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {
-            // The next pass finds the mark without a command and takes it off.
+            // The next pass finds the orphaned mark and removes it.
             tracing::error!(%error, Node.name = candidate.name(), "rolling back a disruption command");
         }
     }

@@ -1,8 +1,8 @@
-//! Figures of disruption, under Karpenter's names.
+//! Metrics of disruption, under Karpenter's names.
 
 use crate::metrics::Family;
 
-/// Decisions that were carried out.
+/// Commands that started.
 pub(crate) const DECISIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_decisions_total",
     &["decision", "reason", "consolidation_type"],
@@ -14,25 +14,25 @@ pub(crate) const DECISIONS_BY_POOL: Family = Family::counter(
     &["decision", "reason", "consolidation_type", "nodepool"],
     "Number of disruption decisions carried out, by each NodePool that they touch",
 );
-/// How long deciding takes.
+/// How long a pass takes.
 pub(crate) const EVALUATION: Family = Family::durations(
     "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
     &["reason", "consolidation_type"],
     "Duration of one evaluation of a disruption method",
 );
-/// Nodes that a method could take.
+/// Nodes that a method considers.
 pub(crate) const ELIGIBLE: Family = Family::gauge(
     "karpenter_voluntary_disruption_eligible_nodes",
     &["reason"],
     "Number of nodes eligible for disruption",
 );
-/// Decisions that did not hold until they could be carried out.
+/// Commands that no longer held after the validation delay.
 pub(crate) const FAILED_VALIDATIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     &["consolidation_type"],
     "Number of decisions that did not hold through the validation delay",
 );
-/// Commands that were begun and rolled back.
+/// Commands that were started and rolled back.
 pub(crate) const QUEUE_FAILURES: Family = Family::counter(
     "karpenter_voluntary_disruption_queue_failures_total",
     &["decision", "reason", "consolidation_type"],
@@ -44,7 +44,7 @@ pub(crate) const ALLOWED: Family = Family::gauge(
     &["nodepool", "reason"],
     "Number of nodes of a NodePool that its budgets allow to be disrupted at once",
 );
-/// What takes up the budgets.
+/// Nodes that count against the budgets.
 pub(crate) const CONSUMING: Family = Family::gauge(
     "karpenter_nodepools_nodes_consuming_budgets",
     &["nodepool", "reason"],
@@ -56,13 +56,13 @@ pub(crate) const DISRUPTED: Family = Family::counter(
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of NodeClaims disrupted",
 );
-/// Pods that had to move.
+/// Pods that move.
 pub(crate) const PODS_DISRUPTED: Family = Family::counter(
     "karpenter_pods_disruption_initiated_total",
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
     "Number of pods on NodeClaims that were disrupted",
 );
-/// How moves were weighed by the policy `Balanced`.
+/// Scores of moves under the policy `Balanced`.
 pub(crate) const SCORE: Family = Family::histogram(
     "karpenter_consolidation_score",
     &["decision", "nodepool", "policy"],
@@ -75,14 +75,14 @@ pub(crate) const MOVES: Family = Family::counter(
     &["decision", "nodepool", "policy"],
     "Number of consolidation moves that were weighed",
 );
-/// What a pass did not reach.
+/// Nodes that a pass did not reach.
 pub(crate) const UNREACHED: Family = Family::gauge(
     "fleetwright_disruption_unreached_nodes",
     &[],
     "Number of nodes that the last disruption pass did not reach; they come first in the next one",
 );
-/// What the brake on drift leaves.
-pub(crate) const BRAKE: Family = Family::gauge(
+/// What the drift caps leave.
+pub(crate) const DRIFT_CAP: Family = Family::gauge(
     "fleetwright_disruption_drift_cap_left",
     &["nodepool"],
     "Number of nodes of a NodePool that may still be replaced for drift within the window of its drift cap",

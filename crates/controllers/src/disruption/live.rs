@@ -1,8 +1,8 @@
-//! What can forbid a disruption is read from the API server, not only from the index, at the moment of acting: pods by
-//! node, disruption budgets of pods and of NodePools, the nodes themselves.
+//! Reads what may block a disruption from the API server right before it happens: pods by node, PodDisruptionBudgets,
+//! budgets of NodePools, and the nodes themselves.
 //!
-//! What is read goes into the index, so that the decision that follows sees it; nothing is decided here. A pod that is
-//! gone meanwhile stays in the index until the watch says so, which errs on the safe side.
+//! The objects go into the index, so that the next decision uses them; nothing is decided here. A pod that was deleted
+//! meanwhile stays in the index until the watch reports it, which errs on the safe side.
 
 use fleetwright_api::NodePool;
 use fleetwright_core::disruption::Candidate;
@@ -15,13 +15,13 @@ use kube::{Api, api::ListParams};
 
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 
-/// How many nodes are read at once.
+/// How many nodes are read concurrently.
 const AT_ONCE: usize = 10;
 
-/// Reads afresh what the nodes of `candidates` hold.
+/// Reads the objects of `candidates`.
 ///
 /// # Errors
-/// Where anything cannot be read: nothing may be removed then.
+/// Where an object cannot be read: then nothing may be removed.
 pub(super) async fn refresh(ctx: &Ctx, candidates: &[Candidate]) -> Result<(), ReconcileError> {
     let budgets = Api::<PodDisruptionBudget>::all(ctx.client.clone());
     for budget in ctx.call("list poddisruptionbudgets", budgets.list(&ListParams::default())).await? {

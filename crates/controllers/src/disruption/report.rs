@@ -1,4 +1,4 @@
-//! What a pass came to, as metrics and events.
+//! The result of a pass, as metrics and events.
 
 use fleetwright_core::{
     disruption::{Allowance, Command, Proposal},
@@ -15,12 +15,12 @@ use crate::{
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 const MINUTE: Duration = Duration::from_secs(60);
-/// A move that disturbs nothing scores without bound, which no sum survives.
+/// The score of a move without disruption is unbounded, which a sum of scores cannot hold.
 const LARGEST_SCORE: f64 = 1000.0;
-/// The only policy that weighs moves.
+/// The only policy with scores.
 const BALANCED: &str = "Balanced";
 
-/// Tells what a pass found.
+/// Publishes the findings of a pass.
 pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
     for allowance in &proposal.allowances {
         budget(ctx, allowance);
@@ -28,32 +28,32 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
     for (method, count) in &proposal.eligible {
         ctx.metrics.set(&figures::ELIGIBLE, &[method], as_figure(*count));
     }
-    for brake in &proposal.brakes {
-        ctx.metrics.set(&figures::BRAKE, &[brake.pool.as_str()], as_figure(brake.left()));
-        let pool = ctx.index().pool(&brake.pool).cloned().filter(|_| brake.left() == 0);
+    for usage in &proposal.drift_caps {
+        ctx.metrics.set(&figures::DRIFT_CAP, &[usage.pool.as_str()], as_figure(usage.left()));
+        let pool = ctx.index().pool(&usage.pool).cloned().filter(|_| usage.left() == 0);
         if let Some(pool) = pool {
             let text = format!(
-                "No further node is replaced for drift: {} were within the window of the drift cap, which allows {}",
-                brake.replaced, brake.cap
+                "Drift cap reached: {} of {} nodes were replaced within its window",
+                usage.replaced, usage.cap
             );
             ctx.recorder
                 .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
         }
     }
-    for judged in &proposal.judged {
-        let decision = if judged.approved { "approved" } else { "rejected" };
-        let labels = [decision, judged.pool.as_str(), BALANCED];
+    for score in &proposal.scores {
+        let decision = if score.approved { "approved" } else { "rejected" };
+        let labels = [decision, score.pool.as_str(), BALANCED];
         ctx.metrics.inc(&figures::MOVES, &labels);
-        ctx.metrics.observe(&figures::SCORE, &labels, judged.score().min(LARGEST_SCORE));
+        ctx.metrics.observe(&figures::SCORE, &labels, score.score().min(LARGEST_SCORE));
     }
     ctx.metrics.set(&figures::UNREACHED, &[], as_figure(proposal.unreached.len()));
     if !proposal.unreached.is_empty() {
         tracing::info!(
             nodeclaims = proposal.unreached.len(),
-            "disruption did not reach every node in this pass, the next one begins with the rest"
+            "disruption pass did not reach every node, the next pass starts with the rest"
         );
     }
-    // A node that is leaving has heard so: that it cannot be disrupted again is no news.
+    // Nodes that are being disrupted or deleted have an event already.
     for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
         let text = capitalised(&blocked.blocker.to_string());
         for object in objects(ctx, &blocked.node) {
@@ -70,7 +70,7 @@ pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
     }
     for (candidate, reason) in &proposal.unconsolidatable {
         for object in objects(ctx, &candidate.node) {
-            // The same reason with other figures is no news.
+            // The same reason with other figures is not published again.
             let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
             let event = Event::normal(object, "Unconsolidatable", reason.to_string());
             ctx.recorder.publish(event.same_if(same).quiet_for(QUARTER_HOUR));
@@ -94,7 +94,7 @@ fn budget(ctx: &Ctx, allowance: &Allowance) {
     ctx.recorder.publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
 }
 
-/// Tells on all nodes of a command what happens to it.
+/// Publishes an event on all nodes of a command.
 pub(super) fn on_nodes(ctx: &Ctx, command: &Command, reason: &'static str, text: &str) {
     for candidate in &command.candidates {
         for object in objects(ctx, &candidate.node) {
@@ -103,34 +103,34 @@ pub(super) fn on_nodes(ctx: &Ctx, command: &Command, reason: &'static str, text:
     }
 }
 
-/// Tells on a replacement what it is for, and that it is waited for.
+/// Publishes on a replacement which command created it and waits for it.
 pub(super) fn waiting(ctx: &Ctx, command: &Command, replacement: &str) {
     let Some(claim) = ctx.index().claim(replacement).cloned() else { return };
-    let launching = format!("Launching NodeClaim: {}", command.reason);
+    let launching = format!("Launching NodeClaim: {}", command.method.reason);
     ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionLaunching", launching));
     let text = "Waiting on readiness to continue disruption";
     ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
 }
 
-/// Tells on all nodes of a command that they go now.
+/// Publishes on all nodes of a command that they are terminated now.
 pub(super) fn terminating(ctx: &Ctx, command: &Command) {
     for object in command.candidates.iter().flat_map(|candidate| objects(ctx, &candidate.node)) {
         let kind = object.kind.clone().unwrap_or_default();
-        let text = format!("Disrupting {kind}: {}", command.reason);
+        let text = format!("Disrupting {kind}: {}", command.method.reason);
         ctx.recorder.publish(Event::normal(object, "DisruptionTerminating", text));
     }
 }
 
-/// Tells that the policy `Balanced` approves of a command: on the node, or where there are several on their NodePool.
+/// Publishes that the policy `Balanced` approves a command: on the node, or on the NodePool of several nodes.
 pub(super) fn approved(ctx: &Ctx, command: &Command) {
-    for judged in &command.judged {
+    for score in &command.scores {
         let text = format!(
             "{command}: saves ${}/h of ${}/h, and disrupts {:.1} of {:.1} (score {:.2}, threshold 0.50)",
-            judged.savings,
-            judged.pool_price,
-            judged.moved.pods(),
-            judged.pool_cost.pods(),
-            judged.score()
+            score.savings,
+            score.pool_price,
+            score.moved.pods(),
+            score.pool_cost.pods(),
+            score.score()
         );
         if let [one] = command.candidates.as_slice() {
             for object in objects(ctx, &one.node) {
@@ -138,26 +138,27 @@ pub(super) fn approved(ctx: &Ctx, command: &Command) {
             }
             continue;
         }
-        let pool = ctx.index().pool(&judged.pool).cloned();
+        let pool = ctx.index().pool(&score.pool).cloned();
         if let Some(pool) = pool {
             ctx.recorder.publish(Event::normal(regarding(&*pool), "ConsolidationApproved", text));
         }
     }
 }
 
-/// Counts a command that was carried out.
-pub(super) fn carried_out(ctx: &Ctx, command: &Command) {
-    let reason = reason_label(command.reason);
-    ctx.metrics.inc(&figures::DECISIONS, &[command.decision().as_str(), reason, command.consolidation_type]);
+/// Counts a command that started.
+pub(super) fn started(ctx: &Ctx, command: &Command) {
+    let reason = reason_label(command.method.reason);
+    ctx.metrics
+        .inc(&figures::DECISIONS, &[command.decision().as_str(), reason, command.method.consolidation_type]);
     let mut pools: Vec<&str> =
         command.candidates.iter().map(|candidate| candidate.pool.name.as_str()).collect();
     pools.sort_unstable();
     pools.dedup();
     for pool in pools {
-        let labels = [command.decision().as_str(), reason, command.consolidation_type, pool];
+        let labels = [command.decision().as_str(), reason, command.method.consolidation_type, pool];
         ctx.metrics.inc(&figures::DECISIONS_BY_POOL, &labels);
     }
-    let mode = if command.eventual { "eventual" } else { "graceful" };
+    let mode = if command.method.is_eventual() { "eventual" } else { "graceful" };
     for candidate in &command.candidates {
         let capacity_type =
             candidate.node.label(fleetwright_core::model::labels::CAPACITY_TYPE).unwrap_or_default();
@@ -177,13 +178,13 @@ pub(super) fn reason_label(reason: DisruptionReason) -> &'static str {
     }
 }
 
-/// The Node and the NodeClaim of a node, as far as they are there.
+/// The Node and the NodeClaim of a node, as far as they exist.
 fn objects(ctx: &Ctx, node: &StateNode) -> Vec<ObjectReference> {
     let index = ctx.index();
     let object = node.node_name().and_then(|name| index.node(name)).map(|object| regarding(&**object));
     let claim = node.claim_name().and_then(|name| index.claim(name)).map(|claim| regarding(&**claim));
     if claim.is_none() {
-        // Nodes of others are none of our business.
+        // Nodes without a NodeClaim are not managed.
         return Vec::new();
     }
     object.into_iter().chain(claim).collect()

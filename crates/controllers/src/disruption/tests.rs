@@ -1,4 +1,4 @@
-//! Commands through the death of the process that began them, against the in-memory API server.
+//! Commands survive the process that started them; against the in-memory API server.
 
 mod conditions;
 mod limits;
@@ -93,7 +93,7 @@ fn tainted(world: &World, name: &str) -> bool {
 /// Names of the NodeClaims that replace others.
 fn replacements(world: &World) -> Vec<String> {
     let all = world.server.list("karpenter.sh/v1", "NodeClaim", "");
-    let ours = all.iter().filter(|c| c["metadata"]["annotations"]["fleetwright.dev/replaces"].is_string());
+    let ours = all.iter().filter(|c| c["metadata"]["annotations"]["fleetwright.dev/lineage"].is_string());
     ours.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -257,7 +257,7 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
         let name = format!("new-{at}");
         drifted(&world, &name);
         let mut object = claim(&world, &name);
-        object["metadata"]["annotations"] = json!({"fleetwright.dev/replaces": "cmd"});
+        object["metadata"]["annotations"] = json!({"fleetwright.dev/lineage": "command=cmd"});
         object["status"]["conditions"] = json!([condition("Launched"), condition("Initialized")]);
         world.server.apply(object).unwrap();
     }

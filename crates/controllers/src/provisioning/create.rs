@@ -11,7 +11,8 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::{
-    model::{Pod, PodUid, Resources, Str, labels::RETURNED},
+    disruption::lineage,
+    model::{Pod, PodUid, Resources, Str, labels::LINEAGE},
     scheduling::NewClaim,
 };
 use fleetwright_state::raise::{self, Identity};
@@ -149,9 +150,9 @@ fn prepare(
     let written_as = identity.name.clone();
     let mut claim = raise::claim(new_claim, pool, &pods, identity);
     let now = ctx.now();
-    if ctx.returns.come_back(&pods, now) {
+    if ctx.displaced_pods().recreates(&pods, now) {
         let annotations = claim.metadata.annotations.get_or_insert_default();
-        annotations.insert(RETURNED.to_owned(), now.as_second().to_string());
+        annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
     }
     index.reserve(written_as.as_str(), name, largest);
     index.begin_creation(written_as, pods.iter().map(|pod| pod.uid.clone()).collect());

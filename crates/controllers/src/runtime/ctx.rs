@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_core::{clock::SharedClock, cloud::CloudProvider, model::NodeClassRef};
+use fleetwright_core::{
+    clock::SharedClock, cloud::CloudProvider, disruption::DisplacedPods, model::NodeClassRef,
+};
 use fleetwright_state::{Change, Index, Key, Kind, Tracked};
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -26,7 +28,6 @@ use super::{
     times::Times,
 };
 use crate::{
-    disruption::Returns,
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
     settings::Settings,
 };
@@ -78,8 +79,6 @@ pub struct Ctx {
     pub metrics: Arc<Metrics>,
     /// When scheduling first observed, decided on and placed each pod.
     pub pod_times: Arc<PodTimes>,
-    /// Which pods consolidation displaced.
-    pub returns: Arc<Returns>,
     /// Generator of names.
     pub names: Arc<Names>,
     /// UID of the `kube-system` namespace: the cluster's identity.
@@ -94,6 +93,7 @@ pub struct Ctx {
     leadership: Leadership,
     times: Arc<Times>,
     pulses: Arc<Pulses>,
+    displaced: Arc<Mutex<DisplacedPods>>,
 }
 
 impl Ctx {
@@ -126,7 +126,6 @@ impl Ctx {
             settings: Arc::new(parts.settings),
             metrics,
             pod_times: Arc::default(),
-            returns: Arc::default(),
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
             solvers: Arc::default(),
@@ -136,6 +135,7 @@ impl Ctx {
             offload: parts.offload,
             leadership: Leadership::unopposed(),
             pulses: Arc::default(),
+            displaced: Arc::default(),
         }
     }
 
@@ -201,6 +201,12 @@ impl Ctx {
     pub fn index(&self) -> MutexGuard<'_, Index> {
         // A panicking reader leaves no inconsistent state behind.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pods that consolidation evicted a short time ago.
+    pub fn displaced_pods(&self) -> MutexGuard<'_, DisplacedPods> {
+        // No statement leaves the pods half changed.
+        self.displaced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies an object from a watch or from the response to our own write, and enqueues the interested controllers.

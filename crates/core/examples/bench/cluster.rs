@@ -3,7 +3,7 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{self, Bench, Recall, method, propose_after},
+    disruption::{self, Recall, SimulationSolver, method, propose_after},
     model::{
         Pod, Snapshot,
         labels::{HOSTNAME, SPOT, ZONE},
@@ -25,7 +25,7 @@ type Work = (&'static str, fn() -> Measured);
 
 /// Rows by the start of their names.
 pub(crate) const ROWS: [Work; 4] = [
-    ("one what-if", what_ifs),
+    ("one simulation", simulations),
     ("one pending pod", one_pod),
     ("single-node pass", passes),
     ("resident memory", memory),
@@ -95,7 +95,7 @@ fn micros(time: Duration) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6)
 }
 
-fn what_ifs() -> Measured {
+fn simulations() -> Measured {
     let mut rows = Vec::new();
     for (nodes, load, target, limit) in [
         (2_000, 3_600, "median ≤ 20 µs", Some(Duration::from_micros(20))),
@@ -116,7 +116,7 @@ fn what_ifs() -> Measured {
         let (median, p99) = quantiles(times);
         let what = if new_claims == 0 { "delete" } else { "replace" };
         rows.push(Row {
-            work: format!("one what-if at {nodes} nodes ({what})"),
+            work: format!("one simulation at {nodes} nodes ({what})"),
             result: format!("median {}, p99 {}", micros(median), micros(p99)),
             target,
             met: limit.map(|limit| median <= limit),
@@ -205,20 +205,19 @@ fn passes() -> Measured {
         let rules = disruption::Rules::default();
         let solver = Solver::on(Arc::clone(&snapshot), &rules.scheduling);
         let single = method("single-node-consolidation").ok_or("no such method")?;
-        let mut bench = Bench::ready(&snapshot, &rules.scheduling, solver);
+        let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
         let mut best: Option<(Duration, u32, usize)> = None;
         for _ in 0..3 {
-            let ((proposal, used), cost) =
-                measure::cost(|| propose_after(bench, &rules, now(), &[single], Recall::default()));
-            bench = used;
+            let (proposal, cost) =
+                measure::cost(|| propose_after(&mut solver, &rules, now(), &[single], Recall::default()));
             if best.is_none_or(|(time, ..)| cost.time < time) {
-                best = Some((cost.time, proposal.what_ifs, proposal.commands.len()));
+                best = Some((cost.time, proposal.simulations, proposal.commands.len()));
             }
         }
-        let Some((time, what_ifs, commands)) = best else { continue };
+        let Some((time, simulations, commands)) = best else { continue };
         rows.push(Row {
             work: format!("single-node pass at {nodes} nodes"),
-            result: format!("{time:.1?}, {what_ifs} what-ifs, {commands} commands"),
+            result: format!("{time:.1?}, {simulations} simulations, {commands} commands"),
             target,
             met: Some(time <= limit),
             input: format!("{nodes} nodes of the cheapest type that holds their 10 pods"),

@@ -3,7 +3,7 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{Bench, METHODS, Proposal, Recall, Rules, propose_after},
+    disruption::{METHODS, Proposal, Recall, Rules, SimulationSolver, propose_after},
     model::{
         Requirement, Snapshot,
         labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT},
@@ -145,12 +145,11 @@ fn passes() -> Measured {
             let snapshot = Arc::new(snapshot(case, nodes));
             let rules = Rules::default();
             let solver = solver(case, &snapshot, &rules);
-            let mut bench = Bench::ready(&snapshot, &rules.scheduling, solver);
+            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {
-                let ((proposal, used), cost) =
-                    measure::cost(|| propose_after(bench, &rules, now(), &METHODS, Recall::default()));
-                bench = used;
+                let (proposal, cost) =
+                    measure::cost(|| propose_after(&mut solver, &rules, now(), METHODS, Recall::default()));
                 if best.as_ref().is_none_or(|(time, _)| cost.time < *time) {
                     best = Some((cost.time, proposal));
                 }
@@ -172,8 +171,8 @@ fn row(
     Row {
         work: format!("disruption pass at {nodes} nodes, {}", case.name),
         result: format!(
-            "{time:.1?}, {} what-ifs, {} commands of {candidates} nodes ({})",
-            proposal.what_ifs,
+            "{time:.1?}, {} simulations, {} commands of {candidates} nodes ({})",
+            proposal.simulations,
             proposal.commands.len(),
             proposal.method.unwrap_or("none")
         ),

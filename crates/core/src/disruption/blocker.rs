@@ -1,10 +1,10 @@
-//! Why a node stays: typed, with owner and end; rendered here for events, conditions and reports alike.
+//! Why a node is not disrupted: typed, with owner and end; rendered here for events, conditions and reports.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{BudgetError, Judged};
+use super::{BalancedScore, BudgetError, lineage};
 use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str};
 
 /// A node that may not be disrupted now.
@@ -16,20 +16,20 @@ pub struct Blocked {
     pub blocker: Blocker,
 }
 
-/// What keeps a node from being disrupted at all. The text is Karpenter's.
+/// Why a node may not be disrupted. The text is Karpenter's where Karpenter has the blocker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
-    /// A command has it already.
+    /// A command has it.
     Queued,
-    /// Not ours.
+    /// It has no NodeClaim.
     NotManaged,
     /// The claim has no Node yet.
     NoNode,
     /// Not initialized.
     NotInitialized,
-    /// It goes away anyway.
+    /// It is being deleted.
     Deleting,
-    /// A pod is expected on it.
+    /// It is nominated for a pod.
     Nominated {
         /// The pod.
         pod: PodUid,
@@ -38,92 +38,93 @@ pub enum Blocker {
         /// When the lease ends.
         until: Timestamp,
     },
-    /// The Node says do-not-disrupt.
+    /// The Node has the annotation do-not-disrupt.
     DoNotDisruptNode,
-    /// A label that decisions need is missing.
+    /// A required label is missing.
     MissingLabel(&'static str),
     /// Its NodePool, or the pool's instance types, are not known.
     NoPool(Str),
-    /// A pod says do-not-disrupt, until then or without end.
+    /// A pod has the annotation do-not-disrupt, until then or without end.
     DoNotDisruptPod(NamespacedName, Option<Timestamp>),
-    /// A pod cannot be read: nobody can say where else it would run.
+    /// A pod cannot be read, so it cannot be simulated.
     UnreadablePod(NamespacedName, Str),
-    /// A budget allows no eviction of a pod.
+    /// A PodDisruptionBudget allows no eviction of a pod.
     Pdb(NamespacedName),
-    /// The eviction API refuses pods under several budgets.
+    /// The eviction API refuses pods with several PodDisruptionBudgets.
     SeveralPdbs(Vec<NamespacedName>),
-    /// A pod came or went too short a time ago.
+    /// consolidateAfter is not over: a pod was added or removed too recently.
     ConsolidateAfter {
-        /// How long nothing may happen.
+        /// The setting.
         after: Duration,
-        /// When that is over.
+        /// When it is over.
         until: Timestamp,
         /// The time left.
         left: Duration,
-        /// The pod that it is counted from, where it is still there.
+        /// The pod that started it, where it is still on the node.
         pod: Option<NamespacedName>,
     },
-    /// consolidateAfter is over, and the condition does not say so yet.
+    /// consolidateAfter is over, but the condition Consolidatable is not True yet.
     NotConsolidatable,
-    /// The budgets of its pool leave no room.
+    /// The budgets of its NodePool have no room.
     Budget {
         /// The pool.
         pool: Str,
-        /// For which reason.
+        /// The reason.
         reason: DisruptionReason,
         /// How many may be disrupted at once.
         allowed: i64,
-        /// How many are.
+        /// How many are disrupted or not ready.
         disrupting: i64,
-        /// When the window of the budget that allows so few closes; `None` where it is always open.
+        /// When the window of the most restrictive budget closes; `None` where it is always open.
         until: Option<Timestamp>,
         /// Why nothing is allowed, where a budget cannot be read.
         error: Option<BudgetError>,
     },
-    /// The brake of its pool on drift.
-    Brake {
+    /// The drift cap of its NodePool is reached.
+    DriftCap {
         /// The pool.
         pool: Str,
-        /// How many may be replaced within its window.
+        /// How many nodes may be replaced within its window.
         cap: i64,
-        /// How many were.
+        /// How many were replaced.
         replaced: i64,
         /// When the first of them leaves the window.
         until: Option<Timestamp>,
     },
-    /// So many nodes are not ready that it is rather the network or the control plane: nothing is ended.
+    /// Nearly half of the nodes are NotReady: probably the network or the control plane, so voluntary disruption is
+    /// suspended.
     Outage {
         /// How many are not ready.
         unready: usize,
-        /// Of how many.
+        /// The number of nodes.
         all: usize,
     },
-    /// Its pool keeps a number of nodes: they go when they drift, by the method for that alone.
+    /// Its NodePool is static: only static drift replaces its nodes.
     StaticPool(Str),
-    /// Consolidation looked at it and left it.
+    /// Consolidation considered it and keeps it.
     Unconsolidatable(Unconsolidatable),
 }
 
 impl Blocker {
-    /// When it ends by itself.
+    /// When it ends without action.
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Unconsolidatable(
-                Unconsolidatable::WouldUndo { since, .. } | Unconsolidatable::WouldReturn { since },
-            ) => since.checked_add(super::history::HORIZON).ok(),
-            Self::Unconsolidatable(Unconsolidatable::Settles { since }) => {
-                since.checked_add(super::history::SETTLES).ok()
+                Unconsolidatable::WouldUndo { since, .. } | Unconsolidatable::WouldRecreate { since },
+            ) => since.checked_add(lineage::HORIZON).ok(),
+            Self::Unconsolidatable(Unconsolidatable::RecentReplacement { since }) => {
+                since.checked_add(lineage::RECENT).ok()
             }
             Self::Nominated { until, .. } | Self::ConsolidateAfter { until, .. } => Some(*until),
-            Self::DoNotDisruptPod(_, until) | Self::Brake { until, .. } | Self::Budget { until, .. } => {
+            Self::DoNotDisruptPod(_, until) | Self::DriftCap { until, .. } | Self::Budget { until, .. } => {
                 *until
             }
             _ => None,
         }
     }
 
-    /// Who owns it: an object as `kind/name`.
+    /// The object that owns it, as `kind/name`.
     #[must_use]
     pub fn owner(&self) -> Option<String> {
         match self {
@@ -137,7 +138,7 @@ impl Blocker {
             Self::NoPool(pool)
             | Self::StaticPool(pool)
             | Self::Budget { pool, .. }
-            | Self::Brake { pool, .. }
+            | Self::DriftCap { pool, .. }
             | Self::Unconsolidatable(
                 Unconsolidatable::Disabled(pool)
                 | Unconsolidatable::PolicyWhenEmpty(pool)
@@ -147,7 +148,7 @@ impl Blocker {
         }
     }
 
-    /// Whether the node is leaving already, so that nothing keeps it.
+    /// Whether the node is being disrupted or deleted, so that this blocks nothing.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         matches!(self, Self::Queued | Self::Deleting)
@@ -172,7 +173,7 @@ impl Blocker {
             Self::ConsolidateAfter { .. } => "ConsolidateAfter",
             Self::NotConsolidatable => "NotConsolidatable",
             Self::Budget { .. } => "Budget",
-            Self::Brake { .. } => "DriftBrake",
+            Self::DriftCap { .. } => "DriftCap",
             Self::Outage { .. } => "Outage",
             Self::StaticPool(_) => "StaticPool",
             Self::Unconsolidatable(why) => why.kind(),
@@ -210,7 +211,7 @@ impl fmt::Display for Blocker {
             Self::ConsolidateAfter { after, left, pod, .. } => {
                 write!(f, "consolidateAfter of {}s is not over, {}s left", after.as_secs(), left.as_secs())?;
                 match pod {
-                    Some(pod) => write!(f, " since pod {pod} came"),
+                    Some(pod) => write!(f, " since pod {pod} was added"),
                     None => Ok(()),
                 }
             }
@@ -223,28 +224,25 @@ impl fmt::Display for Blocker {
                 "budgets of nodepool {pool} allow {allowed} disruption(s) for reason {reason}, and {disrupting} \
                  node(s) count against them"
             ),
-            Self::Brake { pool, cap, replaced, .. } => write!(
+            Self::DriftCap { pool, cap, replaced, .. } => write!(
                 f,
-                "nodepool {pool} lets {cap} node(s) be replaced within its window, and {replaced} were"
+                "drift cap of nodepool {pool} allows {cap} replaced node(s) within its window, and {replaced} were replaced"
             ),
             Self::Outage { unready, all } => {
-                write!(f, "{unready} of {all} nodes are not ready: nothing is ended while so many are not")
+                write!(f, "{unready}/{all} nodes NotReady: voluntary disruption is suspended")
             }
             Self::StaticPool(pool) => {
-                write!(
-                    f,
-                    "NodePool {pool:?} keeps a number of nodes (spec.replicas): only static-drift replaces them"
-                )
+                write!(f, "NodePool {pool:?} is static (spec.replicas): only static-drift replaces its nodes")
             }
             Self::Unconsolidatable(why) => why.fmt(f),
         }
     }
 }
 
-/// Why consolidation leaves a node that could be disrupted. The text is Karpenter's, with the figures.
+/// Why consolidation keeps a node that may be disrupted. The text is Karpenter's, with figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unconsolidatable {
-    /// The instance type is not in the catalogue any more.
+    /// The instance type is no longer in the catalogue.
     #[error("Instance Type {0:?} not found")]
     InstanceTypeNotFound(Str),
     /// A label that its price depends on is missing.
@@ -256,42 +254,42 @@ pub enum Unconsolidatable {
     /// The policy takes only empty nodes.
     #[error("NodePool {0:?} has consolidation policy WhenEmpty, but node is not empty")]
     PolicyWhenEmpty(Str),
-    /// It holds capacity that a CapacityBuffer asks for.
+    /// It holds capacity of a CapacityBuffer.
     #[error("Node {0:?} has buffer pods")]
     HoldsBuffer(Str),
-    /// Some pods would have no place: the first few, with reasons, and how many more.
+    /// Some pods would be unschedulable: the first few, with reasons, and how many more.
     #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
     PodsWouldNotSchedule(Vec<String>, usize),
-    /// Pods would land on nodes that are not ready.
+    /// Pods would be placed on nodes that are not initialized.
     #[error("would schedule against uninitialized {0}")]
     LandsOnUninitialized(Str),
-    /// More than one node would have to be created for these.
+    /// More than one node would have to be created.
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
     #[error("Can't replace with a cheaper node (now ${now}/h, {})", cheapest_of(*cheapest))]
     NotCheaper {
-        /// What is paid now.
+        /// The price now.
         now: Price,
-        /// The cheapest that could replace it.
+        /// The price of the cheapest replacement.
         cheapest: Option<Price>,
     },
     /// minValues cannot be met among the cheaper types.
     #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
     MinValues(Str),
-    /// What would come in its place has no room under a limit of its pool. Amounts are in the units of the model.
+    /// The replacements would exceed a limit of their NodePool. Amounts are in the units of the model.
     #[error("Can't replace, NodePool {pool:?} would exceed its limit of {resource} ({usage} of {limit})")]
     LimitExceeded {
         /// The pool.
         pool: Str,
         /// The resource.
         resource: Str,
-        /// What would be in use.
+        /// The usage with the replacements.
         usage: i64,
-        /// What may be.
+        /// The limit.
         limit: i64,
     },
-    /// Spot for spot is switched off.
+    /// Spot-to-spot consolidation is disabled.
     #[error("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")]
     SpotToSpotDisabled,
     /// Too few cheaper spot types to choose from.
@@ -302,87 +300,86 @@ pub enum Unconsolidatable {
     /// The saving does not outweigh the disruption, for this pool.
     #[error(
         "the saving of ${}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: score {:.2}, \
-         and 0.50 is wanted)", .0.savings, .0.pool.as_str(), .0.score()
+         threshold 0.50)", .0.savings, .0.pool.as_str(), .0.score()
     )]
-    Unbalanced(Judged),
-    /// What it would save until it ends anyway does not outweigh what the move costs.
+    Unbalanced(BalancedScore),
+    /// The saving over its expected remaining life does not outweigh the cost of the move.
     #[error(
-        "replacing it would save ${savings} over the {}s that it can be expected to last, and cost ${cost} in restarts and \
-         overlap", over.as_secs()
+        "replacing the node would save ${savings} over its expected {}s, and cost ${cost} in pod restarts and overlap", over.as_secs()
     )]
     NoNetBenefit {
-        /// What would be saved.
+        /// The saving.
         savings: Price,
-        /// Over how long.
+        /// The time over which it counts.
         over: Duration,
-        /// What pods lose by starting again, and what is paid while old and new nodes both run.
+        /// The cost of restarting pods, and of old and new nodes running at the same time.
         cost: Price,
     },
-    /// It would undo a move of our own.
-    #[error("it came in place of {offering} at {since}, and would become that again")]
+    /// It would undo an earlier replacement.
+    #[error("node replaced {offering} at {since}; this replacement would revert that")]
     WouldUndo {
-        /// What it would become again, as `instance type/capacity type`.
+        /// What it replaced, as `instance type/capacity type`.
         offering: Str,
-        /// When it came in place of that.
+        /// When it replaced that.
         since: Timestamp,
     },
-    /// It came in place of others not long ago, and its pods stayed.
+    /// It is a recent replacement and still has its pods.
     #[error(
-        "it came in place of others and was initialized at {since}: it stays for ten minutes, or until pods leave it"
+        "replacement node initialized at {since}; not eligible for consolidation for 10m unless its pods are removed"
     )]
-    Settles {
+    RecentReplacement {
         /// When it was initialized.
         since: Timestamp,
     },
-    /// Prices are too old to tell what is cheaper.
-    #[error("prices are as of {as_of}, too long ago to tell what is cheaper")]
+    /// Prices are too old to compare.
+    #[error("prices are as of {as_of}, older than 24h: consolidation is suspended until they are updated")]
     PricesTooOld {
-        /// When they were told last.
+        /// When they were last updated.
         as_of: Timestamp,
     },
-    /// Nothing can come in its place, for this reason of its static pool.
+    /// Its static NodePool replaces nothing now.
     #[error("NodePool {0:?} {1}")]
-    Static(Str, StaticDriftHeld),
-    /// It came back after a consolidation, and would go without a node in its place.
+    Static(Str, StaticDriftBlocked),
+    /// It recreated a node that consolidation had removed, and would be removed without a replacement.
     #[error(
-        "it came at {since} for pods that consolidation had moved, and found no other place: it would come again"
+        "node was created at {since} for pods evicted by a previous consolidation; deleting it would recreate it"
     )]
-    WouldReturn {
-        /// When it came.
+    WouldRecreate {
+        /// When it was created.
         since: Timestamp,
     },
 }
 
-/// Why a static pool replaces no drifted node now.
+/// Why a static NodePool replaces no drifted node now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StaticDriftHeld {
-    /// It has more nodes than it wants: the surplus goes first, so that nothing is made that is not kept.
+pub enum StaticDriftBlocked {
+    /// It has a surplus, which is removed first, so that no node is created that is not kept.
     Surplus {
-        /// How many there are.
+        /// The number of nodes.
         nodes: i64,
-        /// How many there should be.
+        /// spec.replicas.
         replicas: i64,
     },
-    /// `limits.nodes` leaves no room for one more.
+    /// `limits.nodes` has no room for one more node.
     NodeLimit,
-    /// Nothing that it allows can be had.
+    /// No instance type that it allows is available.
     NothingOffered,
-    /// It is not ready, or was stopped: nothing is launched for it.
+    /// It is not ready, or launches are halted: nothing is launched for it.
     NotReady,
 }
 
-impl fmt::Display for StaticDriftHeld {
+impl fmt::Display for StaticDriftBlocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Surplus { nodes, replicas } => write!(
                 f,
-                "has {nodes} node(s) for {replicas} replica(s): those that are too many, or are being replaced, go first"
+                "has {nodes} node(s) for {replicas} replica(s): surplus nodes, and nodes being replaced, are removed first"
             ),
-            Self::NodeLimit => f.write_str(
-                "has exhausted its node limit: what replaces a drifted node needs room below spec.limits.nodes",
-            ),
+            Self::NodeLimit => {
+                f.write_str("has exhausted its node limit: a replacement needs room below spec.limits.nodes")
+            }
             Self::NothingOffered => f.write_str("allows no instance type that is available"),
-            Self::NotReady => f.write_str("is not ready: nothing is launched for it, so nothing is replaced"),
+            Self::NotReady => f.write_str("is not ready: no node is launched for it, so no node is replaced"),
         }
     }
 }
@@ -408,23 +405,23 @@ impl Unconsolidatable {
             Self::Unbalanced(_) => "Unbalanced",
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
-            Self::WouldReturn { .. } => "WouldReturn",
+            Self::WouldRecreate { .. } => "WouldRecreate",
             Self::PricesTooOld { .. } => "PricesTooOld",
-            Self::Settles { .. } => "Settles",
-            Self::Static(_, StaticDriftHeld::Surplus { .. }) => "Surplus",
-            Self::Static(_, StaticDriftHeld::NodeLimit) => "NodeLimit",
-            Self::Static(_, StaticDriftHeld::NothingOffered) => "NothingOffered",
-            Self::Static(_, StaticDriftHeld::NotReady) => "NodePoolNotReady",
+            Self::RecentReplacement { .. } => "RecentReplacement",
+            Self::Static(_, StaticDriftBlocked::Surplus { .. }) => "Surplus",
+            Self::Static(_, StaticDriftBlocked::NodeLimit) => "NodeLimit",
+            Self::Static(_, StaticDriftBlocked::NothingOffered) => "NothingOffered",
+            Self::Static(_, StaticDriftBlocked::NotReady) => "NodePoolNotReady",
         }
     }
 }
 
-/// How many more there are than were named.
+/// How many more there are than are named.
 fn and_more(more: usize) -> String {
     if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// The cheapest of what could come instead.
+/// The cheapest replacement.
 fn cheapest_of(cheapest: Option<Price>) -> String {
     cheapest.map_or_else(
         || "nothing else fits".to_owned(),

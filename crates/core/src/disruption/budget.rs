@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{
-    Budgets,
-    cron::{self, Schedule, ScheduleError, Window},
-};
+use super::cron::{self, Schedule, ScheduleError, Window};
 use crate::model::{
     Budget, DisruptionReason, NodePool, PoolName, Snapshot, StateNode, Str, labels, pool::BudgetNodes,
 };
 
-/// Why a pool's budgets allow nothing at all.
+/// Why the budgets of a NodePool allow nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     /// A schedule cannot be read.
@@ -21,28 +18,72 @@ pub enum BudgetError {
     /// A number of nodes cannot be read.
     #[error("budget nodes {0:?} is neither a number nor a percentage of at most 100%")]
     Nodes(Str),
-    /// A time zone that nobody knows.
+    /// An unknown time zone.
     #[error("time zone {0:?} is not one of the IANA database, such as Europe/Berlin")]
     TimeZone(Str),
-    /// A schedule without a duration, or the other way round.
+    /// A schedule without a duration, or the reverse.
     #[error("a budget needs both schedule and duration, or neither")]
     HalfAWindow,
 }
 
-/// What a pool's budgets say for one reason.
+/// How many more nodes of each NodePool may be disrupted for one reason.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets {
+    left: BTreeMap<PoolName, i64>,
+    /// Whether the budgets held back a candidate: then a pass without commands does not mean that there is nothing to do.
+    pub constrained: bool,
+}
+
+impl Budgets {
+    /// Counts one node of `pool`, where the budget has room.
+    pub fn take(&mut self, pool: &str) -> bool {
+        match self.left.get_mut(pool) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => {
+                self.constrained = true;
+                false
+            }
+        }
+    }
+
+    /// Whether there is room for one more node of `pool`; records where there is none.
+    pub fn has(&mut self, pool: &str) -> bool {
+        let room = self.left(pool) > 0;
+        self.constrained |= !room;
+        room
+    }
+
+    /// Lowers what is left for `pool` to `most`.
+    pub(super) fn cap(&mut self, pool: &str, most: i64) {
+        if let Some(left) = self.left.get_mut(pool) {
+            *left = (*left).min(most);
+        }
+    }
+
+    /// What is left for `pool`.
+    #[must_use]
+    pub fn left(&self, pool: &str) -> i64 {
+        self.left.get(pool).copied().unwrap_or(0)
+    }
+}
+
+/// The budgets of a NodePool for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The pool.
     pub pool: PoolName,
     /// The reason.
     pub reason: DisruptionReason,
-    /// Nodes that count: managed, initialized, not being ended.
+    /// Nodes that count: managed, initialized, not terminating.
     pub total: i64,
     /// How many may be disrupted at once.
     pub allowed: i64,
-    /// How many are: being disrupted, or not ready.
+    /// How many are disrupted or not ready now.
     pub disrupting: i64,
-    /// When the window of the budget that allows so few closes; `None` where it is always open.
+    /// When the window of the most restrictive budget closes; `None` where it is always open.
     pub until: Option<Timestamp>,
     /// Why nothing is allowed, where a budget cannot be read.
     pub error: Option<BudgetError>,
@@ -56,10 +97,10 @@ impl Allowance {
     }
 }
 
-/// How many of `total` nodes the pool's budgets allow to be disrupted at once: the least of the active ones.
+/// How many of `total` nodes the budgets of a NodePool allow to be disrupted at once: the least of the active budgets.
 ///
 /// # Errors
-/// Where any budget of the pool cannot be read: then nothing is allowed, whatever the others say.
+/// Where any budget of the NodePool cannot be read: then nothing is allowed.
 pub fn allowed(
     pool: &NodePool,
     reason: DisruptionReason,
@@ -69,7 +110,7 @@ pub fn allowed(
     least(pool, reason, total, now).map(|(nodes, _)| nodes)
 }
 
-/// [`allowed`], and when the window of the budget that says so closes.
+/// [`allowed`], and when the window of that budget closes.
 fn least(
     pool: &NodePool,
     reason: DisruptionReason,
@@ -83,7 +124,7 @@ fn least(
         // Read even where the reason does not match, so that an unreadable budget is never overlooked.
         let window = window(budget, now)?;
         match window {
-            // Of equal ones the one that lasts.
+            // Of equal budgets the one that lasts.
             Window::Always if applies && nodes <= least.0 => least = (nodes, None),
             Window::Until(end)
                 if applies
@@ -122,7 +163,7 @@ fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
     }
 }
 
-/// What the budgets of `pool` say for `reason`, against what of it is being disrupted.
+/// The budgets of `pool` for `reason`, and how many of its nodes count against them.
 #[must_use]
 pub fn allowance(
     snapshot: &Snapshot,
@@ -169,12 +210,12 @@ fn is_counted(node: &StateNode) -> bool {
     node.claim.as_ref().is_some_and(|claim| !claim.is(InstanceTerminating)) && node.is_initialized()
 }
 
-/// Whether a node takes up the budget of its pool already.
+/// Whether a node counts against the budget of its pool.
 pub(super) fn is_disrupting(node: &StateNode) -> bool {
     node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready)
 }
 
-/// What the budgets of all pools say, for every reason.
+/// The budgets of all pools, for every reason.
 pub(super) fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> {
     let counts = counts(snapshot);
     let of_pool = |pool: &NodePool| {

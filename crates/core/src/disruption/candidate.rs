@@ -1,4 +1,4 @@
-//! Which nodes may be disrupted, and what is known of them.
+//! Candidates: nodes that may be disrupted.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -28,16 +28,16 @@ pub struct Candidate {
     pub pool: Arc<NodePool>,
     /// Its instance type, where the catalogue still has it.
     pub instance_type: Option<Arc<InstanceType>>,
-    /// What it costs; zero where that is not known.
+    /// Its price; zero where that is not known.
     pub price: Price,
-    /// Pods that need another place when it goes.
+    /// Pods that have to be rescheduled when it is removed.
     pub pods: Vec<Arc<Pod>>,
-    /// What moving them costs.
+    /// The cost of disrupting them.
     pub cost: DisruptionCost,
 }
 
 impl Candidate {
-    /// Name of its Node, for people and for ordering.
+    /// Name of its Node, for messages and for ordering.
     #[must_use]
     pub fn name(&self) -> &str {
         self.node.name()
@@ -49,28 +49,37 @@ impl Candidate {
         self.node.claim_name().map(|name| Str::from(name.as_str()))
     }
 
-    /// Whether nothing on it needs another place.
+    /// Whether no pod has to be rescheduled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 
-    /// Whether its capacity can be taken back by the cloud.
+    /// Whether it is spot capacity.
     #[must_use]
     pub fn is_spot(&self) -> bool {
         self.node.label(labels::CAPACITY_TYPE) == Some(labels::SPOT)
     }
 
-    /// Whether it is not what its pool or class asks for any more.
+    /// Whether its NodeClaim has the condition Drifted.
     #[must_use]
     pub fn is_drifted(&self) -> bool {
         self.node.claim.as_ref().is_some_and(|claim| claim.is(ConditionType::Drifted))
     }
 
-    /// Since when it has drifted, where it has.
+    /// When it drifted, where it has.
     #[must_use]
     pub fn drifted_since(&self) -> Option<Timestamp> {
         self.node.claim.as_ref()?.true_since(ConditionType::Drifted)
+    }
+
+    /// When it expired, where it has and its NodePool wants it replaced within budgets.
+    #[must_use]
+    pub(super) fn expired_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.pool.expiry_grace?;
+        let claim = self.node.claim.as_ref()?;
+        let end = claim.created.checked_add(claim.expire_after?).ok()?;
+        (end <= now).then_some(end)
     }
 
     /// Orders by saving per disruption, best first: `price / cost`, compared without division; then by name.
@@ -81,8 +90,19 @@ impl Candidate {
     }
 }
 
-/// All nodes that may be disrupted, by name, and the blocked ones with what blocks them. `eventual` looks past pods
-/// that object where a terminationGracePeriod ends the wait.
+/// Whether consolidateAfter is over for a node.
+pub(super) fn is_consolidatable(now: Timestamp, candidate: &Candidate) -> bool {
+    let (Some(claim), Some(after)) = (&candidate.node.claim, candidate.pool.consolidate_after) else {
+        return false;
+    };
+    // The condition is written with a delay; the times behind it count at once.
+    let quiet_since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized));
+    let over = quiet_since.is_none_or(|since| since.checked_add(after).is_ok_and(|end| end <= now));
+    claim.is(ConditionType::Consolidatable) && over
+}
+
+/// All nodes that may be disrupted, by name, and the blocked nodes with the first blocker of each. `eventual` disregards
+/// blocking pods where a terminationGracePeriod bounds the drain.
 #[must_use]
 pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<Candidate>, Vec<Blocked>) {
     let guards = Guards::of(snapshot);
@@ -129,8 +149,8 @@ pub(super) fn guarded<'a>(
     known(snapshot, index).ok_or_else(|| Blocker::NoPool(pool.into()))
 }
 
-/// What there is to know of the node at `index`, whatever blocks it; `None` where its pool is not known. Without the
-/// pool's instance types, type and price are not known either.
+/// The node at `index` as a candidate, blocked or not; `None` where its pool is not known. Without the pool's instance
+/// types, its type and price are unknown.
 #[must_use]
 pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
     let node = snapshot.nodes.get(index)?;
@@ -149,7 +169,7 @@ pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
     })
 }
 
-/// What a node costs, where its pool's catalogue knows.
+/// The price of a node, where the catalogue of its pool has it.
 #[must_use]
 pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let label = |key| node.label(key).unwrap_or_default();
@@ -175,56 +195,56 @@ pub(super) fn blockers<'a>(
     all
 }
 
-/// Tells every blocker, in Karpenter's order, until `tell` has heard enough.
+/// Calls `found` with every blocker, in Karpenter's order, until it breaks.
 fn each_blocker<'a>(
     snapshot: &'a Snapshot,
     guards: &Guards<'a>,
     node: &'a StateNode,
     now: Timestamp,
     eventual: bool,
-    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+    found: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let Some(claim) = &node.claim else { return tell(Blocker::NotManaged) };
-    of_node(node, now, tell)?;
+    let Some(claim) = &node.claim else { return found(Blocker::NotManaged) };
+    of_node(node, now, found)?;
     if let Some((unready, all)) = guards.outage {
-        tell(Blocker::Outage { unready, all })?;
+        found(Blocker::Outage { unready, all })?;
     }
     match node.label(labels::NODEPOOL) {
-        None => tell(Blocker::MissingLabel(labels::NODEPOOL))?,
+        None => found(Blocker::MissingLabel(labels::NODEPOOL))?,
         Some(pool) if snapshot.pool(pool).is_none() || snapshot.catalog(pool).is_none() => {
-            tell(Blocker::NoPool(pool.into()))?;
+            found(Blocker::NoPool(pool.into()))?;
         }
         Some(_) => {}
     }
     if eventual && claim.termination_grace_period.is_some() {
         return ControlFlow::Continue(());
     }
-    of_pods(guards, node, now, tell)
+    of_pods(guards, node, now, found)
 }
 
 fn of_node(
     node: &StateNode,
     now: Timestamp,
-    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+    found: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     if node.marked_for_deletion {
-        tell(Blocker::Queued)?;
+        found(Blocker::Queued)?;
     }
     match &node.node {
-        None => tell(Blocker::NoNode)?,
-        Some(_) if !node.is_initialized() => tell(Blocker::NotInitialized)?,
+        None => found(Blocker::NoNode)?,
+        Some(_) if !node.is_initialized() => found(Blocker::NotInitialized)?,
         Some(kube_node) => {
             let ending = kube_node.deleting.is_some() || (node.is_deleting() && !node.marked_for_deletion);
             if ending {
-                tell(Blocker::Deleting)?;
+                found(Blocker::Deleting)?;
             }
         }
     }
     if let Some(nomination) = node.nominated(now) {
-        tell(Blocker::Nominated { pod: nomination.pod.clone(), name: None, until: nomination.until })?;
+        found(Blocker::Nominated { pod: nomination.pod.clone(), name: None, until: nomination.until })?;
     }
     if node.annotation(labels::DO_NOT_DISRUPT) == Some("true") {
-        tell(Blocker::DoNotDisruptNode)?;
+        found(Blocker::DoNotDisruptNode)?;
     }
     ControlFlow::Continue(())
 }
@@ -233,23 +253,23 @@ fn of_pods<'a>(
     guards: &Guards<'a>,
     node: &'a StateNode,
     now: Timestamp,
-    tell: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
+    found: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let active = || node.pods.iter().filter(|pod| pod.is_active());
-    // The annotation counts on every pod, also on those of DaemonSets and of the kubelet.
+    // The annotation counts on every pod, including those of DaemonSets and static pods.
     for pod in active() {
         if let Some(until) = pod.protected_until(now) {
-            tell(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
+            found(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
         }
     }
-    // Of no use where the pod needs no other place.
+    // Only pods that have to be rescheduled need to be read.
     for pod in node.pods.iter().filter(|pod| pod.is_reschedulable()) {
         if let Some(why) = &pod.unreadable {
-            tell(Blocker::UnreadablePod(pod.id.clone(), why.clone()))?;
+            found(Blocker::UnreadablePod(pod.id.clone(), why.clone()))?;
         }
     }
     let taint = [disrupted_taint()];
-    // A budget only matters where a drain would evict: pods of DaemonSets are, in the end.
+    // A budget matters only where a drain would evict the pod; pods of DaemonSets are evicted last.
     let evicted = |pod: &Pod| !pod.is_static() && first_untolerated(&taint, &pod.spec.tolerations).is_some();
     for pod in active() {
         let covering = guards.covering(pod);
@@ -258,11 +278,11 @@ fn of_pods<'a>(
         }
         match covering.as_slice() {
             [pdb] if pdb.disruptions_allowed > 0 => {}
-            // A pod that is not ready may be evicted where its budget says so.
+            // The budget allows the eviction of pods that are not ready.
             [pdb] if pdb.always_allow_unhealthy && !pod.ready => {}
-            [pdb] => tell(Blocker::Pdb(pdb.id.clone()))?,
+            [pdb] => found(Blocker::Pdb(pdb.id.clone()))?,
             several => {
-                tell(Blocker::SeveralPdbs(several.iter().map(|pdb| pdb.id.clone()).collect()))?;
+                found(Blocker::SeveralPdbs(several.iter().map(|pdb| pdb.id.clone()).collect()))?;
             }
         }
     }

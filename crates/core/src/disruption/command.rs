@@ -1,29 +1,20 @@
-//! What disruption decides.
+//! Disruption commands.
 
-use super::{Judged, Method, candidate::Candidate, cost::DisruptionCost};
-use crate::{
-    model::{DisruptionReason, Price},
-    scheduling::NewClaim,
-};
+use super::{BalancedScore, Candidate, DisruptionCost, MethodSpec};
+use crate::{model::Price, scheduling::NewClaim};
 
-/// A decision, complete: nodes to remove, and what to create before that.
+/// A complete decision: nodes to remove, and NodeClaims to create before that.
 #[derive(Clone, Debug)]
-#[must_use = "a command that nobody carries out or reports is lost"]
+#[must_use = "a command that is neither executed nor reported is lost"]
 pub struct Command {
-    /// Name of the method that found it.
-    pub method: &'static str,
-    /// Karpenter's `consolidation_type` label.
-    pub consolidation_type: &'static str,
-    /// The reason that budgets were asked with.
-    pub reason: DisruptionReason,
+    /// The method that found it.
+    pub method: &'static MethodSpec,
     /// Nodes to remove.
     pub candidates: Vec<Candidate>,
     /// NodeClaims to create, and to wait for, before anything is removed.
     pub replacements: Vec<NewClaim>,
-    /// Whether it goes through with pods that object.
-    pub eventual: bool,
-    /// How it was weighed by each of its pools whose policy is `Balanced`; all of them approve.
-    pub judged: Vec<Judged>,
+    /// Its score for each of its pools with the policy `Balanced`; all of them approve.
+    pub scores: Vec<BalancedScore>,
 }
 
 /// Whether a command creates anything.
@@ -47,20 +38,16 @@ impl Decision {
 }
 
 impl Command {
-    /// What `method` decides: `candidates` go once `replacements` are ready.
-    pub(super) fn of(method: &dyn Method, candidates: Vec<Candidate>, replacements: Vec<NewClaim>) -> Self {
-        Self {
-            method: method.name(),
-            consolidation_type: method.consolidation_type(),
-            reason: method.reason(),
-            candidates,
-            replacements,
-            eventual: method.is_eventual(),
-            judged: Vec::new(),
-        }
+    /// A command that removes `candidates` once `replacements` are initialized.
+    pub(super) fn new(
+        method: &'static MethodSpec,
+        candidates: Vec<Candidate>,
+        replacements: Vec<NewClaim>,
+    ) -> Self {
+        Self { method, candidates, replacements, scores: Vec::new() }
     }
 
-    /// What the replacements are expected to cost together.
+    /// The expected price of the replacements together.
     #[must_use]
     pub fn price_then(&self) -> Price {
         self.replacements.iter().map(|new_claim| new_claim.chosen.price).sum()
@@ -72,25 +59,25 @@ impl Command {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
     }
 
-    /// What the nodes to remove cost together.
+    /// The price of the nodes to remove, together.
     #[must_use]
     pub fn price_now(&self) -> Price {
         self.candidates.iter().map(|candidate| candidate.price).sum()
     }
 
-    /// What is saved per hour; nothing where the replacements cost as much.
+    /// The saving per hour; zero where the replacements cost as much.
     #[must_use]
     pub fn savings(&self) -> Price {
         self.price_now().saturating_sub(self.price_then())
     }
 
-    /// What it costs the pods that must move.
+    /// The disruption cost of the pods that move.
     #[must_use]
     pub fn disruption_cost(&self) -> DisruptionCost {
         self.candidates.iter().map(|candidate| candidate.cost).sum()
     }
 
-    /// How many pods must move.
+    /// How many pods move.
     #[must_use]
     pub fn pods(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
@@ -101,7 +88,7 @@ impl Command {
 impl std::fmt::Display for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
-        write!(f, "{}/{}, savings ${:.4}/h: ", self.reason, self.decision().as_str(), self.savings())?;
+        write!(f, "{}/{}, savings ${:.4}/h: ", self.method.reason, self.decision().as_str(), self.savings())?;
         for (at, candidate) in self.candidates.iter().enumerate() {
             let label = |key| candidate.node.label(key).unwrap_or("unknown");
             let comma = if at == 0 { "" } else { ", " };

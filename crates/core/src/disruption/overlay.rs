@@ -1,4 +1,4 @@
-//! The cluster as it will be once a command is under way.
+//! The cluster as it will be once a command has started.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::{
     scheduling::NewClaim,
 };
 
-/// Marks the nodes that `command`, the `nth` of its pass, takes, and adds those that it creates, as the index does when
-/// a command starts. Indices of nodes stay what they are.
-pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) {
+/// Marks the candidates of `command`, the `nth` of its pass, and adds its replacements, as the index does when a command
+/// starts. The indices of nodes do not change.
+pub(super) fn start(snapshot: &mut Snapshot, command: &Command, nth: usize) {
     for candidate in &command.candidates {
         if let Some(node) = snapshot.nodes.get_mut(candidate.index) {
             Arc::make_mut(node).marked_for_deletion = true;
         }
     }
-    for (at, new_claim) in command.replacements.iter().enumerate() {
-        // Nodes are sorted by name: a tilde comes after all that a name may have.
-        let claim = expected(new_claim, &format!("~{nth:06}-{at:03}-{}", new_claim.pool.name));
+    for (position, new_claim) in command.replacements.iter().enumerate() {
+        // Nodes are sorted by name: a tilde sorts after every character of a name.
+        let claim = expected(new_claim, &format!("~{nth:06}-{position:03}-{}", new_claim.pool.name));
         for pod in &new_claim.pods {
             snapshot.nominated.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
@@ -29,7 +29,7 @@ pub(super) fn carry_out(snapshot: &mut Snapshot, command: &Command, nth: usize) 
     }
 }
 
-/// The claim that a new NodeClaim becomes, as large as the offering that it is expected to become.
+/// The NodeClaim of a replacement, as large as its expected offering.
 fn expected(new_claim: &NewClaim, name: &str) -> NodeClaim {
     let chosen = &new_claim.chosen;
     let found = new_claim.instance_types.iter().find(|known| known.name == chosen.instance_type);

@@ -1,54 +1,68 @@
-//! What would happen if some nodes went away.
+//! Scheduling simulations: where pods would go if some nodes were removed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Context, blocker::Unconsolidatable, candidate::Candidate};
+use super::{Candidate, Context, SimulationSolver, Unconsolidatable};
 use crate::{
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Placement, Plan, Repack},
+    scheduling::{NewClaim, Placement, Plan, Repack},
 };
 
-/// What would happen.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Simulation {
     /// Where the pods would go.
     pub plan: Plan,
-    /// Why it may not be done: a pod without a place, or one on a node that is not ready.
+    /// Why the nodes may not be removed: an unschedulable pod, or a pod on a node that is not initialized.
     pub problem: Option<Unconsolidatable>,
 }
 
 /// How many pods a message names.
 const PODS_NAMED: usize = 5;
 
-/// Thinks `candidates` away and schedules their pods, the pending ones, and those of nodes that go away already.
+/// Removes `candidates` and schedules their pods, pending pods, and pods of deleting nodes.
 #[must_use]
-pub fn simulate(context: &Context<'_>, candidates: &[&Candidate]) -> Simulation {
-    let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
-    let moved: Vec<Arc<Pod>> =
-        candidates.iter().flat_map(|candidate| candidate.pods.iter()).cloned().collect();
-    judged(context, context.solver.what_if(&moved, &without), &moved)
+pub fn simulate(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+) -> Simulation {
+    let (moved, without) = removal(candidates.iter().copied());
+    let plan = solver.simulate(&moved, &without);
+    checked(context, plan, &moved)
 }
 
-/// [`simulate`], with what is opened packed by price; `None` where that cannot be had on these terms.
+/// [`simulate`] with new NodeClaims packed by price; `None` where no packing meets `terms`.
 pub(super) fn repack(
     context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
     terms: &Repack<'_>,
 ) -> Option<Simulation> {
-    let without: Vec<usize> = candidates.iter().map(|candidate| candidate.index).collect();
-    let moved: Vec<Arc<Pod>> =
-        candidates.iter().flat_map(|candidate| candidate.pods.iter()).cloned().collect();
-    let plan = context.solver.repack(&moved, &without, terms)?;
-    Some(judged(context, plan, &moved))
+    let (moved, without) = removal(candidates.iter().copied());
+    let plan = solver.repack(&moved, &without, terms)?;
+    Some(checked(context, plan, &moved))
 }
 
-fn judged(context: &Context<'_>, plan: Plan, moved: &[Arc<Pod>]) -> Simulation {
+/// The pods of `candidates`, and their indices.
+pub(super) fn removal<'c>(
+    candidates: impl IntoIterator<Item = &'c Candidate>,
+) -> (Vec<Arc<Pod>>, Vec<usize>) {
+    let (mut moved, mut without) = (Vec::new(), Vec::new());
+    for candidate in candidates {
+        moved.extend(candidate.pods.iter().cloned());
+        without.push(candidate.index);
+    }
+    (moved, without)
+}
+
+fn checked(context: &Context<'_>, plan: Plan, moved: &[Arc<Pod>]) -> Simulation {
     let problem =
         unscheduled(context.snapshot, &plan).or_else(|| uninitialized(context.snapshot, &plan, moved));
     Simulation { plan, problem }
 }
 
-/// A pending pod that cannot be helped is no worse off without the candidates; any other is.
+/// A pending pod that stays unschedulable is no worse off without the candidates; any other pod is.
 fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
     if plan.unplaced.is_empty() {
         return None;
@@ -60,18 +74,40 @@ fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
         .then(|| Unconsolidatable::PodsWouldNotSchedule(named, failed.len().saturating_sub(PODS_NAMED)))
 }
 
-/// Pods of the candidates have a place that works: they do not leave it for one that may never. Pods that wait, or whose
-/// node goes anyway, have none.
+/// Pods of the candidates run: they do not leave for a node that may never initialize. Pending pods, and pods of
+/// deleting nodes, may.
 fn uninitialized(snapshot: &Snapshot, plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
     let is_ready = |placement: &&Placement| snapshot.nodes[placement.node].is_initialized();
     let mut unready = plan.existing.iter().filter(|placement| !is_ready(placement)).peekable();
     unready.peek()?;
     let moved: BTreeSet<&PodUid> = moved.iter().map(|pod| &pod.uid).collect();
-    // Nobody waits for the room of a buffer.
+    // Virtual pods of a buffer may wait.
     let hit = unready
         .find(|placement| placement.pods.iter().any(|pod| !pod.is_virtual && moved.contains(&pod.uid)))?;
     let node = &snapshot.nodes[hit.node];
     let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
     let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();
     Some(Unconsolidatable::LandsOnUninitialized(format!("nodeclaim/{claim}{name}").into()))
+}
+
+/// Whether a simulation without `candidates` still creates what is `planned`.
+pub(super) fn covers(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+    planned: &[NewClaim],
+) -> bool {
+    let simulation = simulate(context, solver, candidates);
+    simulation.problem.is_none() && still_covers(planned, &simulation.plan.new_claims)
+}
+
+/// Whether `planned` has as many nodes as `needed`, a newer simulation, and names only instance types that the newer
+/// simulation accepts.
+pub(super) fn still_covers(planned: &[NewClaim], needed: &[NewClaim]) -> bool {
+    planned.len() == needed.len()
+        && planned.iter().zip(needed).all(|(planned, needed)| {
+            let accepted =
+                |name| needed.instance_types.iter().any(|instance_type| instance_type.name == name);
+            planned.instance_types.iter().all(|instance_type| accepted(instance_type.name.clone()))
+        })
 }

@@ -1,18 +1,20 @@
-//! Disruption on small clusters, each told in a line: which nodes go, and what comes in their place.
+//! Disruption on small clusters, each as one line: the candidates and their replacements.
 
 mod by_price;
 mod moves;
 mod order;
-mod standing;
 mod static_pools;
+mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
 
 use super::*;
 use crate::{
     model::{
         Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodeClaim, NodePool, Pod,
-        PodDisruptionBudget, nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
+        PodDisruptionBudget, Str, nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
     },
     testing::{NodeBuilder, PodBuilder, Scene, node, now, pod, pool},
 };
@@ -38,9 +40,9 @@ fn idle(name: &str) -> NodeBuilder {
     node(name).condition(ConditionType::Consolidatable)
 }
 
-/// A claim that came in place of `replaced` and has been a node for some time.
+/// A claim that replaced `replaced` and has been initialized for some time.
 fn came_for(claim: &mut NodeClaim, replaced: &str) {
-    claim.annotations.insert(crate::model::labels::REPLACED.into(), replaced.into());
+    claim.annotations.insert(crate::model::labels::LINEAGE.into(), format!("replaced={replaced}").into());
     let initialized = crate::model::Condition {
         status: crate::model::ConditionStatus::True,
         reason: "Initialized".into(),
@@ -48,6 +50,11 @@ fn came_for(claim: &mut NodeClaim, replaced: &str) {
         since: now() - jiff::SignedDuration::from_mins(20),
     };
     claim.conditions.insert(ConditionType::Initialized, initialized);
+}
+
+/// The lineage of a replacement of all `candidates` by command `id`.
+fn lineage_of(candidates: &[Candidate], now: Timestamp) -> String {
+    lineage::of_replacement("id", candidates.iter().map(|candidate| &*candidate.node), now)
 }
 
 fn budget(nodes: BudgetNodes) -> Budget {
@@ -278,7 +285,7 @@ fn drifted_nodes_are_replaced_oldest_first() {
     let scene = Scene::with_default_pool().node(drifted("a", 10).build()).node(drifted("b", 20).build());
     let proposal = propose(&scene.build(), &Rules::default(), now());
     assert_eq!(told(&proposal), "drift: b -> medium/spot, a -> medium/spot");
-    assert_eq!(proposal.commands[0].reason, DisruptionReason::Drifted);
+    assert_eq!(proposal.commands[0].method.reason, DisruptionReason::Drifted);
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! Whether a command still holds on a newer snapshot, after the validation delay.
+//! Validation: whether a command still holds on a newer snapshot, after the validation delay.
 
 use jiff::Timestamp;
 
 use super::{
-    Bench, Budgets, Candidate, Command, Context, Method, Rules, budget, candidate, method, simulate,
+    Budgets, Candidate, Command, Context, Method, Rules, SimulationSolver, budget, candidate, method,
 };
-use crate::{model::Snapshot, scheduling::NewClaim};
+use crate::model::Snapshot;
 
-/// Why a command does not hold any more. The words are Karpenter's metric labels.
+/// Why a command no longer holds. The words are Karpenter's metric labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// A budget leaves no room any more.
+    /// A budget has no room.
     Budget,
-    /// The pods would need something else now.
+    /// The pods need other replacements.
     Scheduling,
-    /// A node is no candidate any more.
+    /// A node is no longer a candidate.
     Churn,
 }
 
@@ -30,33 +30,33 @@ impl Rejected {
     }
 }
 
-/// The command as it may be carried out on `snapshot`: unchanged, or for emptiness the nodes that are still empty.
+/// The command as it may start on `snapshot`: unchanged, or for emptiness with the nodes that are still empty.
 ///
 /// # Errors
-/// Why it may not be carried out.
+/// Why it may not start.
 pub fn validate(
     command: &Command,
     snapshot: &Snapshot,
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Command, Rejected> {
-    validate_on(command, &Bench::new(snapshot, &rules.scheduling), rules, now)
+    validate_on(command, &mut SimulationSolver::new(snapshot, &rules.scheduling), rules, now)
 }
 
-/// [`validate`] on a bench that is there already. Its solver is the same afterwards.
+/// [`validate`] by a solver that exists already, which is the same afterwards.
 ///
 /// # Errors
-/// Why it may not be carried out.
+/// Why it may not start.
 pub fn validate_on(
     command: &Command,
-    bench: &Bench<'_>,
+    solver: &mut SimulationSolver<'_>,
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Command, Rejected> {
-    let Some(method) = method(command.method) else { return Err(Rejected::Churn) };
-    let snapshot = bench.snapshot();
-    let context = Context { snapshot, rules, now, solver: bench };
-    let mut budgets = budget::budgets(snapshot, command.reason, now);
+    let Some(method) = method(command.method.name) else { return Err(Rejected::Churn) };
+    let snapshot = solver.snapshot();
+    let context = Context::new(snapshot, rules, now);
+    let mut budgets = budget::budgets(snapshot, command.method.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {
         return surviving(&context, method, command, &mut budgets);
     }
@@ -66,27 +66,26 @@ pub fn validate_on(
         return Err(Rejected::Budget);
     }
     let references: Vec<&Candidate> = fresh.iter().collect();
-    if !method.still_holds(&context, &references, &command.replacements) {
+    if !method.still_holds(&context, solver, &references, &command.replacements) {
         return Err(Rejected::Scheduling);
     }
     Ok(Command { candidates: fresh, ..command.clone() })
 }
 
 /// Whether the nodes of a command are still candidates of its method, and within the budgets, on `snapshot`: what is
-/// looked at again before a command that is not validated starts after another one of its pass.
+/// checked before a command that is not validated starts after another one of its pass.
 ///
 /// # Errors
-/// Why it may not be carried out.
+/// Why it may not start.
 pub fn still_allowed(
     command: &Command,
     snapshot: &Snapshot,
     rules: &Rules,
     now: Timestamp,
 ) -> Result<(), Rejected> {
-    let Some(method) = method(command.method) else { return Err(Rejected::Churn) };
-    let bench = Bench::new(snapshot, &rules.scheduling);
-    let context = Context { snapshot, rules, now, solver: &bench };
-    let mut budgets = budget::budgets(snapshot, command.reason, now);
+    let Some(method) = method(command.method.name) else { return Err(Rejected::Churn) };
+    let context = Context::new(snapshot, rules, now);
+    let mut budgets = budget::budgets(snapshot, command.method.reason, now);
     for old in &command.candidates {
         let fresh = again(&context, method, old).ok_or(Rejected::Churn)?;
         if !budgets.take(&fresh.pool.name) {
@@ -96,7 +95,7 @@ pub fn still_allowed(
     Ok(())
 }
 
-/// Emptiness proceeds with the nodes that are still empty and within budget.
+/// Emptiness continues with the nodes that are still empty and within budget.
 fn surviving(
     context: &Context<'_>,
     method: &dyn Method,
@@ -113,27 +112,10 @@ fn surviving(
     if kept.is_empty() { Err(Rejected::Budget) } else { Ok(Command { candidates: kept, ..command.clone() }) }
 }
 
-/// The same node as a candidate of the newer snapshot, where it still is a case for the method.
+/// The same node as a candidate of the newer snapshot, where the method still considers it.
 fn again(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<Candidate> {
     let claim = old.node.claim_name()?;
     let index = context.snapshot.nodes.iter().position(|node| node.claim_name() == Some(claim))?;
-    let fresh = candidate(context.snapshot, index, context.now, method.is_eventual()).ok()?;
+    let fresh = candidate(context.snapshot, index, context.now, method.spec().is_eventual()).ok()?;
     method.is_case(context, &fresh).ok()?.then_some(fresh)
-}
-
-/// Whether what is to be created for the pods of `candidates` is what a what-if asks for.
-pub(super) fn covers(context: &Context<'_>, candidates: &[&Candidate], planned: &[NewClaim]) -> bool {
-    let simulation = simulate(context, candidates);
-    simulation.problem.is_none() && still_covers(planned, &simulation.plan.new_claims)
-}
-
-/// Whether what is to be created would still do: as many nodes, and every type that may be launched is one that the
-/// newer simulation would accept.
-pub(super) fn still_covers(planned: &[NewClaim], needed: &[NewClaim]) -> bool {
-    planned.len() == needed.len()
-        && planned.iter().zip(needed).all(|(planned, needed)| {
-            let accepted =
-                |name| needed.instance_types.iter().any(|instance_type| instance_type.name == name);
-            planned.instance_types.iter().all(|instance_type| accepted(instance_type.name.clone()))
-        })
 }

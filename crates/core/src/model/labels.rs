@@ -33,11 +33,9 @@ pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 /// Prefix of taints that readiness controllers lift.
 pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
-/// On a NodeClaim that replaced others: what those were, as `instance type/capacity type` joined by commas.
-pub const REPLACED: &str = "fleetwright.dev/replaced";
-/// On a NodeClaim that came for pods which consolidation had displaced, or in place of one that did: when, in seconds
-/// of the Unix epoch.
-pub const RETURNED: &str = "fleetwright.dev/returned";
+/// Annotation of a NodeClaim: what it replaced, for which disruption command, and what it recreated
+/// ([`crate::disruption::lineage`]).
+pub const LINEAGE: &str = "fleetwright.dev/lineage";
 /// Annotation of a NodeClaim, from its launch on: the label that its provider still has to tell before its node may register.
 pub const AWAITS_LABEL: &str = "fleetwright.dev/awaits-label";
 /// The availability zone.

@@ -55,10 +55,10 @@ pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Resu
     expected::note(&mut loaded.index, &settings, at);
     let snapshot = loaded.index.snapshot(at);
     let rules = controller::rules(&settings);
-    let standing = disruption::standing(&snapshot, &rules, at, &options.name)
+    let status = disruption::status(&snapshot, &rules, at, &options.name)
         .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
     show_notes(&notes)?;
-    let node = report::node(&standing);
+    let node = report::node(&status);
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&node)?)?,
@@ -95,7 +95,7 @@ fn survey(
     let survey = disruption::survey(&snapshot, &controller::rules(&settings), at, &methods);
     let done = SystemClock.now();
     let spent = plan::Timing::new(started, read, ready, done);
-    let timing = Timing { spent, what_ifs: survey.what_ifs };
+    let timing = Timing { spent, simulations: survey.simulations };
     Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 
@@ -104,10 +104,10 @@ fn methods(names: &[String], usual: &[&'static dyn Method]) -> anyhow::Result<Ve
     if names.is_empty() {
         return Ok(usual.to_vec());
     }
-    let known: Vec<&str> = disruption::METHODS.iter().map(|method| method.name()).collect();
+    let known: Vec<&str> = disruption::METHODS.iter().map(|method| method.spec().name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("--method {unknown}: there are {}", known.join(", "));
     }
-    let wanted = |method: &&'static dyn Method| names.iter().any(|name| name == method.name());
-    Ok(disruption::METHODS.into_iter().filter(wanted).collect())
+    let wanted = |method: &&'static dyn Method| names.iter().any(|name| name == method.spec().name);
+    Ok(disruption::METHODS.iter().copied().filter(wanted).collect())
 }

@@ -2,7 +2,7 @@
 
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    disruption::{Allowance, Blocker, Command, Standing, Survey},
+    disruption::{Allowance, Blocker, Command, DisruptionStatus, Survey},
     model::{Price, labels::NODEPOOL},
     scheduling::NewClaim,
 };
@@ -125,7 +125,7 @@ pub(super) struct Timing {
     #[serde(flatten)]
     pub(super) spent: plan::Timing,
     /// Simulations.
-    pub(super) what_ifs: u32,
+    pub(super) simulations: u32,
 }
 
 /// What a report needs beside the survey.
@@ -160,8 +160,8 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         }
     };
     CommandRow {
-        method: command.method.to_owned(),
-        reason: command.reason.to_string(),
+        method: command.method.name.to_owned(),
+        reason: command.method.reason.to_string(),
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.iter().map(replacement).collect(),
         pods: moved.map(|pod| pod.id.to_string()).collect(),
@@ -179,15 +179,15 @@ fn savings(command: &Command) -> String {
 }
 
 /// The disruption status of one node.
-pub(super) fn node(standing: &Standing) -> NodeRow {
-    let node = &standing.node;
+pub(super) fn node(status: &DisruptionStatus) -> NodeRow {
+    let node = &status.node;
     NodeRow {
         node: node.node_name().map(ToString::to_string).unwrap_or_default(),
         node_claim: node.claim_name().map(ToString::to_string).unwrap_or_default(),
         node_pool: node.label(NODEPOOL).unwrap_or_default().to_owned(),
-        candidate: standing.candidate,
-        price: standing.price.map(|price| price.to_string()),
-        blockers: standing.blockers.iter().map(blocker).collect(),
+        candidate: status.candidate,
+        price: status.price.map(|price| price.to_string()),
+        blockers: status.blockers.iter().map(blocker).collect(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The condition that says what keeps a node.
+//! The condition DisruptionBlocked.
 
 use super::*;
 

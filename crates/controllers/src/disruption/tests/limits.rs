@@ -1,4 +1,4 @@
-//! What replaces nodes is held against the limits of the moment.
+//! Replacements are checked against the current limits.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request};
 use rstest::rstest;
 
 use super::*;
-use crate::disruption::{Commands, execute, rules};
+use crate::disruption::{commands::Commands, execute, rules};
 
 /// A pool of small nodes, and what drift decides for a node with two pods, each of which fills one.
 pub(super) async fn decided(spec: Value) -> (World, Command) {
@@ -33,7 +33,7 @@ async fn decided_in(world: World, spec: Value) -> (World, Command) {
     task.await.unwrap().unwrap();
     let (rules, now) = (rules(&world.ctx.settings), world.ctx.now());
     let snapshot = world.ctx.index().snapshot(now);
-    let command = propose_with(&snapshot, &rules, now, &METHODS).commands.remove(0);
+    let command = propose_with(&snapshot, &rules, now, METHODS).commands.remove(0);
     (world, command)
 }
 
@@ -94,7 +94,7 @@ async fn one_for_one_goes_beyond_the_limit_for_a_while() {
 #[tokio::test(start_paused = true)]
 async fn a_static_pool_stays_within_its_limit(#[case] came: usize, #[case] starts: bool) {
     let (world, command) = decided(json!({"replicas": 1, "limits": {"nodes": "2"}})).await;
-    assert_eq!((command.method, command.replacements.len()), ("static-drift", 1));
+    assert_eq!((command.method.name, command.replacements.len()), ("static-drift", 1));
     (0..came).for_each(|at| come(&world, &format!("late-{at}")));
     let started = execute::start(&world.ctx, &Commands::default(), command).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
@@ -138,9 +138,9 @@ async fn a_command_waits_for_its_turn_to_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drift_that_does_not_hold_any_more_is_said_to_be_held_up() {
+async fn drift_that_no_longer_holds_is_reported_as_blocked() {
     let (world, command) = decided(json!({})).await;
-    let kind = command.consolidation_type;
+    let kind = command.method.consolidation_type;
     let disruption = crate::disruption::decide::Disruption::new(Arc::default());
     disruption.reject(&world.ctx, &command, "pods came");
     let (_trigger, stop) = crate::runtime::shutdown();
@@ -148,7 +148,7 @@ async fn drift_that_does_not_hold_any_more_is_said_to_be_held_up() {
     world.pass(5).await;
     let events = world.events();
     let told = events.iter().find(|event| event.starts_with("NodeClaim/old DisruptionBlocked: "));
-    assert!(told.is_some_and(|told| told.ends_with("does not hold any more (pods came)")), "{events:?}");
+    assert!(told.is_some_and(|told| told.ends_with("no longer holds (pods came)")), "{events:?}");
     let counted = world.ctx.metrics.value(&crate::disruption::figures::FAILED_VALIDATIONS, &[kind]);
     assert_eq!(counted, 0.0, "only consolidation is rejected");
 }

@@ -1,7 +1,7 @@
-//! Two leaders want the same node.
+//! Two leaders disrupt the same node.
 
 use super::{limits::decided, *};
-use crate::disruption::{Commands, execute};
+use crate::disruption::{commands::Commands, execute};
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_replaced_does_not_rename_a_command() {

@@ -62,7 +62,8 @@ fn limits_hold_for_what_is_packed_by_price() {
 /// One pass after what `recall` has of the last one.
 fn after(snapshot: &Snapshot, recall: Recall) -> Proposal {
     let rules = Rules::default();
-    propose_after(Bench::new(snapshot, &rules.scheduling), &rules, now(), &METHODS, recall).0
+    let mut solver = SimulationSolver::new(snapshot, &rules.scheduling);
+    propose_after(&mut solver, &rules, now(), METHODS, recall)
 }
 
 #[test]
@@ -73,14 +74,14 @@ fn what_was_packed_in_vain_is_left_alone_while_it_stays_as_it_is() {
     let first = after(&stuck, Recall::default());
     assert_eq!((told(&first).as_str(), first.unreached.len()), ("nothing", 0));
     let again = after(&stuck, first.recall());
-    assert_eq!(again.what_ifs, first.what_ifs - 1, "it is not tried again");
+    assert_eq!(again.simulations, first.simulations - 1, "it is not tried again");
     assert_eq!(again.refused, first.refused);
-    assert_eq!(after(&other, first.recall()).what_ifs, first.what_ifs, "it is another one now");
+    assert_eq!(after(&other, first.recall()).simulations, first.simulations, "it is another one now");
     let rules = Rules::default();
     let later = now() + jiff::SignedDuration::from_hours(1);
-    let bench = Bench::new(&stuck, &rules.scheduling);
-    let late = propose_after(bench, &rules, later, &METHODS, first.recall()).0;
-    assert_eq!(late.what_ifs, first.what_ifs, "things change with time alone");
+    let mut solver = SimulationSolver::new(&stuck, &rules.scheduling);
+    let late = propose_after(&mut solver, &rules, later, METHODS, first.recall());
+    assert_eq!(late.simulations, first.simulations, "things change with time alone");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn what_a_pass_does_not_reach_is_told_and_reached_next() {
     let mut last = after(&snapshot, Recall::default());
     assert_eq!(told(&last), "nothing");
     assert!(!last.unreached.is_empty());
-    let trials = |proposal: &Proposal| proposal.what_ifs;
+    let trials = |proposal: &Proposal| proposal.simulations;
     let looks = trials(&last) - 32;
     for _ in 0..3 {
         last = after(&snapshot, last.recall());

@@ -124,12 +124,12 @@ fn a_replacement_stays_for_a_while() {
         Scene::with_default_pool().node(node.build())
     };
     let proposal = checked(node(9, 1500), "nothing");
-    assert_eq!(proposal.unconsolidatable[0].1.kind(), "Settles");
+    assert_eq!(proposal.unconsolidatable[0].1.kind(), "RecentReplacement");
     check(node(10, 1500), "single-node-consolidation: a -> small/spot");
     // Pods that it was made for are gone.
     check(node(9, 1600), "single-node-consolidation: a -> small/spot");
     let snapshot = node(9, 1500).build();
-    let found = standing(&snapshot, &Rules::default(), now(), "a").unwrap();
+    let found = status(&snapshot, &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + jiff::SignedDuration::from_mins(1)));
 }
 
@@ -202,19 +202,21 @@ fn a_circle_over_several_nodes_is_seen() {
     assert_eq!(*since, now() - secs(1800));
     let (all, _) = candidates(&first, now(), false);
     let minute = (now() - secs(60)).as_second();
-    assert_eq!(replaced(&all, now()), format!("medium/spot@{minute},small/spot@{at},xlarge/on-demand"));
+    let replaced = format!("medium/spot@{minute},small/spot@{at},xlarge/on-demand");
+    assert_eq!(lineage_of(&all, now()), format!("command=id;replaced={replaced}"));
     // An hour after the first move all is forgotten but the second.
     let (all, _) = candidates(&first, now() + secs(1800), false);
-    assert_eq!(replaced(&all, now() + secs(1800)), format!("medium/spot@{minute},xlarge/on-demand"));
+    let replaced = format!("medium/spot@{minute},xlarge/on-demand");
+    assert_eq!(lineage_of(&all, now() + secs(1800)), format!("command=id;replaced={replaced}"));
 }
 
 #[test]
-fn balanced_moves_are_told_with_their_score() {
+fn balanced_moves_have_a_score() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
     let lone = idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build();
     let proposal =
         checked(Scene::new().pool(balanced()).node(lone), "single-node-consolidation: b -> small/spot");
-    let judged = proposal.judged.last().unwrap();
+    let judged = proposal.scores.last().unwrap();
     assert!(judged.approved && judged.score() >= 0.5, "{judged:?}");
     // Nine pods of no size: to move them saves a little, and disturbs nearly everything that the pool runs.
     let many = (0..9).fold(idle("a").size("medium", 4, 8).capacity_type("on-demand"), |node, at| {
@@ -228,11 +230,11 @@ fn balanced_moves_are_told_with_their_score() {
     let idle_neighbour = node("z").size("xlarge", 16, 32).pod(on("z", "big", 100)).build();
     let scene = Scene::new().pool(on_demand(only)).node(many.build()).node(idle_neighbour);
     let proposal = propose(&scene.build(), &Rules::default(), now());
-    let rejected: Vec<&Judged> = proposal.judged.iter().filter(|judged| !judged.approved).collect();
+    let rejected: Vec<&BalancedScore> = proposal.scores.iter().filter(|judged| !judged.approved).collect();
     assert!(
         !rejected.is_empty() && rejected.iter().all(|judged| judged.score() < 0.5),
         "{:?}",
-        proposal.judged
+        proposal.scores
     );
 }
 
@@ -264,7 +266,7 @@ fn nodes_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
 }
 
 #[test]
-fn a_brake_bounds_how_many_nodes_are_replaced_for_drift() {
+fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
     let secs = jiff::SignedDuration::from_secs;
     let drifted = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
@@ -272,12 +274,12 @@ fn a_brake_bounds_how_many_nodes_are_replaced_for_drift() {
     let came = |name: &str, ago: i64| {
         let full = node(name).pod(on(name, &format!("p-{name}"), 3900));
         let came = full.with_claim(move |claim| {
-            claim.annotations.insert(crate::model::labels::REPLACED.into(), "medium/spot".into());
+            claim.annotations.insert(crate::model::labels::LINEAGE.into(), "replaced=medium/spot".into());
             claim.created = now() - secs(ago);
         });
         came.build()
     };
-    let braked = || {
+    let capped = || {
         pool("default").with(|pool| {
             pool.drift_cap =
                 Some(crate::model::pool::DriftCap { nodes: 3, window: Duration::from_secs(3600) });
@@ -285,7 +287,7 @@ fn a_brake_bounds_how_many_nodes_are_replaced_for_drift() {
         })
     };
     let scene = |ages: &[i64]| {
-        let scene = Scene::new().pool(braked());
+        let scene = Scene::new().pool(capped());
         let scene = ["a", "b", "c", "d"].into_iter().fold(scene, |scene, name| scene.node(drifted(name)));
         ages.iter().enumerate().fold(scene, |scene, (at, ago)| scene.node(came(&format!("new-{at}"), *ago)))
     };
@@ -293,8 +295,8 @@ fn a_brake_bounds_how_many_nodes_are_replaced_for_drift() {
     assert_eq!(commands(&[]), 3);
     assert_eq!(commands(&[60, 3600]), 2);
     assert_eq!(commands(&[60, 3599, 5]), 0);
-    let survey = survey(&scene(&[60, 3599, 5]).build(), &Rules::default(), now(), &METHODS);
-    let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftBrake").unwrap();
+    let survey = survey(&scene(&[60, 3599, 5]).build(), &Rules::default(), now(), METHODS);
+    let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftCap").unwrap();
     assert_eq!(blocker.until(), Some(now() + secs(1)));
     assert_eq!(blocker.owner().as_deref(), Some("nodepool/default"));
 }

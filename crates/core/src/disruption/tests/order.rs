@@ -97,11 +97,11 @@ fn what_a_pass_does_not_reach_comes_first_in_the_next() {
         .fold(Scene::new().pool(with_budget(BudgetNodes::Count(4))), |scene, name| scene.node(full(name)))
         .build();
     let single = method("single-node-consolidation").unwrap();
-    let rules = Rules { what_ifs: 2, ..Rules::default() };
+    let rules = Rules { simulations_max: 2, ..Rules::default() };
     let pass = |first: BTreeSet<Str>| {
-        let bench = Bench::new(&snapshot, &rules.scheduling);
-        let (proposal, _) =
-            propose_after(bench, &rules, now(), &[single], Recall { first, ..Recall::default() });
+        let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
+        let recall = Recall { first, ..Recall::default() };
+        let proposal = propose_after(&mut solver, &rules, now(), &[single], recall);
         let mut looked: Vec<String> =
             proposal.unconsolidatable.iter().map(|(candidate, _)| candidate.name().to_owned()).collect();
         looked.sort();
@@ -138,9 +138,9 @@ fn a_pass_gives_the_solver_back_as_it_was() {
         .node(node("c").build())
         .build();
     let rules = Rules::default();
-    let (first, bench) =
-        propose_after(Bench::new(&snapshot, &rules.scheduling), &rules, now(), &METHODS, Recall::default());
-    let (second, _) = propose_after(bench, &rules, now(), &METHODS, Recall::default());
+    let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
+    let first = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
+    let second = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
     assert_eq!(told(&first), "drift: a, b -> medium/spot");
     assert_eq!(told(&second), told(&first));
 }
@@ -154,17 +154,11 @@ fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
     let scene =
         ["a", "b", "c"].into_iter().fold(Scene::with_default_pool(), |scene, name| scene.node(stuck(name)));
     let snapshot = scene.node(free).build();
-    let rules = Rules { what_ifs: 2, ..Rules::default() };
+    let rules = Rules { simulations_max: 2, ..Rules::default() };
     let pass = |first: BTreeSet<Str>| {
-        let bench = Bench::new(&snapshot, &rules.scheduling);
-        propose_after(
-            bench,
-            &rules,
-            now(),
-            &[method("drift").unwrap()],
-            Recall { first, ..Recall::default() },
-        )
-        .0
+        let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
+        let recall = Recall { first, ..Recall::default() };
+        propose_after(&mut solver, &rules, now(), &[method("drift").unwrap()], recall)
     };
     let proposal = pass(BTreeSet::new());
     assert_eq!((told(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));

@@ -75,7 +75,13 @@ impl Distort for Broken {
                 remove(object, "/metadata/annotations", "fleetwright.dev/nominated-pods");
             }
             (Bug::ReplacedForgotten, "nodeclaims") => {
-                remove(object, "/metadata/annotations", "fleetwright.dev/replaced");
+                if let Some(lineage) = map(object, "/metadata/annotations")
+                    .and_then(|annotations| annotations.get_mut("fleetwright.dev/lineage"))
+                {
+                    let text = lineage.as_str().unwrap_or_default();
+                    let kept = text.split(';').filter(|field| !field.starts_with("replaced="));
+                    *lineage = kept.collect::<Vec<_>>().join(";").into();
+                }
             }
             (Bug::PodsIgnored, "pods") if object.pointer("/spec/nodeName").is_none() => {
                 remove(object, "/status", "conditions");

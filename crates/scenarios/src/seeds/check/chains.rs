@@ -16,8 +16,8 @@ const STAYS: Duration = Duration::from_secs(600);
 const SLACK: Duration = Duration::from_secs(10);
 /// What was decided before pods came is carried out so much later at most.
 const DECIDED: Duration = Duration::from_secs(40);
-/// Says what an instance came in place of.
-const REPLACED: &str = "fleetwright.dev/replaced";
+/// The annotation whose field `replaced` names what a NodeClaim replaced.
+const LINEAGE: &str = "fleetwright.dev/lineage";
 
 /// S13.
 #[derive(Default)]
@@ -44,9 +44,7 @@ impl Check for Chains {
             return;
         }
         let mut known = BTreeMap::new();
-        let came = |claim: &&std::sync::Arc<Value>| {
-            !annotation(claim, REPLACED).is_empty() && is(claim, "Initialized")
-        };
+        let came = |claim: &&std::sync::Arc<Value>| is_replacement(claim) && is(claim, "Initialized");
         for claim in look.claims.iter().filter(came) {
             let uid = text(claim, "/metadata/uid");
             let on = |pod: &&std::sync::Arc<Value>| {
@@ -86,7 +84,13 @@ pub(super) fn is_younger(claim: &Value, from: Timestamp) -> bool {
     let all = field(claim, "/status/conditions").and_then(Value::as_array);
     let condition = all.and_then(|all| all.iter().find(|one| one["type"] == "Initialized"));
     let since = condition.and_then(|one| text(one, "/lastTransitionTime").parse::<Timestamp>().ok());
-    !annotation(claim, REPLACED).is_empty() && since.is_some_and(|since| since > from)
+    is_replacement(claim) && since.is_some_and(|since| since > from)
+}
+
+/// Whether the lineage of a claim has a field `replaced` that is not empty.
+fn is_replacement(claim: &Value) -> bool {
+    let mut fields = annotation(claim, LINEAGE).split(';');
+    fields.any(|field| field.strip_prefix("replaced=").is_some_and(|text| !text.is_empty()))
 }
 
 /// Why a command has taken a claim; empty where none has.

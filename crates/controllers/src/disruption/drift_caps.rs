@@ -1,0 +1,65 @@
+//! The condition DriftWithinCap of a NodePool: False while drifted nodes wait for its drift cap, with the number of
+//! replaced nodes and the time of the next replacement.
+
+use std::sync::Arc;
+
+use fleetwright_api::{
+    self as api, HasConditions, condition::find, labels::condition::DRIFT_WITHIN_CAP as CONDITION,
+};
+use fleetwright_core::{disruption::DriftCapUsage, model::nodeclaim::ConditionType};
+
+use crate::{
+    nodepool::change_conditions,
+    runtime::{Ctx, ReconcileError},
+};
+
+/// The condition's reason where the cap is reached.
+const REACHED: &str = "CapReached";
+
+/// Updates the conditions. A NodePool whose cap was never reached has none.
+///
+/// # Errors
+/// The first pool that could not be written; the others were tried too.
+pub(super) async fn write(ctx: &Ctx, usages: &[DriftCapUsage]) -> Result<(), ReconcileError> {
+    let concerned: Vec<(Arc<api::NodePool>, Option<&DriftCapUsage>)> = {
+        let index = ctx.index();
+        let of = |pool: &Arc<api::NodePool>| {
+            let name = pool.metadata.name.as_deref().unwrap_or_default();
+            let waits = || {
+                index.claim_models().any(|claim| {
+                    claim.pool.as_deref() == Some(name)
+                        && claim.deleting.is_none()
+                        && claim.is(ConditionType::Drifted)
+                        && !index.intents().is_marked(&claim.name)
+                })
+            };
+            let usage = usages.iter().find(|usage| *usage.pool == *name && usage.left() == 0);
+            let reached = usage.filter(|_| waits());
+            let shown = find(pool.conditions(), CONDITION).is_some();
+            (shown || reached.is_some()).then(|| (Arc::clone(pool), reached))
+        };
+        index.pools().filter_map(of).collect()
+    };
+    let mut result = Ok(());
+    for (pool, reached) in concerned {
+        let written = change_conditions(ctx, &pool, |conditions| {
+            match reached {
+                Some(usage) => conditions.set_false(CONDITION, REACHED, &message(usage)),
+                None => conditions.set_true(CONDITION),
+            };
+        });
+        let written = written.await;
+        if result.is_ok() {
+            result = written;
+        }
+    }
+    result
+}
+
+fn message(usage: &DriftCapUsage) -> String {
+    let next = usage.until.map(|until| format!("; next replacement at {until}")).unwrap_or_default();
+    format!(
+        "drift cap reached: {} of {} nodes were replaced within the window of annotation fleetwright.dev/drift-cap{next}",
+        usage.replaced, usage.cap
+    )
+}

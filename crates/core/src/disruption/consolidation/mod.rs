@@ -1,0 +1,112 @@
+//! What the consolidation methods share: which nodes they consider, and what a set of nodes can be replaced by.
+
+mod n_to_m;
+mod narrow;
+
+pub(super) use n_to_m::cheaper_together;
+pub(super) use narrow::worst_launch_price;
+
+use super::{
+    Candidate, Command, Context, MethodSpec, Refusal, SimulationSolver, Unconsolidatable,
+    candidate::is_consolidatable, gates, leads::Demand, simulation::simulate,
+};
+use crate::{
+    model::{
+        ConsolidationPolicy,
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+    },
+    scheduling::NewClaim,
+};
+
+/// Whether consolidation considers a node.
+pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    if candidate.pool.is_static() {
+        return Ok(false);
+    }
+    if candidate.instance_type.is_none() {
+        let name = candidate.node.label(INSTANCE_TYPE).unwrap_or_default();
+        return Err(Unconsolidatable::InstanceTypeNotFound(name.into()));
+    }
+    for key in [CAPACITY_TYPE, ZONE] {
+        if candidate.node.label(key).is_none() {
+            return Err(Unconsolidatable::MissingLabel(key));
+        }
+    }
+    let pool = || candidate.pool.name.as_str().into();
+    if candidate.pool.consolidate_after.is_none() {
+        return Err(Unconsolidatable::Disabled(pool()));
+    }
+    if candidate.is_empty() {
+        return Ok(false);
+    }
+    if candidate.pool.consolidation_policy == ConsolidationPolicy::WhenEmpty {
+        return Err(Unconsolidatable::PolicyWhenEmpty(pool()));
+    }
+    gates::admit_candidate(context, candidate)?;
+    Ok(is_consolidatable(context.now, candidate))
+}
+
+/// The command that removes `candidates` together, with one cheaper replacement or none.
+///
+/// # Errors
+/// Why they stay. Where several replacements may be cheaper, that is a lead.
+pub(super) fn compute(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    spec: &'static MethodSpec,
+    candidates: &[&Candidate],
+) -> Result<Command, Refusal> {
+    let mut new_claims = new_claims(context, solver, candidates)?;
+    let demand = Demand::of(&new_claims);
+    let replacements = match (new_claims.pop(), new_claims.len()) {
+        (None, _) => Vec::new(),
+        (Some(new_claim), 0) => match narrow::cheaper(context, candidates, new_claim) {
+            Ok(new_claim) => vec![new_claim],
+            Err(reason) => {
+                let lead = match reason {
+                    Unconsolidatable::NotCheaper { .. } => n_to_m::by_price(context, candidates, demand),
+                    _ => None,
+                };
+                return Err(Refusal { lead, ..Refusal::from(reason) });
+            }
+        },
+        (Some(last), others) => {
+            new_claims.push(last);
+            let lead = n_to_m::split(context, candidates, new_claims)
+                .or_else(|| n_to_m::by_price(context, candidates, demand));
+            return Err(Refusal { lead, ..Refusal::from(Unconsolidatable::NeedsSeveral(others + 1)) });
+        }
+    };
+    admit(context, spec, candidates, replacements)
+}
+
+/// The NodeClaims that would have to be created for the pods of `candidates`.
+pub(super) fn new_claims(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+) -> Result<Vec<NewClaim>, Unconsolidatable> {
+    let simulation = simulate(context, solver, candidates);
+    match simulation.problem {
+        Some(problem) => Err(problem),
+        None => Ok(simulation.plan.new_claims),
+    }
+}
+
+/// The command that replaces `candidates` by `replacements`, where the gates admit it.
+pub(super) fn admit(
+    context: &Context<'_>,
+    spec: &'static MethodSpec,
+    candidates: &[&Candidate],
+    mut replacements: Vec<NewClaim>,
+) -> Result<Command, Refusal> {
+    for replacement in &mut replacements {
+        gates::narrow(context, candidates, replacement)?;
+    }
+    let removed = candidates.iter().map(|candidate| (*candidate).clone()).collect();
+    gates::admit(context, Command::new(spec, removed, replacements)).map_err(|(reason, scores)| Refusal {
+        reason,
+        lead: None,
+        scores,
+    })
+}

@@ -1,0 +1,140 @@
+//! A replacement narrowed to the instance types that pay.
+
+use std::sync::Arc;
+
+use crate::{
+    disruption::{Candidate, Context, Unconsolidatable, gates},
+    model::{
+        InstanceType, Offering, Price, Requirement, Requirements,
+        labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
+    },
+    scheduling::NewClaim,
+};
+
+/// From how many cheaper types a spot node must be able to choose before it is replaced by another spot node, so that
+/// the replacement is not always of the one type that is reclaimed next.
+const SPOT_TO_SPOT_TYPES: usize = 15;
+
+/// The new NodeClaim narrowed to what is strictly cheaper than the nodes that it replaces.
+///
+/// # Errors
+/// Why no instance type is left.
+pub(super) fn cheaper(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    new_claim: NewClaim,
+) -> Result<NewClaim, Unconsolidatable> {
+    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    if may_be_spot(&new_claim) && candidates.iter().all(|candidate| candidate.is_spot()) {
+        return spot_to_spot(context, candidates, new_claim, now);
+    }
+    // The price that the launch may end at counts, which can be higher than the expected one.
+    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &new_claim.requirements);
+    let cheapest = new_claim.instance_types.iter().filter_map(worst).min();
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
+    let mut new_claim =
+        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    prefer_spot(&mut new_claim);
+    Ok(new_claim)
+}
+
+fn spot_to_spot(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    new_claim: NewClaim,
+    now: Price,
+) -> Result<NewClaim, Unconsolidatable> {
+    if !context.rules.spot_to_spot {
+        return Err(Unconsolidatable::SpotToSpotDisabled);
+    }
+    let mut new_claim = new_claim;
+    force_spot(&mut new_claim);
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.price) };
+    let mut new_claim =
+        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
+            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    if candidates.len() == 1 {
+        gates::narrow(context, candidates, &mut new_claim)?;
+        keep_flexible(&mut new_claim)?;
+    }
+    Ok(new_claim)
+}
+
+/// Fixes the capacity type to spot where both spot and on-demand are left: the price was compared by spot, and the
+/// launch would choose.
+pub(super) fn prefer_spot(new_claim: &mut NewClaim) {
+    if new_claim.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot(new_claim) {
+        force_spot(new_claim);
+    }
+}
+
+/// Whether one of its instance types is offered as spot.
+pub(super) fn may_be_spot(new_claim: &NewClaim) -> bool {
+    new_claim.requirements.allows(CAPACITY_TYPE, SPOT)
+        && new_claim.instance_types.iter().any(|known| offers(known, &new_claim.requirements, SPOT))
+}
+
+/// Keeps the cheapest types of a spot replacement of one spot node, as many as it must be able to choose from.
+///
+/// # Errors
+/// Where there are too few.
+pub(super) fn keep_flexible(new_claim: &mut NewClaim) -> Result<(), Unconsolidatable> {
+    let found = new_claim.instance_types.len();
+    if found < SPOT_TO_SPOT_TYPES {
+        return Err(Unconsolidatable::SpotToSpotFlexibility(found));
+    }
+    let needed = (SPOT_TO_SPOT_TYPES..=found).find(|count| {
+        let kept = &new_claim.instance_types[..*count];
+        new_claim.unmet_min_values(kept).is_none()
+    });
+    new_claim.retain_first(needed.unwrap_or(found));
+    Ok(())
+}
+
+/// Fixes the capacity type to spot.
+pub(super) fn force_spot(new_claim: &mut NewClaim) {
+    new_claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
+    new_claim.refresh();
+}
+
+/// Keeps the instance types that `keep` accepts; `Err(None)` where none is left, `Err(Some)` where minValues is unmet.
+pub(super) fn narrow(
+    mut new_claim: NewClaim,
+    keep: impl Fn(&InstanceType, &Requirements) -> bool,
+) -> Result<NewClaim, Option<Unconsolidatable>> {
+    let requirements = new_claim.requirements.clone();
+    new_claim.retain(|instance_type| keep(instance_type, &requirements));
+    if new_claim.instance_types.is_empty() {
+        return Err(None);
+    }
+    match new_claim.unmet_min_values(&new_claim.instance_types) {
+        Some(key) => Err(Some(Unconsolidatable::MinValues(key))),
+        None => Ok(new_claim),
+    }
+}
+
+fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_type: &str) -> bool {
+    let has_type =
+        |offering: &Offering| offering.capacity_type().is_some_and(|found| &**found == capacity_type);
+    let fits = |offering: &Offering| requirements.intersects(&offering.requirements).is_ok();
+    let mut offerings = instance_type.offerings.iter();
+    offerings.any(|offering| has_type(offering) && offering.available && fits(offering))
+}
+
+/// The highest price of the available offerings of the first capacity type that is compatible: reserved, spot,
+/// on-demand. The launch may end at that price, so that is what must be cheaper.
+pub(in crate::disruption) fn worst_launch_price(
+    instance_type: &InstanceType,
+    requirements: &Requirements,
+) -> Option<Price> {
+    let allowed = |capacity_type: &&&str| requirements.allows(CAPACITY_TYPE, capacity_type);
+    [RESERVED, SPOT, ON_DEMAND].iter().filter(allowed).find_map(|capacity_type| {
+        let fitting = instance_type.offerings.iter().filter(|offering| {
+            offering.available
+                && offering.capacity_type().is_some_and(|found| &**found == *capacity_type)
+                && requirements.intersects(&offering.requirements).is_ok()
+        });
+        fitting.map(|offering| offering.price).max()
+    })
+}

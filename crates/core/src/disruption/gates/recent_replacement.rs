@@ -1,0 +1,32 @@
+//! A replacement node is not consolidated within ten minutes of its initialization, while its pods stay.
+
+use super::Gate;
+use crate::{
+    disruption::{Candidate, Context, Unconsolidatable, candidate::is_consolidatable, lineage},
+    model::nodeclaim::ConditionType,
+};
+
+/// Rejects recent replacements that still hold all the pods that they were created for. A node that lost pods may be too
+/// large, and is admitted.
+pub(super) struct RecentReplacement;
+
+impl Gate for RecentReplacement {
+    fn admit_candidate(&self, context: &Context<'_>, candidate: &Candidate) -> Result<(), Unconsolidatable> {
+        // A node that consolidateAfter holds has that as its reason.
+        if !is_consolidatable(context.now, candidate) {
+            return Ok(());
+        }
+        let Some(claim) = &candidate.node.claim else { return Ok(()) };
+        let Some(since) =
+            claim.true_since(ConditionType::Initialized).filter(|_| lineage::is_replacement(claim))
+        else {
+            return Ok(());
+        };
+        let requested = |(name, amount): (_, i64)| candidate.node.requested.get(&name) >= amount;
+        let is_whole = claim.requests.iter().all(requested);
+        if is_whole && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
+            return Err(Unconsolidatable::RecentReplacement { since });
+        }
+        Ok(())
+    }
+}

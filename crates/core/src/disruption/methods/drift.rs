@@ -1,0 +1,81 @@
+//! Drift: nodes that no longer match their NodePool or NodeClass.
+
+use crate::{
+    disruption::{
+        Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, SimulationSolver,
+        Unconsolidatable, Verdict, leads::Leads, simulate,
+    },
+    model::DisruptionReason,
+};
+
+const SPEC: MethodSpec = MethodSpec {
+    name: "drift",
+    consolidation_type: "",
+    reason: DisruptionReason::Drifted,
+    class: DisruptionClass::Eventual,
+    validated: false,
+};
+
+/// Replaces drifted nodes, the longest drifted first, nodes without pods before others; one a pass.
+pub(super) struct Drift;
+
+impl Method for Drift {
+    fn spec(&self) -> &'static MethodSpec {
+        &SPEC
+    }
+
+    fn is_case(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        Ok(candidate.is_drifted() && !candidate.pool.is_static())
+    }
+
+    fn arrange(&self, cases: &mut [&Candidate]) {
+        cases.sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
+    }
+
+    fn propose(
+        &self,
+        context: &Context<'_>,
+        solver: &mut SimulationSolver<'_>,
+        candidates: &[&Candidate],
+        leads: Leads,
+        budgets: &mut Budgets,
+    ) -> Verdict {
+        first_replaceable(&SPEC, (context, solver), candidates, leads, budgets)
+    }
+}
+
+/// A command for the first node, in this order, whose budget has room and whose pods are schedulable elsewhere. Nodes
+/// that the previous pass did not reach come first.
+pub(super) fn first_replaceable(
+    spec: &'static MethodSpec,
+    (context, solver): (&Context<'_>, &mut SimulationSolver<'_>),
+    ordered: &[&Candidate],
+    leads: Leads,
+    budgets: &mut Budgets,
+) -> Verdict {
+    let mut verdict = Verdict::new(leads);
+    let (first, others) = context.unreached_first(ordered);
+    for candidate in first.into_iter().chain(others) {
+        if !budgets.has(&candidate.pool.name) {
+            continue;
+        }
+        let mut replacements = Vec::new();
+        if !candidate.is_empty() {
+            if solver.is_spent() {
+                verdict.unreached.push(candidate.clone());
+                continue;
+            }
+            let simulation = simulate(context, solver, &[candidate]);
+            if let Some(problem) = simulation.problem {
+                verdict.refusals.push((candidate.clone(), problem));
+                continue;
+            }
+            replacements = simulation.plan.new_claims;
+        }
+        // Only a node that is removed counts: one that must stay leaves the budget to the next.
+        budgets.take(&candidate.pool.name);
+        verdict.accept(Command::new(spec, vec![candidate.clone()], replacements));
+        return verdict;
+    }
+    verdict
+}

@@ -1,0 +1,244 @@
+//! Nodes replaced by several cheaper ones: one node that is split, or many nodes that become fewer, or others.
+//!
+//! Karpenter stops where more than one node would have to be created. Here single-node and multi-node consolidation
+//! return such sets as leads, so that this method, which comes last, tries only sets that may pay. More pods move than
+//! where nodes are only removed, so a command must save at least a tenth.
+//!
+//! Simulations place pods as Karpenter does, on few nodes of the types that fit. Sets for which that is not cheaper, but
+//! whose demand may cost less, are packed by price.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    disruption::{
+        Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, Refusal, SimulationSolver,
+        Unconsolidatable, Verdict,
+        consolidation::{self, cheaper_together},
+        leads::Leads,
+        simulation,
+    },
+    model::{DisruptionReason, Limits, PoolName, Price, Resources, Str},
+    scheduling::{NewClaim, Repack},
+};
+
+/// Rounds of improvement of a packing by price.
+const ROUNDS: u32 = 64;
+
+const SPEC: MethodSpec = MethodSpec {
+    name: "n-to-m-consolidation",
+    consolidation_type: "n-to-m",
+    reason: DisruptionReason::Underutilized,
+    class: DisruptionClass::Graceful,
+    validated: true,
+};
+
+/// Replaces the set with the largest known saving; else the first that a packing by price makes cheaper.
+pub(super) struct NToM;
+
+impl Method for NToM {
+    fn spec(&self) -> &'static MethodSpec {
+        &SPEC
+    }
+
+    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::is_case(context, candidate)
+    }
+
+    fn propose(
+        &self,
+        context: &Context<'_>,
+        solver: &mut SimulationSolver<'_>,
+        candidates: &[&Candidate],
+        leads: Leads,
+        budgets: &mut Budgets,
+    ) -> Verdict {
+        let mut verdict = Verdict::new(leads);
+        if solver.simulations() == 0 {
+            look(context, solver, candidates, &mut verdict);
+        }
+        let by_index = candidates.iter().map(|candidate| (candidate.index, *candidate)).collect();
+        for nodes in verdict.leads.splits() {
+            let Some((set, after)) = affordable(&nodes, &by_index, budgets) else { continue };
+            if solver.is_spent() {
+                verdict.unreached.extend(set.into_iter().cloned());
+                continue;
+            }
+            match compute(context, solver, &set) {
+                Ok(command) => {
+                    *budgets = after;
+                    verdict.accept(command);
+                    return verdict;
+                }
+                Err(refusal) => {
+                    let reason = verdict.absorb(context, &set, refusal);
+                    // The reason of a larger set says nothing about one of its nodes.
+                    if let [one] = set.as_slice() {
+                        verdict.refusals.push(((*one).clone(), reason));
+                    }
+                }
+            }
+        }
+        try_by_price(context, solver, (candidates, &by_index), budgets, &mut verdict);
+        verdict
+    }
+
+    fn still_holds(
+        &self,
+        context: &Context<'_>,
+        solver: &mut SimulationSolver<'_>,
+        candidates: &[&Candidate],
+        planned: &[NewClaim],
+    ) -> bool {
+        simulation::covers(context, solver, candidates, planned)
+            || by_price(context, solver, candidates)
+                .is_ok_and(|new_claims| simulation::still_covers(planned, &new_claims))
+    }
+}
+
+/// Candidates by index of their node.
+type ByIndex<'c> = BTreeMap<usize, &'c Candidate>;
+
+/// Finds leads where no other method has run in this pass.
+fn look(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+    verdict: &mut Verdict,
+) {
+    for candidate in candidates {
+        match consolidation::compute(context, solver, &SPEC, &[candidate]) {
+            // A node that one replacement, or none, makes cheaper is for single-node consolidation.
+            Ok(command) => verdict.scores.extend(command.scores),
+            Err(refusal) => {
+                verdict.absorb(context, &[candidate], refusal);
+            }
+        }
+    }
+}
+
+/// The candidates of a set, and the budgets without it; `None` where one is no candidate any more, or the budgets do
+/// not allow it.
+fn affordable<'c>(
+    nodes: &[usize],
+    by_index: &ByIndex<'c>,
+    budgets: &mut Budgets,
+) -> Option<(Vec<&'c Candidate>, Budgets)> {
+    let set = nodes.iter().map(|index| by_index.get(index).copied()).collect::<Option<Vec<_>>>()?;
+    let mut after = budgets.clone();
+    if set.iter().all(|candidate| after.take(&candidate.pool.name)) {
+        return Some((set, after));
+    }
+    budgets.constrained = true;
+    None
+}
+
+fn compute(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+) -> Result<Command, Refusal> {
+    let new_claims = consolidation::new_claims(context, solver, candidates)?;
+    let replacements = cheaper_together(context, candidates, new_claims)?;
+    consolidation::admit(context, &SPEC, candidates, replacements)
+}
+
+/// Packs sets by price, the best lead first, until one becomes a command or the pass has made all its trials.
+fn try_by_price(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    (candidates, by_index): (&[&Candidate], &ByIndex<'_>),
+    budgets: &mut Budgets,
+    verdict: &mut Verdict,
+) {
+    while let Some(nodes) = verdict.leads.next(context.now, budgets, candidates) {
+        let Some((set, after)) = affordable(&nodes, by_index, budgets) else { continue };
+        if solver.is_spent() || !verdict.leads.try_one() {
+            let left = verdict.leads.give_up(nodes);
+            let left = left.iter().filter_map(|index| by_index.get(index).copied());
+            verdict.unreached.extend(left.cloned());
+            return;
+        }
+        match compute_by_price(context, solver, &set) {
+            Ok(command) => {
+                *budgets = after;
+                verdict.accept(command);
+                return;
+            }
+            Err(refusal) => {
+                verdict.leads.refuse(&nodes, context.now);
+                let reason = verdict.absorb(context, &set, refusal);
+                // A method before this one has reported that nothing is cheaper.
+                let is_known =
+                    matches!(reason, Unconsolidatable::NeedsSeveral(_) | Unconsolidatable::NotCheaper { .. });
+                if let ([one], false) = (set.as_slice(), is_known) {
+                    verdict.refusals.push(((*one).clone(), reason));
+                }
+            }
+        }
+    }
+}
+
+fn compute_by_price(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+) -> Result<Command, Refusal> {
+    let new_claims = by_price(context, solver, candidates)?;
+    let replacements = cheaper_together(context, candidates, new_claims)?;
+    within_limits(context, candidates, &replacements)?;
+    consolidation::admit(context, &SPEC, candidates, replacements)
+}
+
+/// The NodeClaims that would have to be created for the pods of `candidates`, packed by price. A candidate of a type
+/// that is bought could have stayed, so their types are excluded.
+fn by_price(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+) -> Result<Vec<NewClaim>, Unconsolidatable> {
+    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
+    let own: BTreeSet<Str> = own.map(|own| own.name.clone()).collect();
+    let shunned: Vec<Str> = own.into_iter().collect();
+    let terms = Repack { paid: now, nodes: candidates.len(), shunned: &shunned, rounds: ROUNDS };
+    let simulation = simulation::repack(context, solver, candidates, &terms);
+    let simulation = simulation.ok_or(Unconsolidatable::NotCheaper { now, cheapest: None })?;
+    match simulation.problem {
+        Some(problem) => Err(problem),
+        None => Ok(simulation.plan.new_claims),
+    }
+}
+
+/// Whether the limits of the pools have room for `replacements` without `candidates`, each replacement as large as it may
+/// become.
+///
+/// # Errors
+/// The first limit that is exceeded, pools by name.
+fn within_limits(
+    context: &Context<'_>,
+    candidates: &[&Candidate],
+    replacements: &[NewClaim],
+) -> Result<(), Unconsolidatable> {
+    let mut coming: BTreeMap<&PoolName, (&Limits, Resources, i64)> = BTreeMap::new();
+    for new_claim in replacements.iter().filter(|new_claim| !new_claim.pool.limits.is_empty()) {
+        let capacities = new_claim.instance_types.iter().map(|known| &known.capacity);
+        let most = capacities.fold(Resources::new(), |most, capacity| most.component_max(capacity));
+        let fresh = || (&new_claim.pool.limits, Resources::new(), 0);
+        let (_, sum, nodes) = coming.entry(&new_claim.pool.name).or_insert_with(fresh);
+        sum.add_assign(&most);
+        *nodes += 1;
+    }
+    for (pool, (limits, most, nodes)) in coming {
+        let (mut used, mut count) = context.snapshot.usage(pool);
+        let leaving = candidates.iter().filter(|candidate| candidate.pool.name == *pool && !limits.hard);
+        for candidate in leaving {
+            used.sub_assign(&candidate.node.charge());
+            count -= 1;
+        }
+        if let Some((resource, usage, limit)) = limits.first_exceeded(&used.plus(&most), count + nodes) {
+            let pool = pool.as_str().into();
+            return Err(Unconsolidatable::LimitExceeded { pool, resource, usage, limit });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! The solver of a pass: one for all scheduling simulations, with a limit on their number.
+
+use std::sync::Arc;
+
+use super::Rules;
+use crate::{
+    model::{Pod, Snapshot},
+    scheduling::{self, Plan, Repack, Solver},
+};
+
+/// A solver that the first simulation prepares. Each simulation leaves it as it was.
+pub struct SimulationSolver<'a> {
+    snapshot: &'a Snapshot,
+    rules: &'a scheduling::Rules,
+    solver: Option<Box<Solver>>,
+    /// How many simulations the pass may still run.
+    left: u32,
+    /// How many it has run.
+    run: u32,
+}
+
+impl<'a> SimulationSolver<'a> {
+    /// For simulations on `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
+        Self { snapshot, rules, solver: None, left: Rules::SIMULATIONS_MAX, run: 0 }
+    }
+
+    /// For simulations on `snapshot`, by a solver that has been updated to it.
+    #[must_use]
+    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, solver: Solver) -> Self {
+        Self { solver: Some(Box::new(solver)), ..Self::new(snapshot, rules) }
+    }
+
+    /// Starts a pass of at most `simulations_max` simulations.
+    pub(super) fn begin(&mut self, simulations_max: u32) {
+        (self.left, self.run) = (simulations_max, 0);
+    }
+
+    /// The cluster that it was created for.
+    #[must_use]
+    pub fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
+    }
+
+    /// The solver, for the next user.
+    #[must_use]
+    pub fn into_solver(self) -> Solver {
+        let (snapshot, rules) = (self.snapshot, self.rules);
+        let mut solver = self.solver.map_or_else(|| Solver::new(snapshot, rules), |solver| *solver);
+        solver.lift();
+        solver
+    }
+
+    /// The snapshot of the next simulation.
+    pub(super) fn base(&mut self) -> Arc<Snapshot> {
+        Arc::clone(self.prepared().snapshot())
+    }
+
+    /// Moves on to another snapshot.
+    pub(super) fn follow(&mut self, snapshot: &Arc<Snapshot>) {
+        drop(self.prepared().update(snapshot));
+    }
+
+    /// Keeps the result of a simulation that creates no node, so that later ones start from it. `false` where that is
+    /// not possible.
+    pub(super) fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
+        self.prepared().settle(moved, without)
+    }
+
+    /// Schedules `moved` on the cluster without some nodes.
+    pub(super) fn simulate(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+        self.count();
+        self.prepared().what_if(moved, without)
+    }
+
+    /// [`Self::simulate`] with its new NodeClaims packed by price.
+    pub(super) fn repack(
+        &mut self,
+        moved: &[Arc<Pod>],
+        without: &[usize],
+        terms: &Repack<'_>,
+    ) -> Option<Plan> {
+        self.count();
+        self.prepared().repack(moved, without, terms)
+    }
+
+    /// Whether the pass has run all its simulations.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
+    /// How many simulations the pass has run.
+    #[must_use]
+    pub fn simulations(&self) -> u32 {
+        self.run
+    }
+
+    fn count(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        self.run = self.run.saturating_add(1);
+    }
+
+    fn prepared(&mut self) -> &mut Solver {
+        let (snapshot, rules) = (self.snapshot, self.rules);
+        self.solver.get_or_insert_with(|| Box::new(Solver::new(snapshot, rules)))
+    }
+}

@@ -1,0 +1,35 @@
+//! Names and class of a disruption method.
+
+use crate::model::DisruptionReason;
+
+/// Names and class of a method, all in one place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MethodSpec {
+    /// Name in metrics, reports and `--method`: `emptiness`, `multi-node-consolidation`.
+    pub name: &'static str,
+    /// Karpenter's `consolidation_type` label: `empty`, `multi`, `single`; empty for drift.
+    pub consolidation_type: &'static str,
+    /// The reason whose budgets apply, and which conditions show.
+    pub reason: DisruptionReason,
+    /// Whether pods may block it.
+    pub class: DisruptionClass,
+    /// Whether its commands wait out the validation delay and are simulated again before they start.
+    pub validated: bool,
+}
+
+/// Karpenter's classes of disruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisruptionClass {
+    /// PodDisruptionBudgets and do-not-disrupt block it.
+    Graceful,
+    /// Pods do not block it where a terminationGracePeriod bounds the drain.
+    Eventual,
+}
+
+impl MethodSpec {
+    /// Whether it disregards blocking pods where a terminationGracePeriod bounds the drain.
+    #[must_use]
+    pub fn is_eventual(&self) -> bool {
+        self.class == DisruptionClass::Eventual
+    }
+}
