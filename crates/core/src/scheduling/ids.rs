@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, hash, marker::PhantomData, ops};
 
-use super::solver::{Claim, Class, Group, LabelSet, Level, NodeRow, Pool, Reservations, Row, Shape};
+use super::solver::{Claim, Class, Compatibility, Group, LabelSet, Level, NodeRow, Pool, Reservations, Row};
 use crate::model::Pod;
 
 /// A node of the snapshot, by slot.
@@ -16,7 +16,7 @@ pub(super) type PodClassId = Idx<Class>;
 /// A level of relaxation of a pod class.
 pub(super) type LevelId = Idx<Level>;
 /// What decides which nodes and NodePools a pod class can use at a level.
-pub(super) type ShapeId = Idx<Shape>;
+pub(super) type CompatibilityId = Idx<Compatibility>;
 /// Pods that label selectors cannot tell apart.
 pub(super) type LabelSetId = Idx<LabelSet>;
 /// A topology group.
@@ -242,9 +242,9 @@ impl DomainId {
     }
 
     /// The position among new NodeClaims or values, most of which have pods; `None` of a node, few of which do.
-    pub(super) fn dense(self, by_host: bool) -> Option<usize> {
+    pub(super) fn dense(self, by_hostname: bool) -> Option<usize> {
         match self.host() {
-            Host::Node(_) if by_host => None,
+            Host::Node(_) if by_hostname => None,
             Host::Node(_) => Some(self.0),
             Host::NewClaim(claim) => Some(claim.position()),
         }

@@ -104,7 +104,7 @@ pub enum MinValuesPolicy {
 pub enum Effort<'a> {
     /// The first plan.
     First,
-    /// So many rounds of improvement: reproducible.
+    /// A number of rounds of improvement: reproducible.
     Iterations(u32),
     /// As long as this says so; asked often, so that it should be cheap.
     While(&'a dyn Fn() -> bool),
@@ -115,8 +115,8 @@ pub enum Effort<'a> {
 pub struct Request<'a> {
     /// The pods, in any order.
     pub pods: &'a [Arc<Pod>],
-    /// Indices into [`Snapshot::nodes`] of nodes that are to be thought away, in addition to those that are being
-    /// deleted. Their pods count as gone; those that need a place are in `pods`.
+    /// Indices into [`Snapshot::nodes`] of nodes to exclude from the simulation, in addition to deleting nodes.
+    /// Their pods count as removed; those that need a place are in `pods`.
     pub without: &'a [usize],
     /// Why it is asked.
     pub purpose: Purpose,
@@ -136,7 +136,7 @@ pub enum Purpose {
 
 /// Schedules `request` onto `snapshot` with [`LeastCost`]. Deterministic but for [`Effort::While`].
 ///
-/// Pods that an uninitialised NodeClaim already answers ([`Snapshot::nominated`]) keep that place while they fit it.
+/// Pods that an uninitialized NodeClaim already answers ([`Snapshot::nominated`]) keep that place while they fit it.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
     Solver::new(snapshot, rules).solve(request)
 }

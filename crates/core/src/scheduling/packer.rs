@@ -72,7 +72,7 @@ impl Packer for LeastCost {
     }
 
     fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
-        // A what-if asks what would happen, often and fast.
+        // Simulations are many and have to be fast.
         if request.purpose == Purpose::Simulation {
             return Compatible.pack(solver, request);
         }

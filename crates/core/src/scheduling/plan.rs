@@ -20,7 +20,7 @@ pub struct Plan {
     pub existing: Vec<Placement>,
     /// Pods that cannot be helped, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
-    /// What keeps pods that no NodePool fits off the nodes that are there; alike pods share it. Not for what-ifs.
+    /// What keeps pods that no NodePool fits off the nodes that are there; alike pods share it. Not for simulations.
     pub nodes: HashMap<PodUid, Arc<NodeObstacles>>,
     /// What the new NodeClaims cost.
     pub cost: Cost,

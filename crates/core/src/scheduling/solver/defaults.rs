@@ -7,7 +7,7 @@ use crate::model::{Pod, Str, TopologySpread, pod::PodSpec};
 use crate::scheduling::ids::LabelSetId;
 
 /// Pods that get the same constraints: address of the spec, kind of pod, UID of the owner.
-pub(super) type AlikeKey = (usize, LabelSetId, Option<Str>);
+pub(super) type SpecKey = (usize, LabelSetId, Option<Str>);
 
 impl Tables {
     /// The spec that a pod is scheduled by, where that is not its own: with the default constraints. A pod that has

@@ -124,19 +124,19 @@ pub(super) fn group(tables: &mut Tables, placement: &mut Placement, wanted: Want
         return known;
     }
     let key = GroupKey::from(wanted);
-    let by_host = key.key == tables.hostname;
-    let domains: Arc<[Value]> = if by_host {
+    let by_hostname = key.key == tables.hostname;
+    let domains: Arc<[Value]> = if by_hostname {
         Arc::new([])
     } else {
         registered_domains(tables, placement, key.key, key.filter.as_ref())
     };
-    let of_pools = if by_host {
+    let of_pools = if by_hostname {
         Bits::default()
     } else {
         tables.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
     };
-    placement.add_group(GroupCounts::new(key.kind, by_host));
-    let group = tables.topology.add(key, by_host, domains, of_pools);
+    placement.add_group(GroupCounts::new(key.kind, by_hostname));
+    let group = tables.topology.add(key, by_hostname, domains, of_pools);
     count_everywhere(tables, placement, group);
     group
 }
@@ -179,7 +179,7 @@ pub(super) fn node_domains(
     at: NodeId,
 ) -> SmallVec<[DomainId; 2]> {
     let group = &tables.topology.groups[group];
-    if group.by_host {
+    if group.by_hostname {
         return smallvec::smallvec![at.into()];
     }
     let (node, open) = (&tables.nodes[at], placement.room(at).open);

@@ -5,14 +5,14 @@ pub(super) mod nodes;
 
 use self::near::Lost;
 use super::{
+    allowed_domains,
     amounts::{Amounts, fits_free, get, update},
     bits::Bits,
     claim::{Refusal, clash},
     contradiction,
     intern::{Req, Side},
-    narrow,
     nodes::first_obstacle,
-    on_claim::{Blocked, Target},
+    on_new_claim::{Blocked, Target},
     pass::Pass,
     placement::Placement,
     pools::{Row, agrees},
@@ -38,7 +38,7 @@ impl Tables {
     /// The last level of relaxation that does not contradict itself.
     pub(super) fn last_level(&mut self, class: PodClassId) -> LevelId {
         let nowhere = self.universe.key(contradiction::NOWHERE);
-        let sound = |level: &super::compile::Level| self.universe.get(level.req, nowhere).is_none();
+        let sound = |level: &super::pod_classes::Level| self.universe.get(level.req, nowhere).is_none();
         self.classes[class].levels.iter().rposition(sound).map_or(LevelId::FIRST, Id::new)
     }
 
@@ -271,7 +271,7 @@ fn try_rows(
     (pool, req): (NodePoolId, Req),
     rows: &Bits<InstanceTypeId>,
 ) -> Result<Bits<InstanceTypeId>, Blocked> {
-    let demand = narrow::demand(tables, placement, class, level);
+    let demand = allowed_domains::demand(tables, placement, class, level);
     let min_values = tables.pools[pool].min_values.clone();
     let none = Amounts::new();
     let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
@@ -318,7 +318,7 @@ fn exceeded(
 
 /// The topology group that leaves no domain, with its counters.
 fn crowded(tables: &Tables, placement: &Placement, group: TopologyGroupId) -> Eliminated {
-    let group = narrow::counted(tables, placement, group);
+    let group = allowed_domains::counted(tables, placement, group);
     let count = |value: &u32| {
         (tables.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
     };

@@ -112,7 +112,7 @@ pub(super) fn plan(
 }
 
 /// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
-pub(super) type LikeKey =
+pub(super) type TermsKey =
     (NodePoolId, Req, Bits<InstanceTypeId>, SmallVec<[ReservationId; 1]>, SmallVec<[(Key, u32); 1]>);
 
 /// The part of a new NodeClaim that does not depend on its pods.

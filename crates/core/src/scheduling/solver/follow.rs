@@ -11,9 +11,10 @@ use super::{
     Solver,
     amounts::{fits_free, get},
     bits::Bits,
-    compile, domains,
+    domains,
     nodes::{Building, NodeRow, tolerated},
     placement::Placement,
+    pod_classes,
     pools::Pool,
     tables::Tables,
     topology::GroupKind,
@@ -75,13 +76,13 @@ impl Solver {
     /// as one that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs
     /// as much as it has nodes, which the caller may want to do later.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
-        self.lift();
+        self.rewind_base();
         if !self.tables.can_follow(snapshot) {
             let fresh = Self::on(Arc::clone(snapshot), &self.tables.rules);
             return std::mem::replace(self, fresh).tables.snapshot;
         }
         let before = std::mem::replace(&mut self.tables.snapshot, Arc::clone(snapshot));
-        self.asked = super::Asked::default();
+        self.asked = super::RequestQueue::default();
         for pool in &mut self.tables.pools {
             if let Some(model) = snapshot.pool(&pool.model.name) {
                 pool.model = Arc::clone(model);
@@ -104,7 +105,7 @@ impl Solver {
 }
 
 impl Tables {
-    /// Pods of nodes that are going away, which need a place whatever is decided, by node.
+    /// Pods of deleting nodes, which need a place whatever is decided, by node.
     pub(crate) fn leaving(&self) -> Vec<Arc<Pod>> {
         let mut nodes: Vec<usize> = self.deleting.iter().map(|at| self.positions[at]).collect();
         nodes.sort_unstable();
@@ -143,7 +144,7 @@ impl Tables {
     }
 
     fn size(&self) -> Size {
-        Size(self.universe.size() + self.classes.len() + self.topology.size() + self.shapes.len())
+        Size(self.universe.size() + self.classes.len() + self.topology.size() + self.compatibilities.len())
     }
 
     /// Notes a node's names, what it counts against limits, and its taints.
@@ -172,7 +173,7 @@ impl Tables {
         if !node.is_there() {
             return;
         }
-        for (index, group) in self.topology.groups.entries().filter(|(_, group)| !group.by_host) {
+        for (index, group) in self.topology.groups.entries().filter(|(_, group)| !group.by_hostname) {
             let value = node.domain(&self.universe, group.is.key, node.choice);
             if value.is_some_and(|value| !group.of_pools.has(DomainId::of_value(value))) {
                 dirty.insert(index);
@@ -180,17 +181,17 @@ impl Tables {
         }
     }
 
-    /// Judges the nodes that changed for every shape of pod that has been asked for.
+    /// Judges the nodes that changed for every compatibility that has been asked for.
     fn refit(&mut self, touched: &Bits<NodeId>) {
-        for shape in self.shapes.ids() {
-            self.shapes[shape].in_order = None;
-            let Some(mut fitting) = self.shapes[shape].nodes.take() else { continue };
-            let (class, level) = self.shapes[shape].of;
+        for compatibility in self.compatibilities.ids() {
+            self.compatibilities[compatibility].in_order = None;
+            let Some(mut fitting) = self.compatibilities[compatibility].nodes.take() else { continue };
+            let (class, level) = self.compatibilities[compatibility].of;
             let fits = Arc::make_mut(&mut fitting);
             for at in touched.iter() {
                 fits.set(at, self.node_fits(class, level, at));
             }
-            self.shapes[shape].nodes = Some(fitting);
+            self.compatibilities[compatibility].nodes = Some(fitting);
         }
     }
 
@@ -213,12 +214,12 @@ impl Tables {
             self.places[*at] = place;
         }
         self.order = order;
-        for shape in &mut self.shapes {
-            shape.in_order = None;
+        for compatibility in &mut self.compatibilities {
+            compatibility.in_order = None;
         }
     }
 
-    /// Gives back what a node that is thought away takes of the limits of its pool, unless those are hard.
+    /// Gives back what an excluded node takes of the limits of its pool, unless those are hard.
     pub(super) fn give_back(&self, at: NodeId, left: &mut IdVec<NodePoolId, (Vec<i64>, Option<i64>)>) {
         let node = &self.nodes[at];
         let Some(pool) = node.pool.filter(|pool| node.usable && !self.pools[*pool].model.limits.hard) else {
@@ -233,7 +234,7 @@ impl Tables {
         }
     }
 
-    /// What is left of the limits of each pool when some nodes are thought away: nothing more where they are hard.
+    /// What is left of the limits of each pool when some nodes are excluded: nothing more where they are hard.
     pub(super) fn limits_left(&self, gone: &Bits<NodeId>) -> IdVec<NodePoolId, (Vec<i64>, Option<i64>)> {
         let mut usage: std::borrow::Cow<'_, IdVec<NodePoolId, Usage>> =
             std::borrow::Cow::Borrowed(&self.usage);
@@ -255,7 +256,7 @@ impl Tables {
         }
         let pod = &self.classes[class].pod;
         let level = &self.classes[class].levels[level];
-        let host = self.shapes[level.shape].host.as_ref();
+        let host = self.compatibilities[level.compatibility].host.as_ref();
         host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
             && tolerated(&node.taints, pod, level.look_past_preferences)
             && node.could_satisfy(&mut self.universe, level.req)
@@ -438,7 +439,7 @@ fn count_owners(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
     let node = Arc::clone(&tables.nodes[at].state);
     for pod in node.pods.iter().filter(|pod| pod.is_active()) {
         for term in &pod.spec.pod_anti_affinity {
-            let group = compile::term_group(tables, placement, pod, term, GroupKind::Anti);
+            let group = pod_classes::term_group(tables, placement, pod, term, GroupKind::Anti);
             tables.nodes[at].keeps_away.push(group);
             count_owner(tables, placement, group, at, 1);
         }
@@ -483,9 +484,9 @@ fn forget_classes(tables: &mut Tables, placement: &mut Placement) {
     tables.class_by_pointer.clear();
     tables.class_by_pod.clear();
     tables.class_by_content.clear();
-    tables.shapes = IdVec::default();
-    tables.shape_ids.clear();
-    placement.forget_shapes();
+    tables.compatibilities = IdVec::default();
+    tables.compatibility_ids.clear();
+    placement.forget_compatibilities();
 }
 
 /// Whether a node that came stands between its neighbours by name.

@@ -4,59 +4,60 @@
 //! - `intern`, `amounts`, `bits`: labels, requirements and resources as small integers.
 //! - `pools`, `ranks`, `nodes`: what there is to buy, and what there is.
 //! - `follow`: a newer snapshot.
-//! - `ground`: what what-ifs have in common; `counted`: pods that leave.
-//! - `topology`, `domains`: counters per group and domain, with an undo log.
-//! - `compile`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
-//! - `asked`, `pass`, `ladder`, `on_node`, `on_claim`, `claim`, `narrow`: one request, pod by pod in Karpenter's order.
+//! - `tables`: what the snapshot means; `placement`: what has been placed, with the journal that undoes it.
+//! - `base`: what simulations of removals have in common; `leaving`: pods that leave their nodes.
+//! - `topology`, `domains`: topology groups and their domains.
+//! - `pod_classes`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
+//! - `request_queue`, `pass`, `candidate_order`, `on_node`, `on_new_claim`, `claim`, `allowed_domains`: one request, pod by pod in Karpenter's order.
 //! - `patterns`: pods that topology says nothing about, packed together at the least price.
 //! - `devices`: pods with resource claims.
-//! - `rearrange`: new NodeClaims packed again once topology has had its say; `repack`: those of a what-if, to cost less than what goes.
-//! - `finish`, `explain`: the result as a [`Plan`]; `floor`: what it must cost at least.
+//! - `rearrange`: new NodeClaims packed again once topology has had its say; `repack`: those of a simulation, to cost less than what goes.
+//! - `finish`, `explain`: the result as a [`Plan`]; `lower_bound`: what it must cost at least.
 
+mod allowed_domains;
 mod amounts;
-mod asked;
+mod base;
 mod bits;
+mod candidate_order;
 mod claim;
-mod compile;
 mod contradiction;
-mod counted;
 mod defaults;
 mod devices;
 mod domains;
 mod explain;
 mod finish;
-mod floor;
 mod follow;
-mod ground;
 mod intern;
-mod ladder;
-mod narrow;
+mod leaving;
+mod lower_bound;
 mod nodes;
-mod on_claim;
+mod on_new_claim;
 mod on_node;
 mod pass;
 mod patterns;
 mod placement;
+mod pod_classes;
 mod pools;
 mod ranks;
 mod rearrange;
 mod repack;
+mod request_queue;
 mod tables;
 mod topology;
 
 use std::sync::Arc;
 
 pub use self::repack::Repack;
-use self::{asked::Asked, placement::Placement, tables::Tables};
 /// What ids are of.
 pub(super) use self::{
     claim::Claim,
-    compile::{Class, Level, Shape},
     nodes::NodeRow,
+    pod_classes::{Class, Compatibility, Level},
     pools::{Pool, Reservations, Row},
     topology::{Group, LabelSet},
 };
 pub(super) use self::{pass::Strategy, patterns::Share, rearrange::Start};
+use self::{placement::Placement, request_queue::RequestQueue, tables::Tables};
 use super::{LeastCost, Packer, Plan, Request, Rules};
 use crate::model::Snapshot;
 
@@ -67,10 +68,10 @@ use crate::model::Snapshot;
 pub struct Solver {
     /// What the snapshot means.
     tables: Tables,
-    /// What what-ifs go on from. While it is there, nodes and counters are as it leaves them.
-    ground: Option<Box<ground::Ground>>,
+    /// What simulations of removals start from. While it is there, the placement is as it leaves it.
+    base: Option<Box<base::BasePlacement>>,
     /// The last large request.
-    asked: Asked,
+    asked: RequestQueue,
     /// What is placed: between requests as the snapshot says.
     placement: Placement,
 }
@@ -87,14 +88,14 @@ impl Solver {
     pub fn on(snapshot: Arc<Snapshot>, rules: &Rules) -> Self {
         let tables = Tables::of(snapshot, rules);
         let mut this =
-            Self { tables, ground: None, asked: Asked::default(), placement: Placement::default() };
+            Self { tables, base: None, asked: RequestQueue::default(), placement: Placement::default() };
         follow::settle_in(&mut this.tables, &mut this.placement);
         this
     }
 
     /// Schedules a request with [`super::LeastCost`]. Deterministic but for [`super::Effort::While`].
     pub fn solve(&mut self, request: &Request<'_>) -> Plan {
-        self.lift();
+        self.rewind_base();
         LeastCost.pack(self, request)
     }
 

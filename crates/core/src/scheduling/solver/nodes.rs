@@ -273,5 +273,5 @@ fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     since.checked_add(pool.consolidate_after?).ok()
 }
 
-/// Nodes that hold for one shape of pod whatever happens in a pass: taints and requirements agree.
+/// Nodes that fit one compatibility whatever happens in a pass: taints and requirements agree.
 pub(super) type Fitting = Arc<Bits<NodeId>>;

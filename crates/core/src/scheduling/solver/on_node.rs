@@ -3,19 +3,18 @@
 use smallvec::SmallVec;
 
 use super::{
-    Solver,
+    Solver, allowed_domains,
+    allowed_domains::Demand,
     amounts::fits_free,
     bits::Bits,
     claim::clash,
     domains,
     intern::{ANY, Req, Side},
-    narrow,
-    narrow::Demand,
     pass::Pass,
     placement::Placement,
     tables::Tables,
 };
-use crate::scheduling::ids::{Id, LevelId, NodeId, PodClassId, ShapeId};
+use crate::scheduling::ids::{CompatibilityId, Id, LevelId, NodeId, PodClassId};
 use crate::{
     model::{Pod, Str},
     scheduling::Purpose,
@@ -35,10 +34,10 @@ impl Pass {
         demand: &Demand,
         fitting: &Bits<NodeId>,
     ) -> Option<NodeId> {
-        let shape = solver.tables.classes[class].levels[level].shape;
+        let compatibility = solver.tables.classes[class].levels[level].compatibility;
         let mut start = 0;
         let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
-        while let Some(at) = fitting.first_without(&self.gone, solver.placement.full(shape), start) {
+        while let Some(at) = fitting.first_without(&self.gone, solver.placement.full(compatibility), start) {
             start = at.position() + 1;
             if solver.tables.in_order {
                 if self.try_node(solver, class, level, demand, at, pod) {
@@ -54,7 +53,7 @@ impl Pass {
         few.into_iter().find(|at| self.try_node(solver, class, level, demand, *at, pod))
     }
 
-    /// Goes on where the last pod of the shape found that all before are full for good.
+    /// Goes on where the last pod of the same compatibility found that all before are full for good.
     fn attempt_all_nodes(
         &mut self,
         solver: &mut Solver,
@@ -64,19 +63,25 @@ impl Pass {
         demand: &Demand,
         fitting: &Bits<NodeId>,
     ) -> Option<NodeId> {
-        let shape = solver.tables.classes[class].levels[level].shape;
+        let compatibility = solver.tables.classes[class].levels[level].compatibility;
         let ordered = solver.tables.fitting_in_order(class, level);
-        let start = self.skip(&solver.placement, shape, &ordered);
+        let start = self.skip(&solver.placement, compatibility, &ordered);
         ordered[start..].iter().copied().find(|at| {
-            let left = fitting.has(*at) && !self.gone.has(*at) && !solver.placement.full(shape).has(*at);
+            let left =
+                fitting.has(*at) && !self.gone.has(*at) && !solver.placement.full(compatibility).has(*at);
             left && self.try_node(solver, class, level, demand, *at, pod)
         })
     }
 
-    /// Where the first node of a shape stands that is neither gone nor full.
-    pub(super) fn skip(&mut self, placement: &Placement, shape: ShapeId, ordered: &[NodeId]) -> usize {
-        let start = self.starts.entry(shape).or_insert(0);
-        let left = |at: &NodeId| !self.gone.has(*at) && !placement.full(shape).has(*at);
+    /// Where the first node of a compatibility stands that is neither gone nor full.
+    pub(super) fn skip(
+        &mut self,
+        placement: &Placement,
+        compatibility: CompatibilityId,
+        ordered: &[NodeId],
+    ) -> usize {
+        let start = self.starts.entry(compatibility).or_insert(0);
+        let left = |at: &NodeId| !self.gone.has(*at) && !placement.full(compatibility).has(*at);
         *start += ordered[*start..].iter().position(left).unwrap_or(ordered.len() - *start);
         *start
     }
@@ -92,13 +97,14 @@ impl Pass {
     ) -> bool {
         self.probes += 1;
         let (this, node) = (&solver.tables.classes[class], &solver.tables.nodes[at]);
-        let shape = this.levels[level].shape;
+        let compatibility = this.levels[level].compatibility;
         if !fits_free(&this.requests, &solver.placement.room(at).free) {
-            solver.placement.note_full(shape, at);
+            solver.placement.note_full(compatibility, at);
             return false;
         }
-        let settling = node.settles.is_some_and(|until| until > solver.tables.snapshot.taken_at);
-        if settling && self.purpose == Purpose::Simulation && !self.is_unschedulable(solver, pod) {
+        let in_consolidate_after = node.settles.is_some_and(|until| until > solver.tables.snapshot.taken_at);
+        if in_consolidate_after && self.purpose == Purpose::Simulation && !self.is_unschedulable(solver, pod)
+        {
             return false;
         }
         let ports = &this.pod.spec.host_ports;
@@ -112,7 +118,7 @@ impl Pass {
         }
         match solver.placement.room(at).open {
             None => {
-                if !narrow::obeys_on(&solver.tables, &solver.placement, demand, at)
+                if !allowed_domains::obeys_on(&solver.tables, &solver.placement, demand, at)
                     || !reaches(&mut solver.tables, &solver.placement, class, at)
                 {
                     return false;
@@ -202,7 +208,7 @@ fn narrow_open(
         let alternative = solver.tables.classes[class].alternatives[position];
         let Some(reachable) = solver.tables.universe.meet(met, alternative, Side::Claim) else { continue };
         if let Ok(options) =
-            narrow::narrow(&mut solver.tables, &solver.placement, demand, at.into(), reachable)
+            allowed_domains::narrow(&mut solver.tables, &solver.placement, demand, at.into(), reachable)
         {
             return options.first().copied();
         }
@@ -216,7 +222,7 @@ impl Tables {
         let mut attached = self.nodes[at].state.attached.clone();
         for pod in &self.nodes[at].state.pods {
             for volume in &pod.spec.volumes {
-                let claim = self.snapshot.volumes.get(&super::compile::volume_name(pod, volume));
+                let claim = self.snapshot.volumes.get(&super::pod_classes::volume_name(pod, volume));
                 attached.extend(claim.and_then(|claim| Some((claim.driver.clone()?, claim.handle.clone()))));
             }
         }

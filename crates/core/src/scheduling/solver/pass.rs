@@ -1,4 +1,4 @@
-//! One request, pod by pod in Karpenter's order: nodes that exist, new NodeClaims of this pass, a new new NodeClaim; then the
+//! One request, pod by pod in Karpenter's order: nodes that exist, new NodeClaims of this pass, a new NodeClaim; then the
 //! next level of relaxation.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -6,27 +6,26 @@ use std::{collections::BTreeMap, sync::Arc};
 use hashbrown::HashMap;
 
 use super::{
-    Solver,
+    Solver, allowed_domains,
+    allowed_domains::Demand,
     amounts::{Amounts, fits, get},
-    asked::{Asked, MANY},
+    base,
     bits::Bits,
+    candidate_order::{CandidateOrder, Cursor},
     claim::{Claim, clash},
-    compile::Level,
-    counted,
     devices::Grants,
-    ground,
     intern::{Req, Side},
-    ladder::{Cursor, Ladder},
-    narrow,
-    narrow::Demand,
+    leaving,
     patterns::Deferral,
     placement::Mark,
+    pod_classes::Level,
     rearrange::Start,
+    request_queue::{MIN_KEPT_PODS, RequestQueue},
     topology::GroupKind,
 };
 use crate::scheduling::ids::{
-    Id, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId, PodId, ReservationId,
-    ShapeId,
+    CompatibilityId, Id, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId, PodId,
+    ReservationId,
 };
 use crate::{
     model::{Pod, Str, pod::HostPort},
@@ -38,7 +37,7 @@ use crate::{
 pub(in crate::scheduling) struct Strategy {
     /// The oldest new NodeClaim first, rather than the one with the fewest pods.
     first_fit: bool,
-    /// New new NodeClaims keep to nodes of at most so many milli-CPUs where those suffice.
+    /// New NodeClaims keep to nodes of at most so many milli-CPUs where those suffice.
     size: Option<i64>,
     /// Pods that topology says nothing about are packed by patterns, once the others have their places.
     patterns: bool,
@@ -78,7 +77,7 @@ impl Strategy {
 
 /// New NodeClaims of one pool with the same requirements.
 #[derive(Clone, Debug)]
-struct Like {
+struct EqualClaims {
     pool: NodePoolId,
     req: Req,
     members: Bits<NewClaimId>,
@@ -91,17 +90,17 @@ pub(super) struct Pass {
     strategy: Strategy,
     pub(super) claims: IdVec<NewClaimId, Claim>,
     /// New NodeClaims in the order in which they are tried.
-    pub(super) ladder: Ladder,
+    pub(super) candidate_order: CandidateOrder,
     /// Allocation of the set of new NodeClaims that are left for a pod.
     candidates: Bits<NewClaimId>,
-    likes: Vec<Like>,
-    like_ids: HashMap<(NodePoolId, Req), usize>,
-    /// Nodes that are thought away.
+    equal_claims: Vec<EqualClaims>,
+    equal_claim_ids: HashMap<(NodePoolId, Req), usize>,
+    /// Excluded nodes.
     pub(super) gone: Bits<NodeId>,
     /// Those of them that are as good as gone: their pods have no place any more.
     pub(super) settled: Bits<NodeId>,
-    /// By shape: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
-    pub(super) starts: HashMap<ShapeId, usize>,
+    /// By compatibility: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
+    pub(super) starts: HashMap<CompatibilityId, usize>,
     /// Pods by node, as indices into the request.
     pub(super) placed: BTreeMap<NodeId, Vec<PodId>>,
     pub(super) ports: HashMap<NodeId, Vec<HostPort>>,
@@ -146,7 +145,7 @@ pub(super) fn run(
     strategy: Strategy,
     start: Option<Start>,
 ) -> (Plan, Option<Plan>) {
-    solver.lift();
+    solver.rewind_base();
     let (mut pass, asked, distinct) = Pass::begin(solver, request, strategy);
     let classes = &asked.classes;
     pass.deferral = strategy.patterns.then(|| Deferral::new(solver, &distinct));
@@ -163,12 +162,12 @@ pub(super) fn run(
     // What a disruption would cost at least nobody asks.
     if !strategy.first_fit && request.purpose == Purpose::Provisioning {
         plan.cost.lower_bound =
-            super::floor::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
+            super::lower_bound::lower_bound(solver, &pass, request, classes).min(plan.cost.hourly);
     }
     let second = start.and_then(|start| pass.second(solver, request, classes, &plan, start));
     solver.placement.pinning = Bits::default();
     pass.restore(solver, &distinct);
-    solver.asked = if request.pods.len() < MANY { Asked::default() } else { asked };
+    solver.asked = if request.pods.len() < MIN_KEPT_PODS { RequestQueue::default() } else { asked };
     (plan, second)
 }
 
@@ -178,17 +177,17 @@ impl Pass {
         solver: &mut Solver,
         request: &Request<'_>,
         strategy: Strategy,
-    ) -> (Self, Asked, Vec<PodClassId>) {
+    ) -> (Self, RequestQueue, Vec<PodClassId>) {
         let asked = solver.ask(request.pods);
         // All groups are known before anything is counted for this pass alone.
-        let distinct = ground::all_levels(&mut solver.tables, &mut solver.placement, &asked.classes);
+        let distinct = base::all_levels(&mut solver.tables, &mut solver.placement, &asked.classes);
         let mut pass = Self::new(solver, request, strategy);
         pass.devices = Grants::new(&mut solver.tables, request, &distinct);
         if strategy.pins {
             solver.placement.pinning = Deferral::new(solver, &distinct).into_groups();
         }
-        solver.placement.make_room(solver.tables.shapes.len());
-        counted::forget(&mut solver.tables, &mut solver.placement, &pass.gone, request);
+        solver.placement.make_room(solver.tables.compatibilities.len());
+        leaving::forget(&mut solver.tables, &mut solver.placement, &pass.gone, request);
         (pass, asked, distinct)
     }
 
@@ -200,10 +199,10 @@ impl Pass {
             strategy,
             left: solver.tables.limits_left(&gone),
             claims: IdVec::default(),
-            ladder: Ladder::default(),
+            candidate_order: CandidateOrder::default(),
             candidates: Bits::default(),
-            likes: Vec::new(),
-            like_ids: HashMap::new(),
+            equal_claims: Vec::new(),
+            equal_claim_ids: HashMap::new(),
             starts: HashMap::new(),
             placed: BTreeMap::new(),
             ports: HashMap::new(),
@@ -229,10 +228,10 @@ impl Pass {
             purpose: self.purpose,
             strategy: self.strategy,
             claims: self.claims.clone(),
-            ladder: self.ladder.clone(),
+            candidate_order: self.candidate_order.clone(),
             candidates: std::mem::take(&mut self.candidates),
-            likes: self.likes.clone(),
-            like_ids: self.like_ids.clone(),
+            equal_claims: self.equal_claims.clone(),
+            equal_claim_ids: self.equal_claim_ids.clone(),
             gone: self.gone.clone(),
             settled: self.settled.clone(),
             starts: self.starts.clone(),
@@ -279,7 +278,7 @@ impl Pass {
     pub(super) fn restore(self, solver: &mut Solver, classes: &[PodClassId]) {
         solver.placement.rewind(Mark::START);
         for level in classes.iter().flat_map(|class| &solver.tables.classes[*class].levels) {
-            solver.placement.forget_verdicts(level.shape);
+            solver.placement.forget_verdicts(level.compatibility);
         }
     }
 
@@ -327,7 +326,7 @@ impl Pass {
         let answer = answer.and_then(|name| solver.tables.by_claim.get(&**name)).copied();
         if let Some(node) = answer.filter(|node| solver.tables.nodes[*node].usable && !self.gone.has(*node)) {
             for level in solver.tables.classes[class].levels.ids() {
-                let demand = narrow::demand(&solver.tables, &solver.placement, class, level);
+                let demand = allowed_domains::demand(&solver.tables, &solver.placement, class, level);
                 if solver.tables.fitting(class, level).has(node)
                     && self.try_node(solver, class, level, &demand, node, pod)
                 {
@@ -372,9 +371,9 @@ impl Pass {
         class: PodClassId,
         level: LevelId,
     ) -> Outcome {
-        let demand = narrow::demand(&solver.tables, &solver.placement, class, level);
+        let demand = allowed_domains::demand(&solver.tables, &solver.placement, class, level);
         let fitting = solver.tables.fitting(class, level);
-        let left = narrow::nodes_left(&mut solver.tables, &solver.placement, &demand, &fitting);
+        let left = allowed_domains::nodes_left(&mut solver.tables, &solver.placement, &demand, &fitting);
         let fitting = left.as_ref().unwrap_or(&fitting);
         if let Some(node) = self.attempt_nodes(solver, pod, class, level, &demand, fitting) {
             self.placed.entry(node).or_default().push(at);
@@ -410,7 +409,7 @@ impl Pass {
         if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {
             return 0;
         }
-        let demand = narrow::demand(&solver.tables, &solver.placement, class, LevelId::FIRST);
+        let demand = allowed_domains::demand(&solver.tables, &solver.placement, class, LevelId::FIRST);
         if !demand.is_free() {
             return 0;
         }
@@ -469,11 +468,11 @@ impl Pass {
         left: &mut Bits<NewClaimId>,
     ) -> bool {
         let mut cursor = Cursor::default();
-        while let Some(claim) = self.ladder.next(left, &mut cursor) {
-            let rung = self.rung(claim);
+        while let Some(claim) = self.candidate_order.next(left, &mut cursor) {
+            let tier = self.tier(claim);
             if self.try_claim(solver, class, level, demand, claim) {
                 self.claims[claim].pods.push(at);
-                self.ladder.shift(claim, rung, self.rung(claim));
+                self.candidate_order.shift(claim, tier, self.tier(claim));
                 return true;
             }
             left.remove(claim);
@@ -489,16 +488,16 @@ impl Pass {
         level: LevelId,
         demand: &Demand,
     ) -> Bits<NewClaimId> {
-        let Level { req, shape, look_past_preferences, any_host, .. } =
+        let Level { req, compatibility, look_past_preferences, any_host, .. } =
             solver.tables.classes[class].levels[level];
         if !any_host {
             return Bits::default();
         }
         let mut left = std::mem::take(&mut self.candidates);
         left.fill(self.claims.len());
-        left.subtract(solver.placement.rejected(shape));
-        narrow::keep_by_host(&solver.tables, &solver.placement, demand, &mut left);
-        for like in &self.likes {
+        left.subtract(solver.placement.rejected(compatibility));
+        allowed_domains::keep_by_hostname(&solver.tables, &solver.placement, demand, &mut left);
+        for like in &self.equal_claims {
             if !left.meets(&like.members) {
                 continue;
             }
@@ -509,7 +508,7 @@ impl Pass {
                     && solver.tables.universe.meet(like.req, req, Side::Claim).is_some();
             if !agrees {
                 // Requirements only become narrower.
-                solver.placement.reject_all(shape, &like.members);
+                solver.placement.reject_all(compatibility, &like.members);
             }
             if !agrees || solver.tables.obeys_by_key(demand, like.req).is_err() {
                 left.subtract(&like.members);
@@ -521,36 +520,37 @@ impl Pass {
     /// Notes the requirements of a new NodeClaim that had others before.
     pub(super) fn regroup(&mut self, at: NewClaimId, before: Req) {
         let Claim { pool, req, .. } = self.claims[at];
-        if let Some(like) = self.like_ids.get(&(pool, before)).filter(|_| before != req) {
-            self.likes[*like].members.remove(at);
+        if let Some(like) = self.equal_claim_ids.get(&(pool, before)).filter(|_| before != req) {
+            self.equal_claims[*like].members.remove(at);
         }
-        let like = *self.like_ids.entry((pool, req)).or_insert_with(|| {
-            self.likes.push(Like { pool, req, members: Bits::default() });
-            self.likes.len() - 1
+        let like = *self.equal_claim_ids.entry((pool, req)).or_insert_with(|| {
+            self.equal_claims.push(EqualClaims { pool, req, members: Bits::default() });
+            self.equal_claims.len() - 1
         });
-        self.likes[like].members.insert(at);
+        self.equal_claims[like].members.insert(at);
     }
 
     /// Lists the new NodeClaims again, after they were changed as a whole.
     pub(super) fn relist(&mut self, solver: &Solver) {
-        (self.ladder, self.likes, self.like_ids) = (Ladder::default(), Vec::new(), HashMap::new());
+        (self.candidate_order, self.equal_claims, self.equal_claim_ids) =
+            (CandidateOrder::default(), Vec::new(), HashMap::new());
         for at in self.claims.ids() {
             let claim = &mut self.claims[at];
             (claim.envelope, claim.floor) =
                 solver.tables.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
             let req = claim.req;
-            let rung = self.rung(at);
-            self.ladder.put(at, rung);
+            let tier = self.tier(at);
+            self.candidate_order.put(at, tier);
             self.regroup(at, req);
         }
     }
 
-    /// The rung of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
-    pub(super) fn rung(&self, claim: NewClaimId) -> usize {
+    /// The tier of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
+    pub(super) fn tier(&self, claim: NewClaimId) -> usize {
         if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
     }
 
-    /// The rows that a new new NodeClaim keeps to where they suffice: all, unless a size is preferred.
+    /// The rows that a new NodeClaim keeps to where they suffice: all, unless a size is preferred.
     pub(super) fn preferred(
         &self,
         solver: &Solver,

@@ -1,14 +1,14 @@
-//! What-ifs whose new NodeClaims are packed by price.
+//! Simulations whose new NodeClaims are packed by price.
 //!
-//! A what-if lays pods as Karpenter does: into one node for as long as any type holds them. Whether several smaller ones
+//! A simulation places pods as Karpenter does: into one node for as long as any type holds them. Whether several smaller ones
 //! cost less than the nodes that go is asked here, for a few sets of nodes that look as if they would; it costs a
-//! hundred times as much as a what-if. Pods that nodes have room for stay there.
+//! hundred times as much as a simulation. Pods that nodes have room for stay there.
 
 use std::sync::Arc;
 
 use super::{
     Solver,
-    ground::{Ground, Whole, simulation},
+    base::{BasePlacement, Whole, simulation},
     pass::{Pass, Strategy},
 };
 use crate::scheduling::ids::{IdVec, PodClassId, PodId};
@@ -17,7 +17,7 @@ use crate::{
     scheduling::{Effort, Plan, Request, packer::NODE_OVERHEAD},
 };
 
-/// What the new NodeClaims of a what-if have to be when they are packed by price.
+/// What the new NodeClaims of a simulation have to be when they are packed by price.
 #[derive(Clone, Copy, Debug)]
 pub struct Repack<'a> {
     /// What they have to cost less than, per hour.
@@ -37,15 +37,15 @@ impl Solver {
     /// (reservations) keeps them as they are. Limits of pools are not counted down.
     pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         drop(self.what_if(moved, without));
-        let Some(mut ground) = self.ground.take() else {
-            return if self.tables.standing().is_empty() {
+        let Some(mut base) = self.base.take() else {
+            return if self.tables.pods_to_place().is_empty() {
                 self.repack_alone(moved, without, terms)
             } else {
                 None
             };
         };
-        let plan = ground.repack(self, without, terms);
-        self.ground = Some(ground);
+        let plan = base.repack(self, without, terms);
+        self.base = Some(base);
         plan
     }
 
@@ -61,8 +61,8 @@ impl Solver {
     }
 }
 
-impl Ground {
-    /// The last what-if with its new NodeClaims packed by price.
+impl BasePlacement {
+    /// The last simulation with its new NodeClaims packed by price.
     fn repack(&mut self, solver: &mut Solver, without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         if self.opens() {
             return None;

@@ -8,13 +8,13 @@ use indexmap::IndexSet;
 use super::{
     amounts::ResourceIndex,
     bits::Bits,
-    compile::{Class, Shape, ShapeKey},
     defaults, devices,
     domains::ByValue,
-    finish::{LikeKey, Terms},
+    finish::{Terms, TermsKey},
     follow::{Size, Usage},
     intern::{Key, Universe, Value},
     nodes::NodeRow,
+    pod_classes::{Class, Compatibility, CompatibilityKey},
     pools::{Context, Daemon, Pool, Reservations},
     topology::Topology,
 };
@@ -22,7 +22,7 @@ use crate::{
     model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec},
     scheduling::{
         Eliminated, Rules,
-        ids::{IdVec, LabelSetId, NodeId, NodePoolId, PodClassId, ShapeId},
+        ids::{CompatibilityId, IdVec, LabelSetId, NodeId, NodePoolId, PodClassId},
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) struct Tables {
     pub(super) by_name: bool,
     /// Whether the order is that of the slots.
     pub(super) in_order: bool,
-    /// Slots of nodes that are going away.
+    /// Slots of deleting nodes.
     pub(super) deleting: Bits<NodeId>,
     /// Slots of nodes whose labels are an open choice.
     pub(super) open: Bits<NodeId>,
@@ -68,18 +68,18 @@ pub(super) struct Tables {
     pub(super) class_by_pod: HashMap<PodUid, PodClassId>,
     pub(super) class_by_content: HashMap<(LabelSetId, Resources), Vec<PodClassId>>,
     /// Specs with default spread constraints, where those apply.
-    pub(super) default_specs: HashMap<defaults::AlikeKey, (Arc<PodSpec>, Option<Arc<PodSpec>>)>,
+    pub(super) default_specs: HashMap<defaults::SpecKey, (Arc<PodSpec>, Option<Arc<PodSpec>>)>,
     pub(super) by_claim: HashMap<ClaimName, NodeId>,
     pub(super) by_node: HashMap<NodeName, NodeId>,
-    pub(super) shapes: IdVec<ShapeId, Shape>,
-    pub(super) shape_ids: HashMap<ShapeKey, ShapeId>,
+    pub(super) compatibilities: IdVec<CompatibilityId, Compatibility>,
+    pub(super) compatibility_ids: HashMap<CompatibilityKey, CompatibilityId>,
     pub(super) toleration_sets: IndexSet<Vec<Toleration>>,
     /// Values of keys that pools can create.
     pub(super) domains: HashMap<Key, Arc<[(NodePoolId, Value)]>>,
     /// Usable nodes by values of keys.
     pub(super) by_value: HashMap<Key, ByValue>,
     /// What claims of one kind become.
-    pub(super) terms: HashMap<LikeKey, Arc<Result<Terms, Eliminated>>>,
+    pub(super) terms: HashMap<TermsKey, Arc<Result<Terms, Eliminated>>>,
     /// Devices for resource claims, once a request has some.
     pub(super) devices: Option<Box<devices::DeviceTables>>,
     pub(super) hostname: Key,
@@ -136,8 +136,8 @@ impl Tables {
             default_specs: HashMap::new(),
             by_claim: HashMap::new(),
             by_node: HashMap::new(),
-            shapes: IdVec::default(),
-            shape_ids: HashMap::new(),
+            compatibilities: IdVec::default(),
+            compatibility_ids: HashMap::new(),
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),
             by_value: HashMap::new(),

@@ -127,7 +127,7 @@ impl From<Wanted<'_>> for GroupKey {
 pub(in crate::scheduling) struct Group {
     pub(super) is: GroupKey,
     /// Whether the domains are nodes.
-    pub(super) by_host: bool,
+    pub(super) by_hostname: bool,
     /// Domains of a key other than the hostname, by text.
     pub(super) domains: Arc<[Value]>,
     /// Those of them that pools can create.
@@ -170,8 +170,8 @@ impl GroupKey {
 }
 
 impl Group {
-    fn new(is: GroupKey, by_host: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
-        let mut this = Self { is, by_host, of_pools, domains: Arc::new([]), known: Bits::default() };
+    fn new(is: GroupKey, by_hostname: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
+        let mut this = Self { is, by_hostname, of_pools, domains: Arc::new([]), known: Bits::default() };
         this.set_domains(domains);
         this
     }
@@ -223,7 +223,7 @@ impl Topology {
     pub(super) fn add(
         &mut self,
         key: GroupKey,
-        by_host: bool,
+        by_hostname: bool,
         domains: Arc<[Value]>,
         of_pools: Bits<DomainId>,
     ) -> TopologyGroupId {
@@ -234,7 +234,7 @@ impl Topology {
             }
         }
         self.ids.insert(key.clone(), at);
-        self.groups.push(Group::new(key, by_host, domains, of_pools));
+        self.groups.push(Group::new(key, by_hostname, domains, of_pools));
         at
     }
 }

@@ -98,7 +98,7 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
         let plan = solver.what_if(&pods, &without);
         let alone = settled(&snapshot, &kept).what_if(&pods, &without);
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &alone));
-        if let Some(ground) = solver.ground_plan().filter(|ground| ground.new_claims.is_empty()) {
+        if let Some(ground) = solver.base_plan().filter(|ground| ground.new_claims.is_empty()) {
             let gone: Vec<usize> = kept.iter().flatten().chain(&without).copied().collect();
             prop_assert_eq!(
                 lines(&snapshot, &plan),
@@ -172,7 +172,7 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         let terms = Repack { paid, nodes: without.len(), shunned: &shunned, rounds: 20 };
         let laid = solver.what_if(&pods, &without);
         let Some(plan) = solver.repack(&pods, &without, &terms) else { continue };
-        let ground = solver.ground_plan();
+        let ground = solver.base_plan();
         let after = ground.map_or_else(|| snapshot.clone(), |ground| resolved(&snapshot, &ground).0);
         let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
         let placed = plan.existing.iter().flat_map(|placement| &placement.pods);

@@ -17,12 +17,12 @@ use indexmap::IndexSet;
 pub(super) use self::tables::DeviceTables;
 use self::tables::{Place, Terrain};
 use super::{
+    allowed_domains::Demand,
     bits::Bits,
     claim::{Ask, Fit, Refusal},
-    compile::Class,
     intern::Req,
-    narrow::Demand,
     pass::Pass,
+    pod_classes::Class,
 };
 use crate::scheduling::ids::{DomainId, InstanceTypeId, NewClaimId, NodeId, PodClassId};
 use crate::scheduling::solver::tables::Tables;

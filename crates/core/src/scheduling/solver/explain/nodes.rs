@@ -12,7 +12,7 @@ use super::{
 };
 use crate::scheduling::ids::{LevelId, NodeId, PodClassId};
 use crate::scheduling::solver::placement::Placement;
-use crate::scheduling::solver::{narrow, tables::Tables};
+use crate::scheduling::solver::{allowed_domains, tables::Tables};
 use crate::{
     model::{ResourceName, Str},
     scheduling::{NodeObstacles, Obstacle, Purpose},
@@ -21,7 +21,7 @@ use crate::{
 /// Obstacles of one class that are told apart.
 const MAX_OBSTACLES: usize = 32;
 
-/// What keeps a class off the nodes that are there, as they stand at the end of a pass; `None` for a what-if, and
+/// What keeps a class off the nodes that are there, as they stand at the end of a pass; `None` for a simulation, and
 /// where more nodes would have to be asked than `budget` has left.
 pub(in crate::scheduling::solver) fn obstacles(
     tables: &mut Tables,
@@ -74,7 +74,7 @@ fn obstacle(
     if let Some(taint) = first_obstacle(&node.taints, &this.pod, wanted.look_past_preferences) {
         return Some(Obstacle::Taint(taint.clone()));
     }
-    let host = tables.shapes[wanted.shape].host.as_ref();
+    let host = tables.compatibilities[wanted.compatibility].host.as_ref();
     if host.is_some_and(|set| !tables.universe.has(tables.hostname, set, node.host)) {
         return Some(Obstacle::Label(HOSTNAME.into()));
     }
@@ -102,8 +102,8 @@ fn obstacle(
     if !reached || !tables.classes[class].attachments.is_empty() {
         return Some(Obstacle::Volumes);
     }
-    let demand = narrow::demand(tables, placement, class, level);
-    let allowed = open.is_some() || narrow::obeys_on(tables, placement, &demand, at);
+    let demand = allowed_domains::demand(tables, placement, class, level);
+    let allowed = open.is_some() || allowed_domains::obeys_on(tables, placement, &demand, at);
     (!allowed).then_some(Obstacle::Topology)
 }
 

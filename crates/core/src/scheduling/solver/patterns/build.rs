@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use indexmap::IndexMap;
 
 use super::{
-    Wish,
+    Eligibility,
     problem::{Base, Kind, Lane, Problem},
     table::{Choice, Column, Room, Table},
 };
@@ -22,7 +22,7 @@ use crate::{
 /// A pool under a set of requirements.
 pub(in crate::scheduling::solver) type State = (NodePoolId, Req);
 
-/// So many states are looked at: the ways in which pods with different wishes can share a claim are many.
+/// So many states are looked at: the ways in which pods with different eligibilities can share a claim are many.
 const MAX_STATES: usize = 64;
 /// More than this many new NodeClaims are not added to.
 const MAX_BASES: usize = 20_000;
@@ -51,7 +51,11 @@ pub(in crate::scheduling::solver) struct Builder<'a> {
 }
 
 impl Pass {
-    pub(super) fn build(&self, solver: &mut Solver, waiting: IndexMap<(Wish, Amounts), Vec<PodId>>) -> Built {
+    pub(super) fn build(
+        &self,
+        solver: &mut Solver,
+        waiting: IndexMap<(Eligibility, Amounts), Vec<PodId>>,
+    ) -> Built {
         let open = self.claims.entries().filter(|(at, claim)| {
             // What a claim holds of limits, ports, devices or fewer values is not worked out again.
             let holds = self.devices.as_ref().is_some_and(|devices| devices.holds(*at));
@@ -64,14 +68,14 @@ impl Pass {
         let amounts = waiting.keys().map(|(_, requests)| requests);
         let amounts = amounts.chain(open.iter().map(|at| &self.claims[*at].used));
         let mut builder = Builder::new(self, dims(amounts));
-        let mut wishes: Vec<Wish> = Vec::new();
-        for (wish, _) in waiting.keys() {
-            if !wishes.contains(wish) {
-                wishes.push(wish.clone());
+        let mut eligibilities: Vec<Eligibility> = Vec::new();
+        for (eligibility, _) in waiting.keys() {
+            if !eligibilities.contains(eligibility) {
+                eligibilities.push(eligibility.clone());
             }
         }
-        for home in wishes.iter().flat_map(|wish| wish.homes.iter()) {
-            builder.state(solver, *home);
+        for template in eligibilities.iter().flat_map(|eligibility| eligibility.templates.iter()) {
+            builder.state(solver, *template);
         }
         let mut claims = Vec::new();
         for at in open {
@@ -79,24 +83,24 @@ impl Pass {
                 claims.push(at);
             }
         }
-        builder.join(solver, &wishes);
+        builder.join(solver, &eligibilities);
         let (mut pods, mut leftover) = (Vec::new(), Vec::new());
         let mut lanes = IndexMap::new();
-        for ((wish, requests), waiting) in waiting {
-            let at = wishes.iter().position(|known| *known == wish).unwrap_or(0);
-            if builder.kind(at, &wish, &requests, waiting.len(), &mut lanes) {
+        for ((eligibility, requests), waiting) in waiting {
+            let at = eligibilities.iter().position(|known| *known == eligibility).unwrap_or(0);
+            if builder.kind(at, &eligibility, &requests, waiting.len(), &mut lanes) {
                 pods.push(waiting);
             } else {
                 leftover.extend(waiting);
             }
         }
-        builder.lanes(&wishes, lanes);
+        builder.lanes(&eligibilities, lanes);
         let Builder { problem, states, .. } = builder;
         Built { problem, states, pods, leftover, claims }
     }
 }
 
-/// The resources that anybody asks for.
+/// The resources that pods ask for.
 pub(in crate::scheduling::solver) fn dims<'a>(amounts: impl Iterator<Item = &'a Amounts>) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::new();
     for amounts in amounts {
@@ -110,7 +114,7 @@ pub(in crate::scheduling::solver) fn dims<'a>(amounts: impl Iterator<Item = &'a 
     dims
 }
 
-/// Kinds of one lane: what they wish for, the types that they must keep by pool, the rarer resources that they need.
+/// Kinds of one lane: their eligibility, the types that they must keep by pool, the rarer resources that they need.
 type LaneKey = (usize, Vec<usize>, Vec<bool>);
 
 /// CPU and memory: every node has them.
@@ -133,10 +137,10 @@ impl<'a> Builder<'a> {
         self.ids.get(&state).copied()
     }
 
-    /// By pool: how many types a claim must keep that holds a pod with such a wish; zero where none could.
-    pub(in crate::scheduling::solver) fn types(&self, asked: &Wish, requests: &[i64]) -> Vec<usize> {
+    /// By pool: how many types a claim must keep that holds a pod with such an eligibility; zero where none could.
+    pub(in crate::scheduling::solver) fn types(&self, asked: &Eligibility, requests: &[i64]) -> Vec<usize> {
         let mut types = vec![0; self.pools.len()];
-        for state in asked.homes.iter().filter_map(|home| self.known(*home)) {
+        for state in asked.templates.iter().filter_map(|template| self.known(*template)) {
             let table = &self.problem.tables[state];
             let wanted = table.wanted(requests);
             if table.price(requests, wanted).is_some() {
@@ -222,16 +226,19 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Works out which state a claim reaches with a pod of each wish. New states are found on the way.
-    pub(in crate::scheduling::solver) fn join(&mut self, solver: &mut Solver, wishes: &[Wish]) {
+    /// Works out which state a claim reaches with a pod of each eligibility. New states are found on the way.
+    pub(in crate::scheduling::solver) fn join(&mut self, solver: &mut Solver, eligibilities: &[Eligibility]) {
         let mut at = 0;
         while at < self.states.len() {
             let (pool, req) = self.states[at];
-            let mut row = Vec::with_capacity(wishes.len());
-            for wish in wishes {
-                let at_home = wish.homes.iter().any(|(home, _)| *home == pool);
-                let met =
-                    if at_home { solver.tables.universe.meet(req, wish.req, Side::Claim) } else { None };
+            let mut row = Vec::with_capacity(eligibilities.len());
+            for eligibility in eligibilities {
+                let at_home = eligibility.templates.iter().any(|(template, _)| *template == pool);
+                let met = if at_home {
+                    solver.tables.universe.meet(req, eligibility.req, Side::Claim)
+                } else {
+                    None
+                };
                 row.push(met.and_then(|met| self.state(solver, (pool, met))));
             }
             self.problem.join.push(row);
@@ -244,11 +251,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a kind of pods; `false` where none of its homes has a table that can serve it.
+    /// Adds a kind of pods; `false` where none of its templates has a table that can serve it.
     fn kind(
         &mut self,
-        wish: usize,
-        asked: &Wish,
+        eligibility: usize,
+        asked: &Eligibility,
         requests: &Amounts,
         count: usize,
         lanes: &mut IndexMap<LaneKey, Vec<usize>>,
@@ -259,26 +266,26 @@ impl<'a> Builder<'a> {
         let Ok(count) = u32::try_from(count) else { return false };
         if served {
             let rare = requests.iter().skip(COMMON_DIMS).map(|amount| *amount > 0).collect();
-            let entry = lanes.entry((wish, types.clone(), rare));
+            let entry = lanes.entry((eligibility, types.clone(), rare));
             let lane = entry.index();
             entry.or_default().push(self.problem.kinds.len());
-            self.problem.kinds.push(Kind { requests, count, wish, lane, types });
+            self.problem.kinds.push(Kind { requests, count, eligibility, lane, types });
         }
         served
     }
 
     /// Makes the lanes, those with the least choice first.
-    fn lanes(&mut self, wishes: &[Wish], lanes: IndexMap<LaneKey, Vec<usize>>) {
+    fn lanes(&mut self, eligibilities: &[Eligibility], lanes: IndexMap<LaneKey, Vec<usize>>) {
         let mut made: Vec<(usize, Lane, Vec<usize>)> = Vec::new();
-        for ((wish, types, _), kinds) in lanes {
+        for ((eligibility, types, _), kinds) in lanes {
             let least: Vec<i64> = (0..self.dims.len())
                 .map(|dim| {
                     kinds.iter().map(|kind| self.problem.kinds[*kind].requests[dim]).min().unwrap_or(0)
                 })
                 .collect();
             let (mut sizes, mut choice) = (Vec::new(), 0);
-            for home in &wishes[wish].homes {
-                let Some(state) = self.ids.get(home) else { continue };
+            for template in &eligibilities[eligibility].templates {
+                let Some(state) = self.ids.get(template) else { continue };
                 let types = types[self.problem.pool[*state]];
                 if types == 0 {
                     continue;
@@ -287,7 +294,7 @@ impl<'a> Builder<'a> {
                 choice += table.rows(&least).count();
                 sizes.extend(table.sizes(&least, types).into_iter().map(|size| (*state, size)));
             }
-            made.push((choice, Lane { wish, sizes }, kinds));
+            made.push((choice, Lane { eligibility, sizes }, kinds));
         }
         made.sort_by_key(|(choice, ..)| *choice);
         for (at, (_, lane, kinds)) in made.into_iter().enumerate() {

@@ -57,7 +57,7 @@ fn loads(problem: &Problem, count: usize) -> Vec<Load> {
     let kind = &problem.kinds[0];
     let mut loads: Vec<Load> = Vec::new();
     for (state, size) in &problem.lanes[0].sizes {
-        let Some(state) = problem.join[*state][kind.wish] else { continue };
+        let Some(state) = problem.join[*state][kind.eligibility] else { continue };
         let amounts = kind.requests.iter().zip(&size.room).filter(|(amount, _)| **amount > 0);
         let most = amounts.map(|(amount, room)| room / amount).min();
         let pods = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(0).min(count);
@@ -117,11 +117,11 @@ mod tests {
         let sizes = table.sizes(&requests, types).into_iter().map(|size| (0, size)).collect();
         Problem {
             dims: 2,
-            kinds: vec![Kind { requests, count, wish: 0, lane: 0, types: vec![types] }],
+            kinds: vec![Kind { requests, count, eligibility: 0, lane: 0, types: vec![types] }],
             tables: vec![table],
             pool: vec![0],
             join: vec![vec![Some(0)]],
-            lanes: vec![Lane { wish: 0, sizes }],
+            lanes: vec![Lane { eligibility: 0, sizes }],
             bases: Vec::new(),
         }
     }

@@ -38,7 +38,7 @@ pub(super) struct Vessel<'a> {
     pub(super) state: usize,
     pub(super) room: &'a [i64],
     pub(super) used: &'a [i64],
-    /// Only kinds of this wish, or all that get along.
+    /// Only kinds of this eligibility, or all that get along.
     pub(super) only: Option<usize>,
 }
 
@@ -144,7 +144,8 @@ impl Scratch {
                 let this = &problem.kinds[*kind];
                 let fits =
                     this.requests.iter().zip(room).all(|(amount, room)| amount <= room || *amount <= 0);
-                if !fits || put[*kind] >= remaining[*kind] || problem.join[state][this.wish].is_none() {
+                if !fits || put[*kind] >= remaining[*kind] || problem.join[state][this.eligibility].is_none()
+                {
                     return false;
                 }
                 let score = weights.score(*kind, style, share, room);
@@ -166,7 +167,7 @@ impl Scratch {
                 self.room[at] -= amount;
                 used[at] += amount;
             }
-            state = problem.join[state][this.wish].unwrap_or(state);
+            state = problem.join[state][this.eligibility].unwrap_or(state);
         }
         self.finish(weights, state, used, present)
     }
@@ -178,7 +179,7 @@ impl Scratch {
         self.room.extend(vessel.room.iter().zip(vessel.used).map(|(room, used)| room - used));
         self.active.clear();
         let wanted = |kind: &&usize| {
-            vessel.only.is_none_or(|only| problem.kinds[**kind].wish == only) && remaining[**kind] > 0
+            vessel.only.is_none_or(|only| problem.kinds[**kind].eligibility == only) && remaining[**kind] > 0
         };
         self.active.extend(present.iter().filter(wanted));
     }

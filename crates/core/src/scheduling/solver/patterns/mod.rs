@@ -37,20 +37,20 @@ use super::{
     topology::GroupKind,
 };
 use crate::scheduling::ids::{IdVec, LevelId, NodePoolId, PodClassId, PodId, TopologyGroupId};
-use crate::scheduling::solver::{narrow, tables::Tables};
+use crate::scheduling::solver::{allowed_domains, tables::Tables};
 use crate::scheduling::{Effort, Request};
 
 /// Pools of one weight beyond these are not looked at for one pod.
-const MAX_HOMES: usize = 16;
+const MAX_TEMPLATES: usize = 16;
 /// Rounds without a saving after which the search ends: so many per node, and at most.
 const BARREN_PER_NODE: usize = 500;
 const MAX_BARREN: usize = 20_000;
 
 /// What a pod asks of labels, and the pools that it may go to, with the requirements of a new claim there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wish {
+pub(super) struct Eligibility {
     pub(super) req: Req,
-    pub(super) homes: Vec<(NodePoolId, Req)>,
+    pub(super) templates: Vec<(NodePoolId, Req)>,
 }
 
 /// Pods that wait for patterns.
@@ -59,13 +59,13 @@ pub(super) struct Deferral {
     /// Groups that the request is about.
     groups: Bits<TopologyGroupId>,
     /// By class and level: what such a pod waits for; `None` where it may not.
-    wishes: HashMap<(PodClassId, LevelId), Option<Wish>>,
+    eligibilities: HashMap<(PodClassId, LevelId), Option<Eligibility>>,
     /// By what they ask for: the pods, as indices into the request, in the order of the queue.
-    waiting: IndexMap<(Wish, Amounts), Vec<PodId>>,
+    waiting: IndexMap<(Eligibility, Amounts), Vec<PodId>>,
 }
 
 impl Deferral {
-    /// Nobody waits yet. `classes` are those of the request.
+    /// No pod waits yet. `classes` are those of the request.
     pub(super) fn new(solver: &Solver, classes: &[PodClassId]) -> Self {
         let mut groups = Bits::default();
         for class in classes {
@@ -73,12 +73,10 @@ impl Deferral {
             let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
             owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
         }
-        let claimed = solver
-            .tables
-            .topology
-            .groups
-            .ids()
-            .filter(|group| narrow::counted(&solver.tables, &solver.placement, *group).has_owners());
+        let claimed =
+            solver.tables.topology.groups.ids().filter(|group| {
+                allowed_domains::counted(&solver.tables, &solver.placement, *group).has_owners()
+            });
         claimed.for_each(|group| groups.insert(group));
         Self { groups, ..Self::default() }
     }
@@ -105,7 +103,7 @@ pub(in crate::scheduling) enum Share {
 impl Solver {
     /// How much of a request patterns can pack, as far as can be told before they try.
     pub(in crate::scheduling) fn share(&mut self, request: &Request<'_>) -> Share {
-        self.lift();
+        self.rewind_base();
         let classes = self.counted_classes(request.pods);
         let distinct: Vec<PodClassId> = classes.iter().map(|(class, _)| *class).collect();
         let deferral = Deferral::new(self, &distinct);
@@ -133,7 +131,7 @@ impl Solver {
         let classes = self.counted_classes(request.pods);
         let away = |group: &TopologyGroupId| {
             let group = &self.tables.topology.groups[*group];
-            group.is.kind == GroupKind::Anti && !group.by_host
+            group.is.kind == GroupKind::Anti && !group.by_hostname
         };
         classes.iter().any(|(class, _)| {
             let this = &self.tables.classes[*class];
@@ -169,15 +167,15 @@ impl Pass {
         level: LevelId,
     ) -> bool {
         let Some(mut deferral) = self.deferral.take() else { return false };
-        let known = deferral.wishes.get(&(class, level)).cloned();
-        let wish = known.unwrap_or_else(|| {
-            let wish = self.wish(solver, &deferral, class, level);
-            deferral.wishes.insert((class, level), wish.clone());
-            wish
+        let known = deferral.eligibilities.get(&(class, level)).cloned();
+        let eligibility = known.unwrap_or_else(|| {
+            let eligibility = self.eligibility(solver, &deferral, class, level);
+            deferral.eligibilities.insert((class, level), eligibility.clone());
+            eligibility
         });
-        let waits = wish.is_some();
-        if let Some(wish) = wish {
-            let key = (wish, solver.tables.classes[class].requests.clone());
+        let waits = eligibility.is_some();
+        if let Some(eligibility) = eligibility {
+            let key = (eligibility, solver.tables.classes[class].requests.clone());
             deferral.waiting.entry(key).or_default().extend(pods);
         }
         self.deferral = Some(deferral);
@@ -185,23 +183,25 @@ impl Pass {
     }
 
     /// What a pod would wait for.
-    fn wish(
+    fn eligibility(
         &self,
         solver: &mut Solver,
         deferral: &Deferral,
         class: PodClassId,
         level: LevelId,
-    ) -> Option<Wish> {
+    ) -> Option<Eligibility> {
         if !solver.tables.is_plain(deferral, class, level) {
             return None;
         }
         let this = &solver.tables.classes[class];
         let (req, requests) = (this.levels[level].req, this.requests.clone());
-        let mut homes: Vec<(NodePoolId, Req)> = Vec::new();
+        let mut templates: Vec<(NodePoolId, Req)> = Vec::new();
         for pool in solver.tables.pools.ids() {
             let weight = solver.tables.pools[pool].model.weight;
-            if homes.len() == MAX_HOMES
-                || homes.first().is_some_and(|(home, _)| solver.tables.pools[*home].model.weight != weight)
+            if templates.len() == MAX_TEMPLATES
+                || templates
+                    .first()
+                    .is_some_and(|(template, _)| solver.tables.pools[*template].model.weight != weight)
             {
                 break;
             }
@@ -213,10 +213,10 @@ impl Pass {
             rows.intersect(&solver.tables.pools[pool].mask(&solver.tables.universe, template));
             let none = Amounts::new();
             if rows.iter().any(|row| fits(&none, &requests, &solver.tables.row(pool, row).free)) {
-                homes.push((pool, template));
+                templates.push((pool, template));
             }
         }
-        (!homes.is_empty()).then_some(Wish { req, homes })
+        (!templates.is_empty()).then_some(Eligibility { req, templates })
     }
 
     /// Packs the pods that wait, improving as long as `effort` lasts. Returns those that found no place, which wait no longer.

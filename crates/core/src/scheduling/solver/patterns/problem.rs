@@ -16,7 +16,7 @@ pub(super) struct Kind {
     pub(super) requests: Room,
     pub(super) count: u32,
     /// What they ask of labels and pools.
-    pub(super) wish: usize,
+    pub(super) eligibility: usize,
     pub(super) lane: usize,
     /// By pool: how many types a claim that holds one of them must keep.
     pub(super) types: Vec<usize>,
@@ -25,7 +25,7 @@ pub(super) struct Kind {
 /// Kinds that compete for the same nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    pub(super) wish: usize,
+    pub(super) eligibility: usize,
     /// What may be opened for them: index of the table, and how much to put in.
     pub(super) sizes: Vec<(usize, Size)>,
 }
@@ -47,7 +47,7 @@ pub(in crate::scheduling::solver) struct Problem {
     pub(in crate::scheduling::solver) tables: Vec<Table>,
     /// By state: which of the pools that take part it is of.
     pub(in crate::scheduling::solver) pool: Vec<usize>,
-    /// By state and wish: the state of a claim that such a pod joins.
+    /// By state and eligibility: the state of a claim that such a pod joins.
     pub(in crate::scheduling::solver) join: Vec<Vec<Option<usize>>>,
     /// Those with the least choice first.
     pub(super) lanes: Vec<Lane>,

@@ -264,7 +264,7 @@ impl<'p> Search<'p> {
         let (state, size) = &problem.lanes[lane].sizes[at];
         let nothing = vec![0; problem.dims];
         let alone = problem.lanes.len() == 1;
-        for only in [None, Some(problem.lanes[lane].wish)] {
+        for only in [None, Some(problem.lanes[lane].eligibility)] {
             let vessel = Vessel { state: *state, room: &size.room, used: &nothing, only };
             let pattern = self.scratch.fill(problem, &self.weights, vessel, present, remaining, style);
             if let Some(mut pattern) = pattern {

@@ -28,21 +28,21 @@ struct DomainCounts {
 }
 
 impl DomainCounts {
-    fn get(&self, by_host: bool, domain: DomainId) -> u32 {
+    fn get(&self, by_hostname: bool, domain: DomainId) -> u32 {
         if self.total == 0 {
             return 0;
         }
-        match domain.dense(by_host) {
+        match domain.dense(by_hostname) {
             None => self.nodes.get(&domain).copied().unwrap_or(0),
             Some(at) => self.dense.get(at).copied().unwrap_or(0),
         }
     }
 
     /// Changes a count, which does not fall below zero; returns what it was and what it is.
-    fn change(&mut self, by_host: bool, domain: DomainId, by: i64) -> (u32, u32) {
-        let before = self.get(by_host, domain);
+    fn change(&mut self, by_hostname: bool, domain: DomainId, by: i64) -> (u32, u32) {
+        let before = self.get(by_hostname, domain);
         let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
-        match domain.dense(by_host) {
+        match domain.dense(by_hostname) {
             None if after == 0 => {
                 self.nodes.remove(&domain);
             }
@@ -119,7 +119,7 @@ impl<I: Id> Marks<I> {
 #[derive(Debug)]
 pub(in crate::scheduling::solver) struct GroupCounts {
     kind: GroupKind,
-    by_host: bool,
+    by_hostname: bool,
     selected: DomainCounts,
     owners: DomainCounts,
     /// In groups by hostname, of existing and in-flight nodes.
@@ -130,10 +130,10 @@ pub(in crate::scheduling::solver) struct GroupCounts {
 
 impl GroupCounts {
     /// Nothing is counted yet.
-    pub(in crate::scheduling::solver) fn new(kind: GroupKind, by_host: bool) -> Self {
+    pub(in crate::scheduling::solver) fn new(kind: GroupKind, by_hostname: bool) -> Self {
         Self {
             kind,
-            by_host,
+            by_hostname,
             selected: DomainCounts::default(),
             owners: DomainCounts::default(),
             nodes: Marks::default(),
@@ -144,8 +144,8 @@ impl GroupCounts {
     /// Changes the count of selected pods, or of pods that demand the group; returns by how much it did change.
     pub(super) fn change(&mut self, domain: DomainId, owners: bool, by: i64) -> i64 {
         let counts = if owners { &mut self.owners } else { &mut self.selected };
-        let (before, count) = counts.change(self.by_host, domain, by);
-        if self.by_host {
+        let (before, count) = counts.change(self.by_hostname, domain, by);
+        if self.by_hostname {
             match domain.host() {
                 Host::Node(node) => self.nodes.note(self.kind, node, owners, count),
                 Host::NewClaim(claim) => self.new_claims.note(self.kind, claim, owners, count),
@@ -172,12 +172,12 @@ impl Deref for CountedGroup<'_> {
 impl CountedGroup<'_> {
     /// How many selected pods the domain has.
     pub(in crate::scheduling::solver) fn count(&self, domain: DomainId) -> u32 {
-        self.counts.selected.get(self.group.by_host, domain)
+        self.counts.selected.get(self.group.by_hostname, domain)
     }
 
     /// Whether no pod in the domain demands to be away from the selected ones.
     pub(in crate::scheduling::solver) fn unclaimed(&self, domain: DomainId) -> bool {
-        self.counts.owners.get(self.group.by_host, domain) == 0
+        self.counts.owners.get(self.group.by_hostname, domain) == 0
     }
 
     /// Whether any pod at all demands this anti-affinity.
@@ -197,7 +197,7 @@ impl CountedGroup<'_> {
         selects_itself: bool,
         bootstraps: bool,
     ) {
-        if self.group.by_host {
+        if self.group.by_hostname {
             self.counts.new_claims.keep_allowed(self.group.is.kind, claims, selects_itself, bootstraps);
         }
     }
@@ -209,21 +209,21 @@ impl CountedGroup<'_> {
         selects_itself: bool,
         bootstraps: bool,
     ) {
-        if self.group.by_host {
+        if self.group.by_hostname {
             self.counts.nodes.keep_allowed(self.group.is.kind, nodes, selects_itself, bootstraps);
         }
     }
 
     /// Takes the nodes out whose pods demand to be away from the selected ones.
     pub(in crate::scheduling::solver) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
-        if self.group.by_host {
+        if self.group.by_hostname {
             nodes.subtract(&self.counts.nodes.owned);
         }
     }
 
     /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
     pub(in crate::scheduling::solver) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
-        if self.group.by_host {
+        if self.group.by_hostname {
             claims.subtract(&self.counts.new_claims.owned);
         }
     }
@@ -232,7 +232,7 @@ impl CountedGroup<'_> {
     /// since an empty one can be had.
     pub(in crate::scheduling::solver) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
         let GroupKind::Spread { min_domains, .. } = self.group.is.kind else { return 0 };
-        if self.group.by_host {
+        if self.group.by_hostname {
             return 0;
         }
         let mut minimum: Option<u32> = None;
@@ -257,7 +257,7 @@ impl CountedGroup<'_> {
     ) -> bool {
         match self.group.is.kind {
             GroupKind::Spread { max_skew, .. } => {
-                let known = self.group.by_host || self.group.known.has(domain);
+                let known = self.group.by_hostname || self.group.known.has(domain);
                 let more = i64::from(selects_itself);
                 known && i64::from(self.count(domain)) + more - minimum <= max_skew
             }

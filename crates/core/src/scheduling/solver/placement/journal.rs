@@ -1,7 +1,7 @@
 //! The only undo: every change of a placement since a mark can be rewound.
 
 use super::Room;
-use crate::scheduling::ids::{DomainId, NodeId, ShapeId, TopologyGroupId};
+use crate::scheduling::ids::{CompatibilityId, DomainId, NodeId, TopologyGroupId};
 
 /// A moment to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +19,8 @@ pub(super) enum Change {
     Room(NodeId, Room),
     /// A counter was changed.
     Count { group: TopologyGroupId, domain: DomainId, owners: bool, by: i64 },
-    /// A node was found to have no room for a shape.
-    Full(ShapeId, NodeId),
+    /// A node was found to have no room for a compatibility.
+    Full(CompatibilityId, NodeId),
 }
 
 /// All changes since the placement was that of the snapshot.

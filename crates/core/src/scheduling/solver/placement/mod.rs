@@ -18,7 +18,7 @@ use super::{
     nodes::NodeRow,
     topology::Topology,
 };
-use crate::scheduling::ids::{DomainId, Id, IdVec, NewClaimId, NodeId, ShapeId, TopologyGroupId};
+use crate::scheduling::ids::{CompatibilityId, DomainId, Id, IdVec, NewClaimId, NodeId, TopologyGroupId};
 
 /// What is left of a node.
 #[derive(Clone, Debug)]
@@ -34,10 +34,10 @@ pub(super) struct Room {
 pub(super) struct Placement {
     nodes: IdVec<NodeId, Room>,
     counts: IdVec<TopologyGroupId, GroupCounts>,
-    /// Nodes without room for a shape.
-    full: IdVec<ShapeId, Bits<NodeId>>,
-    /// New NodeClaims that cannot become what a shape needs.
-    rejected: IdVec<ShapeId, Bits<NewClaimId>>,
+    /// Nodes without room for a compatibility.
+    full: IdVec<CompatibilityId, Bits<NodeId>>,
+    /// New NodeClaims that cannot become what a compatibility needs.
+    rejected: IdVec<CompatibilityId, Bits<NewClaimId>>,
     journal: Journal,
     /// Topology groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain
     /// each. Empty between passes.
@@ -62,14 +62,14 @@ impl Placement {
         self.version
     }
 
-    /// The nodes that are known to have no room for a shape.
-    pub(super) fn full(&self, shape: ShapeId) -> &Bits<NodeId> {
-        &self.full[shape]
+    /// The nodes that are known to have no room for a compatibility.
+    pub(super) fn full(&self, compatibility: CompatibilityId) -> &Bits<NodeId> {
+        &self.full[compatibility]
     }
 
-    /// The new NodeClaims that are known not to become what a shape needs.
-    pub(super) fn rejected(&self, shape: ShapeId) -> &Bits<NewClaimId> {
-        &self.rejected[shape]
+    /// The new NodeClaims that are known not to become what a compatibility needs.
+    pub(super) fn rejected(&self, compatibility: CompatibilityId) -> &Bits<NewClaimId> {
+        &self.rejected[compatibility]
     }
 
     /// Takes in a node of the snapshot, in the slot of one that is gone or in a new one.
@@ -90,7 +90,7 @@ impl Placement {
     /// Forgets the counts of a group.
     pub(super) fn forget_counts(&mut self, topology: &Topology, group: TopologyGroupId) {
         let of = &topology.groups[group];
-        self.counts[group] = GroupCounts::new(of.is.kind, of.by_host);
+        self.counts[group] = GroupCounts::new(of.is.kind, of.by_hostname);
     }
 
     /// Counts for good, as part of the snapshot.
@@ -113,41 +113,41 @@ impl Placement {
         room.open = open;
     }
 
-    /// Notes that a node has no room for a shape.
-    pub(super) fn note_full(&mut self, shape: ShapeId, node: NodeId) {
-        self.full[shape].insert(node);
-        self.journal.note(Change::Full(shape, node));
+    /// Notes that a node has no room for a compatibility.
+    pub(super) fn note_full(&mut self, compatibility: CompatibilityId, node: NodeId) {
+        self.full[compatibility].insert(node);
+        self.journal.note(Change::Full(compatibility, node));
     }
 
-    /// Notes that a new NodeClaim cannot become what a shape needs.
-    pub(super) fn reject(&mut self, shape: ShapeId, claim: NewClaimId) {
-        self.rejected[shape].insert(claim);
+    /// Notes that a new NodeClaim cannot become what a compatibility needs.
+    pub(super) fn reject(&mut self, compatibility: CompatibilityId, claim: NewClaimId) {
+        self.rejected[compatibility].insert(claim);
     }
 
-    /// Notes that no new NodeClaim of some can become what a shape needs.
-    pub(super) fn reject_all(&mut self, shape: ShapeId, claims: &Bits<NewClaimId>) {
-        self.rejected[shape].unite(claims);
+    /// Notes that no new NodeClaim of some can become what a compatibility needs.
+    pub(super) fn reject_all(&mut self, compatibility: CompatibilityId, claims: &Bits<NewClaimId>) {
+        self.rejected[compatibility].unite(claims);
     }
 
-    /// Makes room for verdicts on this many shapes.
-    pub(super) fn make_room(&mut self, shapes: usize) {
-        self.full.items_mut().resize_with(shapes, Bits::default);
-        self.rejected.items_mut().resize_with(shapes, Bits::default);
+    /// Makes room for verdicts on this many compatibilities.
+    pub(super) fn make_room(&mut self, compatibilities: usize) {
+        self.full.items_mut().resize_with(compatibilities, Bits::default);
+        self.rejected.items_mut().resize_with(compatibilities, Bits::default);
     }
 
-    /// Forgets which new NodeClaims cannot become what a shape needs.
-    pub(super) fn forget_rejected(&mut self, shape: ShapeId) {
-        self.rejected[shape] = Bits::default();
+    /// Forgets which new NodeClaims cannot become what a compatibility needs.
+    pub(super) fn forget_rejected(&mut self, compatibility: CompatibilityId) {
+        self.rejected[compatibility] = Bits::default();
     }
 
-    /// Forgets all verdicts on a shape.
-    pub(super) fn forget_verdicts(&mut self, shape: ShapeId) {
-        self.full[shape] = Bits::default();
-        self.rejected[shape] = Bits::default();
+    /// Forgets all verdicts on a compatibility.
+    pub(super) fn forget_verdicts(&mut self, compatibility: CompatibilityId) {
+        self.full[compatibility] = Bits::default();
+        self.rejected[compatibility] = Bits::default();
     }
 
     /// Forgets all verdicts.
-    pub(super) fn forget_shapes(&mut self) {
+    pub(super) fn forget_compatibilities(&mut self) {
         self.full = IdVec::default();
         self.rejected = IdVec::default();
     }
@@ -171,7 +171,9 @@ impl Placement {
                 Change::Count { group, domain, owners, by } => {
                     self.counts[group].change(domain, owners, -by);
                 }
-                Change::Full(shape, node) if touched.has(node) => self.full[shape].remove(node),
+                Change::Full(compatibility, node) if touched.has(node) => {
+                    self.full[compatibility].remove(node)
+                }
                 Change::Full(..) => {}
             }
         }

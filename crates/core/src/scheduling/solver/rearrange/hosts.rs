@@ -21,7 +21,7 @@ pub(super) struct Kind {
     /// By dimension.
     pub(super) requests: Room,
     /// What they ask of labels and pools.
-    pub(super) wish: usize,
+    pub(super) eligibility: usize,
     /// By pool: how many types a claim that holds one of them must keep.
     pub(super) types: SmallVec<[usize; 2]>,
     pub(super) marks: Marks,
@@ -71,29 +71,29 @@ pub(super) struct Offer {
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) kinds: Vec<Kind>,
-    /// By wish: the states of a new claim for such a pod.
-    homes: Vec<Vec<usize>>,
+    /// By eligibility: the states of a new claim for such a pod.
+    templates: Vec<Vec<usize>>,
     pub(super) tables: Vec<Table>,
     /// By state: which of the pools that take part it is of.
     pool: Vec<usize>,
-    /// By state and wish: the state of a claim that such a pod joins.
+    /// By state and eligibility: the state of a claim that such a pod joins.
     join: Vec<Vec<Option<usize>>>,
     pub(super) dims: usize,
 }
 
 impl Problem {
-    pub(super) fn new(kinds: Vec<Kind>, homes: Vec<Vec<usize>>, patterns: Patterns) -> Self {
+    pub(super) fn new(kinds: Vec<Kind>, templates: Vec<Vec<usize>>, patterns: Patterns) -> Self {
         let Patterns { dims, tables, pool, join, .. } = patterns;
-        Self { kinds, homes, tables, pool, join, dims }
+        Self { kinds, templates, tables, pool, join, dims }
     }
 
     /// A node that holds one pod of each of some kinds, at what it costs; `None` where it cannot be bought.
     pub(super) fn host(&self, of: &[usize], origin: usize) -> Option<Host> {
-        let home = *self.homes[self.kinds[*of.first()?].wish].first()?;
-        let mut host = Host { state: home, types: usize::MAX, ..self.empty() };
+        let template = *self.templates[self.kinds[*of.first()?].eligibility].first()?;
+        let mut host = Host { state: template, types: usize::MAX, ..self.empty() };
         for kind in of {
             let this = &self.kinds[*kind];
-            host.state = self.join[host.state][this.wish]?;
+            host.state = self.join[host.state][this.eligibility]?;
             host.types = host.types.min(this.types[self.pool[host.state]]);
             host.add(*kind, this);
         }
@@ -115,7 +115,7 @@ impl Problem {
     /// The cheapest way to open a node for a pod.
     pub(super) fn new_claim(&self, kind: usize) -> Option<Offer> {
         let this = &self.kinds[kind];
-        let offers = self.homes[this.wish].iter().filter_map(|state| {
+        let offers = self.templates[this.eligibility].iter().filter_map(|state| {
             let types = this.types[self.pool[*state]];
             let price = self.tables[*state].price(&this.requests, types)?;
             Some(Offer { state: *state, types, price })
@@ -126,7 +126,7 @@ impl Problem {
     /// What a node becomes with another pod; `None` where it cannot take it.
     pub(super) fn offer(&self, host: &Host, kind: usize) -> Option<Offer> {
         let this = &self.kinds[kind];
-        let state = self.join[host.state][this.wish]?;
+        let state = self.join[host.state][this.eligibility]?;
         if !host.allows(this) {
             return None;
         }
@@ -163,7 +163,7 @@ impl Problem {
 
     /// Whether a pod may join a node of a state, as far as labels say.
     pub(super) fn joins(&self, state: usize, kind: usize) -> bool {
-        self.join[state][self.kinds[kind].wish].is_some()
+        self.join[state][self.kinds[kind].eligibility].is_some()
     }
 
     fn note_room(&self, host: &mut Host) {

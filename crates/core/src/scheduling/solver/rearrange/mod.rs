@@ -4,7 +4,7 @@
 //! keep the domains that they were given (zones, capacity types, …): every count of a group by such a key stays what it
 //! is, so that nothing about it has to be asked again. What groups by hostname demand is counted node by node.
 //!
-//! - [`Ties`]: what topology holds a pod to.
+//! - [`PinnedDomains`]: what topology holds a pod to.
 //! - `hosts`: nodes that pods are put on and taken off, at what price.
 //! - `search`: the cheapest nodes that can be found; free of Kubernetes, like `hosts`.
 //! - `commit`: what was found, as new NodeClaims of the pass.
@@ -32,7 +32,7 @@ use super::{
     bits::Bits,
     intern::{ANY, Key, Req, Set, Side},
     pass::Pass,
-    patterns::{Builder, Deferral, State, Wish, dims},
+    patterns::{Builder, Deferral, Eligibility, State, dims},
     topology::GroupKind,
 };
 use crate::scheduling::Effort;
@@ -44,13 +44,13 @@ const MAX_NEW_CLAIMS: usize = 20_000;
 /// Nor are larger requests: their first plan would wait for it.
 const MAX_PODS: usize = 60_000;
 /// Pools of one weight beyond these are not looked at for one pod.
-const MAX_HOMES: usize = 16;
+const MAX_TEMPLATES: usize = 16;
 /// Rounds without a saving after which the search ends: so many per node.
 const BARREN_PER_NODE: usize = 200;
 
 /// What topology holds a pod to while it changes nodes.
 #[derive(Clone, Debug, Default)]
-struct Ties {
+struct PinnedDomains {
     /// Keys whose domain it keeps.
     keys: SmallVec<[Key; 2]>,
     marks: Marks,
@@ -183,21 +183,23 @@ impl Pass {
             return None;
         }
         let mut builder = Builder::new(self, dims(census.kinds.iter().map(|kind| &kind.requests)));
-        for home in census.wishes.iter().flat_map(|wish| wish.homes.iter()) {
-            builder.state(solver, *home);
+        for template in census.eligibilities.iter().flat_map(|eligibility| eligibility.templates.iter()) {
+            builder.state(solver, *template);
         }
-        let wishes: Vec<Wish> = census.wishes.into_iter().collect();
-        builder.join(solver, &wishes);
+        let eligibilities: Vec<Eligibility> = census.eligibilities.into_iter().collect();
+        builder.join(solver, &eligibilities);
         let kinds = census.kinds.into_iter().map(|key| {
             let requests = builder.flat(&key.requests);
-            let types = builder.types(&wishes[key.wish], &requests).into();
-            Kind { requests, wish: key.wish, types, marks: key.marks }
+            let types = builder.types(&eligibilities[key.eligibility], &requests).into();
+            Kind { requests, eligibility: key.eligibility, types, marks: key.marks }
         });
         let kinds: Vec<Kind> = kinds.collect();
-        let homes = wishes.iter().map(|wish| wish.homes.iter().filter_map(|home| builder.known(*home)));
-        let homes = homes.map(Iterator::collect).collect();
+        let templates = eligibilities
+            .iter()
+            .map(|eligibility| eligibility.templates.iter().filter_map(|template| builder.known(*template)));
+        let templates = templates.map(Iterator::collect).collect();
         let (patterns, states) = builder.into_parts();
-        let problem = Problem::new(kinds, homes, patterns);
+        let problem = Problem::new(kinds, templates, patterns);
         let mut pods: Vec<Vec<PodId>> = vec![Vec::new(); problem.kinds.len()];
         let (mut hosts, mut claims) = (Vec::new(), Vec::new());
         if let Some(price) = scope.heap {
@@ -248,7 +250,7 @@ impl Pass {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct KindKey {
     requests: Amounts,
-    wish: usize,
+    eligibility: usize,
     marks: Marks,
 }
 
@@ -259,11 +261,11 @@ struct Census {
     /// Groups that the request is about.
     relevant: Bits<TopologyGroupId>,
     /// By class and level.
-    ties: HashMap<(PodClassId, LevelId), Option<Ties>>,
+    pinned_domains: HashMap<(PodClassId, LevelId), Option<PinnedDomains>>,
     /// By class, level, pool and the domains that are kept.
     known: HashMap<(PodClassId, LevelId, NodePoolId, Req), Option<usize>>,
     kinds: IndexSet<KindKey>,
-    wishes: IndexSet<Wish>,
+    eligibilities: IndexSet<Eligibility>,
 }
 
 impl Census {
@@ -274,10 +276,10 @@ impl Census {
         Self {
             scope,
             relevant: Deferral::new(solver, &distinct).into_groups(),
-            ties: HashMap::new(),
+            pinned_domains: HashMap::new(),
             known: HashMap::new(),
             kinds: IndexSet::new(),
-            wishes: IndexSet::new(),
+            eligibilities: IndexSet::new(),
         }
     }
 
@@ -290,11 +292,14 @@ impl Census {
         req: Req,
     ) -> Option<usize> {
         let relevant = &self.relevant;
-        let ties =
-            self.ties.entry(of).or_insert_with(|| solver.tables.ties(relevant, of.0, of.1)).as_ref()?;
+        let pinned_domains = self
+            .pinned_domains
+            .entry(of)
+            .or_insert_with(|| solver.tables.pinned_domains(relevant, of.0, of.1))
+            .as_ref()?;
         let mut pins: SmallVec<[(Key, Set); 2]> =
             solver.tables.universe.sets(self.scope.within).iter().cloned().collect();
-        for key in &ties.keys {
+        for key in &pinned_domains.keys {
             let domain = solver.tables.universe.get(req, *key).and_then(Set::single)?;
             pins.push((*key, Set::of([domain])));
         }
@@ -302,11 +307,11 @@ impl Census {
         if let Some(known) = self.known.get(&(of.0, of.1, pool, pins)) {
             return *known;
         }
-        let wish = solver.tables.wish_within(of, pool, pins, self.scope.heap.is_some());
-        let kind = wish.map(|wish| {
-            let wish = self.wishes.insert_full(wish).0;
+        let eligibility = solver.tables.eligibility_within(of, pool, pins, self.scope.heap.is_some());
+        let kind = eligibility.map(|eligibility| {
+            let eligibility = self.eligibilities.insert_full(eligibility).0;
             let requests = solver.tables.classes[of.0].requests.clone();
-            self.kinds.insert_full(KindKey { requests, wish, marks: ties.marks.clone() }).0
+            self.kinds.insert_full(KindKey { requests, eligibility, marks: pinned_domains.marks.clone() }).0
         });
         self.known.insert((of.0, of.1, pool, pins), kind);
         kind
@@ -315,7 +320,12 @@ impl Census {
 
 impl Tables {
     /// What topology holds a pod to; `None` where it has to stay on its node.
-    fn ties(&self, relevant: &Bits<TopologyGroupId>, class: PodClassId, level: LevelId) -> Option<Ties> {
+    fn pinned_domains(
+        &self,
+        relevant: &Bits<TopologyGroupId>,
+        class: PodClassId,
+        level: LevelId,
+    ) -> Option<PinnedDomains> {
         let this = &self.classes[class];
         let plain = this.wants_room_only()
             && this.pod.spec.volumes.is_empty()
@@ -323,7 +333,7 @@ impl Tables {
         if !plain {
             return None;
         }
-        let mut ties = Ties::default();
+        let mut pinned_domains = PinnedDomains::default();
         let of_kind = &self.topology.label_sets[this.label_set].groups;
         let selecting = of_kind.iter().copied().filter(|group| relevant.has(*group));
         let owned = this.levels[level].groups.iter().map(|owned| (owned.group, Some(owned.selects_itself)));
@@ -332,53 +342,53 @@ impl Tables {
             if group.is.filter.as_ref().is_some_and(|filter| !filter.counts_all()) {
                 return None;
             }
-            if !group.by_host {
-                if !ties.keys.contains(&group.is.key) {
-                    ties.keys.push(group.is.key);
+            if !group.by_hostname {
+                if !pinned_domains.keys.contains(&group.is.key) {
+                    pinned_domains.keys.push(group.is.key);
                 }
                 continue;
             }
             let most = match (group.is.kind, owned) {
                 (GroupKind::Affinity, _) => return None,
                 (_, None) => {
-                    ties.marks.counted.push(at);
+                    pinned_domains.marks.counted.push(at);
                     continue;
                 }
                 (GroupKind::Spread { max_skew, .. }, _) => u32::try_from(max_skew).unwrap_or(u32::MAX),
                 (GroupKind::Anti, Some(selects_itself)) => u32::from(selects_itself),
             };
-            ties.marks.caps.push((at, most));
+            pinned_domains.marks.caps.push((at, most));
         }
-        ties.marks.counted.sort_unstable();
-        ties.marks.caps.sort_unstable();
-        Some(ties)
+        pinned_domains.marks.counted.sort_unstable();
+        pinned_domains.marks.caps.sort_unstable();
+        Some(pinned_domains)
     }
 
     /// What a pod may wait for that keeps its domains: the pools of the weight of its own, without limits but for those of
     /// its own where it `keeps` that one.
-    fn wish_within(
+    fn eligibility_within(
         &mut self,
         (class, level): (PodClassId, LevelId),
         pool: NodePoolId,
         pins: Req,
         keeps: bool,
-    ) -> Option<Wish> {
+    ) -> Option<Eligibility> {
         let weight = self.pools[pool].model.weight;
-        let mut homes: Vec<(NodePoolId, Req)> = Vec::new();
+        let mut templates: Vec<(NodePoolId, Req)> = Vec::new();
         for at in self.pools.ids() {
             if self.pools[at].model.weight != weight
                 || (self.pools[at].is_limited() && !(keeps && at == pool))
-                || homes.len() == MAX_HOMES
+                || templates.len() == MAX_TEMPLATES
             {
                 continue;
             }
             let Some(template) = self.template_for(class, level, at) else { continue };
-            homes.extend(self.universe.meet(template, pins, Side::Claim).map(|req| (at, req)));
+            templates.extend(self.universe.meet(template, pins, Side::Claim).map(|req| (at, req)));
         }
         let asked = self.classes[class].levels[level].req;
         let both: SmallVec<[(Key, Set); 4]> =
             self.universe.sets(asked).iter().chain(self.universe.sets(pins).iter()).cloned().collect();
         let req = self.universe.conjunction(both);
-        homes.iter().any(|(home, _)| *home == pool).then_some(Wish { req, homes })
+        templates.iter().any(|(template, _)| *template == pool).then_some(Eligibility { req, templates })
     }
 }

@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 
 use super::{
     bits::Bits,
-    compile::Owned,
     intern::{ANY, Key, Req, Set, Side, Value},
     placement::CountedGroup,
     placement::Placement,
+    pod_classes::Owned,
     tables::Tables,
     topology::GroupKind,
 };
@@ -196,7 +196,7 @@ fn restrict(
     allows: impl Fn(DomainId) -> bool,
 ) {
     let group = counted(tables, placement, at);
-    if group.by_host {
+    if group.by_hostname {
         return;
     }
     let mut domains: SmallVec<[Value; 8]> =
@@ -227,7 +227,7 @@ fn restrict(
 pub(super) fn obeys_on(tables: &Tables, placement: &Placement, demand: &Demand, at: NodeId) -> bool {
     let domain = |group: TopologyGroupId| {
         let group = counted(tables, placement, group);
-        if group.by_host {
+        if group.by_hostname {
             Some(at.into())
         } else {
             tables.nodes[at].label(group.is.key).map(DomainId::of_value)
@@ -247,7 +247,7 @@ pub(super) fn obeys_on(tables: &Tables, placement: &Placement, demand: &Demand, 
 }
 
 /// Whether a node or claim may have another pod as far as groups by hostname say.
-pub(super) fn obeys_by_host(
+pub(super) fn obeys_by_hostname(
     tables: &Tables,
     placement: &Placement,
     demand: &Demand,
@@ -255,13 +255,13 @@ pub(super) fn obeys_by_host(
 ) -> Result<(), Nowhere> {
     for (owned, minimum) in &demand.groups {
         let group = counted(tables, placement, owned.group);
-        if group.by_host && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
+        if group.by_hostname && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
             return Err(Nowhere(owned.group));
         }
     }
     let taken = |group: &&TopologyGroupId| {
         let group = counted(tables, placement, **group);
-        group.by_host && !group.unclaimed(host)
+        group.by_hostname && !group.unclaimed(host)
     };
     match demand.inverse.iter().find(taken) {
         Some(group) => Err(Nowhere(*group)),
@@ -270,7 +270,7 @@ pub(super) fn obeys_by_host(
 }
 
 /// Takes the new NodeClaims out of `claims` that groups by hostname close to a pod.
-pub(super) fn keep_by_host(
+pub(super) fn keep_by_hostname(
     tables: &Tables,
     placement: &Placement,
     demand: &Demand,
@@ -294,7 +294,7 @@ pub(super) fn narrow(
     host: DomainId,
     req: Req,
 ) -> Result<SmallVec<[Req; 4]>, Nowhere> {
-    obeys_by_host(tables, placement, demand, host)?;
+    obeys_by_hostname(tables, placement, demand, host)?;
     let mut options: SmallVec<[Req; 4]> = smallvec::smallvec![req];
     for choice in &demand.choices {
         let set = tables.universe.get(req, choice.key);

@@ -2,13 +2,13 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::{Solver, compile};
+use super::{Solver, pod_classes};
 use crate::model::{Pod, Snapshot};
 use crate::scheduling::ids::{Id, IdVec, PodClassId, PodId};
 
 /// A request: what its pods are, and their order. Passes over one request share it.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestQueue {
     /// Empty for small requests, which are not kept.
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) classes: IdVec<PodId, PodClassId>,
@@ -16,20 +16,29 @@ pub(super) struct Asked {
 }
 
 /// Requests of fewer pods are not kept.
-pub(super) const MANY: usize = 64;
+pub(super) const MIN_KEPT_PODS: usize = 64;
 
 impl Solver {
     /// The classes of some pods and their order; known where the last request was the same.
-    pub(super) fn ask(&mut self, pods: &[Arc<Pod>]) -> Asked {
+    pub(super) fn ask(&mut self, pods: &[Arc<Pod>]) -> RequestQueue {
         let asked = std::mem::take(&mut self.asked);
         let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
-        if pods.len() >= MANY && asked.pods.len() == pods.len() && asked.pods.iter().zip(pods).all(same) {
+        if pods.len() >= MIN_KEPT_PODS
+            && asked.pods.len() == pods.len()
+            && asked.pods.iter().zip(pods).all(same)
+        {
             return asked;
         }
-        let classes: IdVec<PodId, PodClassId> =
-            pods.iter().map(|pod| compile::class_of(&mut self.tables, &mut self.placement, pod)).collect();
+        let classes: IdVec<PodId, PodClassId> = pods
+            .iter()
+            .map(|pod| pod_classes::class_of(&mut self.tables, &mut self.placement, pod))
+            .collect();
         let queue = queue(pods, &classes, self);
-        Asked { pods: if pods.len() < MANY { Vec::new() } else { pods.to_vec() }, classes, queue }
+        RequestQueue {
+            pods: if pods.len() < MIN_KEPT_PODS { Vec::new() } else { pods.to_vec() },
+            classes,
+            queue,
+        }
     }
 
     /// The classes of some pods, ascending, and how many of each.

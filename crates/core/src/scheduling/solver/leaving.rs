@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{bits::Bits, compile, domains, placement::Placement, tables::Tables, topology::GroupKind};
+use super::{bits::Bits, domains, placement::Placement, pod_classes, tables::Tables, topology::GroupKind};
 use crate::scheduling::ids::{LabelSetId, NodeId, PodClassId};
 use crate::{model::Pod, scheduling::Request};
 
-/// Takes the pods of nodes that are thought away, and those of the request that run somewhere, off the counters.
+/// Takes the pods of excluded nodes, and those of the request that run somewhere, off the counters.
 pub(super) fn forget(
     tables: &mut Tables,
     placement: &mut Placement,
@@ -30,7 +30,7 @@ pub(super) fn forget(
         let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
         discount(tables, placement, at, kind, 1);
         for term in &pod.spec.pod_anti_affinity {
-            let group = compile::term_group(tables, placement, &pod, term, GroupKind::Anti);
+            let group = pod_classes::term_group(tables, placement, &pod, term, GroupKind::Anti);
             for domain in domains::node_domains(tables, placement, group, at) {
                 placement.count(group, domain, true, -1);
             }

@@ -3,41 +3,41 @@
 use super::bits::Bits;
 use crate::scheduling::ids::NewClaimId;
 
-/// New NodeClaims on rungs, one for each number of pods.
+/// New NodeClaims in tiers, one for each number of pods.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ladder {
-    rungs: Vec<Bits<NewClaimId>>,
-    /// How many new NodeClaims each rung has.
+pub(super) struct CandidateOrder {
+    tiers: Vec<Bits<NewClaimId>>,
+    /// How many new NodeClaims each tier has.
     counts: Vec<usize>,
-    /// Rungs that are not empty.
+    /// Tiers that are not empty.
     used: Bits<usize>,
 }
 
 /// Where a search stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cursor {
-    rung: usize,
+    tier: usize,
     word: usize,
 }
 
-impl Ladder {
-    /// Puts a new NodeClaim onto a rung.
-    pub(super) fn put(&mut self, claim: NewClaimId, rung: usize) {
-        if self.rungs.len() <= rung {
-            self.rungs.resize(rung + 1, Bits::default());
-            self.counts.resize(rung + 1, 0);
+impl CandidateOrder {
+    /// Puts a new NodeClaim into a tier.
+    pub(super) fn put(&mut self, claim: NewClaimId, tier: usize) {
+        if self.tiers.len() <= tier {
+            self.tiers.resize(tier + 1, Bits::default());
+            self.counts.resize(tier + 1, 0);
         }
-        self.rungs[rung].insert(claim);
-        self.counts[rung] += 1;
-        self.used.insert(rung);
+        self.tiers[tier].insert(claim);
+        self.counts[tier] += 1;
+        self.used.insert(tier);
     }
 
-    /// Moves a new NodeClaim from one rung to another.
+    /// Moves a new NodeClaim from one tier to another.
     pub(super) fn shift(&mut self, claim: NewClaimId, from: usize, to: usize) {
         if from == to {
             return;
         }
-        self.rungs[from].remove(claim);
+        self.tiers[from].remove(claim);
         self.counts[from] -= 1;
         if self.counts[from] == 0 {
             self.used.remove(from);
@@ -49,36 +49,36 @@ impl Ladder {
     /// set before the next is asked for.
     pub(super) fn next(&self, candidates: &Bits<NewClaimId>, cursor: &mut Cursor) -> Option<NewClaimId> {
         loop {
-            let rung = self.used.first_from(cursor.rung)?;
-            if rung != cursor.rung {
-                *cursor = Cursor { rung, word: 0 };
+            let tier = self.used.first_from(cursor.tier)?;
+            if tier != cursor.tier {
+                *cursor = Cursor { tier, word: 0 };
             }
-            if let Some(claim) = self.rungs[rung].first_common(candidates, &mut cursor.word) {
+            if let Some(claim) = self.tiers[tier].first_common(candidates, &mut cursor.word) {
                 return Some(claim);
             }
-            *cursor = Cursor { rung: rung + 1, word: 0 };
+            *cursor = Cursor { tier: tier + 1, word: 0 };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! The order is that of a sort by rung, then index.
+    //! The order is that of a sort by tier, then index.
     use super::*;
     use crate::scheduling::ids::Id;
 
     #[test]
     fn goes_up_the_rungs_and_skips_what_is_no_candidate() {
-        let mut ladder = Ladder::default();
+        let mut candidate_order = CandidateOrder::default();
         for claim in 0..130 {
-            ladder.put(Id::new(claim), claim % 3);
+            candidate_order.put(Id::new(claim), claim % 3);
         }
-        ladder.shift(Id::new(0), 0, 7);
+        candidate_order.shift(Id::new(0), 0, 7);
         let mut candidates: Bits<NewClaimId> =
             [0, 3, 129, 1, 2, 128].into_iter().map(NewClaimId::new).collect();
         let mut found = Vec::new();
         let mut cursor = Cursor::default();
-        while let Some(claim) = ladder.next(&candidates, &mut cursor) {
+        while let Some(claim) = candidate_order.next(&candidates, &mut cursor) {
             found.push(claim.position());
             candidates.remove(claim);
         }
@@ -87,12 +87,12 @@ mod tests {
 
     #[test]
     fn an_empty_rung_is_left() {
-        let mut ladder = Ladder::default();
-        ladder.put(Id::new(5), 0);
-        ladder.shift(Id::new(5), 0, 1);
-        ladder.shift(Id::new(5), 1, 1);
+        let mut candidate_order = CandidateOrder::default();
+        candidate_order.put(Id::new(5), 0);
+        candidate_order.shift(Id::new(5), 0, 1);
+        candidate_order.shift(Id::new(5), 1, 1);
         let candidates: Bits<NewClaimId> = [NewClaimId::new(5)].into_iter().collect();
-        assert_eq!(ladder.next(&candidates, &mut Cursor::default()), Some(Id::new(5)));
-        assert!(!ladder.used.has(0));
+        assert_eq!(candidate_order.next(&candidates, &mut Cursor::default()), Some(Id::new(5)));
+        assert!(!candidate_order.used.has(0));
     }
 }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    Solver,
+    Solver, allowed_domains,
+    allowed_domains::{Demand, Nowhere},
     amounts::{Amounts, fits, get, update},
     bits::Bits,
     claim::{Ask, Claim, Fit, Refusal, clash},
-    compile::Level,
     intern::{Key, Req, Set, Side},
-    narrow,
-    narrow::{Demand, Nowhere},
     pass::{Outcome, Pass},
     placement::Placement,
+    pod_classes::Level,
     tables::Tables,
     topology::GroupKind,
 };
@@ -57,13 +56,13 @@ impl Pass {
     ) -> bool {
         self.probes += 1;
         let this = &solver.tables.classes[class];
-        let Level { req, shape, .. } = this.levels[level];
+        let Level { req, compatibility, .. } = this.levels[level];
         let claim = &self.claims[at];
         let hopeless = !fits(&claim.used, &this.requests, &claim.envelope)
             || clash(&this.pod.spec.host_ports, &claim.ports);
         let met = if hopeless { None } else { solver.tables.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
-            solver.placement.reject(shape, at);
+            solver.placement.reject(compatibility, at);
             return false;
         };
         if met == claim.req
@@ -93,7 +92,7 @@ impl Pass {
             }
             Err(Blocked { lasting, .. }) => {
                 if lasting {
-                    solver.placement.reject(shape, at);
+                    solver.placement.reject(compatibility, at);
                 }
                 false
             }
@@ -118,7 +117,7 @@ impl Pass {
             let Some(reachable) = tables.universe.meet(req, alternative, Side::Claim) else {
                 continue;
             };
-            let options = match narrow::narrow(tables, placement, demand, target.host, reachable) {
+            let options = match allowed_domains::narrow(tables, placement, demand, target.host, reachable) {
                 Ok(options) => options,
                 Err(Nowhere(group)) => {
                     blocked.lasting = false;
@@ -226,7 +225,7 @@ impl Pass {
                 let group = solver.tables.topology.label_sets[label_set].groups[position];
                 let is = &solver.tables.topology.groups[group].is;
                 let fixed = |req: Req| solver.tables.universe.get(req, is.key).and_then(Set::single);
-                if solver.tables.topology.groups[group].by_host
+                if solver.tables.topology.groups[group].by_hostname
                     || is.kind == GroupKind::Anti
                     || fixed(before).is_some()
                 {
@@ -252,7 +251,7 @@ impl Pass {
         let (req, pool) = (self.claims[at].req, self.claims[at].pool);
         let this = &solver.tables.topology.groups[group];
         let (key, kind) = (this.is.key, this.is.kind);
-        if this.by_host {
+        if this.by_hostname {
             if solver.tables.counts_in(group, pool, req) {
                 solver.placement.count(group, at.into(), owners, by);
             }
@@ -335,13 +334,13 @@ impl Pass {
                 reserved: smallvec::SmallVec::new(),
             });
             self.take_claim(solver, class, at, fit);
-            self.ladder.put(at, self.rung(at));
+            self.candidate_order.put(at, self.tier(at));
             return Outcome::Placed;
         }
         Outcome::Failed
     }
 
-    /// Whether a node has not been thought away.
+    /// Whether a node is not excluded.
     pub(super) fn is_there(&self, node: NodeId) -> bool {
         !self.gone.has(node)
     }

@@ -15,7 +15,7 @@ use super::{
     topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
 };
 use crate::scheduling::ids::{
-    IdVec, LabelSetId, LevelId, NodeId, NodePoolId, PodClassId, ShapeId, TopologyGroupId,
+    CompatibilityId, IdVec, LabelSetId, LevelId, NodeId, NodePoolId, PodClassId, TopologyGroupId,
 };
 use crate::{
     model::{
@@ -74,7 +74,7 @@ pub(in crate::scheduling) struct Level {
     pub(super) groups: SmallVec<[Owned; 2]>,
     pub(super) look_past_preferences: bool,
     /// Index of what decides which nodes and pools fit at all.
-    pub(super) shape: ShapeId,
+    pub(super) compatibility: CompatibilityId,
 }
 
 /// A topology group that a pod obeys.
@@ -87,7 +87,7 @@ pub(super) struct Owned {
 
 /// What decides, topology and room aside, where a pod can be: verdicts on it last.
 #[derive(Debug)]
-pub(in crate::scheduling) struct Shape {
+pub(in crate::scheduling) struct Compatibility {
     /// A class and a level that has it.
     pub(super) of: (PodClassId, LevelId),
     /// The hostname that is asked for.
@@ -100,15 +100,15 @@ pub(in crate::scheduling) struct Shape {
     pub(super) pools: IdVec<NodePoolId, Option<Option<Req>>>,
 }
 
-/// What tells shapes apart.
+/// What tells compatibilities apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ShapeKey {
+pub(super) struct CompatibilityKey {
     req: Req,
     host: Option<Set>,
     requests: Amounts,
     tolerations: usize,
     look_past_preferences: bool,
-    /// Classes with ports or volumes have shapes of their own.
+    /// Classes with ports or volumes have compatibilities of their own.
     class: Option<PodClassId>,
 }
 
@@ -176,37 +176,43 @@ impl Relaxation {
 }
 
 impl Tables {
-    fn shape(&mut self, key: ShapeKey, of: (PodClassId, LevelId)) -> ShapeId {
-        if let Some(at) = self.shape_ids.get(&key) {
+    fn compatibility(&mut self, key: CompatibilityKey, of: (PodClassId, LevelId)) -> CompatibilityId {
+        if let Some(at) = self.compatibility_ids.get(&key) {
             return *at;
         }
         let pools = vec![None; self.pools.len()].into();
-        let at = self.shapes.push(Shape { of, host: key.host.clone(), nodes: None, in_order: None, pools });
-        self.shape_ids.insert(key, at);
+        let at = self.compatibilities.push(Compatibility {
+            of,
+            host: key.host.clone(),
+            nodes: None,
+            in_order: None,
+            pools,
+        });
+        self.compatibility_ids.insert(key, at);
         at
     }
 
     /// Nodes that fit a level before anything is placed: no other will.
     pub(super) fn fitting(&mut self, class: PodClassId, level: LevelId) -> Fitting {
-        let shape = self.classes[class].levels[level].shape;
-        if let Some(known) = &self.shapes[shape].nodes {
+        let compatibility = self.classes[class].levels[level].compatibility;
+        if let Some(known) = &self.compatibilities[compatibility].nodes {
             return Arc::clone(known);
         }
         let fitting = self.nodes.ids().filter(|at| self.node_fits(class, level, *at)).collect();
         let fitting = Arc::new(fitting);
-        self.shapes[shape].nodes = Some(Arc::clone(&fitting));
+        self.compatibilities[compatibility].nodes = Some(Arc::clone(&fitting));
         fitting
     }
 
     /// Nodes that fit a level before anything is placed, in the order in which they are tried.
     pub(super) fn fitting_in_order(&mut self, class: PodClassId, level: LevelId) -> Arc<[NodeId]> {
-        let shape = self.classes[class].levels[level].shape;
-        if let Some(known) = &self.shapes[shape].in_order {
+        let compatibility = self.classes[class].levels[level].compatibility;
+        if let Some(known) = &self.compatibilities[compatibility].in_order {
             return Arc::clone(known);
         }
         let fitting = self.fitting(class, level);
         let ordered: Arc<[NodeId]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
-        self.shapes[shape].in_order = Some(Arc::clone(&ordered));
+        self.compatibilities[compatibility].in_order = Some(Arc::clone(&ordered));
         ordered
     }
 
@@ -217,8 +223,9 @@ impl Tables {
         level: LevelId,
         pool: NodePoolId,
     ) -> Option<Req> {
-        let Level { req, shape, look_past_preferences, any_host, .. } = self.classes[class].levels[level];
-        if let Some(known) = self.shapes[shape].pools[pool] {
+        let Level { req, compatibility, look_past_preferences, any_host, .. } =
+            self.classes[class].levels[level];
+        if let Some(known) = self.compatibilities[compatibility].pools[pool] {
             return known;
         }
         let tolerated = super::nodes::tolerated(
@@ -231,7 +238,7 @@ impl Tables {
         } else {
             None
         };
-        self.shapes[shape].pools[pool] = Some(template);
+        self.compatibilities[compatibility].pools[pool] = Some(template);
         template
     }
 
@@ -490,7 +497,7 @@ fn level(tables: &mut Tables, placement: &mut Placement, class: PodClassId, rela
     }
     let this = &tables.classes[class];
     let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
-    let key = ShapeKey {
+    let key = CompatibilityKey {
         req: whole,
         host: host.clone(),
         requests: this.requests.clone(),
@@ -499,14 +506,14 @@ fn level(tables: &mut Tables, placement: &mut Placement, class: PodClassId, rela
         class: special.then_some(class),
     };
     let of = (class, tables.classes[class].levels.next_id());
-    let shape = tables.shape(key, of);
+    let compatibility = tables.compatibility(key, of);
     Level {
         req,
         any_host: host.is_none_or(|set| set.allows_unnamed()),
         strict,
         groups,
         look_past_preferences: relaxed.look_past_preferences,
-        shape,
+        compatibility,
     }
 }
 

@@ -5,10 +5,9 @@
 use hashbrown::HashMap;
 
 use super::{
-    Solver,
+    Solver, allowed_domains,
     amounts::{Amounts, fits_free, get, update},
     bits::Bits,
-    narrow,
     pass::Pass,
     tables::Tables,
     topology::GroupKind,
@@ -144,7 +143,7 @@ fn apart(solver: &Solver, placed: &[(PodClassId, i64)], usable: &Bits<NodeId>) -
     let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
     for (at, members) in members {
-        let group = narrow::counted(&solver.tables, &solver.placement, at);
+        let group = allowed_domains::counted(&solver.tables, &solver.placement, at);
         let per_node = match group.is.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,
@@ -171,7 +170,7 @@ impl Tables {
         let everywhere =
             |group: &TopologyGroupId| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
         for group in class.keeps_away.iter().copied().chain(spreads.filter(everywhere)) {
-            if self.topology.groups[group].by_host && own.contains(&group) && !found.contains(&group) {
+            if self.topology.groups[group].by_hostname && own.contains(&group) && !found.contains(&group) {
                 found.push(group);
             }
         }
