@@ -1,6 +1,6 @@
 //! `capacitybuffer`: how many chunks a CapacityBuffer has, as virtual pods in the index and as its status.
 //!
-//! A key of its own stands for each buffer; the singleton stands for what the last scheduling pass made of them all.
+//! The key of a buffer resolves it; the singleton key writes the outcome of the last scheduling pass to all buffers.
 
 use std::time::Duration;
 
@@ -20,14 +20,12 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    provisioning::PROVISIONER,
+    provisioning::names::{CAPACITY_BUFFER, PROVISIONER},
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
 
-/// Name of the controller.
-pub(crate) const NAME: &str = "capacitybuffer";
-/// How often a buffer is resolved again: templates and workloads are not watched.
+/// How often a buffer is resolved: templates and workloads are not watched.
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Resolves buffers.
@@ -41,7 +39,7 @@ struct Source {
     named: Option<(String, Option<i64>)>,
 }
 
-/// What a buffer comes to.
+/// A buffer that is resolved.
 struct Resolved {
     chunks: i32,
     /// Name and generation of the PodTemplate behind it, where there is one.
@@ -55,7 +53,7 @@ type Unresolved = (&'static str, String);
 #[async_trait]
 impl Controller for BufferController {
     fn name(&self) -> &'static str {
-        NAME
+        CAPACITY_BUFFER
     }
 
     fn concurrency(&self, _: &Settings) -> usize {
@@ -75,7 +73,7 @@ impl Controller for BufferController {
         if *key == Key::singleton() {
             let ids: Vec<NamespacedName> = ctx.index().buffers().cloned().collect();
             for id in ids {
-                tell(ctx, &id, |_| {}).await?;
+                write_status(ctx, &id, |_| {}).await?;
             }
             return Ok(Requeue::No);
         }
@@ -84,19 +82,19 @@ impl Controller for BufferController {
         let Some(buffer) = known else { return Ok(Requeue::No) };
         let strategy = buffer.spec.provisioning_strategy.as_deref().unwrap_or(ACTIVE_CAPACITY);
         if strategy != ACTIVE_CAPACITY {
-            // Another controller serves it.
+            // Another controller implements it.
             ctx.index().set_buffer_pods(&id, Vec::new());
             return Ok(Requeue::No);
         }
         let resolved = match source(ctx, &buffer, &id.namespace).await? {
             Ok(source) => {
-                let shape = buffer::Shape { template: &source.template, scale: source.scale };
-                let pods = buffer::pods(&buffer, &shape, ctx.index().schema());
+                let template = buffer::BufferTemplate { template: &source.template, scale: source.scale };
+                let pods = buffer::pods(&buffer, &template, ctx.index().schema());
                 pods.map(|pods| (pods, source.named)).map_err(|why| ("ResolutionFailed", why))
             }
             Err(unresolved) => Err(unresolved),
         };
-        let (pods, told) = match resolved {
+        let (pods, resolution) = match resolved {
             Ok((mut pods, named)) => {
                 let wanted = pods.len();
                 let quotas = if pods.is_empty() { Vec::new() } else { quotas(ctx, &id.namespace).await? };
@@ -108,18 +106,18 @@ impl Controller for BufferController {
         };
         let chunks = pods.len();
         let changed = ctx.index().set_buffer_pods(&id, pods);
-        tell(ctx, &id, |status| describe(status, &told)).await?;
+        write_status(ctx, &id, |status| set_resolution(status, &resolution)).await?;
         if changed || chunks > 0 {
-            // Pods of the cluster may have taken the room that was there.
+            // Pods may have taken the room since the last pass.
             ctx.enqueue(PROVISIONER, Key::cluster("buffers"));
         }
         Ok(Requeue::After(EVERY))
     }
 }
 
-/// Puts the resolution into a status, conditions aside but for their source.
-fn describe(status: &mut Told<'_, '_>, told: &Result<Resolved, Unresolved>) {
-    match told {
+/// Writes the resolution into a status.
+fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolved, Unresolved>) {
+    match resolution {
         Ok(Resolved { chunks, named, limited }) => {
             status.fields.replicas = Some(*chunks);
             status.fields.pod_template_ref = named.as_ref().map(|(name, _)| LocalRef { name: name.clone() });
@@ -142,13 +140,13 @@ fn describe(status: &mut Told<'_, '_>, told: &Result<Resolved, Unresolved>) {
     }
 }
 
-/// A status under change.
-struct Told<'a, 'b> {
+/// A status that is being changed.
+struct BufferStatus<'a, 'b> {
     fields: &'a mut api::CapacityBufferStatus,
     conditions: &'a mut ConditionSet<'b>,
 }
 
-/// The quotas of a namespace. Where the rights of an older installation do not cover them, there are none to keep.
+/// The quotas of a namespace; none where the controller has no permission to list them (an older installation).
 async fn quotas(ctx: &Ctx, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
     const MOST: u32 = 500;
     let api = ctx.namespaced_api::<ResourceQuota>(namespace);
@@ -224,11 +222,11 @@ async fn scalable(
     }))
 }
 
-/// Writes the status of a buffer where it changes: what `change` says, and what the last pass made of it.
-async fn tell(
+/// Writes the status of a buffer where it changes: `change`, and the outcome of the last pass.
+async fn write_status(
     ctx: &Ctx,
     id: &NamespacedName,
-    change: impl FnOnce(&mut Told<'_, '_>),
+    change: impl FnOnce(&mut BufferStatus<'_, '_>),
 ) -> Result<(), ReconcileError> {
     let known = ctx.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
     let Some((buffer, chunks, outcome)) = known else { return Ok(()) };
@@ -236,7 +234,7 @@ async fn tell(
     let mut list = std::mem::take(&mut status.conditions);
     let mut conditions =
         ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, ctx.now());
-    change(&mut Told { fields: &mut status, conditions: &mut conditions });
+    change(&mut BufferStatus { fields: &mut status, conditions: &mut conditions });
     let ready = conditions.is_true(READY_FOR_PROVISIONING);
     match (ready, chunks, outcome) {
         (false, ..) => {
@@ -251,7 +249,7 @@ async fn tell(
         (true, _, Some(BufferOutcome::NeedsCapacity)) => {
             conditions.set_false(PROVISIONING, "RequiresNewCapacity", "");
         }
-        // The next pass will tell.
+        // The next pass decides.
         (true, _, None) => {}
     }
     status.conditions = list;

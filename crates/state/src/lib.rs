@@ -8,6 +8,8 @@
 //! - `catalogs`: the instance types of each NodePool;
 //! - `buffers`: the virtual pods of CapacityBuffers.
 //!
+//! [`limits`] admits creations against the index, and [`raise`] makes Kubernetes objects from plans.
+//!
 //! Architecture invariant: no client, no clock, no logging, no randomness. There is no gate for the whole: a NodeClaim
 //! that is not launched yet is in-flight capacity, not a reason to wait.
 
@@ -18,6 +20,7 @@ mod expected;
 mod index;
 pub mod intents;
 mod kind;
+pub mod limits;
 pub mod lower;
 pub mod objects;
 pub mod observed;

@@ -1,4 +1,4 @@
-//! From the model to Kubernetes' objects: the NodeClaim that a new NodeClaim of a plan becomes.
+//! From plans to Kubernetes objects: the NodeClaim of a plan's new NodeClaim.
 
 mod constraints;
 
@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
-/// What of a NodeClaim does not follow from the plan.
+/// The fields of a NodeClaim that do not follow from the plan.
 #[derive(Clone, Debug)]
 pub struct Identity<'a> {
     /// `metadata.name`.
@@ -27,8 +27,8 @@ pub struct Identity<'a> {
     pub cluster_uid: &'a str,
 }
 
-/// The NodeClaim to create for `new NodeClaim`, from its NodePool as it stands, for `pods` (those of the new NodeClaim that are
-/// still without an answer).
+/// The NodeClaim to create for `new_claim`, from its NodePool as it is now, for `pods` (those of `new_claim` that have no
+/// NodeClaim in flight).
 #[must_use]
 pub fn claim(
     new_claim: &NewClaim,
@@ -77,25 +77,25 @@ pub fn claim(
     api::NodeClaim { metadata, spec, status: None }
 }
 
-/// Says for which pods a NodeClaim is, and under which of their constraints.
+/// Writes the pods that a NodeClaim is created for, and their constraints.
 pub fn note_pods(annotations: &mut BTreeMap<String, String>, pods: &[Arc<Pod>]) {
     annotations.insert(names::NOMINATED_PODS.to_owned(), intended_pods(pods));
-    let told = constraints(pods);
-    if told.is_empty() {
+    let constraints = constraints(pods);
+    if constraints.is_empty() {
         annotations.remove(names::POD_CONSTRAINTS);
     } else {
-        annotations.insert(names::POD_CONSTRAINTS.to_owned(), told);
+        annotations.insert(names::POD_CONSTRAINTS.to_owned(), constraints);
     }
 }
 
-/// Bytes of names and UIDs together that a record of intended pods may have: all annotations of an object together may
-/// have 256 KiB. A UID alone takes 38 bytes, so that every pod of a node that holds the 737 of AWS' largest fits either way.
+/// The most bytes of a record with names and UIDs: all annotations of an object together may have 256 KiB. A UID alone takes
+/// 38 bytes, so that the 737 pods of the largest AWS node always fit.
 const NAMED_BYTES: usize = 64 << 10;
-/// Bytes that a record of intended pods may have at all.
+/// The most bytes of a record of intended pods.
 const RECORD_BYTES: usize = 128 << 10;
 
-/// `namespace/name:uid` joined by commas, as [`crate::lower::claim::intended_pods`] reads it. Of very many pods the later
-/// ones are there by UID alone (`:uid`), and what exceeds the record's bound is left out.
+/// `namespace/name:uid` joined by commas, as [`crate::lower::claim::intended_pods`] reads it. Beyond [`NAMED_BYTES`]
+/// pods are recorded by UID alone (`:uid`); those that exceed [`RECORD_BYTES`] are left out.
 #[must_use]
 pub fn intended_pods(pods: &[Arc<Pod>]) -> String {
     let mut record = String::new();
@@ -121,22 +121,22 @@ pub fn without_pods(record: &str, released: &std::collections::BTreeSet<PodUid>)
     record.split(',').filter(stays).collect::<Vec<_>>().join(",")
 }
 
-/// A number for each new NodeClaim: those that are launched alike, and so share a launch batch, have the same.
+/// A number for each new NodeClaim: those with equal launch requirements share a launch batch and have the same.
 #[must_use]
-pub fn shapes(new_claims: &[NewClaim]) -> Vec<usize> {
-    let mut known: Vec<&NewClaim> = Vec::new();
-    let mut shapes = Vec::with_capacity(new_claims.len());
+pub fn launch_groups(new_claims: &[NewClaim]) -> Vec<usize> {
+    let mut first: Vec<&NewClaim> = Vec::new();
+    let mut groups = Vec::with_capacity(new_claims.len());
     for new_claim in new_claims {
-        let at = known.iter().position(|shape| same_launch(shape, new_claim)).unwrap_or_else(|| {
-            known.push(new_claim);
-            known.len() - 1
+        let group = first.iter().position(|known| same_launch(known, new_claim)).unwrap_or_else(|| {
+            first.push(new_claim);
+            first.len() - 1
         });
-        shapes.push(at);
+        groups.push(group);
     }
-    shapes
+    groups
 }
 
-/// Whether two new NodeClaims are launched alike: claims of one launch shape share a batch.
+/// Whether two new NodeClaims have equal launch requirements: they share a batch.
 #[must_use]
 pub fn same_launch(a: &NewClaim, b: &NewClaim) -> bool {
     let types = |new_claim: &NewClaim| -> Vec<_> {
@@ -149,6 +149,16 @@ pub fn same_launch(a: &NewClaim, b: &NewClaim) -> bool {
         && a.taints == b.taints
         && a.startup_taints == b.startup_taints
         && types(a) == types(b)
+}
+
+/// Whether a NodeClaim is the one that was to be created. Its launch may have begun meanwhile, as a batch of its own.
+#[must_use]
+pub fn is_same(found: &api::NodeClaim, wanted: &api::NodeClaim) -> bool {
+    let of = |claim: &api::NodeClaim, key: &str| claim.metadata.annotations.as_ref()?.get(key).cloned();
+    let same = |key: &str| of(found, key).is_some() && of(found, key) == of(wanted, key);
+    let batch = of(found, names::BATCH_ID);
+    let alone = batch.is_some() && batch == found.metadata.uid;
+    (alone || same(names::BATCH_ID)) && same(names::CLUSTER_UID) && same(names::NOMINATED_PODS)
 }
 
 fn strings(labels: &labels::Labels) -> BTreeMap<String, String> {

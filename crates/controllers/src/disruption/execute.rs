@@ -15,7 +15,10 @@ use fleetwright_core::{
         labels::{DISRUPTED_TAINT, LINEAGE},
     },
 };
-use fleetwright_state::Key;
+use fleetwright_state::{
+    Key,
+    limits::{self, LimitExceeded},
+};
 use k8s_openapi::api::core::v1::Taint;
 
 use super::{
@@ -23,8 +26,7 @@ use super::{
     durable, figures, orphans, report,
 };
 use crate::{
-    patch,
-    provisioning::{self, LimitExceeded},
+    patch, provisioning,
     runtime::{Ctx, ReconcileError},
 };
 
@@ -64,7 +66,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     let replacements: Vec<ClaimName> = claims.iter().map(named).collect();
     let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
     let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
-    provisioning::reserve(&mut ctx.index(), coming, leaving)?;
+    limits::reserve(&mut ctx.index(), coming, leaving)?;
     let (since, started) = (ctx.steady(), ctx.now());
     let running = StartedCommand { replacements, command: Arc::new(command), since, started };
     announce(ctx, commands, &id, running.clone());

@@ -34,7 +34,7 @@ use crate::{
     events::{Event, regarding},
     nodepool::status::change_conditions,
     patch,
-    provisioning::answers,
+    provisioning::nominations,
     runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
@@ -260,7 +260,7 @@ async fn free(ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
     }
     let misfit = Misfit::NotInitialized;
     let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
-    answers::let_go(ctx, &node.claim.name, misfit.reason(), &text, &pods).await
+    nominations::release_pods(ctx, &node.claim.name, misfit.reason(), &text, &pods).await
 }
 
 #[cfg(test)]

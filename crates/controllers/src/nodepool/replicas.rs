@@ -13,7 +13,7 @@ use fleetwright_core::{
     model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
     nodeclaim::pace::{Pace, Pause},
 };
-use fleetwright_state::{Change, Index, Key, Kind, Object};
+use fleetwright_state::{Change, Index, Key, Kind, Object, limits};
 use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
@@ -125,8 +125,7 @@ impl Controller for StaticProvisioning {
                 let name = claim.metadata.name.clone().unwrap_or_default();
                 let coming = [(name.as_str(), &new_claim)];
                 // What replaces drifted nodes may have taken the last room since the nodes were counted.
-                let reserved =
-                    provisioning::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
+                let reserved = limits::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
                     tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
                     return Ok(Requeue::After(LIMITED));

@@ -1,4 +1,4 @@
-//! What a pass makes of capacity buffers: whether their chunks fit, and where there is room for them.
+//! The outcome of a pass for CapacityBuffers: whether their chunks fit, and on which nodes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,50 +8,55 @@ use fleetwright_core::{
 };
 use fleetwright_state::{BufferOutcome, Key};
 
-use crate::{capacitybuffer, runtime::Ctx};
+use super::names::CAPACITY_BUFFER;
+use crate::runtime::Ctx;
 
-/// The buffer that a virtual pod stands for.
+/// The buffer of a virtual pod.
 fn buffer_of(pod: &Pod) -> Option<NamespacedName> {
     let owner = pod.owner.as_ref().filter(|_| pod.is_virtual)?;
     Some(NamespacedName::new(pod.id.namespace.clone(), owner.name.clone()))
 }
 
-/// Whether each buffer of a plan fits on what there is.
+/// Whether each buffer of a plan fits on existing and in-flight nodes.
 pub(super) fn outcomes(plan: &Plan) -> BTreeMap<NamespacedName, BufferOutcome> {
     let fits = plan.existing.iter().flat_map(|placement| &placement.pods);
-    let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
-    let unfit = opened.chain(plan.unplaced.iter().map(|(pod, _)| pod));
+    let new = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
+    let unfit = new.chain(plan.unplaced.iter().map(|(pod, _)| pod));
     let mut outcomes: BTreeMap<NamespacedName, BufferOutcome> =
         fits.filter_map(|pod| Some((buffer_of(pod)?, BufferOutcome::Fits))).collect();
     outcomes.extend(unfit.filter_map(|pod| Some((buffer_of(pod)?, BufferOutcome::NeedsCapacity))));
     outcomes
 }
 
-/// How many chunks a plan puts on each node that there is, by name of its NodeClaim or Node.
-pub(super) fn held(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<Str, u32> {
-    let mut held = BTreeMap::new();
+/// The number of chunks that a plan places on each existing node, by name of its NodeClaim or Node.
+pub(super) fn chunks(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<Str, u32> {
+    let mut chunks = BTreeMap::new();
     for placement in &plan.existing {
         if let Some(node) = snapshot.nodes.get(placement.node) {
             let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
-            hold(&mut held, name, &placement.pods);
+            add_chunks(&mut chunks, name, &placement.pods);
         }
     }
-    held
+    chunks
 }
 
-/// Adds the chunks among `pods` to what is held on `target`.
-pub(super) fn hold(held: &mut BTreeMap<Str, u32>, target: &str, pods: &[Arc<Pod>]) {
-    let chunks = pods.iter().filter(|pod| pod.is_virtual).count();
-    if chunks > 0 {
-        let count = held.entry(target.into()).or_default();
-        *count = count.saturating_add(u32::try_from(chunks).unwrap_or(u32::MAX));
+/// Adds the chunks among `pods` to those on `target`.
+pub(super) fn add_chunks(chunks: &mut BTreeMap<Str, u32>, target: &str, pods: &[Arc<Pod>]) {
+    let count = pods.iter().filter(|pod| pod.is_virtual).count();
+    if count > 0 {
+        let sum = chunks.entry(target.into()).or_default();
+        *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
     }
 }
 
-/// Notes the outcome of a pass; what changes is told to people.
-pub(super) fn note(ctx: &Ctx, outcomes: BTreeMap<NamespacedName, BufferOutcome>, held: BTreeMap<Str, u32>) {
-    let changed = ctx.index().set_buffer_outcomes(&outcomes, held);
+/// Records the outcome of a pass; a change is written to the status of the buffers.
+pub(super) fn record(
+    ctx: &Ctx,
+    outcomes: BTreeMap<NamespacedName, BufferOutcome>,
+    chunks: BTreeMap<Str, u32>,
+) {
+    let changed = ctx.index().set_buffer_outcomes(&outcomes, chunks);
     if changed {
-        ctx.enqueue(capacitybuffer::NAME, Key::singleton());
+        ctx.enqueue(CAPACITY_BUFFER, Key::singleton());
     }
 }

@@ -1,27 +1,31 @@
 //! From pending pods to NodeClaims.
 //!
-//! [`trigger`] hears of pods that wait and fills the [`batch`]; when the batch is due, [`provisioner`] takes a snapshot,
-//! lets the core decide, and carries the plan out: [`create`] writes NodeClaims within [`limits`], [`tell`] says to people what
-//! becomes of each pod and of each capacity buffer ([`buffers`]). [`catalog`] keeps the instance types of each pool current.
+//! 1. [`trigger`] adds pending pods to the [`batch`].
+//! 2. When the batch is due, [`provisioner`] takes a snapshot and asks the core for a plan.
+//! 3. [`nominations`] releases pods from NodeClaims that cannot run them.
+//! 4. [`create`] creates the NodeClaims of the plan, within the limits of the NodePools.
+//! 5. [`pod_events`] publishes an event for each pod; [`buffers`] records the outcome for each CapacityBuffer.
+//!
+//! [`catalog`] keeps the instance types of each NodePool current.
 
-pub(crate) mod answers;
 pub mod batch;
 mod buffers;
 pub mod catalog;
 mod create;
 pub mod eligible;
-mod limits;
+mod inbox;
+pub(crate) mod names;
+pub(crate) mod nominations;
+mod pod_events;
 pub mod provisioner;
-mod tell;
 pub mod trigger;
 mod zones;
 
 pub use catalog::CatalogController;
 pub(crate) use create::{replacement, write_replacement};
-pub(crate) use limits::{LimitExceeded, reserve};
-pub(crate) use provisioner::NAME as PROVISIONER;
+pub use inbox::Inbox;
 pub use provisioner::Provisioner;
-pub use trigger::{Inbox, NodeTrigger, PodTrigger};
+pub use trigger::{NodeTrigger, PodTrigger};
 
 use std::sync::Arc;
 

@@ -16,11 +16,12 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
 
 use super::{
-    answers, buffers, catalog,
+    buffers, catalog,
     create::{self, Created},
-    eligible, tell,
-    trigger::Inbox,
-    zones,
+    eligible,
+    inbox::Inbox,
+    names::PROVISIONER as NAME,
+    nominations, pod_events, zones,
 };
 use crate::{
     metrics::scheduling as families,
@@ -28,20 +29,18 @@ use crate::{
     settings::SolveEffort,
 };
 
-/// Karpenter's name of this controller.
-pub const NAME: &str = "provisioner";
-/// How soon a pass that was cut short, or whose writing failed, is followed by another.
+/// How soon another pass follows one that was cut short, or that failed to create a NodeClaim.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Answers pods that wait, a batch at a time.
+/// Schedules pending pods, a batch at a time.
 pub struct Provisioner {
     inbox: Inbox,
-    /// NodeClaims whose writing had an unknown outcome: no plan before it is known.
+    /// NodeClaims whose creation had an unknown outcome: no plan before it is known.
     unknown: Mutex<BTreeSet<String>>,
 }
 
 impl Provisioner {
-    /// A provisioner that is told of pods through `inbox`.
+    /// A provisioner for the pods in `inbox`.
     #[must_use]
     pub fn new(inbox: Inbox) -> Self {
         Self { inbox, unknown: Mutex::default() }
@@ -62,7 +61,7 @@ impl Controller for Provisioner {
         RateLimit::new(Duration::from_millis(500), Duration::from_secs(30), 10, 100)
     }
 
-    /// A pool that becomes able to help brings forward the pods that nothing could help before.
+    /// A NodePool that becomes ready may fit pods that were unschedulable before.
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let ready = |object: &Option<fleetwright_state::Object>| match object {
             Some(fleetwright_state::Object::NodePool(pool)) => pool.status.as_ref().is_some_and(|status| {
@@ -95,7 +94,7 @@ impl Controller for Provisioner {
             }
             Some(_) => {}
         }
-        self.clear_up(ctx).await?;
+        self.resolve_unknown(ctx).await?;
         self.inbox.take();
         if let Some(again) = self.pass(ctx).await? {
             self.inbox.push("again", ctx.steady());
@@ -106,27 +105,27 @@ impl Controller for Provisioner {
 }
 
 impl Provisioner {
-    /// Learns what became of NodeClaims whose writing had an unknown outcome.
-    async fn clear_up(&self, ctx: &Ctx) -> Result<(), ReconcileError> {
+    /// Finds out whether NodeClaims exist whose creation had an unknown outcome.
+    async fn resolve_unknown(&self, ctx: &Ctx) -> Result<(), ReconcileError> {
         let names: Vec<String> = self.unknown().iter().cloned().collect();
         for name in names {
-            create::clear_up(ctx, &name).await?;
+            create::resolve_unknown(ctx, &name).await?;
             self.unknown().remove(&name);
         }
         Ok(())
     }
 
-    /// One pass; how soon another should follow, where one should.
+    /// One pass. Returns how soon another should follow, if any.
     async fn pass(&self, ctx: &Ctx) -> Result<Option<Duration>, ReconcileError> {
         catalog::refresh_all(ctx).await;
         let now = ctx.now();
         let snapshot = ctx.index().snapshot(now);
         let pods = eligible::pods(&snapshot, now);
-        let invalid = tell::invalid_pods(ctx);
+        let invalid = pod_events::invalid_pods(ctx);
         let known: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
         self.inbox.retain(|uid| known.contains(uid));
         if pods.is_empty() {
-            buffers::note(ctx, BTreeMap::new(), BTreeMap::new());
+            buffers::record(ctx, BTreeMap::new(), BTreeMap::new());
             ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
             ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
             ctx.metrics.replace(&families::ZONE_PODS, []);
@@ -144,7 +143,7 @@ impl Provisioner {
         }
         report(ctx, &plan, pods.len(), Duration::try_from(decided.duration_since(now)).unwrap_or_default());
         ctx.index().defer(not_reached(&plan));
-        let (ignored, unschedulable) = tell::unplaced(ctx, &snapshot, &plan.unplaced);
+        let (ignored, unschedulable) = pod_events::unschedulable(ctx, &snapshot, &plan.unplaced);
         ctx.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
         ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
         self.carry_out(ctx, &snapshot, plan).await
@@ -164,26 +163,26 @@ impl Provisioner {
             let claim = node.claim_name().map(|name| format!("nodeclaim/{name}"));
             let node = node.node_name().map(|name| format!("node/{name}"));
             let names: Vec<String> = claim.into_iter().chain(node).collect();
-            tell::nominated(ctx, &placement.pods, &names.join(", "));
+            pod_events::nominated(ctx, &placement.pods, &names.join(", "));
         }
         let outcomes = buffers::outcomes(&plan);
-        let mut held = buffers::held(snapshot, &plan);
-        let observed = answers::settle(ctx, snapshot, &mut plan).await?;
+        let mut chunks = buffers::chunks(snapshot, &plan);
+        let observed = nominations::resolve(ctx, snapshot, &mut plan).await?;
         let mut again = (plan.partial || observed).then_some(SOON);
         let (mut held_back, mut failure) = (0, None);
         for created in create::claims(ctx, plan.new_claims).await {
             match created {
                 Created::Claim { name, pods } => {
-                    buffers::hold(&mut held, &name, &pods);
+                    buffers::add_chunks(&mut chunks, &name, &pods);
                     nominate(ctx, &pods, &name, until);
-                    tell::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
+                    pod_events::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
                 }
                 Created::Needless => {}
-                Created::Held => held_back += 1,
+                Created::RateLimited => held_back += 1,
                 Created::Refused { why, pods } => {
                     tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
                     for pod in &pods {
-                        tell::failed(ctx, pod, &why);
+                        pod_events::failed(ctx, pod, &why);
                     }
                 }
                 Created::Unknown { name, error } => {
@@ -194,21 +193,17 @@ impl Provisioner {
                 }
             }
         }
-        buffers::note(ctx, outcomes, held);
+        buffers::record(ctx, outcomes, chunks);
         if held_back > 0 {
             let wait = ctx.rates.until_created(ctx.steady(), held_back).max(SOON);
-            tracing::warn!(
-                nodeclaims = held_back,
-                ?wait,
-                "as many nodeclaims were created of late as may be"
-            );
+            tracing::warn!(nodeclaims = held_back, ?wait, "nodeclaim creation rate limit reached");
             again = Some(again.map_or(wait, |soon| soon.min(wait)));
         }
         failure.map_or(Ok(again), Err)
     }
 }
 
-/// Pods that the bound on the work left out.
+/// Pods that the bound on the work excluded.
 fn not_reached(plan: &Plan) -> BTreeSet<PodUid> {
     let left = plan.unplaced.iter().filter(|(_, why)| *why == Unplaced::NotReached);
     left.map(|(pod, _)| pod.uid.clone()).collect()
@@ -220,17 +215,17 @@ fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         ctx.pod_times.placed(&pod.uid, now);
         // It may have been bound or deleted while the plan was made.
-        let waits = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
-        if waits {
+        let unchanged = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
+        if unchanged {
             index.nominate(pod.uid.clone(), target, until);
         }
     }
 }
 
-/// How often the figures of a pass at hand are brought up to date.
-const SHOW: Duration = Duration::from_secs(1);
+/// How often the metrics of a running pass are updated.
+const UPDATE: Duration = Duration::from_secs(1);
 
-/// Awaits a pass, and shows while it lasts how many pods it is about and for how long.
+/// Awaits a pass and publishes its number of pods and its duration while it runs.
 async fn measured<T>(ctx: &Ctx, id: &str, pods: usize, pass: impl Future<Output = T>) -> T {
     let labels = [NAME, id];
     let began = ctx.now();
@@ -241,7 +236,7 @@ async fn measured<T>(ctx: &Ctx, id: &str, pods: usize, pass: impl Future<Output 
         tokio::select! {
             biased;
             answer = &mut pass => break answer,
-            () = ctx.clock.sleep(SHOW) => {
+            () = ctx.clock.sleep(UPDATE) => {
                 let worked = ctx.now().duration_since(began).as_secs_f64();
                 ctx.metrics.set(&families::UNFINISHED_WORK, &labels, worked);
             }
@@ -252,11 +247,11 @@ async fn measured<T>(ctx: &Ctx, id: &str, pods: usize, pass: impl Future<Output 
     answer
 }
 
-/// Asks the core, where that does not hold up the loops.
+/// Asks the core for a plan, on a thread that does not block the controllers.
 async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Result<Plan, ReconcileError> {
     let rules = ctx.settings.rules();
     let effort = ctx.settings.solve_effort;
-    // Only where work has a thread of its own does time pass while it is done.
+    // Time passes during the work only where it has its own thread.
     let deadline = match effort {
         SolveEffort::Time(time) if ctx.is_threaded() => Some(later(ctx.now(), time)),
         SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,
@@ -303,7 +298,7 @@ fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {
     );
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+#[expect(clippy::cast_precision_loss, reason = "a figure for a gauge")]
 fn count(number: usize) -> f64 {
     number as f64
 }

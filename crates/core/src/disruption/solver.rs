@@ -48,7 +48,7 @@ impl<'a> SimulationSolver<'a> {
     pub fn into_solver(self) -> Solver {
         let (snapshot, rules) = (self.snapshot, self.rules);
         let mut solver = self.solver.map_or_else(|| Solver::new(snapshot, rules), |solver| *solver);
-        solver.lift();
+        solver.rewind_base();
         solver
     }
 

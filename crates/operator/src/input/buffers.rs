@@ -81,7 +81,7 @@ impl Loader {
         let key = (kind.to_owned(), NamespacedName::new(id.namespace.clone(), name.as_str()));
         let missing = || format!("{kind} {name} is not in the input");
         let (template, scale) = self.buffers.shapes.get(&key).ok_or_else(missing)?;
-        let shape = buffer::Shape { template, scale: *scale };
+        let shape = buffer::BufferTemplate { template, scale: *scale };
         let mut pods = buffer::pods(raw, &shape, self.loaded.index.schema())?;
         let wanted = pods.len();
         let quotas = self.buffers.quotas.get(&*id.namespace).map(Vec::as_slice).unwrap_or_default();

@@ -240,7 +240,7 @@ fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
 /// A launch batch for each new NodeClaim, as the controller deals them out.
 fn batches(plan: &Plan, names: &Names) -> Vec<String> {
     let prefix = names.suffix(10);
-    raise::shapes(&plan.new_claims).into_iter().map(|shape| format!("{prefix}-{shape}")).collect()
+    raise::launch_groups(&plan.new_claims).into_iter().map(|group| format!("{prefix}-{group}")).collect()
 }
 
 /// The NodeClaim that a new NodeClaim becomes, as it would be applied; null where its pool is not in the input.

@@ -14,12 +14,12 @@ use k8s_openapi::{
 
 use super::{pod, quantity, text};
 
-/// More chunks than this are not kept for one buffer: work is bounded, whatever is written.
+/// The most chunks of one buffer: work is bounded.
 pub const MAX_CHUNKS: i64 = 10_000;
 
-/// What gives a buffer its shape.
+/// What a buffer refers to: a pod template, and the scale of a workload.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape<'a> {
+pub struct BufferTemplate<'a> {
     /// The template of its pods.
     pub template: &'a PodTemplateSpec,
     /// Replicas of the workload behind it; `None` for a PodTemplate.
@@ -32,7 +32,7 @@ pub struct Shape<'a> {
 /// Why no number of chunks follows, with the field and the fix.
 pub fn pods(
     buffer: &api::CapacityBuffer,
-    shape: &Shape<'_>,
+    template: &BufferTemplate<'_>,
     schema: &LabelSchema,
 ) -> Result<Vec<Arc<Pod>>, String> {
     let meta = &buffer.metadata;
@@ -41,13 +41,13 @@ pub fn pods(
     let uid = meta.uid.as_deref().unwrap_or_default();
     let like = ObjectMeta { namespace: meta.namespace.clone(), ..ObjectMeta::default() };
     let lowered =
-        pod::of_template(&like, "CapacityBuffer", shape.template, schema, &mut pod::Interner::default());
+        pod::of_template(&like, "CapacityBuffer", template.template, schema, &mut pod::Interner::default());
     let mut model = lowered.map_err(|invalid| format!("pod template: {invalid}"))?;
     let mut spec = (*model.spec).clone();
     spec.volumes.clear();
     spec.priority = i32::MIN;
     spec.priority_class = None;
-    let count = count(&buffer.spec, shape.scale, &spec.requests)?;
+    let count = count(&buffer.spec, template.scale, &spec.requests)?;
     model.spec = Arc::new(spec);
     model.owner = Some(Owner { kind: "CapacityBuffer".into(), name: text(name), uid: text(uid) });
     model.unschedulable = true;
@@ -59,9 +59,8 @@ pub fn pods(
     Ok((0..count).map(chunk).collect())
 }
 
-/// Cuts the chunks of a buffer to what the ResourceQuotas of its namespace still allow, each buffer for itself. Returns
-/// the name of the quota that allows the fewest, where it cut any. Quotas with a scope are about some pods only, and cut
-/// nothing.
+/// Cuts the chunks of one buffer to what the ResourceQuotas of its namespace still allow. Returns the name of the quota
+/// that allows the fewest, where it cut any. Quotas with a scope concern some pods only, and cut nothing.
 pub fn within_quotas(pods: &mut Vec<Arc<Pod>>, quotas: &[ResourceQuota]) -> Option<String> {
     let spec = Arc::clone(&pods.first()?.spec);
     let named = quotas.iter().filter_map(|quota| {
@@ -75,7 +74,7 @@ pub fn within_quotas(pods: &mut Vec<Arc<Pod>>, quotas: &[ResourceQuota]) -> Opti
     Some(name)
 }
 
-/// How many pods of this kind a quota has room for; `None` where it says nothing about them.
+/// The number of such pods that a quota has room for; `None` where it does not limit them.
 fn room(quota: &ResourceQuota, spec: &PodSpec) -> Option<i64> {
     let written = quota.spec.as_ref()?;
     if written.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) || written.scope_selector.is_some() {
@@ -97,8 +96,8 @@ fn room(quota: &ResourceQuota, spec: &PodSpec) -> Option<i64> {
     written.hard.iter().flatten().filter_map(of_resource).min()
 }
 
-/// The smaller of `replicas` and `percentage` of the workload, cut to what `limits` hold; where neither is given, as
-/// many as `limits` hold.
+/// The smaller of `replicas` and `percentage` of the workload, cut to `limits`; where neither is given, as many as
+/// `limits` allow.
 fn count(spec: &api::CapacityBufferSpec, scale: Option<i32>, requests: &Resources) -> Result<i64, String> {
     let of_scale = match (spec.percentage, scale) {
         (Some(percent), Some(scale)) => {
@@ -161,7 +160,7 @@ mod tests {
             }
         }))
         .unwrap();
-        pods(&buffer(spec), &Shape { template: &template, scale }, &LabelSchema::default())
+        pods(&buffer(spec), &BufferTemplate { template: &template, scale }, &LabelSchema::default())
     }
 
     #[rstest]

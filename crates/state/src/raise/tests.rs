@@ -5,6 +5,7 @@ use fleetwright_core::{
     scheduling::Chosen,
     testing::{pod, pool as pool_builder, small_catalog},
 };
+use rstest::rstest;
 use serde_json::json;
 
 use super::*;
@@ -159,4 +160,24 @@ fn the_record_of_pods_is_bounded_and_loses_nobody_of_a_full_node() {
     let left = lower::claim::intended_pods(&without_pods(&record, &released));
     assert_eq!(left.len(), 735);
     assert!(!left.contains(&pods[0].uid));
+}
+
+fn written(uid: Option<&str>, batch: &str, pods: &str) -> api::NodeClaim {
+    let annotations = json!({
+        names::BATCH_ID: batch, names::CLUSTER_UID: "cluster", names::NOMINATED_PODS: pods,
+    });
+    let object = json!({
+        "metadata": {"name": "a", "uid": uid, "annotations": annotations},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+#[rstest]
+#[case::as_written("b-0", "n/p:1", true)]
+#[case::launched_as_a_batch_of_its_own("its-uid", "n/p:1", true)]
+#[case::of_another_batch("b-1", "n/p:1", false)]
+#[case::for_another_pod("b-0", "n/p:2", false)]
+fn a_nodeclaim_is_recognized_by_batch_and_pods(#[case] batch: &str, #[case] pods: &str, #[case] same: bool) {
+    assert_eq!(is_same(&written(Some("its-uid"), batch, pods), &written(None, "b-0", "n/p:1")), same);
 }

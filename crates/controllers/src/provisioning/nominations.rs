@@ -1,8 +1,11 @@
-//! Before a second NodeClaim is written for a pod, the first one is judged: it keeps the pod, or it says why not. What that
-//! teaches about the nodes of a pool is written down first, so that the next plan does not repeat it.
+//! Before a pod gets a second NodeClaim, the first one is judged: it keeps the pod, or it releases the pod with a reason.
 //!
-//! Order of writes: the observation (on the NodePool), the reason (a condition of the NodeClaim), the release (its record of
-//! pods). A process that ends in between leaves a pod without a second answer, never one without a reason.
+//! Order of writes:
+//! 1. the observation about the node, on the NodePool, so that the next plan does not repeat the misfit;
+//! 2. the reason, a condition of the NodeClaim;
+//! 3. the release: the annotation of the NodeClaim that names its pods.
+//!
+//! A crash between two of them leaves a pod without a second NodeClaim, never a release without a reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +20,7 @@ use fleetwright_core::{
 };
 use fleetwright_state::{observed, raise};
 
-use super::tell;
+use super::pod_events;
 use crate::{
     events::{Event, regarding},
     nodeclaim::families,
@@ -25,43 +28,43 @@ use crate::{
     runtime::{Ctx, ReconcileError, later},
 };
 
-/// What judging came to.
+/// The verdicts about the pods of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    /// Pods for which nothing is opened in this pass.
+    /// Pods that get no other NodeClaim in this pass.
     kept: BTreeSet<PodUid>,
-    /// Pods that their node is kept for, with its name.
-    held: Vec<(PodUid, Str)>,
-    /// Pods that wait for something about their node to pass, with what it is.
-    waiting: Vec<(Arc<Pod>, String)>,
-    /// By claim: the pods that it lets go, by reason.
+    /// Pods that stay nominated to their node, with its name.
+    nominated: Vec<(PodUid, Str)>,
+    /// Pods that their node cannot run now, with the reason.
+    blocked: Vec<(Arc<Pod>, String)>,
+    /// By NodeClaim: the pods that it releases, by reason.
     released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
 }
 
 impl Judged {
-    /// Keeps a pod with its node.
-    fn hold(&mut self, pod: &Pod, node: &StateNode) {
+    /// Keeps a pod nominated to its node.
+    fn keep(&mut self, pod: &Pod, node: &StateNode) {
         self.kept.insert(pod.uid.clone());
-        self.held.push((pod.uid.clone(), node.name().into()));
+        self.nominated.push((pod.uid.clone(), node.name().into()));
     }
 }
 
-/// Judges the earlier answers to the pods that `plan` opens nodes for, lets go of what does not hold, and takes out of
-/// the new NodeClaims who stays. True where something was observed that the plan did not know: another should follow soon.
+/// Judges the NodeClaims that the pods of new NodeClaims have already: releases the pods that cannot run there, and takes
+/// the others out of `plan`. Returns whether anything was observed that the plan did not know: another should follow soon.
 ///
 /// # Errors
-/// Where a reason cannot be written: then nothing may be opened.
-pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
+/// Where a reason cannot be written: then no NodeClaim may be created.
+pub(super) async fn resolve(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
     let mut judged = judge(ctx, snapshot, plan);
     let mut observed = false;
-    hold(ctx, std::mem::take(&mut judged.held));
-    for (pod, why) in &judged.waiting {
-        tell::waits(ctx, pod, why);
+    keep_nominated(ctx, std::mem::take(&mut judged.nominated));
+    for (pod, why) in &judged.blocked {
+        pod_events::not_bound(ctx, pod, why);
     }
     for (claim, released) in std::mem::take(&mut judged.released) {
         let Some(node) = snapshot.node(&claim) else { continue };
         for (misfit, pods) in released {
-            if learn(ctx, node, &misfit).await? {
+            if record_observation(ctx, node, &misfit).await? {
                 observed = true;
                 judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
             }
@@ -77,11 +80,11 @@ pub(super) async fn settle(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> R
     Ok(observed)
 }
 
-/// A node whose pods wait for it is not empty, whatever it looks like. [`answer::PATIENCE`] bounds that.
-fn hold(ctx: &Ctx, held: Vec<(PodUid, Str)>) {
+/// A node with nominated pods is not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
+fn keep_nominated(ctx: &Ctx, nominated: Vec<(PodUid, Str)>) {
     let until = later(ctx.now(), ctx.settings.nomination_window());
     let mut index = ctx.index();
-    for (pod, node) in held {
+    for (pod, node) in nominated {
         index.keep_nominated(&pod, node, until);
     }
 }
@@ -95,19 +98,18 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
         for claim in index.claims_created_for(&pod.uid) {
             let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
             let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
-                // Written after the snapshot was taken: it is as good an answer as any.
+                // It was created after the snapshot was taken.
                 judged.kept.insert(pod.uid.clone());
                 continue;
             };
-            let planned = planned.get_or_insert_with(|| beside(plan));
-            let beside = planned.get(&at).cloned().unwrap_or_default();
-            match answer::judge(node, pod, &beside, &snapshot.volumes, now) {
-                // Pods that wait are brought up again by themselves.
-                Verdict::Keep => judged.hold(pod, node),
+            let planned = planned.get_or_insert_with(|| placed(plan));
+            let others = planned.get(&at).cloned().unwrap_or_default();
+            match answer::judge(node, pod, &others, &snapshot.volumes, now) {
+                Verdict::Keep => judged.keep(pod, node),
                 Verdict::Wait(misfit, left) => {
-                    judged.hold(pod, node);
+                    judged.keep(pod, node);
                     if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
-                        judged.waiting.push((pod.clone(), why));
+                        judged.blocked.push((pod.clone(), why));
                     }
                 }
                 Verdict::Release(misfit) => {
@@ -120,8 +122,8 @@ fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
     judged
 }
 
-/// What the plan puts on each node.
-fn beside(plan: &Plan) -> BTreeMap<usize, Resources> {
+/// The requests that the plan places on each node.
+fn placed(plan: &Plan) -> BTreeMap<usize, Resources> {
     let sum = |pods: &[Arc<Pod>]| {
         let mut sum = Resources::new();
         pods.iter().for_each(|pod| sum.add_assign(pod.requests()));
@@ -130,8 +132,8 @@ fn beside(plan: &Plan) -> BTreeMap<usize, Resources> {
     plan.existing.iter().map(|placement| (placement.node, sum(&placement.pods))).collect()
 }
 
-/// Writes down what a misfit teaches; true where it was not known.
-async fn learn(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
+/// Records what a misfit shows about the nodes of the NodePool; returns whether it is new.
+async fn record_observation(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
     let now = ctx.now();
     let Some(name) = node.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
     let found = {
@@ -143,7 +145,7 @@ async fn learn(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, Rec
         return Ok(false);
     }
     patch::annotate(ctx, pool.clone(), names::OBSERVED, |newest| {
-        // Others may have taught it something meanwhile, or the same.
+        // The annotation may have changed since.
         let mut known = observed::read(newest.unwrap_or_default()).current(now);
         match answer::learn(&mut known, node, misfit, now) {
             true => observed::write(&known),
@@ -154,7 +156,7 @@ async fn learn(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, Rec
     let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
     ctx.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
     let text = observation(node, misfit);
-    tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool are not what was promised");
+    tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool differ from what was expected");
     ctx.recorder.publish(Event::warning(regarding(&*pool), "NodeNotAsExpected", text));
     Ok(true)
 }
@@ -165,18 +167,18 @@ fn observation(node: &StateNode, misfit: &Misfit) -> String {
     let hours = answer::OBSERVATION_LIFETIME.as_secs() / 3600;
     match misfit {
         Misfit::Taint(taint) => format!(
-            "nodeclaim {claim} came up with taint {taint}, which nobody announced: for {hours}h nodes of this pool are \
-             expected to have it; declare it in spec.template.spec.startupTaints if it goes away by itself"
+            "node of nodeclaim {claim} has taint {taint}, which the NodePool does not declare: nodes of this pool are \
+             expected to have it for {hours}h; declare it in spec.template.spec.startupTaints if it is removed at startup"
         ),
         _ => format!(
-            "nodeclaim {claim} of type {} is smaller than promised ({misfit}): for {hours}h that type counts as that small \
-             in this pool",
+            "node of nodeclaim {claim}, instance type {}, is smaller than expected ({misfit}): for {hours}h this pool \
+             expects that capacity of the instance type",
             label(fleetwright_core::model::labels::INSTANCE_TYPE)
         ),
     }
 }
 
-/// Lets pods go from their claim, with the reason where people look.
+/// Releases pods from their NodeClaim, with a condition and an event.
 async fn release(
     ctx: &Ctx,
     claim: &ClaimName,
@@ -188,20 +190,20 @@ async fn release(
     let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
     let text = answer::explanation(&ids, misfit);
     let pool = node.pool().map(|pool| pool.to_string()).unwrap_or_default();
-    // That others took the room is no fault of the node: it is told once, and does not stay on it.
+    // That other pods took the room is no defect of the node: one event, no condition.
     let lasting = !matches!(misfit, Misfit::CapacityTaken);
     if lasting {
-        let_go(ctx, claim, misfit.reason(), &text, &uids).await?;
+        release_pods(ctx, claim, misfit.reason(), &text, &uids).await?;
     } else {
-        tell_and_forget(ctx, claim, misfit.reason(), &text, &uids).await?;
+        publish_and_release(ctx, claim, misfit.reason(), &text, &uids).await?;
     }
     let count = u32::try_from(pods.len()).map_or(f64::MAX, f64::from);
     ctx.metrics.add(&families::PODS_RELEASED, &[misfit.reason(), &pool], count);
     Ok(())
 }
 
-/// Condition, event and record of a claim that lets pods go.
-pub(crate) async fn let_go(
+/// Writes condition, event and annotation of a NodeClaim that releases pods.
+pub(crate) async fn release_pods(
     ctx: &Ctx,
     claim: &str,
     reason: &str,
@@ -212,11 +214,11 @@ pub(crate) async fn let_go(
         conditions.set_false(names::condition::PODS_FIT, reason, text);
     })
     .await?;
-    tell_and_forget(ctx, claim, reason, text, pods).await
+    publish_and_release(ctx, claim, reason, text, pods).await
 }
 
-/// Event and record of a claim that lets pods go.
-async fn tell_and_forget(
+/// Writes event and annotation of a NodeClaim that releases pods.
+async fn publish_and_release(
     ctx: &Ctx,
     claim: &str,
     reason: &str,
@@ -225,7 +227,7 @@ async fn tell_and_forget(
 ) -> Result<(), ReconcileError> {
     let Some(raw) = ctx.index().claim(claim).cloned() else { return Ok(()) };
     ctx.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
-    tracing::info!(NodeClaim = claim, reason, text, "pods of the nodeclaim are free");
+    tracing::info!(NodeClaim = claim, reason, text, "released pods of the nodeclaim");
     patch::annotate(ctx, raw, names::NOMINATED_PODS, |record| {
         record.map(|record| raise::without_pods(record, pods))
     })
@@ -234,7 +236,7 @@ async fn tell_and_forget(
 
 #[cfg(test)]
 mod tests {
-    //! An observation beside others.
+    //! One observation beside others.
     use fleetwright_api as api;
     use fleetwright_core::{
         model::{Observed, ObservedTaint, Taint, TaintEffect},
@@ -246,7 +248,7 @@ mod tests {
     use crate::testing::World;
 
     #[tokio::test(start_paused = true)]
-    async fn an_observation_is_put_beside_those_that_came_meanwhile() {
+    async fn an_observation_keeps_those_that_were_written_meanwhile() {
         let world = World::new();
         world.pool("default", json!({}));
         let read = || async { world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap() };
@@ -261,7 +263,7 @@ mod tests {
         world.server.apply(pool).unwrap();
         let node = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
         let misfit = Misfit::Taint(taint("own"));
-        assert!(learn(&world.ctx, &node, &misfit).await.unwrap());
+        assert!(record_observation(&world.ctx, &node, &misfit).await.unwrap());
         let written = read().await.metadata.annotations.unwrap_or_default().remove(names::OBSERVED);
         let taints = observed::read(&written.unwrap_or_default()).taints;
         let keys: Vec<&str> = taints.iter().map(|known| &*known.taint.key).collect();

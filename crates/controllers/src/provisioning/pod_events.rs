@@ -1,4 +1,4 @@
-//! Tells people what a pass decided about their pods.
+//! Events on pods: where they are nominated to, or why they are unschedulable.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     runtime::Ctx,
 };
 
-/// For how long the same failure is not told again.
+/// How long the same failure is not published again.
 const FAILED_QUIET: Duration = Duration::from_secs(300);
-/// For how long a pool's lack of instance types is not told again.
+/// How long it is not published again that a NodePool has no instance types.
 const POOL_QUIET: Duration = Duration::from_secs(60);
 
-/// Pods that have a place: on `target`, called so to people (`nodeclaim/x`, `node/y`).
+/// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`).
 pub(super) fn nominated(ctx: &Ctx, pods: &[Arc<Pod>], target: &str) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         let event =
@@ -30,7 +30,7 @@ pub(super) fn nominated(ctx: &Ctx, pods: &[Arc<Pod>], target: &str) {
     }
 }
 
-/// A pod that has no place, with the reason.
+/// Publishes why a pod is unschedulable.
 pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
     if pod.is_virtual {
         return;
@@ -42,8 +42,8 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
     ctx.recorder.publish(event);
 }
 
-/// A pod that waits for a node that is there, with the reason. That is told beside any verdict of a plan.
-pub(super) fn waits(ctx: &Ctx, pod: &Pod, why: &str) {
+/// Publishes why a pod is not bound to the node that it is nominated to, beside any verdict of a plan.
+pub(super) fn not_bound(ctx: &Ctx, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
             .same_if([pod.uid.as_str(), "waits"])
@@ -51,9 +51,9 @@ pub(super) fn waits(ctx: &Ctx, pod: &Pod, why: &str) {
     ctx.recorder.publish(event);
 }
 
-/// All pods of a plan that have no place. Returns how many are ignored (something about them is invalid or awaited) and
-/// how many nothing can hold.
-pub(super) fn unplaced(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
+/// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
+/// name does not exist yet), and how many fit no NodePool.
+pub(super) fn unschedulable(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
     let (mut ignored, mut unschedulable) = (0, 0);
     let mut bare = BTreeSet::new();
     for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
@@ -82,24 +82,24 @@ pub(super) fn unplaced(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplac
     (ignored, unschedulable)
 }
 
-/// Whether a pod found no instance type of a pool, be it for its own requirements or for those of the pool.
+/// Whether the requirements of a pod and a NodePool leave no instance type.
 fn finds_none(eliminated: &Eliminated) -> bool {
     matches!(eliminated, Eliminated::NoInstanceTypes | Eliminated::InstanceTypes { allowed: 0, .. })
 }
 
-/// Whether the requirements of a pool leave no instance type to any pod.
+/// Whether the requirements of a NodePool leave no instance type to any pod.
 fn is_bare(snapshot: &Snapshot, name: &PoolName) -> bool {
     let pool = snapshot.pools.iter().find(|pool| pool.name == *name);
     pool.is_some_and(|pool| static_new_claim(snapshot, pool).is_none())
 }
 
-/// Pods that mean nothing and wait: they are in no snapshot, and say why here. Returns how many there are. One that runs
-/// needs no place, and keeps its node with a reason.
+/// Publishes why unbound pods are invalid; they are in no snapshot. Returns their number. An invalid pod that is bound blocks
+/// the disruption of its node instead.
 pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
         let index = ctx.index();
-        let waits = |key: &fleetwright_state::Key| index.pod(&NamespacedName::from(key)).is_none();
-        let pods = index.invalid().iter().filter(|((kind, key), _)| *kind == Kind::Pod && waits(key));
+        let unbound = |key: &fleetwright_state::Key| index.pod(&NamespacedName::from(key)).is_none();
+        let pods = index.invalid().iter().filter(|((kind, key), _)| *kind == Kind::Pod && unbound(key));
         let reference = |key: &fleetwright_state::Key| k8s_openapi::api::core::v1::ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
