@@ -1,12 +1,14 @@
-//! The node classes that the provider goes by, fed by whoever watches them.
+//! The EC2NodeClasses of the cluster, as their watch reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fleetwright_aws_api::ec2nodeclass::condition;
-use fleetwright_aws_api::{Ec2NodeClass, KubeletConfig, ParsedKubelet};
+use fleetwright_aws_api::{Ec2NodeClass, KubeletConfig, ParsedKubelet, labels};
+use fleetwright_core::cloud::Object;
+use fleetwright_core::model::{NodeClassRef, Str};
 
-/// A class as it is used.
+/// A class with its parsed kubelet block.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The object.
@@ -20,11 +22,11 @@ pub struct Known {
 /// Whether a class can be launched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It can.
+    /// It can be launched with.
     Yes,
-    /// Nobody can tell at the moment: the same launch may work later.
+    /// Unknown at the moment: the same launch may work later.
     Unknown(String),
-    /// It cannot.
+    /// It cannot be launched with, for this reason.
     No(String),
 }
 
@@ -39,7 +41,7 @@ struct Inner {
 }
 
 impl Classes {
-    /// Takes a class as it stands now.
+    /// Adds or replaces a class.
     pub fn set(&self, class: Ec2NodeClass) {
         let name = class.metadata.name.clone().unwrap_or_default();
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +50,7 @@ impl Classes {
         inner.classes.insert(name, known);
     }
 
-    /// Takes the classes as they all stand now; others are gone. A class that did not change keeps its version.
+    /// Replaces all classes. A class that did not change keeps its version.
     pub fn replace(&self, classes: Vec<Ec2NodeClass>) {
         let name = |class: &Ec2NodeClass| class.metadata.name.clone().unwrap_or_default();
         let there: BTreeSet<String> = classes.iter().map(name).collect();
@@ -73,6 +75,13 @@ impl Classes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.values().cloned().collect()
     }
 
+    /// The name of a zone in which a class has a subnet, by the id of the zone.
+    pub(super) fn zone_name(&self, class: &str, zone_id: &str) -> Option<Str> {
+        let known = self.get(class)?;
+        let mut subnets = known.class.status.as_ref()?.subnets.iter();
+        subnets.find(|subnet| subnet.zone_id == zone_id).map(|subnet| subnet.zone.as_str().into())
+    }
+
     /// A class by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Known> {
@@ -88,7 +97,7 @@ impl Known {
         Self { class: Arc::new(class), kubelet: Arc::new(kubelet.unwrap_or_default()), version }
     }
 
-    /// Whether anything may be launched with the class. A condition of an older generation counts for nothing.
+    /// Whether instances may be launched with the class. A condition of an older generation does not count.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         if self.class.metadata.deletion_timestamp.is_some() {
@@ -108,9 +117,20 @@ impl Known {
     }
 }
 
+/// A class as the object of a write or an event.
+pub(super) fn object(class: &Ec2NodeClass) -> Object {
+    let text = |value: &Option<String>| Str::from(value.as_deref().unwrap_or_default());
+    let class_ref = NodeClassRef {
+        group: labels::GROUP.into(),
+        kind: labels::NODE_CLASS_KIND.into(),
+        name: text(&class.metadata.name),
+    };
+    Object::NodeClass { class: class_ref, version: "v1".into(), uid: text(&class.metadata.uid) }
+}
+
 #[cfg(test)]
 mod tests {
-    //! What a new list changes.
+    //! Readiness, and what a new list changes.
     use super::*;
 
     #[test]

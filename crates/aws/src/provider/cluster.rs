@@ -1,121 +1,171 @@
-//! What is known of the cluster itself: from EKS, from the API server, and from whoever runs the provider.
+//! What is known of the cluster: from EKS, from the API server, and from the operator.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fleetwright_core::cloud::Identity;
 use fleetwright_core::model::Str;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use super::AwsProvider;
+use super::problems::Problems;
 use crate::authority;
-use crate::calls::{AwsError, Class, ClusterInfo};
+use crate::calls::{AwsApi, AwsError, Class, ClusterInfo};
 use crate::recent::is_recent;
+use crate::settings::Settings;
 
 /// How often EKS is asked for the cluster.
 const CLUSTER_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// The action behind it.
+/// The action of these calls.
 pub(super) const DESCRIBE: &str = "eks:DescribeCluster";
 
-/// Whether EKS says that it has no such cluster, which is as good as any.
+/// Whether EKS says that it has no such cluster, which is a valid answer.
 fn is_unknown_to_eks(error: &AwsError) -> bool {
     error.is_not_found() || error.code == "ResourceNotFoundException"
 }
 
-impl AwsProvider {
-    /// Takes the address of the cluster's DNS, which nodes get where their class names none.
-    pub fn set_cluster_dns(&self, address: Option<String>) {
-        self.state().cluster_dns = address;
+/// The cluster's description. Clones of the provider share it.
+pub(super) struct ClusterDescription {
+    settings: Settings,
+    facts: Mutex<ClusterFacts>,
+}
+
+#[derive(Default)]
+struct ClusterFacts {
+    eks: Option<ClusterInfo>,
+    /// When EKS was last asked.
+    read: Option<Timestamp>,
+    /// The error of the last call to EKS, if it failed.
+    eks_error: Option<AwsError>,
+    dns: Option<String>,
+    /// The version that the API server reports.
+    server_version: Option<String>,
+    /// Whether the configured cluster is the API server's, once that was compared.
+    identity: Option<Identity>,
+}
+
+impl ClusterDescription {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { settings: settings.clone(), facts: Mutex::default() }
     }
 
-    /// Takes the version of the control plane as the API server tells it.
-    pub fn set_kubernetes_version(&self, version: &str) {
-        self.state().kubernetes = Some(version.to_owned());
+    fn lock(&self) -> MutexGuard<'_, ClusterFacts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what EKS knows of the cluster, every few minutes: version and addresses may change. What EKS does not tell keeps
-    /// nobody but those who need it.
-    pub(super) async fn know_cluster(&self) {
-        let now = self.clock.now();
-        let read = self.state().cluster_read;
+    pub(super) fn set_dns(&self, address: Option<String>) {
+        self.lock().dns = address;
+    }
+
+    pub(super) fn dns(&self) -> Option<String> {
+        self.lock().dns.clone()
+    }
+
+    pub(super) fn set_server_version(&self, version: &str) {
+        self.lock().server_version = Some(version.to_owned());
+    }
+
+    pub(super) fn set_identity(&self, identity: Identity) {
+        self.lock().identity = Some(identity);
+    }
+
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.lock().identity.clone()
+    }
+
+    /// The ARN of the cluster, if EKS knows it.
+    pub(super) fn arn(&self) -> Option<String> {
+        self.lock().eks.as_ref().map(|cluster| cluster.arn.clone()).filter(|arn| !arn.is_empty())
+    }
+
+    /// Whether nodes of the cluster use IPv6.
+    pub(super) fn is_ipv6(&self) -> bool {
+        self.lock().dns.as_deref().is_some_and(|address| address.contains(':'))
+    }
+
+    /// Reads the cluster from EKS every few minutes: version and addresses may change. Without an answer only those classes wait that
+    /// need it.
+    pub(super) async fn refresh(&self, api: &dyn AwsApi, problems: &Problems, now: Timestamp) {
+        let read = self.lock().read;
         if read.is_some_and(|read| is_recent(read, now, CLUSTER_EVERY)) {
             return;
         }
-        let answer = self.api.cluster(&self.settings.cluster_name).await;
-        let mut state = self.state();
+        let answer = api.cluster(&self.settings.cluster_name).await;
+        let mut facts = self.lock();
         match answer {
             Ok(cluster) => {
-                // What was proven stays so: an authority that is replaced while this process runs is no other cluster's. What was
-                // not, because IAM refused or EKS did not know the cluster yet, is looked at again.
-                if state.identity.as_ref().is_some_and(|identity| *identity != Identity::Proven) {
-                    state.identity = Some(self.compared(&cluster));
+                // A proven identity is final: a certificate authority that is replaced later is not another cluster's. An unproven one,
+                // because IAM denied the call or EKS did not know the cluster yet, is compared again.
+                if facts.identity.as_ref().is_some_and(|identity| *identity != Identity::Proven) {
+                    facts.identity = Some(self.compare(&cluster));
                 }
-                state.cluster = Some(cluster);
-                state.cluster_missing = None;
-                state.troubles.over(DESCRIBE);
+                facts.eks = Some(cluster);
+                facts.eks_error = None;
+                problems.resolved(DESCRIBE);
             }
             Err(error) if is_unknown_to_eks(&error) => {
-                state.cluster_missing = None;
-                state.troubles.over(DESCRIBE);
+                facts.eks_error = None;
+                problems.resolved(DESCRIBE);
             }
             Err(error) => {
                 match error.class() {
-                    Class::Unauthorized => state.troubles.refused(DESCRIBE, &error, now),
-                    // Asked again in the next round, while nothing is known of the cluster.
-                    _ if state.cluster.is_none() => {
-                        state.troubles.failed(DESCRIBE, &error, now);
-                        state.cluster_missing = Some(error);
+                    Class::Unauthorized => problems.denied(DESCRIBE, &error, now),
+                    // Without any answer so far, the next round asks again.
+                    _ if facts.eks.is_none() => {
+                        problems.failed(DESCRIBE, &error, now);
+                        facts.eks_error = Some(error);
                         return;
                     }
-                    _ => state.troubles.failed(DESCRIBE, &error, now),
+                    _ => problems.failed(DESCRIBE, &error, now),
                 }
-                state.cluster_missing = Some(error);
+                facts.eks_error = Some(error);
             }
         }
-        state.cluster_read = Some(now);
+        facts.read = Some(now);
     }
 
-    /// The services' address range, or why it is not known: `None` where EKS has no such cluster, or tells no range.
+    /// The service CIDR. The error is the failed call to EKS; `None` if EKS has no such cluster, or returns no range.
     pub(super) fn service_cidr(&self) -> Result<String, Option<AwsError>> {
-        let state = self.state();
-        match &state.cluster {
+        let facts = self.lock();
+        match &facts.eks {
             Some(cluster) => service_cidr(cluster).ok_or(None),
-            None => Err(state.cluster_missing.clone()),
+            None => Err(facts.eks_error.clone()),
         }
     }
 
-    /// The version of the control plane, such as `1.35`: by the settings as EKS or as the API server tells it; where one of them
-    /// tells none, the other does.
+    /// The version of the control plane, such as `1.35`: of EKS or of the API server, as the settings say, or of the other if that one
+    /// is unknown.
     pub(super) fn kubernetes_version(&self) -> Option<String> {
-        let state = self.state();
-        let of_eks = state.cluster.as_ref().map(|cluster| cluster.version.clone());
+        let facts = self.lock();
+        let of_eks = facts.eks.as_ref().map(|cluster| cluster.version.clone());
         let of_eks = of_eks.filter(|version| !version.is_empty());
-        let of_server = state.kubernetes.clone();
+        let of_server = facts.server_version.clone();
         match self.settings.eks_control_plane {
             true => of_eks.or(of_server),
             false => of_server.or(of_eks),
         }
     }
 
-    fn compared(&self, of_eks: &ClusterInfo) -> Identity {
+    fn compare(&self, of_eks: &ClusterInfo) -> Identity {
         authority::compare(&self.settings.cluster_name, &self.settings.ca_bundle, &of_eks.ca_bundle)
     }
 
-    /// Why nothing may be mutated, where EKS knows another cluster by our name.
+    /// Why nothing may be mutated, if EKS knows another cluster by the configured name.
     pub(super) fn mismatch(&self) -> Option<Str> {
-        match &self.state().identity {
+        match &self.lock().identity {
             Some(Identity::Mismatch(why)) => Some(why.clone()),
             _ => None,
         }
     }
 
-    /// Whether the cluster that EKS knows by our name is the API server's.
+    /// Compares the cluster that EKS knows by the configured name with the API server's.
     ///
     /// # Errors
-    /// Where EKS does not answer.
-    pub(super) async fn compare_with_eks(&self) -> Result<Identity, AwsError> {
+    /// If EKS does not answer.
+    pub(super) async fn compare_with_eks(&self, api: &dyn AwsApi) -> Result<Identity, AwsError> {
         let name = &self.settings.cluster_name;
-        match self.api.cluster(name).await {
+        match api.cluster(name).await {
             Ok(cluster) => {
-                let identity = self.compared(&cluster);
-                self.state().cluster = Some(cluster);
+                let identity = self.compare(&cluster);
+                self.lock().eks = Some(cluster);
                 Ok(identity)
             }
             Err(error) if is_unknown_to_eks(&error) => {
@@ -127,9 +177,15 @@ impl AwsProvider {
             Err(error) => Err(error),
         }
     }
+
+    /// Forgets what EKS returned.
+    #[cfg(test)]
+    pub(super) fn forget_eks(&self) {
+        self.lock().eks = None;
+    }
 }
 
-/// The services' range of a cluster: the IPv4 one, where there is one.
+/// The service CIDR of a cluster: the IPv4 one, if there is one.
 fn service_cidr(cluster: &ClusterInfo) -> Option<String> {
     let both = [&cluster.service_cidr_v4, &cluster.service_cidr_v6];
     both.into_iter().flatten().find(|range| !range.is_empty()).cloned()

@@ -1,5 +1,5 @@
-//! Dry runs: whether IAM would let a class launch anything. One launch of one ordinary type is tried; only what is refused for
-//! want of rights, or for what the class says, counts against the class.
+//! Launch dry runs: whether IAM allows a class to launch. One launch of one ordinary instance type is tried; only denials, and errors in
+//! the class itself, count against the class.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,22 @@ use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
 use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
 
+use super::templates::{ensure_templates, user_data};
 use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
 use crate::instancetype::{ClassCatalog, View};
 use crate::launch::{Candidate, Filtered, Plan, PlanInput, plan, requests};
 use crate::nodeclass::{Finding, Outcome};
+use crate::permissions;
 use crate::tags::{Owner, owned};
 use crate::userdata::{SIZE_MAX, SIZE_WARNING};
 
 const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
 
-/// Most subnets that one instance is tried in: the same right is asked for in each.
+/// Most subnets that one instance is tried in: each needs the same permission.
 const SUBNETS_MAX: usize = 10;
 
-/// A claim that asks for nothing.
+/// A NodeClaim without requests.
 fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
     let class = NodeClassRef {
         group: labels::GROUP.into(),
@@ -52,33 +54,33 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
     candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
 }
 
-/// What a dry run's refusal says of the class; `None` where it says nothing.
+/// What an error of a dry run says of the class; `None` if nothing.
 fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bool) -> Option<Finding> {
     match error.class() {
-        // Who asks is not known at the moment, which says nothing of the class.
+        // The credentials are not accepted, which says nothing of the class.
         Class::Unauthorized if error.is_unidentified() => Some(Finding::unanswered(CONDITION, action, error)),
-        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, crate::permissions::denial(action))),
+        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, permissions::denial(action))),
         Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
         Class::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
             let message = "spec.instanceProfile: there is no such instance profile";
             Some(Finding::bad(CONDITION, "InstanceProfileNotFound", message))
         }
-        // Maybe the profile is too new, maybe EC2 takes no such launch at all: whoever looks at the class should know.
+        // The profile may be too new, or EC2 may refuse such launches in general: the condition shows it.
         Class::Refused => {
             let message = format!("{action} would be refused at the moment: {}", error.code);
             Some(Finding::limited(CONDITION, "LaunchRefused", message))
         }
-        // That this one type is not to be had here is no fault of the class.
+        // Missing capacity for this type is not an error of the class.
         Class::NotFound | Class::Unfulfillable => None,
     }
 }
 
-/// What a launch template's refusal says of the class.
+/// What an error of a launch template says of the class.
 fn of_template(error: &LaunchError) -> Finding {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {
         LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => {
-            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", crate::permissions::denial(ACTION))
+            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", permissions::denial(ACTION))
         }
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
             Finding::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
@@ -87,7 +89,7 @@ fn of_template(error: &LaunchError) -> Finding {
             Finding::bad(CONDITION, "UserDataInvalid", message.to_string())
         }
         LaunchError::RateLimited { after } => unanswered(ACTION, *after),
-        // The text of other refusals differs from call to call, so it does not belong into a condition.
+        // The text of other errors differs from call to call and would change the condition each time.
         _ => unanswered(ACTION, Duration::from_secs(30)),
     }
 }
@@ -97,14 +99,18 @@ fn unanswered(action: &str, after: Duration) -> Finding {
     Finding { condition: CONDITION, outcome: Outcome::Unanswered { message, after, denied: false } }
 }
 
-impl AwsProvider {
-    /// Tries a launch of a class as it stands.
-    pub(super) async fn dry_run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
+/// Tries a launch of a class.
+pub(super) struct DryRun<'a>(pub(super) &'a AwsProvider);
+
+impl DryRun<'_> {
+    /// The finding for the condition of that class.
+    pub(super) async fn run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
+        let provider = self.0;
         let good = Finding::good(CONDITION);
         if class.spec.family() == Family::Al2023
-            && let Err(missing) = self.service_cidr()
+            && let Err(missing) = provider.cluster.service_cidr()
         {
-            let message = "the services' address range is not known: EKS does not tell it";
+            let message = "the service CIDR is unknown: EKS returns none";
             return match missing {
                 Some(error) => Finding::unanswered(CONDITION, DESCRIBE, &error),
                 None => Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
@@ -112,32 +118,31 @@ impl AwsProvider {
         }
         let known = Known::new(class.clone(), 0);
         let name = class.metadata.name.clone().unwrap_or_default();
-        let catalog = self.make_catalog(&self.state(), &known);
+        let catalog = provider.catalogs.of_draft(&known);
         let Some(candidate) = choose(&catalog, &name, pools) else { return good };
-        let claim = probe(class, self.clock.now());
+        let claim = probe(class, provider.clock.now());
         let filtered = Filtered { candidates: vec![candidate], capacity_type: ON_DEMAND };
         let status = class.status.clone().unwrap_or_default();
-        let group = self.group(&name);
+        let group = provider.catalogs.group(&name);
         let view = View {
-            settings: &self.settings,
+            settings: &provider.settings,
             spec: &class.spec,
             status: &status,
             kubelet: &known.kubelet,
             group: group.as_ref(),
         };
         let plan = {
-            let state = self.state();
-            let addresses = &state.addresses;
+            let addresses = &*provider.addresses();
             plan(&PlanInput { claim: &claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
         };
         let Some(plan) = plan else { return good };
         let good = self.near_limit(&known, &claim, &plan).unwrap_or(good);
-        if !self.settings.dry_runs {
+        if !provider.settings.dry_runs {
             return good;
         }
-        let owner = Owner { settings: &self.settings, cluster_uid: uid, class: &name, pool: "" };
+        let owner = Owner { settings: &provider.settings, cluster_uid: uid, class: &name, pool: "" };
         let tags = owned(&owner, &class.spec);
-        let templates = match self.templates(&known, &claim, &plan, &tags).await {
+        let templates = match ensure_templates(provider, &known, &claim, &plan, &tags).await {
             Ok(templates) => templates,
             Err(error) => return of_template(&error),
         };
@@ -149,20 +154,20 @@ impl AwsProvider {
         good
     }
 
-    /// What is told of user data that EC2 takes, and would not take much more of: a pool's labels and taints are in it, too.
+    /// The finding for user data near the limit of EC2: labels and taints of a NodePool are added to it.
     fn near_limit(&self, known: &Known, claim: &NodeClaim, plan: &Plan) -> Option<Finding> {
-        let sizes = plan.groups.iter().filter_map(|group| self.user_data(known, claim, group, plan).ok());
+        let sizes = plan.groups.iter().filter_map(|group| user_data(self.0, known, claim, group, plan).ok());
         let size = sizes.map(|data| data.text.len()).max().filter(|size| *size >= SIZE_WARNING)?;
         let message = format!(
-            "user data is {size} bytes, without labels and taints of pools, and {SIZE_MAX} is the most: shorten spec.userData"
+            "user data has {size} bytes without labels and taints of NodePools; the limit is {SIZE_MAX} bytes: shorten spec.userData"
         );
         Some(Finding::limited(CONDITION, "UserDataNearLimit", message))
     }
 
-    /// Tries a fleet, then one instance in each subnet until one would be launched; the first subnet's refusal counts.
+    /// Tries a fleet, then one instance in each subnet until one would be launched. The error of the first subnet counts.
     async fn try_launch(&self, class: &Ec2NodeClass, request: &FleetRequest) -> Option<Finding> {
         let own_profile = class.spec.instance_profile.is_some();
-        if let Err(error) = self.api.try_fleet(request).await
+        if let Err(error) = self.0.api.try_fleet(request).await
             && let Some(finding) =
                 verdict(&error, "CreateFleetAuthCheckFailed", "ec2:CreateFleet", own_profile)
         {
@@ -173,12 +178,12 @@ impl AwsProvider {
         let of_status = class.status.iter().flat_map(|status| &status.security_groups);
         let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
         for subnet in class.status.iter().flat_map(|status| &status.subnets).take(SUBNETS_MAX) {
-            // Its policy allows only what is born with the tags of a launch.
+            // The IAM policy requires the tags of a launch.
             let (template, instance_type) = (&way.template, &way.instance_type);
-            let tried = self.api.try_instance(template, instance_type, &subnet.id, &groups, &request.tags);
+            let tried = self.0.api.try_instance(template, instance_type, &subnet.id, &groups, &request.tags);
             match tried.await {
                 Ok(()) => return None,
-                // More calls would be refused as well.
+                // Further calls would be throttled too.
                 Err(error) if error.class() == Class::Throttled => {
                     first = Some(error);
                     break;

@@ -1,4 +1,4 @@
-//! Instances of EC2 as the rest of Fleetwright sees them.
+//! EC2 instances in the terms of the provider API.
 
 use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassStatus};
 use fleetwright_aws_api::labels;
@@ -30,18 +30,18 @@ pub(super) fn zone(provider_id: &str) -> Option<&str> {
     Some(provider_id.strip_prefix("aws:///")?.split_once('/')?.0)
 }
 
-/// Whether EC2 is ending an instance, or has.
+/// Whether an instance is terminating or terminated.
 #[must_use]
 pub fn is_ending(info: &InstanceInfo) -> bool {
     info.state == "shutting-down" || info.state == "terminated"
 }
 
-/// What the class of an instance says of it, as far as that is known.
+/// What the class of an instance says of it, as far as the class is known.
 #[derive(Clone, Copy)]
 struct OfClass<'a> {
-    /// What its type is by the class.
+    /// The instance type by the class.
     shaped: Option<&'a Shaped>,
-    /// What the class resolved to.
+    /// The status of the class.
     status: Option<&'a Ec2NodeClassStatus>,
 }
 
@@ -87,27 +87,27 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
 }
 
 impl AwsProvider {
-    /// An instance with what its class makes of its type.
-    pub(super) fn seen(&self, info: &InstanceInfo) -> Instance {
+    /// An instance in the terms of the provider API, with what its class says of its type.
+    pub(super) fn describe(&self, info: &InstanceInfo) -> Instance {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
         let catalog = class.as_ref().map(|known| self.class_catalog(known));
         let of_class = OfClass {
             shaped: catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type)),
             status: class.as_ref().and_then(|known| known.class.status.as_ref()),
         };
-        let mut seen = instance(info, of_class, &self.settings.region);
-        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.group(name));
+        let mut described = instance(info, of_class, &self.settings.region);
+        let parted = info.tags.get(labels::NODE_CLASS).and_then(|name| self.catalogs.group(name));
         if parted.is_some_and(|group| group.partitions > 0)
-            && !seen.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
+            && !described.labels.contains_key(labels::PLACEMENT_GROUP_PARTITION)
         {
-            // EC2 chooses it, and tells it later; pods may ask for one.
-            seen.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
+            // EC2 chooses the partition and shows it later; pods may require one.
+            described.annotations.insert(AWAITS_LABEL.into(), labels::PLACEMENT_GROUP_PARTITION.into());
         }
-        seen
+        described
     }
 }
 
-/// What its claim notes of its launch: the class's hash as of then, and the instance profile.
+/// The annotations of the NodeClaim: the class hash at launch, and the instance profile.
 fn annotations(info: &InstanceInfo) -> Labels {
     let mut all = Labels::new();
     if let Some(hash) = info.tags.get(labels::TAG_CLASS_HASH).filter(|hash| !hash.is_empty()) {
@@ -120,10 +120,10 @@ fn annotations(info: &InstanceInfo) -> Labels {
     all
 }
 
-/// The labels of its node: what its type fixes, and what is known of this one instance.
+/// The labels of the node: those of the instance type, and those of this instance.
 ///
-/// A type may have reservations of several kinds: which one it is follows from the instance's own, and of a reservation that its class
-/// does not select nothing is said but its id.
+/// An instance type may have several reservations: the labels follow from the one of the instance. A reservation that the class does not
+/// select contributes only its id.
 fn node_labels(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Labels {
     let mut all = class.shaped.map(|shaped| shaped.instance_type.requirements.labels()).unwrap_or_default();
     for key in [

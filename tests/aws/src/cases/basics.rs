@@ -124,13 +124,13 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let cluster = cx.ours().await?;
     let before = cx.proxy.mark();
     let names = ["a", "b", "c"];
-    let instances = launched(cluster.launch("batch-1", 1, &claims(&names)).await)?;
+    let assigned = launched(cluster.launch("batch-1", 1, &claims(&names)).await)?;
     cx.equal("fleets", &cx.proxy.count("CreateFleet", before), &1)?;
-    cx.equal("instances", &instances.iter().map(|i| &i.provider_id).collect::<BTreeSet<_>>().len(), &3)?;
+    cx.equal("instances", &assigned.iter().map(|i| &i.provider_id).collect::<BTreeSet<_>>().len(), &3)?;
     let images = cluster.class()?.status.context("no status")?.amis;
     let instances = cx.account.instances().await?;
-    for (name, instance) in names.iter().zip(&instances) {
-        let id = instance.provider_id.rsplit('/').next().unwrap_or_default();
+    for (name, own) in names.iter().zip(&assigned) {
+        let id = own.provider_id.rsplit('/').next().unwrap_or_default();
         let instance = instances.get(id).with_context(|| format!("{id} is not there"))?;
         cx.equal("the cheapest type", &instance.instance_type.as_str(), &"m5.large")?;
         cx.check(
@@ -138,7 +138,7 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             ["us-west-2a", "us-west-2b"].contains(&&*instance.zone),
         )?;
         let expected = format!("aws:///{}/{id}", instance.zone);
-        cx.equal("its provider id", &instance.provider_id.as_str(), &expected.as_str())?;
+        cx.equal("its provider id", &own.provider_id.as_str(), &expected.as_str())?;
         let image = images.iter().find(|image| image.id == instance.image).context("an image of no alias")?;
         cx.equal("its image", &image.name.as_str(), &"al2023-x86_64-standard")?;
         for (key, value) in [
@@ -155,7 +155,7 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             cx.equal(key, &instance.tags.get(key).map(String::as_str), &Some(value))?;
         }
         cx.check("the class's hash", instance.tags.contains_key(labels::TAG_CLASS_HASH))?;
-        cx.equal("the claim that it is told", &instance.claim.as_deref(), &Some(*name))?;
+        cx.equal("its NodeClaim", &own.claim.as_deref(), &Some(*name))?;
     }
     let more = cx.proxy.mark();
     launched(cluster.launch("batch-2", 1, &claims(&["d"])).await)?;

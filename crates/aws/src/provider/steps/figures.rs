@@ -40,7 +40,7 @@ impl ProviderStep for Figures {
         let provider = &self.provider;
         let mut all = provider.ledger.take();
         all.extend(provider.api.figures());
-        let proven = provider.state().identity == Some(Identity::Proven);
+        let proven = provider.cluster.identity() == Some(Identity::Proven);
         all.push(gauge(&figures::IDENTITY, &[], Some(if proven { 1.0 } else { 0.0 })));
         let off: BTreeSet<&'static str> = provider.features_off().into_keys().collect();
         let mut shown = self.off.lock().await;

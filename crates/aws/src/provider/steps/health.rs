@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::cloud::{
     CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write,
 };
-use fleetwright_core::model::{Str, labels::ZONE};
+use fleetwright_core::model::labels::ZONE;
 use fleetwright_core::nodeclaim::brake::{Brake, Share};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
@@ -68,7 +68,7 @@ impl Statuses {
         let message = format!(
             "EC2 calls so many instances impaired that {count} of them stay for now: a share is replaced every ten minutes"
         );
-        self.provider.met("instance status checks", REASON, message, now)
+        self.provider.problems.report("instance status checks", REASON, message, now)
     }
 }
 
@@ -80,10 +80,11 @@ impl ProviderStep for Statuses {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let answer = self.provider.api.instance_statuses().await;
-        let statuses = match self.provider.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
-            Ok(statuses) => statuses,
-            Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
-        };
+        let statuses =
+            match self.provider.problems.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
+                Ok(statuses) => statuses,
+                Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+            };
         let mut round = Round::quiet(STATUSES_EVERY);
         let mut brake = self.brake.lock().await;
         let mut held_back = 0;
@@ -134,7 +135,7 @@ impl ZonalShift {
             for zone_id in zones {
                 let pools = outlook.pools.iter().filter(|pool| {
                     let name = &pool.template.class.name;
-                    let zone = self.0.zone_name(name, zone_id);
+                    let zone = self.0.classes.zone_name(name, zone_id);
                     zone.is_some_and(|zone| pool.template.requirements.allows(ZONE, &zone))
                 });
                 notices.extend(pools.map(|pool| Notice {
@@ -149,15 +150,6 @@ impl ZonalShift {
     }
 }
 
-impl AwsProvider {
-    /// The name of a zone that a class has a subnet in, by the zone's id.
-    fn zone_name(&self, class: &str, zone_id: &str) -> Option<Str> {
-        let known = self.classes.get(class)?;
-        let subnets = known.class.status.as_ref()?.subnets.iter();
-        subnets.clone().find(|subnet| subnet.zone_id == zone_id).map(|subnet| subnet.zone.as_str().into())
-    }
-}
-
 #[async_trait]
 impl ProviderStep for ZonalShift {
     fn name(&self) -> &'static str {
@@ -167,24 +159,24 @@ impl ProviderStep for ZonalShift {
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         const ACTION: &str = "arc-zonal-shift:GetManagedResource";
         let now = outlook.now;
-        let arn = self.0.state().cluster.as_ref().map(|cluster| cluster.arn.clone());
-        let Some(arn) = arn.filter(|arn| !arn.is_empty()) else {
+        let arn = self.0.cluster.arn();
+        let Some(arn) = arn else {
             let message = "zonal shift is switched on, and EKS does not know the cluster: it has no effect";
-            let notices = self.0.tell_classes("ZonalShiftUnknownCluster", message);
+            let notices = self.0.problems.notices("ZonalShiftUnknownCluster", message);
             return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
         };
         let answer = self.0.api.zonal_shifts(&arn).await;
-        let answer = self.0.permitted(ACTION, answer, now);
+        let answer = self.0.problems.permitted(ACTION, answer, now);
         let mut round = Round::quiet(SHIFTS_EVERY);
         let changed = match answer {
-            Ok(Ok(told)) => self.0.state().shifts.refresh(&told, now),
+            Ok(Ok(told)) => self.0.catalogs.refresh_shifts(&told, now),
             Ok(Err(notices)) => {
                 round = Round { notices, ..Round::quiet(DENIED_AGAIN) };
-                self.0.state().shifts.sweep(now)
+                self.0.catalogs.sweep_shifts(now)
             }
             Err(error) => {
                 // A shift ends by itself also while AWS does not answer; that is told with the next answer.
-                self.0.state().shifts.sweep(now);
+                self.0.catalogs.sweep_shifts(now);
                 return Err(error);
             }
         };

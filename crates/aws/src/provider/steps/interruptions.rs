@@ -18,9 +18,8 @@ use jiff::Timestamp;
 use super::super::{AwsProvider, instance_id, is_ending, provider_id};
 use crate::calls::{Class, InstanceInfo, Message};
 use crate::figures;
-use crate::interruption::{self, Kind, Offering, Unreadable};
+use crate::interruption::{self, Kind, Unreadable};
 use crate::tags::{Ownership, is_namesake, ownership};
-use crate::unavailable::Scarce;
 
 /// When a queue without messages is asked again; receiving itself waits for messages.
 const EMPTY: Duration = Duration::from_secs(1);
@@ -168,7 +167,7 @@ impl Interruptions {
                 Ownership::Foreign => others |= is_namesake(&info.tags, cluster, &uid),
                 Ownership::Ours | Ownership::Unstamped if is_ending(info) => {}
                 Ownership::Ours | Ownership::Unstamped => {
-                    self.remember(info, kind, now);
+                    self.provider.catalogs.record_interruption(info, kind, now);
                     reported.push(Interruption { id: provider_id(&info.zone, &info.id), kind: announced });
                 }
             }
@@ -195,7 +194,7 @@ impl Interruptions {
         let windows = (1..WINDOWS).map(|_| self.provider.api.receive(&self.queue, Duration::ZERO));
         let (mut messages, mut failed) = (Vec::new(), None);
         for answer in join_all(windows).await {
-            match self.provider.permitted(RECEIVE, answer, now) {
+            match self.provider.problems.permitted(RECEIVE, answer, now) {
                 Ok(Ok(more)) => messages.extend(more),
                 Ok(Err(notices)) => add(round, notices),
                 Err(error) => failed = failed.or(Some(error)),
@@ -220,7 +219,7 @@ impl Interruptions {
             return;
         }
         self.provider.ledger.note(&figures::MESSAGES_DELETED, &[], f64::from(deleted));
-        if let Ok(Err(notices)) = self.provider.permitted("sqs:DeleteMessage", answer, now) {
+        if let Ok(Err(notices)) = self.provider.problems.permitted("sqs:DeleteMessage", answer, now) {
             add(round, notices);
         }
     }
@@ -233,7 +232,12 @@ impl Interruptions {
         let message = format!(
             "the interruption queue {queue} has messages that are no events, they are deleted: {why}"
         );
-        self.provider.met("interruption queue", REASON, message.chars().take(MESSAGE_MAX).collect(), now)
+        self.provider.problems.report(
+            "interruption queue",
+            REASON,
+            message.chars().take(MESSAGE_MAX).collect(),
+            now,
+        )
     }
 
     async fn find(&self, id: &str) -> Result<Option<InstanceInfo>, CloudError> {
@@ -243,40 +247,13 @@ impl Interruptions {
             answer => answer,
         };
         if let Err(error) = &answer {
-            self.provider.state().troubles.failed(ACTION, error, self.provider.clock.now());
+            self.provider.problems.failed(ACTION, error, self.provider.clock.now());
         }
         let found = answer.map_err(|error| error.to_cloud_error(ACTION))?;
-        self.provider.state().troubles.over(ACTION);
+        self.provider.problems.resolved(ACTION);
         Ok(found
             .into_iter()
             .find(|info| info.id == id && !info.zone.is_empty() && info.state != "terminated"))
-    }
-
-    /// Capacity that is taken back is not there for others. That counts from when this process hears of it first: a message comes again
-    /// until its instance is ending, and what EC2 has told of the capacity since is newer.
-    fn remember(&self, info: &InstanceInfo, kind: Kind, now: Timestamp) {
-        let offering = kind.action().offering;
-        let mut state = self.provider.state();
-        if offering == Offering::AsIs || !state.taken_back.keep((info.id.clone(), kind), ()) {
-            return;
-        }
-        match offering {
-            Offering::AsIs => {}
-            Offering::SpotUnavailable => state.unavailable.mark(
-                Scarce::Offering {
-                    instance_type: info.instance_type.clone(),
-                    zone: info.zone.clone(),
-                    capacity_type: "spot".to_owned(),
-                    group: None,
-                },
-                now,
-            ),
-            Offering::ReservationFull => {
-                if let Some(id) = &info.reservation {
-                    state.reservations.full(id, now);
-                }
-            }
-        }
     }
 }
 
@@ -290,7 +267,7 @@ impl ProviderStep for Interruptions {
         let first = self.provider.api.receive(&self.queue, PATIENCE).await;
         // Waiting for messages has taken its time.
         let now = self.provider.clock.now();
-        let mut messages = match self.provider.permitted(RECEIVE, first, now)? {
+        let mut messages = match self.provider.problems.permitted(RECEIVE, first, now)? {
             Ok(messages) => messages,
             Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
         };

@@ -13,7 +13,7 @@ use fleetwright_core::model::{Labels, Resources};
 use futures::lock::Mutex;
 
 use super::super::AwsProvider;
-use super::object;
+use super::super::classes::object;
 use crate::instancetype::ClassCatalog;
 use crate::observed::Node;
 

@@ -1,5 +1,6 @@
-//! The provider's own loops, one file for each that is more than a call.
+//! The provider's periodic steps, one file each.
 
+mod claims;
 mod figures;
 mod health;
 mod interruptions;
@@ -22,14 +23,13 @@ use super::AwsProvider;
 use crate::nodeclass::profile;
 use interruptions::Interruptions;
 use nodeclass::NodeClasses;
-pub(in crate::provider) use nodeclass::object;
 
-/// How often types and prices are read.
+/// How often instance types and prices are read.
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
-/// When what IAM refuses is asked for again.
+/// When a call that IAM denied is repeated.
 const DENIED_AGAIN: Duration = Duration::from_secs(1800);
 
-/// Every loop.
+/// All steps.
 pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     let p = || provider.clone();
     let profiles: Arc<Mutex<profile::Memory>> = Arc::default();
@@ -61,7 +61,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     all
 }
 
-/// What the region sells.
+/// Reads the instance types of the region.
 struct InstanceTypesStep(AwsProvider);
 
 #[async_trait]

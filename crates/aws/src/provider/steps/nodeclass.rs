@@ -11,10 +11,12 @@ use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
 use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
 use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
-use fleetwright_core::model::{Labels, NodeClaim, NodeClassRef, Str, nodeclaim::ConditionType};
+use fleetwright_core::model::{Labels, NodeClaim, Str, nodeclaim::ConditionType};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::classes::object;
+use super::super::dry_run::DryRun;
 use super::super::{AwsProvider, Known};
 use crate::calls::Filter;
 use crate::digest::digest;
@@ -55,17 +57,6 @@ struct Memory {
     /// Dry runs that came out well, by UID: what was tried, when, and what was found.
     tried: BTreeMap<String, (String, Timestamp, Finding)>,
     told: BTreeMap<String, Timestamp>,
-}
-
-/// A class in the seam's words.
-pub(in crate::provider) fn object(class: &Ec2NodeClass) -> Object {
-    let text = |value: &Option<String>| Str::from(value.as_deref().unwrap_or_default());
-    let class_ref = NodeClassRef {
-        group: labels::GROUP.into(),
-        kind: labels::NODE_CLASS_KIND.into(),
-        name: text(&class.metadata.name),
-    };
-    Object::NodeClass { class: class_ref, version: "v1".into(), uid: text(&class.metadata.uid) }
 }
 
 /// The claims of a class.
@@ -117,9 +108,9 @@ impl NodeClasses {
             memory.cadence.again(&uid, part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
-        let identity: Option<Finding> = self.provider.state().identity.as_ref().map(identity);
+        let identity: Option<Finding> = self.provider.cluster.identity().as_ref().map(identity);
         let told = conditions::is_there(&next, condition::FEATURES_AVAILABLE);
-        let of_all = self.provider.features(outlook.now, told);
+        let of_all = self.provider.problems.finding(outlook.now, told);
         let of_provider: Vec<Finding> = identity.into_iter().chain(of_all).collect();
         conditions::apply(&mut next, &of_provider, &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
@@ -186,7 +177,7 @@ impl NodeClasses {
                 let found = lookups::security_groups(api, &spec).await;
                 security_groups(found, class.status.get_or_insert_default())
             }
-            Part::Images => match provider.kubernetes_version() {
+            Part::Images => match provider.cluster.kubernetes_version() {
                 Some(version) => {
                     let lookup = images::Lookup { api, parameters: &provider.parameters, now };
                     let found = images::resolve(lookup, &spec, &version).await;
@@ -204,7 +195,7 @@ impl NodeClasses {
                 let found = lookups::reservations(api, &spec).await;
                 if let Ok(found) = &found {
                     let told = found.iter().map(|info| (info.id.clone(), info.available));
-                    provider.state().reservations.sync(told, now);
+                    provider.catalogs.with_reservations(|room| room.sync(told, now));
                 }
                 let status = class.status.get_or_insert_default();
                 let finding = reservations::reservations(&found, status, now);
@@ -236,21 +227,7 @@ impl NodeClasses {
             Some(selector) => lookups::placement_group(&*self.provider.api, selector).await,
             None => Ok(None),
         };
-        let mut state = self.provider.state();
-        let known = state.groups.get(&name).cloned().filter(|known| {
-            // A selector that changed asks for another group.
-            selector.is_some_and(|s| s.id.as_deref().is_none_or(|id| id == known.group.id))
-                && selector.is_some_and(|s| s.name.as_deref().is_none_or(|name| name == known.group.name))
-        });
-        let (resolved, finding) = placement::resolve(selector, found, known, now);
-        let before = state.groups.get(&name).map(|known| &known.group);
-        if before != resolved.as_ref().map(|known| &known.group) {
-            state.groups_version += 1;
-        }
-        match resolved {
-            Some(resolved) => state.groups.insert(name, resolved),
-            None => state.groups.remove(&name),
-        };
+        let finding = self.provider.catalogs.resolve_group(name, selector, found, now);
         let again = placement::again(&finding, Part::PlacementGroup.every(&self.provider.settings));
         (finding, again)
     }
@@ -286,7 +263,7 @@ impl NodeClasses {
         if let Some((.., found)) = lately {
             return (both(found.clone()), every);
         }
-        let finding = self.provider.dry_run(class, &outlook.pools, cluster_uid).await;
+        let finding = DryRun(&self.provider).run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
             Outcome::True | Outcome::Limited { .. } => {
                 memory.tried.insert(uid, (key, outlook.now, finding.clone()));
@@ -303,7 +280,7 @@ impl NodeClasses {
     /// alike, is no fault of the class and keeps nobody from launching others.
     fn of_types(&self, class: &Ec2NodeClass) -> Finding {
         const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
-        let catalog = self.provider.make_catalog(&self.provider.state(), &Known::new(class.clone(), 0));
+        let catalog = self.provider.catalogs.of_draft(&Known::new(class.clone(), 0));
         match catalog.problems.is_empty() {
             true => Finding::good(CONDITION),
             false => Finding::limited(CONDITION, "InstanceTypesUnclear", some(&catalog.problems)),
@@ -316,7 +293,7 @@ impl NodeClasses {
         let status = class.status.clone().unwrap_or_default();
         let settings = &self.provider.settings;
         let view = View { settings, spec: &class.spec, status: &status, kubelet: &kubelet, group: None };
-        let known = self.provider.state().instance_types.clone();
+        let known = self.provider.catalogs.instance_types();
         let mut problems = Vec::new();
         for info in known.types.values() {
             if let Err(error) = instancetype::resolve_kubelet(info, &view, &mut problems) {
@@ -405,7 +382,7 @@ impl NodeClasses {
             }
             match provider.api.delete_launch_template(&template.name).await {
                 Err(error) if !error.is_not_found() => return Err(("ec2:DeleteLaunchTemplate", error)),
-                _ => provider.state().templates.remove(&template.name),
+                _ => provider.templates.forget(&template.name),
             };
         }
         profile::delete_all(&self.account(cluster_uid), class).await
@@ -543,10 +520,11 @@ impl ProviderStep for NodeClasses {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        self.provider.know_cluster().await;
+        let provider = &self.provider;
+        provider.cluster.refresh(&*provider.api, &provider.problems, provider.clock.now()).await;
         let mut memory = self.memory.lock().await;
         let all = self.provider.classes.all();
-        if let Some(why) = self.provider.mismatch() {
+        if let Some(why) = self.provider.cluster.mismatch() {
             return Ok(self.mismatched(&all, &why, outlook.now, &mut memory));
         }
         let cluster_uid = self.provider.may_mutate()?;
@@ -556,7 +534,7 @@ impl ProviderStep for NodeClasses {
         memory.desired.retain(|uid, _| uids.contains(uid.as_str()));
         memory.tried.retain(|uid, _| uids.contains(uid.as_str()));
         memory.told.retain(|uid, _| uids.contains(uid.as_str()));
-        self.provider.forget_classes_but(&all);
+        self.provider.catalogs.retain_classes(&all);
         let mut whole = Round::quiet(AT_LEAST);
         for known in &all {
             let round = self.one(&known.class, outlook, &cluster_uid, &mut memory).await;

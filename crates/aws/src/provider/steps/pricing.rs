@@ -9,7 +9,8 @@ use futures::lock::Mutex;
 use jiff::Timestamp;
 
 use super::super::AwsProvider;
-use super::{DENIED_AGAIN, HALF_A_DAY, object};
+use super::super::classes::object;
+use super::{DENIED_AGAIN, HALF_A_DAY};
 use crate::figures;
 use crate::prices::{Doubt, Told, keep, pricing_region, told};
 
@@ -74,7 +75,7 @@ impl Pricing {
         }
         let count = u32::try_from(doubts.len()).map_or(f64::MAX, f64::from);
         self.provider.ledger.note(&figures::PRICES_DOUBTED, &[], count);
-        self.provider.met(market, REASON, told(doubts), now)
+        self.provider.problems.report(market, REASON, told(doubts), now)
     }
 }
 
@@ -98,7 +99,7 @@ impl ProviderStep for Pricing {
         }
         // One market's failure does not keep the other's prices back.
         for (market, action, answer) in markets {
-            match provider.permitted(action, answer, now) {
+            match provider.problems.permitted(action, answer, now) {
                 Ok(Ok(told)) => {
                     let doubts = provider.with_prices(|prices| prices.tell(told, now));
                     round.notices.extend(self.doubt(market, &doubts, now));

@@ -14,6 +14,7 @@ use fleetwright_core::model::{
 };
 
 use super::super::{AwsProvider, instance_id};
+use super::claims::instances_of_claims;
 
 /// How often nodes are looked at.
 const EVERY: Duration = Duration::from_secs(60);
@@ -90,7 +91,7 @@ impl ProviderStep for CapacityType {
         // By id, and only those that are reserved: this is no reason to list everything.
         for chunk in reserved.chunks(TOGETHER) {
             let claims: Vec<&Arc<NodeClaim>> = chunk.iter().map(|(claim, _)| claim).collect();
-            let found = self.0.of_claims(&claims).await;
+            let found = instances_of_claims(&*self.0.api, &claims).await;
             let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
             for (claim, node) in chunk {
                 let id = claim.provider_id.as_deref().and_then(instance_id);

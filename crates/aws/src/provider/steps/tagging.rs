@@ -10,14 +10,13 @@ use fleetwright_core::model::{Labels, NodeClaim};
 use jiff::SignedDuration;
 
 use super::super::{AwsProvider, instance_id};
-use crate::calls::{AwsError, Class, InstanceInfo};
+use super::claims::{ASKED_MAX, instances_of_claims};
+use crate::calls::Class;
 use crate::recent::is_recent;
 use crate::tags::{Ownership, late, ownership};
 
 /// Instances that one round names: EC2 allows ten `CreateTags` a second over time.
 const TAGGED_MAX: usize = 10;
-/// Instances that one round asks for.
-const ASKED_MAX: usize = 500;
 /// When the next are named, while there are more.
 const MORE: Duration = Duration::from_secs(1);
 /// When new claims are looked for.
@@ -45,30 +44,6 @@ fn untagged(outlook: &Outlook) -> Vec<&Arc<NodeClaim>> {
     open
 }
 
-impl AwsProvider {
-    /// The instances of some claims that are there, in one call where none of them is gone.
-    pub(super) async fn of_claims(&self, claims: &[&Arc<NodeClaim>]) -> Result<Vec<InstanceInfo>, AwsError> {
-        let id = |claim: &&Arc<NodeClaim>| instance_id(claim.provider_id.as_deref()?).map(str::to_owned);
-        let ids: Vec<String> = claims.iter().filter_map(id).take(ASKED_MAX).collect();
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        match self.api.instances(&ids, &[]).await {
-            Err(error) if error.is_not_found() && ids.len() > 1 => {}
-            Err(error) if error.is_not_found() => return Ok(Vec::new()),
-            answer => return answer,
-        }
-        let mut found = Vec::new();
-        for id in ids {
-            match self.api.instances(&[id], &[]).await {
-                Err(error) if error.is_not_found() => {}
-                answer => found.extend(answer?),
-            }
-        }
-        Ok(found)
-    }
-}
-
 #[async_trait]
 impl ProviderStep for Tagging {
     fn name(&self) -> &'static str {
@@ -76,13 +51,13 @@ impl ProviderStep for Tagging {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let named = outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
-        self.0.state().named = Some(named);
+        let claimed = outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
+        self.0.launches.set_claimed(claimed);
         let cluster_uid = self.0.may_mutate()?;
         let open = untagged(outlook);
         let more = open.len() > TAGGED_MAX;
         let now: Vec<&Arc<NodeClaim>> = open.into_iter().take(TAGGED_MAX).collect();
-        let found = self.0.of_claims(&now).await;
+        let found = instances_of_claims(&*self.0.api, &now).await;
         let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
         let mut round = Round::quiet(if more { MORE } else { EVERY });
         let cluster = self.0.settings.cluster_name.clone();
@@ -105,7 +80,9 @@ impl ProviderStep for Tagging {
                         break;
                     }
                     answer => {
-                        if let Err(notices) = self.0.permitted("ec2:CreateTags", answer, outlook.now)? {
+                        if let Err(notices) =
+                            self.0.problems.permitted("ec2:CreateTags", answer, outlook.now)?
+                        {
                             return Ok(Round { notices, again: DENIED_AGAIN, ..round });
                         }
                     }
@@ -129,8 +106,9 @@ impl ProviderStep for Partitions {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let parted =
-            |claim: &NodeClaim| self.0.group(&claim.class.name).is_some_and(|group| group.partitions > 0);
+        let parted = |claim: &NodeClaim| {
+            self.0.catalogs.group(&claim.class.name).is_some_and(|group| group.partitions > 0)
+        };
         let missing = |labels: &Labels| !labels.contains_key(labels::PLACEMENT_GROUP_PARTITION);
         let open: Vec<_> = outlook
             .nodes
@@ -143,7 +121,7 @@ impl ProviderStep for Partitions {
             .take(ASKED_MAX)
             .collect();
         let claims: Vec<&Arc<NodeClaim>> = open.iter().map(|(claim, _)| claim).collect();
-        let found = self.0.of_claims(&claims).await;
+        let found = instances_of_claims(&*self.0.api, &claims).await;
         let found = found.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?;
         let young = |claim: &NodeClaim| is_recent(claim.created, outlook.now, YOUNG);
         let soon = open.iter().any(|(claim, _)| young(claim));

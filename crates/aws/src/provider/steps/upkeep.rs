@@ -12,7 +12,7 @@ use fleetwright_core::model::ProviderId;
 use futures::lock::Mutex;
 use jiff::Timestamp;
 
-use super::super::memory::UNUSED_FOR;
+use super::super::template_use::UNUSED_FOR;
 use super::super::{AwsProvider, instance_id};
 use crate::calls::{Filter, LaunchTemplate, ProfileInfo};
 use crate::figures;
@@ -40,7 +40,7 @@ impl Templates {
     }
 
     fn is_unused(&self, template: &LaunchTemplate, since: Timestamp, now: Timestamp) -> bool {
-        let used = self.provider.state().templates.get(&template.name).copied();
+        let used = self.provider.templates.last_use(&template.name);
         // What was used in the future was used before a clock was set back: when, nobody knows.
         let last = [Some(since), used, template.created].into_iter().flatten().map(|at| at.min(now)).max();
         let last = last.unwrap_or(now);
@@ -65,8 +65,8 @@ impl ProviderStep for Templates {
         let mut round = Round::quiet(TEMPLATES_EVERY);
         let others =
             all.iter().filter_map(|template| namesake(&template.name, &template.tags, cluster, &uid));
-        provider.state().foreign.replace(ResourceType::LaunchTemplate, others);
-        provider.forget_templates_but(&all, outlook.now);
+        provider.unowned().foreign.replace(ResourceType::LaunchTemplate, others);
+        provider.templates.retain_listed(&all, outlook.now);
         let ours: Vec<&LaunchTemplate> = all
             .iter()
             .filter(|template| ownership(&template.tags, cluster, &uid) == Ownership::Ours)
@@ -74,12 +74,14 @@ impl ProviderStep for Templates {
         let unused = ours.iter().filter(|template| self.is_unused(template, since, outlook.now));
         for template in unused.take(DELETED_MAX) {
             // Forgotten first: a launch that comes now makes it again.
-            provider.state().templates.remove(&template.name);
+            provider.templates.forget(&template.name);
             let answer = match provider.api.delete_launch_template(&template.name).await {
                 Err(error) if error.is_not_found() => Ok(()),
                 answer => answer,
             };
-            if let Err(notices) = provider.permitted("ec2:DeleteLaunchTemplate", answer, outlook.now)? {
+            if let Err(notices) =
+                provider.problems.permitted("ec2:DeleteLaunchTemplate", answer, outlook.now)?
+            {
                 return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
             }
         }
@@ -109,7 +111,7 @@ impl Profiles {
             names.len(),
             names[..names.len().min(3)].join(", ")
         );
-        self.provider.tell_classes("UnownedInstanceProfiles", &message)
+        self.provider.problems.notices("UnownedInstanceProfiles", &message)
     }
 }
 
@@ -136,7 +138,7 @@ impl ProviderStep for Profiles {
             Account { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: &uid };
         let mut memory = self.profiles.lock().await;
         let answer = profile::collect(&account, &class_uids, &used, &mut memory, outlook.now).await;
-        let answer = self.provider.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
+        let answer = self.provider.problems.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
         let notices = match answer {
             Err(notices) => notices,
             Ok(collected) => {
@@ -144,11 +146,11 @@ impl ProviderStep for Profiles {
                 let others = collected.foreign.iter().filter_map(|known| {
                     Some((known.name.clone(), known.tags.get(labels::TAG_CLUSTER_UID)?.clone()))
                 });
-                self.provider.state().foreign.replace(ResourceType::InstanceProfile, others);
+                self.provider.unowned().foreign.replace(ResourceType::InstanceProfile, others);
                 let mut notices = self.unstamped(&collected.foreign);
                 for (action, answer) in collected.answers {
                     // What is not deleted stays for the next round; that it was not is told until it is.
-                    if let Ok(Err(refused)) = self.provider.permitted(action, answer, outlook.now) {
+                    if let Ok(Err(refused)) = self.provider.problems.permitted(action, answer, outlook.now) {
                         notices.extend(refused);
                     }
                 }
@@ -167,7 +169,7 @@ impl Foreigners {
     fn unowned(&self, outlook: &Outlook) -> (usize, Vec<Notice>) {
         let claimed: BTreeSet<ProviderId> =
             outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
-        let unstamped = self.0.state().unstamped.clone();
+        let unstamped = self.0.unowned().unstamped.clone();
         let found = unowned(&unstamped, &claimed, outlook.now);
         if found.is_empty() {
             return (0, Vec::new());
@@ -181,7 +183,7 @@ impl Foreigners {
             self.0.settings.cluster_name,
             some.join(", ")
         );
-        (found.len(), self.0.tell_classes("UnownedInstances", &message))
+        (found.len(), self.0.problems.notices("UnownedInstances", &message))
     }
 }
 

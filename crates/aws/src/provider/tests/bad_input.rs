@@ -56,7 +56,7 @@ async fn classes_do_not_wait_for_eks() {
     world.restart().await;
     let provider = world.aws.provider.lock().unwrap().clone();
     provider.set_kubernetes_version("1.35");
-    provider.state().cluster = None;
+    provider.cluster.forget_eks();
     let silent = |world: &World| {
         for _ in 0..100 {
             world.aws.cloud.inject(Call::Cluster, refusal("ServiceUnavailable"));
@@ -271,10 +271,10 @@ async fn an_interrupted_reservation_counts_as_full() {
     let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
     assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 tells of room again");
     // The message comes again until its instance is ending: it is older than what EC2 has told since.
-    let version = world.aws.provider.lock().unwrap().state().reservations.version();
+    let version = world.aws.provider.lock().unwrap().catalogs.with_reservations(|room| room.version());
     let round = world.round("interruption").await;
     assert_eq!(round.interruptions, [expected]);
-    assert_eq!(world.aws.provider.lock().unwrap().state().reservations.version(), version);
+    assert_eq!(world.aws.provider.lock().unwrap().catalogs.with_reservations(|room| room.version()), version);
     let fourth = provider.launch(&[reserved("d")]).await.remove(0).unwrap();
     assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
 }
@@ -346,8 +346,8 @@ async fn the_version_is_the_one_that_the_settings_choose(
     if let Some(version) = of_server {
         provider.set_kubernetes_version(version);
     }
-    provider.know_cluster().await;
-    assert_eq!(provider.kubernetes_version().as_deref(), Some(expected));
+    provider.cluster.refresh(&*provider.api, &provider.problems, provider.clock.now()).await;
+    assert_eq!(provider.cluster.kubernetes_version().as_deref(), Some(expected));
 }
 
 /// EC2 answers with more than was asked for, and with the same instance twice: each is there once, and strangers are nobody's.

@@ -27,13 +27,13 @@ async fn a_template_that_is_lost_is_made_again(#[values(false, true)] whole: boo
     let (made, used) = (aws.cloud.templates_now().len(), aws.now());
     delete_templates(&aws).await;
     let provider = aws.provider.lock().unwrap().clone();
-    provider.state().templates.insert("of-another-class".to_owned(), used);
+    provider.templates.used("of-another-class".to_owned(), used);
     let answer = provider.launch(&[request("again")]).await.remove(0);
     assert!(answer.is_ok(), "{answer:?}");
     assert_eq!((aws.cloud.templates_now().len(), aws.cloud.count("CreateFleet")), (made, 3));
     let fleets = aws.cloud.fleets();
     assert_eq!(fleets[1].token == fleets[2].token, whole);
-    assert_eq!(provider.state().templates.get("of-another-class"), Some(&used), "its last use is known");
+    assert_eq!(provider.templates.last_use("of-another-class"), Some(used), "its last use is known");
 }
 
 fn waits(answers: &[Result<Instance, LaunchError>]) -> usize {

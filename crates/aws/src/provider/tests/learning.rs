@@ -142,11 +142,8 @@ async fn what_is_gone_is_forgotten() {
     let mut world = ready(settings()).await;
     let aws = world.aws.provider.lock().unwrap().clone();
     aws.catalog(&pool()).await.unwrap();
-    aws.state().templates.insert("gone".to_owned(), world.aws.now());
-    let kept = || {
-        let state = aws.state();
-        (state.catalogs.len(), state.templates.contains_key("gone"))
-    };
+    aws.templates.used("gone".to_owned(), world.aws.now());
+    let kept = || (aws.catalogs.cached(), aws.templates.exists("gone"));
     world.round("launchtemplate.garbagecollection").await;
     assert_eq!(kept(), (1, true), "a launch may be under way with it");
     world.pass(51 * 60).await;

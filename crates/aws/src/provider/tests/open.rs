@@ -3,7 +3,7 @@
 use fleetwright_core::model::Requirements;
 use rstest::rstest;
 
-use super::super::open::UnderWay;
+use super::super::in_flight::PendingCall;
 use super::*;
 
 const SHOWN_LATE: SignedDuration = SignedDuration::from_secs(30);
@@ -138,7 +138,7 @@ async fn a_call_without_an_answer_is_repeated_as_it_was() {
     aws.provider().launch(&batch(3)).await;
     aws.advance(Duration::from_secs(31)).await;
     assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (2, 3), "answered from memory");
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "the outcome is known");
+    assert!(aws.provider.lock().unwrap().launches.is_empty(), "the outcome is known");
 }
 
 /// A claim that asks alone gets its instance of the fleet that it was sent with; the others get theirs, too.
@@ -153,7 +153,7 @@ async fn a_part_of_a_batch_repeats_the_whole_call() {
     aws.advance(Duration::from_secs(31)).await;
     assert_eq!((seen.len(), aws.cloud.running().len()), (3, 3));
     assert!(aws.cloud.fleets().windows(2).all(|two| two[0] == two[1]));
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+    assert!(aws.provider.lock().unwrap().launches.is_empty());
 }
 
 /// What a repeated call says of a fleet that launched nothing is an answer: nobody waits.
@@ -174,7 +174,7 @@ async fn a_call_that_was_refused_is_not_kept() {
     let aws = Aws::new(settings()).await;
     aws.cloud.inject(Call::CreateFleet, Fault::Refuse(AwsError::new("RequestLimitExceeded", "slow down")));
     assert!(matches!(aws.provider().launch(&batch(1)).await[0], Err(LaunchError::RateLimited { .. })));
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+    assert!(aws.provider.lock().unwrap().launches.is_empty());
     change_subnets(&aws);
     assert!(aws.provider().launch(&batch(1)).await[0].is_ok());
     let fleets = aws.cloud.fleets();
@@ -258,7 +258,7 @@ async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
         matches!(&early, Err(LaunchError::Unknown(why)) if why.contains("UnauthorizedOperation")),
         "{early:?}"
     );
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty(), "it is made again from what is known then");
+    assert!(aws.provider.lock().unwrap().launches.is_empty(), "it is made again from what is known then");
     aws.advance(Duration::from_secs(119)).await;
     assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
     aws.advance(Duration::from_secs(1)).await;
@@ -280,7 +280,7 @@ async fn a_refusal_is_believed_once_the_earlier_call_left_nothing() {
     }
     aws.advance(Duration::from_secs(1)).await;
     assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "Unauthorized");
-    assert!(aws.provider.lock().unwrap().state().sent.is_empty());
+    assert!(aws.provider.lock().unwrap().launches.is_empty());
 }
 
 /// A quota refuses the call and no offering: a claim that went for it would be made again at once, with the same choice.
@@ -298,9 +298,9 @@ async fn a_quota_of_the_whole_call_is_no_lack_of_capacity() {
 async fn a_call_that_nobody_waits_for_is_open() {
     let aws = Aws::new(settings()).await;
     let provider = aws.provider.lock().unwrap().clone();
-    UnderWay::new(&provider, "answered").over();
-    drop(UnderWay::new(&provider, "dropped"));
-    let open: Vec<String> = provider.state().unanswered.keys().cloned().collect();
+    PendingCall::new(&provider.launches, "answered").answered();
+    drop(PendingCall::new(&provider.launches, "dropped"));
+    let open: Vec<String> = provider.launches.unanswered();
     assert_eq!(open, ["dropped"]);
 }
 
@@ -331,7 +331,7 @@ async fn nobody_waits_for_what_an_old_call_did_not_launch() {
     aws.advance(Duration::from_secs(119)).await;
     // A process of two minutes less a second cannot know.
     let other = aws.provider.lock().unwrap().clone();
-    assert_eq!(other.state().began, Some(aws.now() - SignedDuration::from_secs(119)));
+    assert_eq!(other.launches.first_launch(), Some(aws.now() - SignedDuration::from_secs(119)));
     aws.advance(Duration::from_secs(1)).await;
     let answer = aws.provider().launch(&batch(2)[..1]).await.remove(0);
     assert!(

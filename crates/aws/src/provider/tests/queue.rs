@@ -291,6 +291,6 @@ async fn deletions_that_keep_failing_are_told_of() {
         assert_eq!(aws.cloud.messages(), 1);
         aws.advance(Duration::from_secs(wait)).await;
     }
-    let told = format!("{:?}", provider.features(aws.now(), true));
+    let told = format!("{:?}", provider.problems.finding(aws.now(), true));
     assert!(told.contains("LookupFailed") && told.contains("sqs:DeleteMessage"), "{told}");
 }
