@@ -5,20 +5,31 @@
 //! - [`purity`]: `core` and `state` know no clock, client, chance or environment;
 //! - [`source`]: how a file opens, how long it and its functions are, words and attributes that have no place;
 //! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones;
-//! - [`rights`]: what `deploy/` grants.
+//! - [`rights`]: what `deploy/` grants;
+//! - [`words`]: private words that have a public name do not come back;
+//! - [`impls`], [`circles`], [`floors`], [`indices`]: what stands where inside a crate, with the lists of [`house`] of what
+//!   breaks these rules today.
 //!
 //! `cargo test` runs the same check. A rule that cannot fail is a defect: each has a test with a planted violation.
 
+mod circles;
 mod edges;
 mod features;
+mod floors;
+mod house;
+mod impls;
+mod indices;
 mod manifests;
+mod modules;
 mod purity;
 mod rights;
 mod source;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod words;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +37,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::shell;
+use house::House;
+use modules::Crate;
 
 /// Crates that decide and do nothing else, by folder name.
 const PURE: [&str; 2] = ["core", "state"];
@@ -71,8 +84,14 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
         found.extend(purity::check_closure(name)?);
     }
     found.extend(manifests::check(root, &workspace)?);
+    let mut sources = Vec::new();
     for file in files(root)? {
-        let text = fs::read_to_string(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
+        let bytes = fs::read(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        found.extend(words::check(&file, &text));
+        if !["rs", "toml", "yaml", "yml"].iter().any(|end| file.ends_with(&format!(".{end}"))) {
+            continue;
+        }
         found.extend(source::check(&file, &text));
         if file.starts_with("deploy/") && file.ends_with(".yaml") {
             found.extend(rights::check(&file, &text));
@@ -80,11 +99,35 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
         if PURE.iter().any(|name| file.starts_with(&format!("crates/{name}/"))) {
             found.extend(purity::check_source(&file, &text));
         }
+        sources.push((file, text));
     }
+    found.extend(structure(&sources)?);
     Ok(found)
 }
 
-/// Our text files below `root`, as sorted paths relative to it. Folders that are hidden or built are not ours.
+/// The rules of what stands where inside a crate.
+fn structure(sources: &[(String, String)]) -> anyhow::Result<Vec<Violation>> {
+    let listed = sources.iter().find(|(file, _)| file == house::FILE);
+    let (_, listed) = listed.with_context(|| format!("{} is missing", house::FILE))?;
+    let house: House = toml::from_str(listed).with_context(|| format!("cannot read {}", house::FILE))?;
+    let mut crates: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for (file, text) in sources.iter().filter(|(file, _)| file.ends_with(".rs")) {
+        if let Some((folder, _)) = file.split_once("/src/") {
+            crates.entry(folder).or_default().push((file, text));
+        }
+    }
+    let named = |folder: &str| folder.rsplit('/').next().unwrap_or(folder).to_owned();
+    let crates: Vec<(String, Crate)> =
+        crates.into_iter().map(|(folder, files)| (named(folder), Crate::read(files))).collect();
+    let files: Vec<String> = sources.iter().map(|(file, _)| file.clone()).collect();
+    let mut found = impls::check(&crates, &house);
+    found.extend(circles::check(&crates, &house));
+    found.extend(floors::check(&crates, &house, &files));
+    found.extend(indices::check(sources, &house));
+    Ok(found)
+}
+
+/// Our files below `root`, as sorted paths relative to it. Folders that are hidden or built are not ours.
 fn files(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -98,10 +141,7 @@ fn files(root: &Path) -> anyhow::Result<Vec<String>> {
                 if !name.starts_with('.') && !["target", "node_modules"].contains(&name.as_str()) {
                     folders.push(path);
                 }
-            } else if ["rs", "toml", "yaml", "yml"]
-                .iter()
-                .any(|end| path.extension().is_some_and(|e| e == *end))
-            {
+            } else if !name.starts_with('.') {
                 files.push(path.to_string_lossy().into_owned());
             }
         }

@@ -19,6 +19,13 @@ pub(super) fn paths(text: &str) -> syn::Result<Vec<Path>> {
     Ok(found)
 }
 
+/// Every path in tokens that nothing has parsed, such as the arguments of a macro.
+pub(super) fn in_stream(tokens: TokenStream) -> Vec<Path> {
+    let mut found = Vec::new();
+    written(tokens, &mut found);
+    found
+}
+
 /// The lines of attributes called `name` (`#[name(..)]`, `#![name(..)]`, or within a `cfg_attr`).
 pub(super) fn attributes(text: &str, name: &str) -> syn::Result<Vec<usize>> {
     let mut lines = Vec::new();

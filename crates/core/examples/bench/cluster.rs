@@ -196,7 +196,7 @@ fn one_pod() -> Measured {
     }])
 }
 
-/// Every node is thought away once, and none can go.
+/// Every node is excluded once, and none can be removed.
 fn passes() -> Measured {
     let mut rows = Vec::new();
     for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {

@@ -275,7 +275,7 @@ fn hard_limits_count_what_goes_away() {
     let (snapshot, hard) = plan(scene(true));
     assert_eq!((hard.new_claims.len(), hard.unplaced.len()), (0, 1), "{:?}", report(&snapshot, &hard));
     assert_eq!(snapshot.usage("default").1, 1);
-    // Nor does what is thought away make room.
+    // Nor does an excluded node make room.
     let (snapshot, _) = plan(scene(true));
     let mut nodes = snapshot.nodes.clone();
     Arc::make_mut(&mut nodes[0]).marked_for_deletion = false;

@@ -68,7 +68,7 @@ fn resolved(snapshot: &Snapshot, plan: &Plan) -> (Snapshot, Vec<Arc<Pod>>) {
     (after, plan.unplaced.iter().map(|(pod, _)| Arc::clone(pod)).collect())
 }
 
-/// One request on the cluster that the ground makes, `without` what settled and what is thought away.
+/// One request on the cluster that the ground makes, `without` the settled and the excluded nodes.
 fn on_resolved(snapshot: &Snapshot, ground: &Plan, without: &[usize]) -> Plan {
     let (after, mut pods) = resolved(snapshot, ground);
     pods.extend(moved(&after, without));
