@@ -14,7 +14,7 @@
 //! impl CloudConnector for Acme {
 //!     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
 //!         # let _ = environment;
-//!         todo!("a provider over the API of the cloud")
+//!         anyhow::bail!("return a provider over the API of the cloud")
 //!     }
 //! }
 //!

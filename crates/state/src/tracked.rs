@@ -53,7 +53,10 @@ macro_rules! tracked {
         #[doc(hidden)]
         #[derive(Debug)]
         pub enum TrackedObject {
-            $(#[allow(missing_docs, reason = "the type says it")] $variant(Option<Arc<$type>>),)+
+            $(
+                /// The object, or nothing if it is gone.
+                $variant(Option<Arc<$type>>),
+            )+
         }
 
         $(
