@@ -6,12 +6,14 @@
 //! - [`source`]: how a file opens, how long it and its functions are, words and attributes that have no place;
 //! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones;
 //! - [`rights`]: what `deploy/` grants;
+//! - [`architecture`]: ARCHITECTURE.md names what there is, and all of it;
 //! - [`words`]: private words that have a public name do not come back;
 //! - [`impls`], [`circles`], [`floors`], [`indices`]: what stands where inside a crate, with the lists of [`house`] of what
 //!   breaks these rules today.
 //!
 //! `cargo test` runs the same check. A rule that cannot fail is a defect: each has a test with a planted violation.
 
+mod architecture;
 mod circles;
 mod edges;
 mod features;
@@ -102,6 +104,15 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
         sources.push((file, text));
     }
     found.extend(structure(&sources)?);
+    let page = fs::read_to_string(root.join(architecture::FILE)).context("cannot read ARCHITECTURE.md")?;
+    let packages = workspace.workspace_packages();
+    let folders = packages.iter().filter_map(|package| package.manifest_path.parent());
+    let members: Vec<String> = folders
+        .filter_map(|folder| {
+            Some(folder.as_std_path().strip_prefix(root).ok()?.to_string_lossy().into_owned())
+        })
+        .collect();
+    found.extend(architecture::check(&page, &members, &sources, |path| root.join(path).exists()));
     Ok(found)
 }
 
