@@ -25,6 +25,7 @@ const TERMS: &[(&str, &str)] = &[
     // `status.nodeInfo.machineID` of a Node.
     ("", "id"),
     ("", "readable"),
+    ("", "code"),
 ];
 
 /// Where a retired word stays: path, word, why.
@@ -167,7 +168,7 @@ mod tests {
             "an Amazon Machine Image (AMI); Amazon Machine Images",
             "Whether virtual machines can run",
             "k8s.io/apimachinery, machinery",
-            "machineID: x",
+            "machineID: x; machine code",
             "reopening, striking, thought it away",
         ] {
             assert_eq!(found("a.rs", fine), 0, "{fine}");
