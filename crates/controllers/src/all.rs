@@ -38,7 +38,7 @@ pub(crate) fn claim_controllers(
         Arc::new(nodeclaim::Lifecycle(cache.clone())),
         Arc::new(nodeclaim::NodeTermination(cache.clone())),
         Arc::new(nodeclaim::EvictionQueue(cache.clone())),
-        Arc::new(nodeclaim::Expiration::new(cache.clone())),
+        Arc::new(nodeclaim::Expiration(cache.clone())),
         Arc::new(nodeclaim::GarbageCollection::new(cache.clone())),
         Arc::new(nodeclaim::Consistency(cache.clone())),
         Arc::new(nodeclaim::Disruption(cache.clone())),
@@ -60,7 +60,7 @@ pub(crate) fn claim_controllers(
         all.push(Arc::new(nodepool::StaticDeprovisioning));
     }
     if settings.gates.node_repair {
-        all.push(Arc::new(nodeclaim::Repair::new(cache.clone())));
+        all.push(Arc::new(nodeclaim::Repair(cache.clone())));
     }
     all.extend(provider_steps::controllers(&cache, steps));
     all

@@ -6,6 +6,7 @@ use crate::{
     disruption::figures,
     metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status},
     nodeclaim::families as life,
+    safety,
 };
 
 const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];
@@ -99,12 +100,11 @@ const LIFE: &[Family] = &[
     life::EVICTION_REQUESTS,
     life::PODS_DRAINED,
     life::ORPHANS_ENDED,
-    life::COLLECTION_HELD,
     life::PODS_RELEASED,
     life::OBSERVATIONS,
     life::OBSERVED,
     life::INITIALIZATION_TIMEOUTS,
-    life::BRAKED,
+    safety::HELD,
 ];
 
 /// Every family, by name.

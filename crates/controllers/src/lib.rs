@@ -18,6 +18,7 @@ mod patch;
 mod provider_steps;
 pub mod provisioning;
 pub mod runtime;
+mod safety;
 pub mod settings;
 #[cfg(test)]
 mod testing;

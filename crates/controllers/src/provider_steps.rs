@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{Figure, FigureFamily, FigureShape, Interruption, Outlook, ProviderStep},
-    nodeclaim::{Next, Removal, Step},
+    nodeclaim::{Next, Step},
+    safety::Cause,
 };
 use fleetwright_state::Key;
 
@@ -116,7 +117,7 @@ impl Loop {
         let (reason, message) = interruption.kind.event();
         tell(ctx, &node, reason, message);
         tell(ctx, &node, "TerminatingOnInterruption", "Interruption triggered termination");
-        let next = Next::steps([Step::Delete(Removal::Interrupted(interruption.kind))]);
+        let next = Next::steps([Step::Delete(Cause::Interrupted(interruption.kind))]);
         Executor::new(ctx, &self.cache, &node).execute(next).await?;
         Ok(())
     }

@@ -7,8 +7,9 @@
 //! 3. [`disruption`] — a snapshot becomes a [`disruption::Command`].
 //! 4. [`nodeclaim`] — one NodeClaim and its Node become the [`nodeclaim::Next`] step of its life.
 //! 5. [`overlay`] — the user's corrections of prices and capacities.
-//! 6. [`rate`] — how fast something may be done.
-//! 7. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
+//! 6. [`safety`] — which limits an act that changes capacity or moves pods must pass.
+//! 7. [`rate`] — token buckets and delays.
+//! 8. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
 //!
 //! Architecture invariant: nothing here reads a clock, the environment, a random number or the network, and nothing
 //! logs. Time is an argument, chance is a seed, and what there is to tell is in the returned value.
@@ -20,6 +21,7 @@ pub mod model;
 pub mod nodeclaim;
 pub mod overlay;
 pub mod rate;
+pub mod safety;
 pub mod scheduling;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -65,6 +65,21 @@ impl TokenBucket {
     }
 }
 
+/// How long from `now` until `since + span`; `None` once that has come. A `since` in the future (a clock that was wrong)
+/// is taken as it is: the wait is longer, and nothing ends early.
+pub(crate) fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Option<Duration> {
+    let end = since.checked_add(span).unwrap_or(Timestamp::MAX);
+    let left = Duration::try_from(end.duration_since(now)).ok()?;
+    (!left.is_zero()).then_some(left)
+}
+
+/// The delay after `failures` failures in a row: `first`, doubled with each further one, `longest` at most.
+#[must_use]
+pub fn doubled(first: Duration, longest: Duration, failures: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(longest)
+}
+
 /// `delay`, and up to as much again, by who waits (`key`) and for which time: what failed together does not come again
 /// together. The same for the same arguments, in every process: who must act together waits under one key.
 #[must_use]

@@ -152,7 +152,7 @@ impl Disruption {
             match execute::start(ctx, &self.commands, command.clone()).await {
                 Ok(()) => started = true,
                 Err(NotStarted::Limit(exceeded)) => self.reject(ctx, &command, &exceeded.to_string()),
-                Err(held @ NotStarted::Rate(_)) => tracing::warn!(%command, "{held}"),
+                Err(held @ NotStarted::Held(_)) => tracing::warn!(%command, "{held}"),
                 Err(NotStarted::Failed(error)) => return Err(error),
             }
         }

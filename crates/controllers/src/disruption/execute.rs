@@ -5,7 +5,7 @@
 //!    marks the next process removes.
 //! 3. The replacements are created. Once the last one exists, the next process takes the command over.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fleetwright_api::{self as api, labels::condition::DISRUPTION_REASON};
 use fleetwright_core::{
@@ -14,6 +14,7 @@ use fleetwright_core::{
         ClaimName, Str,
         labels::{DISRUPTED_TAINT, LINEAGE},
     },
+    safety::{Act, Facts, Held},
 };
 use fleetwright_state::{
     Key,
@@ -36,9 +37,9 @@ pub(super) enum NotStarted {
     /// The limits have no room for its replacements: nothing was written. The next pass decides again.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// The rate limit of NodeClaim creation is reached: nothing was written.
-    #[error("NodeClaim creation rate limit reached, retrying in {0:?}")]
-    Rate(Duration),
+    /// A safety limit holds the creation of its replacements: nothing was written.
+    #[error("{0}")]
+    Held(Held),
     /// A call failed. The command is rolled back as far as the API server allows; the next pass removes any marks that are
     /// left.
     #[error(transparent)]
@@ -50,7 +51,8 @@ pub(super) enum NotStarted {
 /// # Errors
 /// Where it could not be started.
 pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), NotStarted> {
-    ctx.rates.create(ctx.steady(), command.replacements.len()).map_err(NotStarted::Rate)?;
+    let facts = Facts { count: command.replacements.len(), ..Facts::default() };
+    ctx.admit(Act::CreateClaim, &facts).map_err(NotStarted::Held)?;
     let id: Str = ctx.names.suffix(10).into();
     let mut claims = Vec::with_capacity(command.replacements.len());
     for (at, new_claim) in command.replacements.iter().enumerate() {

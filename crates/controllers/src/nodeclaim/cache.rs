@@ -11,10 +11,7 @@ use fleetwright_api::{
 };
 use fleetwright_core::{
     model::{ConditionStatus, NodeName, PodUid, Str},
-    nodeclaim::{
-        brake::{Brake, Share},
-        health::RegistrationHealth,
-    },
+    nodeclaim::health::RegistrationHealth,
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
@@ -56,8 +53,6 @@ struct Entries {
     health: BTreeMap<Str, RegistrationHealth>,
     /// By UID of the pool: why the last registration that this process saw fail did so.
     failures: BTreeMap<Str, Str>,
-    /// Limits how many nodes are deleted that did not register.
-    joining: Option<Brake>,
     /// Pods that are to be evicted.
     evictions: BTreeMap<Key, QueuedEviction>,
     /// When their turn comes, in steady time.
@@ -113,12 +108,6 @@ impl LifecycleCache {
     /// The cloud answered that call for a claim.
     pub(super) fn answered(&self, claim: &Str, call: CloudCall) {
         self.entries().refused.remove(&(claim.clone(), call));
-    }
-
-    /// Whether a claim whose node did not register may be deleted, out of `all` claims.
-    pub(crate) fn may_give_up(&self, claim: &str, all: usize, now: Timestamp) -> bool {
-        let mut entries = self.entries();
-        entries.joining.get_or_insert_with(|| Brake::new(Share::NEVER_JOINED)).passes(claim, all, now)
     }
 
     /// Forgets a claim.

@@ -4,7 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::model::Pod as Model;
+use fleetwright_core::{
+    model::Pod as Model,
+    safety::{Act, Facts},
+};
 use fleetwright_state::Key;
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::Eviction},
@@ -57,11 +60,11 @@ impl Controller for EvictionQueue {
         };
         let now = ctx.steady();
         let was_blocked = self.0.is_blocked(key);
-        let turn = || if was_blocked { ctx.rates.try_again(now) } else { ctx.rates.evict(now) };
-        if queued.force.is_none()
-            && let Some(wait) = self.0.eviction_turn(key, now, turn)
-        {
-            return Ok(Requeue::After(wait));
+        if queued.force.is_none() {
+            let turn = self.0.eviction_turn(key, now, || ctx.limits().eviction_turn(was_blocked, now));
+            if let Err(held) = ctx.admit(Act::Evict, &Facts { turn, ..Facts::default() }) {
+                return Ok(held.left().into());
+            }
         }
         let outcome = match queued.force {
             Some(grace) => force(ctx, &pod, grace).await?,
@@ -72,7 +75,7 @@ impl Controller for EvictionQueue {
                 self.0.dequeue(key);
                 ctx.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
                 if was_blocked && queued.force.is_none() {
-                    ctx.rates.evicted_after_all(now);
+                    ctx.limits().retry_succeeded(now);
                 }
                 if queued.force.is_none() {
                     let message = format!("Evicted pod: {}", queued.reason);
@@ -82,7 +85,7 @@ impl Controller for EvictionQueue {
             }
             Outcome::Blocked(why) => {
                 if self.0.block(key) {
-                    ctx.rates.not_evicted();
+                    ctx.limits().eviction_blocked();
                 }
                 let node = ctx.index().node(&queued.node).cloned();
                 if let Some(node) = node {

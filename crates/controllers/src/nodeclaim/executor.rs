@@ -13,7 +13,8 @@ use fleetwright_api::{self as api, HasConditions, labels as names};
 use fleetwright_core::{
     cloud::{CloudError, Instance, Termination},
     model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
-    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Removal, Step, View, launch},
+    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Step, View, launch},
+    safety::Cause,
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
@@ -115,9 +116,9 @@ impl<'a> Executor<'a> {
             Step::Adopt => self.adopt().await?,
             Step::Condition(change) => self.pending.push(Pending::Set(change)),
             Step::Clear(condition) => self.pending.push(Pending::Clear(condition.as_str())),
-            Step::Delete(removal) => {
+            Step::Delete(cause) => {
                 self.flush().await?;
-                self.delete(removal).await?;
+                self.delete(cause).await?;
             }
             Step::ChangeNode(change) => self.change_node(&change).await?,
             Step::SetNodeName(name) => {
@@ -231,7 +232,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    async fn delete(&mut self, removal: Removal) -> Result<(), ReconcileError> {
+    async fn delete(&mut self, cause: Cause) -> Result<(), ReconcileError> {
         let (api, params) = (self.api(), only(&self.node.claim.uid));
         let result = self.ctx.call("delete nodeclaim", api.delete(self.name(), &params)).await;
         match gone_is_ok(result)? {
@@ -242,7 +243,7 @@ impl<'a> Executor<'a> {
             }
             None => return Ok(()),
         }
-        let reason = removal.as_str();
+        let reason = cause.as_str();
         tracing::info!(
             NodeClaim = self.name(),
             reason = reason.unwrap_or("node deleted"),

@@ -1,59 +1,26 @@
-//! `nodeclaim.expiration`: deletes claims that reached their age.
+//! `nodeclaim.expiration`: deletes NodeClaims that are older than their `expireAfter`.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
     disruption::outage,
-    nodeclaim::{
-        Step,
-        brake::{Brake, Share},
-        expiration,
-    },
+    nodeclaim::{Next, Step, expiration},
+    safety::{Act, Cause, Facts},
 };
 use fleetwright_state::{Change, Index, Key};
 
 use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor};
 use crate::runtime::{Controller, Ctx, ReconcileError, Requeue};
 
-/// So often a claim's age is looked at again at least: a deadline that was told by a wrong clock is told again.
-const LOOK: Duration = Duration::from_secs(3600);
+/// A claim's age is read at least this often, because the wall clock may have been wrong when its deadline was computed.
+const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// When a claim that has to wait for others is looked at again.
+/// When an expiration that a limit holds is tried again.
 const HELD: Duration = Duration::from_secs(60);
 
-/// Deletes claims at their age, so many within a while, and none in an outage: what was born together reaches its age together.
-pub struct Expiration {
-    cache: Arc<LifecycleCache>,
-    brake: Mutex<Brake>,
-}
-
-impl Expiration {
-    /// Has deleted nothing yet.
-    #[must_use]
-    pub fn new(cache: Arc<LifecycleCache>) -> Self {
-        Self { cache, brake: Mutex::new(Brake::new(Share::EXPIRED)) }
-    }
-
-    /// Whether a claim has to wait although its age is over.
-    fn is_held(&self, ctx: &Ctx, name: &str) -> bool {
-        let (all, ill) = {
-            let mut index = ctx.index();
-            let snapshot = index.snapshot(ctx.now());
-            (index.claim_models().count(), outage(snapshot.nodes.iter().map(|node| &**node)))
-        };
-        if let Some((unready, all)) = ill {
-            tracing::warn!(NodeClaim = name, unready, all, "so many nodes are not ready that none expires");
-            return true;
-        }
-        // No statement leaves the brake half changed.
-        let mut brake = self.brake.lock().unwrap_or_else(PoisonError::into_inner);
-        !brake.passes(name, all, ctx.steady())
-    }
-}
+/// Deletes NodeClaims at their age, within the limits of [`fleetwright_core::safety`].
+pub struct Expiration(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for Expiration {
@@ -62,28 +29,47 @@ impl Controller for Expiration {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        // The age of a claim is settled at its birth.
-        let born = change.claim().is_some() && change.is_created();
-        born.then(|| change.key.clone()).into_iter().collect()
+        // The age of a claim is counted from its creation.
+        let created = change.claim().is_some() && change.is_created();
+        created.then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
-        if let Some(rest) = ctx.wall_clock_rest() {
-            return Ok(Requeue::After(rest));
+        if let Some(pause) = ctx.wall_clock_rest() {
+            return Ok(Requeue::After(pause));
         }
         let next = expiration::Expiration.next(&node.view(ctx.cloud.info()), ctx.now());
-        if next.steps.iter().any(|step| matches!(step, Step::Delete(_))) && self.is_held(ctx, &key.name) {
-            return Ok(Requeue::After(HELD));
+        let next = admitted(ctx, &key.name, next);
+        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+        Ok(done.again.map(|again| again.min(INTERVAL)).into())
+    }
+}
+
+/// The same answer, unless a limit holds the expiration.
+fn admitted(ctx: &Ctx, claim: &str, next: Next) -> Next {
+    const EXPIRE: Act = Act::DeleteClaim(Cause::Expired);
+    if !next.steps.contains(&Step::Delete(Cause::Expired)) {
+        return next;
+    }
+    let (all, outage) = {
+        let mut index = ctx.index();
+        let snapshot = index.snapshot(ctx.now());
+        (index.claim_models().count(), outage(snapshot.nodes.iter().map(|node| &**node)))
+    };
+    let facts = Facts { subject: claim, all, outage, clock_pause: ctx.wall_clock_rest(), ..Facts::default() };
+    match ctx.admit(EXPIRE, &facts) {
+        Ok(()) => next,
+        Err(held) => {
+            tracing::info!(NodeClaim = claim, %held, "expiration is held");
+            Next::wait(HELD)
         }
-        let done = Executor::new(ctx, &self.cache, &node).execute(next).await?;
-        Ok((done.again.map(|again| again.min(LOOK))).into())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Ages under clocks that jump.
+    //! Ages, clocks that jump, and limits.
     use serde_json::json;
 
     use super::*;
@@ -106,18 +92,18 @@ mod tests {
                 let claim = world.server.get("karpenter.sh/v1", "NodeClaim", "", "a").unwrap();
                 claim["metadata"]["deletionTimestamp"].is_string()
             };
-            let look = || world.ctx.enqueue("nodeclaim.expiration", Key::cluster("a"));
-            let _running = world.run(vec![Arc::new(Expiration::new(Arc::default()))]);
+            let enqueue = || world.ctx.enqueue("nodeclaim.expiration", Key::cluster("a"));
+            let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
             world.pass(30).await;
             world.clock.set_ahead(1200);
-            look();
+            enqueue();
             world.pass(50).await;
-            assert!(!expired(), "it rests");
+            assert!(!expired(), "expiration pauses");
             if set_right {
                 world.clock.set_ahead(0);
-                look();
+                enqueue();
                 world.pass(500).await;
-                assert!(!expired(), "it is not yet of age");
+                assert!(!expired(), "it is not old enough");
                 world.pass(60).await;
             } else {
                 world.pass(30).await;
@@ -126,8 +112,8 @@ mod tests {
         }
     }
 
-    /// So many claims of the same age, and nodes of theirs, some of which are not ready.
-    fn born_together(world: &World, count: usize, unready: usize) {
+    /// NodeClaims of the same age with their Nodes, some of which are NotReady.
+    fn created_together(world: &World, count: usize, unready: usize) {
         world.pool("default", json!({}));
         let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
         for at in 0..count {
@@ -159,10 +145,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_born_together_does_not_die_together() {
+    async fn claims_that_were_created_together_expire_in_portions() {
         let world = World::new();
-        born_together(&world, 25, 0);
-        let _running = world.run(vec![Arc::new(Expiration::new(Arc::default()))]);
+        created_together(&world, 25, 0);
+        let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
         let mut gone = Vec::new();
         for seconds in [590, 30, 540, 120, 600] {
             world.pass(seconds).await;
@@ -175,8 +161,8 @@ mod tests {
     async fn nothing_expires_in_an_outage() {
         for (unready, expected) in [(4, 0), (3, 8)] {
             let world = World::new();
-            born_together(&world, 8, unready);
-            let _running = world.run(vec![Arc::new(Expiration::new(Arc::default()))]);
+            created_together(&world, 8, unready);
+            let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
             world.pass(700).await;
             assert_eq!(deleted(&world), expected, "{unready} are not ready");
         }

@@ -12,7 +12,7 @@ pub(crate) const CLAIMS_DISRUPTED: Family = Family::counter(
 pub(crate) const CLAIMS_UNHEALTHY: Family = Family::counter(
     "karpenter_nodeclaims_unhealthy_disrupted_total",
     &["condition", "nodepool", "capacity_type", "image_id"],
-    "Number of NodeClaims deleted because a repair policy calls their node broken",
+    "Number of NodeClaims deleted because a repair policy calls their node unhealthy",
 );
 /// NodeClaims that are gone.
 pub(crate) const CLAIMS_TERMINATED: Family = Family::counter(
@@ -27,12 +27,12 @@ pub(crate) const CLAIM_TERMINATION: Family = Family::histogram(
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0],
     "Time from the deletion of a NodeClaim to its end",
 );
-/// From the first request to end an instance to its end.
+/// From the first request to terminate an instance to its termination.
 pub(crate) const INSTANCE_TERMINATION: Family = Family::histogram(
     "karpenter_nodeclaims_instance_termination_duration_seconds",
     &["nodepool"],
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0],
-    "Time from the first request to end an instance to its end",
+    "Time from the first request to terminate an instance to its termination",
 );
 /// Nodes that were registered.
 pub(crate) const NODES_CREATED: Family = Family::counter(
@@ -88,23 +88,23 @@ pub(crate) const EVICTION_REQUESTS: Family = Family::counter(
 /// Pods that were evicted.
 pub(crate) const PODS_DRAINED: Family =
     Family::counter("karpenter_pods_drained_total", &["reason"], "Number of pods drained, by reason");
-/// Pods that their claim let go.
+/// Pods whose nomination to a NodeClaim was withdrawn.
 pub(crate) const PODS_RELEASED: Family = Family::counter(
     "fleetwright_nodeclaims_pods_released_total",
     &["reason", "nodepool"],
     "Number of pods that the NodeClaim created for them could not take, by reason and NodePool",
 );
-/// What nodes taught about their pools.
+/// Observations that nodes gave rise to.
 pub(crate) const OBSERVATIONS: Family = Family::counter(
     "fleetwright_nodepools_observations_total",
     &["nodepool", "kind"],
-    "Number of times that a node was not what was promised: smaller (shape), or with a taint that nobody announced",
+    "Number of nodes that differed from the prediction: less capacity (shape), or a taint that the NodePool does not declare (taint)",
 );
-/// What is held to be true of a pool's nodes because of what they taught.
+/// Observations of a NodePool that are in effect.
 pub(crate) const OBSERVED: Family = Family::gauge(
     "fleetwright_nodepools_observed_count",
     &["nodepool", "kind"],
-    "Instance types that count as smaller than promised (shape), and taints that nobody announced (taint), by NodePool",
+    "Observations in effect, by NodePool: instance types with less capacity than predicted (shape), and taints that the NodePool does not declare (taint)",
 );
 /// Nodes that were not initialized in time.
 pub(crate) const INITIALIZATION_TIMEOUTS: Family = Family::counter(
@@ -112,21 +112,9 @@ pub(crate) const INITIALIZATION_TIMEOUTS: Family = Family::counter(
     &["reason", "nodepool"],
     "Number of NodeClaims whose node was not initialized in time, by what was missing",
 );
-/// Terminations that a brake holds back.
-pub(crate) const BRAKED: Family = Family::counter(
-    "fleetwright_terminations_held_total",
-    &["cause"],
-    "Number of times that the end of a node was put off because too many were about to end for an inferred cause",
-);
-/// Instances without a claim that were ended.
+/// Instances without a NodeClaim that were terminated.
 pub(crate) const ORPHANS_ENDED: Family = Family::counter(
     "fleetwright_garbage_collection_orphans_total",
     &[],
-    "Number of instances that were ended because no NodeClaim accounts for them",
-);
-/// Claims that the collection holds back.
-pub(crate) const COLLECTION_HELD: Family = Family::gauge(
-    "fleetwright_garbage_collection_held_count",
-    &["why"],
-    "What garbage collection holds back: NodeClaims by outage or brake, instances without a claim by orphan-brake",
+    "Number of instances that were terminated because no NodeClaim accounts for them",
 );

@@ -1,5 +1,5 @@
-//! `nodeclaim.garbagecollection`: deletes claims whose instance is gone, and ends instances whose claim is gone, with proof
-//! and a brake.
+//! `nodeclaim.garbagecollection`: deletes NodeClaims whose instance is gone, and terminates instances whose NodeClaim is
+//! gone, with proof and within the limits of [`fleetwright_core::safety`].
 
 use std::{
     collections::BTreeSet,
@@ -11,22 +11,21 @@ use fleetwright_core::{
     cloud::CloudError,
     model::{ClaimName, ProviderId},
     nodeclaim::{
-        Next, Removal, Step,
+        Next, Step,
         garbage_collection::{Collection, Findings},
     },
+    safety::{Act, Cause, Facts, Held},
 };
 use fleetwright_state::Key;
 
-use super::{
-    cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, families, orphans::OrphanCollector,
-};
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, orphans::OrphanCollector};
 use crate::{
-    events::{Event, regarding},
+    events::regarding,
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
 };
 
-/// For how long it is not said again that a claim is held back.
-const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
+/// What this controller does.
+const COLLECT: Act = Act::DeleteClaim(Cause::GarbageCollected);
 
 /// Compares claims with the cloud's list.
 pub struct GarbageCollection {
@@ -55,40 +54,46 @@ impl GarbageCollection {
             index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect()
         };
         let views: Vec<_> = nodes.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
-        self.with(|collection| collection.survey(&views, listed, ctx.now(), ctx.steady()))
+        let (now, steady) = (ctx.now(), ctx.steady());
+        self.with(|collection| collection.survey(&views, listed, &mut ctx.limits(), now, steady))
     }
 
-    /// Says of claims that the brake holds back why they stay.
-    fn tell_braked(ctx: &Ctx, held: &[ClaimName]) {
-        for name in held {
-            ctx.metrics.inc(&families::BRAKED, &["garbage-collection"]);
-            let Some(claim) = ctx.index().claim(name).cloned() else { continue };
-            let text = format!(
-                "the cloud does not list the instance, and {} nodeclaims are in the same position: at most the larger of 3 \
-                 and 5% of all are removed within 10 minutes, a third of them at a time",
-                held.len()
-            );
-            let about = regarding(&*claim);
-            let event = Event::warning(about, "TerminationHeld", text).same_if([&**name]).quiet_for(QUIET);
-            ctx.recorder.publish(event);
+    /// Counts claims beyond the limit, and publishes why they stay.
+    fn report_held(ctx: &Ctx, findings: &Findings) {
+        if let Some((missing, all)) = findings.short_list {
+            let held = Held::ShortList { missing, all };
+            ctx.count_held(COLLECT, &held, missing);
+            tracing::warn!(missing, all, %held, "garbage collection is held");
+        }
+        for name in &findings.held {
+            let held = ctx.limits().beyond_room(COLLECT, ctx.steady());
+            let claim = ctx.index().claim(name).cloned();
+            if let Some((held, claim)) = held.zip(claim) {
+                ctx.count_held(COLLECT, &held, 1);
+                ctx.publish_held(regarding(&*claim), &held);
+            }
         }
     }
 
     /// Asks for the one instance, and deletes its claim where there is none.
-    async fn verify(&self, ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
+    async fn verify(&self, ctx: &Ctx, name: &ClaimName, all: usize) -> Result<(), ReconcileError> {
         let Some(node) = ClaimedNode::find(ctx, name) else { return Ok(()) };
         let Some(id) = &node.claim.provider_id else { return Ok(()) };
         match ctx.cloud.get(id).await {
             Err(CloudError::NotFound(_)) => {}
             Ok(_) => {
-                self.with(|collection| collection.found(name));
+                self.with(|collection| collection.forget(name));
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         }
-        let next = Next::steps([Step::Delete(Removal::GarbageCollected)]);
+        if let Err(held) = ctx.admit(COLLECT, &Facts { subject: name, all, ..Facts::default() }) {
+            tracing::info!(NodeClaim = %name, %held, "garbage collection is held");
+            return Ok(());
+        }
+        let next = Next::steps([Step::Delete(Cause::GarbageCollected)]);
         Executor::new(ctx, &self.cache, &node).execute(next).await?;
-        self.with(|collection| collection.removed(name, ctx.steady()));
+        self.with(|collection| collection.forget(name));
         Ok(())
     }
 }
@@ -111,22 +116,10 @@ impl Controller for GarbageCollection {
         let instances = ctx.cloud.list().await?;
         let listed = instances.iter().map(|instance| instance.provider_id.clone()).collect();
         let findings = self.survey(ctx, &listed);
-        let outage = findings.outage.map_or(0, |(missing, _)| missing);
-        for (why, held) in [("outage", outage), ("brake", findings.braked.len())] {
-            let held = u32::try_from(held).map_or(f64::MAX, f64::from);
-            ctx.metrics.set(&families::COLLECTION_HELD, &[why], held);
-        }
-        if let Some((missing, all)) = findings.outage {
-            tracing::warn!(
-                missing,
-                all,
-                "the cloud's list is sharply shorter than it should be; nothing is collected"
-            );
-        }
-        Self::tell_braked(ctx, &findings.braked);
+        Self::report_held(ctx, &findings);
         for name in &findings.gone {
             // One that cannot be verified does not hold up the others.
-            if let Err(error) = self.verify(ctx, name).await {
+            if let Err(error) = self.verify(ctx, name, findings.all).await {
                 tracing::warn!(NodeClaim = %name, %error, "cannot verify that the instance is gone");
             }
         }

@@ -15,10 +15,13 @@ use fleetwright_api::{
         condition::{INITIALIZATION_HEALTHY as HEALTHY, INITIALIZED_IN_TIME as IN_TIME},
     },
 };
-use fleetwright_core::nodeclaim::{
-    Next, Removal, Step,
-    answer::Misfit,
-    deadline::{Decision, Missing, Rung, Standing, decide},
+use fleetwright_core::{
+    nodeclaim::{
+        Next, Step,
+        answer::Misfit,
+        deadline::{Decision, Missing, Rung, Standing, decide},
+    },
+    safety::Cause,
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -126,7 +129,7 @@ impl InitializationDeadline {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
                 })
                 .await?;
-                let next = Next::steps([Step::Delete(Removal::InitializationTimeout)]);
+                let next = Next::steps([Step::Delete(Cause::InitializationTimeout)]);
                 Executor::new(ctx, &self.0, node).execute(next).await?;
                 Ok(())
             }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     model::ProviderId,
     nodeclaim::{
-        InstanceState, Next, Removal, Step, View,
+        InstanceState, Next, Step, View,
         finalization::Finalization,
         initialization::Initialization,
         launch::Launch,
@@ -14,6 +14,7 @@ use fleetwright_core::{
         registration::Registration,
         trace::{self, Sighting, Trace},
     },
+    safety::{Act, Cause, Facts},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -24,18 +25,15 @@ use super::{
     cloud_call::CloudCall,
     cloud_refusals,
     executor::{Executor, needs_trace},
-    families,
 };
 use crate::{
-    events::{Event, regarding},
+    events::regarding,
     runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
 
-/// How soon a node that the brake holds back is looked at again.
-const BRAKED_AGAIN: Duration = Duration::from_secs(60);
-/// For how long it is not said again that it is held back.
-const BRAKED_QUIET: Duration = Duration::from_secs(900);
+/// When a deletion that a limit holds is tried again.
+const HELD: Duration = Duration::from_secs(60);
 
 /// Brings claims to life and to their end.
 pub struct Lifecycle(pub Arc<LifecycleCache>);
@@ -73,7 +71,7 @@ impl Controller for Lifecycle {
         let next = Next::first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
-            self.braked(ctx, &node, liveness.next(&view, now)),
+            Self::admitted(ctx, &node, liveness.next(&view, now)),
             Launch { closed }.next(&view, now),
         ]);
         let done = Executor::new(ctx, &self.0, &node).looking_ahead(joining).execute(next).await?;
@@ -87,21 +85,20 @@ fn joining(view: &View<'_>, now: Timestamp) -> Next {
 }
 
 impl Lifecycle {
-    /// The same answer, put off where too many nodes that do not join are about to be given up.
-    fn braked(&self, ctx: &Ctx, node: &ClaimedNode, next: Next) -> Next {
-        if !next.steps.contains(&Step::Delete(Removal::RegistrationTimeout)) {
+    /// The same answer, unless a limit holds the deletion of a claim whose node did not register.
+    fn admitted(ctx: &Ctx, node: &ClaimedNode, next: Next) -> Next {
+        if !next.steps.contains(&Step::Delete(Cause::RegistrationTimeout)) {
             return next;
         }
         let all = ctx.index().claim_models().count();
-        if self.0.may_give_up(&node.claim.name, all, ctx.steady()) {
-            return next;
+        let facts = Facts { subject: &node.claim.name, all, ..Facts::default() };
+        match ctx.admit(Act::DeleteClaim(Cause::RegistrationTimeout), &facts) {
+            Ok(()) => next,
+            Err(held) => {
+                ctx.publish_held(regarding(&*node.raw), &held);
+                Next::wait(HELD)
+            }
         }
-        ctx.metrics.inc(&families::BRAKED, &["liveness"]);
-        let text = "the node has not joined in time, and many others have not: at most the larger of 10 nodes and 25% of \
-                    all are given up within 10 minutes; look at what they have in common";
-        let about = regarding(&*node.raw);
-        ctx.recorder.publish(Event::warning(about, "TerminationHeld", text).quiet_for(BRAKED_QUIET));
-        Next::wait(BRAKED_AGAIN)
     }
 
     /// A deleted claim: its nodes, its instance, its finalizer.

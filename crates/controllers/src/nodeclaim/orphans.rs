@@ -1,4 +1,4 @@
-//! The other half of garbage collection: instances of this cluster that no NodeClaim accounts for are ended.
+//! The other half of garbage collection: terminates instances of this cluster that no NodeClaim accounts for.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,6 +7,7 @@ use fleetwright_core::{
     cloud::{CloudError, Instance, Termination},
     model::{BatchId, ProviderId},
     nodeclaim::orphans::{Claimed, Findings, Orphans, is_orphan},
+    safety::{Act, Facts},
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -22,12 +23,19 @@ use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
 #[derive(Default)]
 pub(super) struct OrphanCollector(Mutex<Orphans>);
 
+/// What became of an instance that lists showed as an orphan.
+enum Outcome {
+    Terminated,
+    NoOrphan,
+    Held,
+}
+
 impl OrphanCollector {
     fn lock(&self) -> MutexGuard<'_, Orphans> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a complete list of instances; ends those that have been orphans for long enough, after a last look. Tells
+    /// Takes in a complete list of instances; ends those that have been orphans for long enough, after a last look. Returns
     /// when the next one may be due.
     pub(super) async fn collect(
         &self,
@@ -35,43 +43,61 @@ impl OrphanCollector {
         instances: &[Instance],
     ) -> Result<Option<std::time::Duration>, ReconcileError> {
         let claimed = of_index(ctx);
-        let Findings { due, braked, again } =
-            self.lock().survey(instances, &claimed, &ctx.cluster_uid, ctx.now(), ctx.steady());
-        let held = u32::try_from(braked).map_or(f64::MAX, f64::from);
-        ctx.metrics.set(&families::COLLECTION_HELD, &["orphan-brake"], held);
+        let (now, steady) = (ctx.now(), ctx.steady());
+        let Findings { due, held, again } =
+            self.lock().survey(instances, &claimed, &ctx.cluster_uid, &mut ctx.limits(), now, steady);
+        let all = instances.len();
+        let limit = ctx.limits().beyond_room(Act::TerminateOrphan, steady).filter(|_| held > 0);
+        if let Some(limit) = limit {
+            ctx.count_held(Act::TerminateOrphan, &limit, held);
+        }
         if due.is_empty() {
             return Ok(again);
         }
         let claimed = live(ctx).await?;
         for id in &due {
             // One that cannot be read or ended does not hold up the others.
-            match self.end(ctx, id, &claimed).await {
-                Ok(true) => tracing::warn!(%id, "ended an instance that no nodeclaim accounts for"),
-                Ok(false) => self.lock().found(id),
+            match self.terminate(ctx, id, all, &claimed).await {
+                Ok(Outcome::Terminated) => {
+                    tracing::warn!(%id, "terminated an instance that no nodeclaim accounts for");
+                }
+                Ok(Outcome::NoOrphan) => self.lock().forget(id),
+                Ok(Outcome::Held) => {}
                 Err(error) => {
-                    tracing::warn!(%id, %error, "cannot end an instance that no nodeclaim accounts for");
+                    tracing::warn!(%id, %error, "cannot terminate an instance that no nodeclaim accounts for");
                 }
             }
         }
         Ok(again)
     }
 
-    /// Reads an instance afresh and ends it where it still is an orphan; false where it is none.
-    async fn end(&self, ctx: &Ctx, id: &ProviderId, claimed: &Claimed) -> Result<bool, ReconcileError> {
+    /// Reads an instance again and terminates it if it still is an orphan.
+    async fn terminate(
+        &self,
+        ctx: &Ctx,
+        id: &ProviderId,
+        all: usize,
+        claimed: &Claimed,
+    ) -> Result<Outcome, ReconcileError> {
         let instance = match ctx.cloud.get(id).await {
             Ok(instance) => instance,
-            Err(CloudError::NotFound(_)) => return Ok(false),
+            Err(CloudError::NotFound(_)) => return Ok(Outcome::NoOrphan),
             Err(error) => return Err(error.into()),
         };
         if !is_orphan(&instance, claimed, &ctx.cluster_uid) {
-            return Ok(false);
+            return Ok(Outcome::NoOrphan);
         }
-        // Counted before the call: one whose answer is lost may have had its effect.
-        self.lock().ended(id, ctx.steady());
+        // Counted before the call: a call without an answer may have had its effect.
+        let facts = Facts { subject: id, all, ..Facts::default() };
+        if let Err(held) = ctx.admit(Act::TerminateOrphan, &facts) {
+            tracing::info!(%id, %held, "termination is held");
+            return Ok(Outcome::Held);
+        }
+        self.lock().forget(id);
         let (Termination::Accepted | Termination::Gone) = ctx.cloud.terminate_orphan(id).await?;
         ctx.metrics.inc(&families::ORPHANS_ENDED, &[]);
         delete_nodes(ctx, id).await?;
-        Ok(true)
+        Ok(Outcome::Terminated)
     }
 }
 

@@ -1,10 +1,7 @@
-//! `node.health`: replaces nodes that a policy of the provider calls broken. A forceful end: no budget, no disruption
-//! budget of pods and no do-not-disrupt keeps a broken node, so there are two brakes instead.
+//! `node.health`: replaces nodes that a repair policy of the provider calls unhealthy. No disruption budget, no
+//! PodDisruptionBudget and no do-not-disrupt holds the deletion; the limits of [`fleetwright_core::safety`] do.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_api::{self as api, labels as names};
@@ -12,10 +9,10 @@ use fleetwright_core::{
     cloud::RepairPolicy,
     model::{NodeClaim, labels},
     nodeclaim::{
-        Next, Removal, Step,
-        brake::{Brake, Share},
-        repair::{BLOCKED, Breach, NodeCondition, earliest, is_too_many},
+        Next, Step,
+        repair::{BLOCKED, Breach, NodeCondition, earliest},
     },
+    safety::{Act, Cause, Facts, Health, Held},
 };
 use fleetwright_state::{Change, Index, Key};
 use jiff::Timestamp;
@@ -30,24 +27,11 @@ use crate::{
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 
-/// Replaces broken nodes.
-pub struct Repair {
-    cache: Arc<LifecycleCache>,
-    brake: Mutex<Brake>,
-}
+/// What a repair does.
+const REPAIR: Act = Act::DeleteClaim(Cause::Unhealthy);
 
-impl Repair {
-    /// Has repaired nothing yet.
-    #[must_use]
-    pub fn new(cache: Arc<LifecycleCache>) -> Self {
-        Self { cache, brake: Mutex::new(Brake::new(Share::NODES)) }
-    }
-
-    fn brake(&self) -> MutexGuard<'_, Brake> {
-        // No statement leaves the brake half changed.
-        self.brake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Replaces unhealthy nodes.
+pub struct Repair(pub Arc<LifecycleCache>);
 
 #[async_trait]
 impl Controller for Repair {
@@ -70,7 +54,7 @@ impl Controller for Repair {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
         let (now, steady) = (ctx.now(), ctx.steady());
-        self.brake().begin(steady);
+        ctx.limits().begin(REPAIR, steady);
         let policies = &ctx.cloud.info().repair_policies;
         let found = {
             let index = ctx.index();
@@ -96,12 +80,14 @@ impl Controller for Repair {
             self.cancel_repair(ctx, &node).await?;
             return Ok(Requeue::After(left));
         }
-        if let Some(why) = self.held(ctx, policies, &node.claim, &object) {
+        if let Err(held) = admit(ctx, policies, &node.claim, &object) {
             self.cancel_repair(ctx, &node).await?;
-            tell_blocked(ctx, &node, &object, &why);
-            return Ok(Requeue::After(self.brake().again(steady).map_or(BLOCKED, |left| left.min(BLOCKED))));
+            publish_blocked(ctx, &node, &object, &held.to_string());
+            return Ok(Requeue::After(
+                ctx.limits().again(REPAIR, steady).map_or(BLOCKED, |left| left.min(BLOCKED)),
+            ));
         }
-        replace(ctx, &self.cache, &node, &breach, now).await?;
+        replace(ctx, &self.0, &node, &breach, now).await?;
         Ok(Requeue::No)
     }
 }
@@ -112,42 +98,28 @@ impl Repair {
     async fn cancel_repair(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
         if has_repair_deadline(&node.raw) {
             let cancel = Next::steps([Step::CancelRepair]);
-            Executor::new(ctx, &self.cache, node).execute(cancel).await?;
+            Executor::new(ctx, &self.0, node).execute(cancel).await?;
         }
         Ok(())
     }
+}
 
-    /// Why the node is not repaired now.
-    fn held(&self, ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -> Option<String> {
-        let (mut broken, mut of_pool, mut all) = (0, 0, 0);
-        {
-            let index = ctx.index();
-            for other in index.nodes() {
-                all += 1;
-                let label = other.metadata.labels.as_ref().and_then(|labels| labels.get(labels::NODEPOOL));
-                // A claim of no pool is judged by the whole cluster.
-                if claim.pool.is_some() && label.map(String::as_str) != claim.pool.as_deref() {
-                    continue;
-                }
-                of_pool += 1;
-                broken += usize::from(earliest(policies, &conditions(other)).is_some());
-            }
+/// Admits the repair of a node, by the health of its NodePool. A claim without a NodePool is judged by the whole cluster.
+fn admit(ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -> Result<(), Held> {
+    let mut health =
+        Health { pool: claim.pool.as_ref().map(|pool| pool.as_str().into()), ..Health::default() };
+    let mut all = 0;
+    for other in ctx.index().nodes() {
+        all += 1;
+        let label = other.metadata.labels.as_ref().and_then(|labels| labels.get(labels::NODEPOOL));
+        if claim.pool.is_some() && label.map(String::as_str) != claim.pool.as_deref() {
+            continue;
         }
-        if is_too_many(broken, of_pool) {
-            let of = claim
-                .pool
-                .as_ref()
-                .map_or_else(|| "the cluster".to_owned(), |pool| format!("nodepool {}", pool.as_str()));
-            return Some(format!(
-                "more than 20% of the nodes of {of} are unhealthy ({broken} of {of_pool}), repair waits"
-            ));
-        }
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        (!self.brake().passes(name, all, ctx.steady())).then(|| {
-            ctx.metrics.inc(&families::BRAKED, &["repair"]);
-            format!("repair is limited to the larger of 3 nodes and 5% of all {all} nodes within 10 minutes, a third of them at a time")
-        })
+        health.nodes += 1;
+        health.unhealthy += usize::from(earliest(policies, &conditions(other)).is_some());
     }
+    let subject = node.metadata.name.as_deref().unwrap_or_default();
+    ctx.admit(REPAIR, &Facts { subject, all, health, ..Facts::default() })
 }
 
 /// Whether a repair has written its termination deadline on the claim.
@@ -168,7 +140,7 @@ fn conditions(node: &Node) -> Vec<NodeCondition> {
     all.into_iter().flatten().filter_map(read).collect()
 }
 
-fn tell_blocked(ctx: &Ctx, node: &ClaimedNode, object: &Node, why: &str) {
+fn publish_blocked(ctx: &Ctx, node: &ClaimedNode, object: &Node, why: &str) {
     for object in [regarding(object), regarding(&*node.raw)] {
         let event = Event::warning(object, "NodeRepairBlocked", why).quiet_for(QUARTER_HOUR);
         ctx.recorder.publish(event);
@@ -189,7 +161,7 @@ async fn replace(
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
-    let next = Next::steps([Step::SetRepairDeadline(now), Step::Delete(Removal::Unhealthy)]);
+    let next = Next::steps([Step::SetRepairDeadline(now), Step::Delete(Cause::Unhealthy)]);
     Executor::new(ctx, cache, node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];

@@ -11,7 +11,7 @@ use fleetwright_api::{self as api, HasConditions, condition, labels::condition::
 use fleetwright_core::{
     disruption::{Scaling, scale, static_new_claim},
     model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
-    nodeclaim::pace::{Pace, Pause},
+    safety::{Act, Facts, Held, Pause, ReplicaBackoff},
 };
 use fleetwright_state::{Change, Index, Key, Kind, Object, limits};
 use kube::api::{DeleteParams, Preconditions};
@@ -22,37 +22,37 @@ use crate::{
     runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
 };
 
-/// How often a pool is looked at while nothing changes.
+/// How often a NodePool is reconciled while nothing changes.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How soon a pool is looked at again whose limit keeps it below its number.
+/// How soon a NodePool below its replicas is reconciled again when its limit holds it there.
 const LIMITED: Duration = Duration::from_secs(30);
-/// So many rounds of claims that come to nothing are told to people: one or two are everyday life.
-const TOLD_FROM: u32 = 3;
-/// For how long it is not said again that a pool pauses.
+/// Failed rounds before an event is published: one or two are common.
+const PUBLISHED_FROM: u32 = 3;
+/// The event is not repeated for this long.
 const PAUSED_QUIET: Duration = Duration::from_secs(300);
-/// How soon a pool goes on that had to wait for its turn to create.
+/// The shortest wait for the creation rate limit.
 const SOON: Duration = Duration::from_secs(1);
-/// Claims that one pass writes or deletes at most; the next one goes on.
+/// The most NodeClaims that one pass writes or deletes; the next pass continues.
 const AT_ONCE: usize = 100;
 
-/// Creates what is missing; where claims come to nothing again and again, at a slower pace.
+/// Creates missing NodeClaims, with a backoff where they keep failing before registration.
 #[derive(Debug, Default)]
 pub struct StaticProvisioning {
-    /// By name of the pool. All of it can be lost: after a restart the first pause is short again.
-    paces: Mutex<BTreeMap<Str, Paced>>,
+    /// By name of the NodePool. A restart loses it: the first pause is short again.
+    backoffs: Mutex<BTreeMap<Str, PoolBackoff>>,
 }
 
-/// What is remembered of a pool.
+/// The backoff of a NodePool.
 #[derive(Debug, Default)]
-struct Paced {
-    /// UID and generation of the pool: what was observed is of no use for another spec.
+struct PoolBackoff {
+    /// UID and generation of the NodePool: another spec begins without backoff.
     spec: (String, i64),
-    pace: Pace,
-    /// The claim that ended last before its node had joined, where that was not looked at yet.
+    backoff: ReplicaBackoff,
+    /// The NodeClaim that failed last, if that was not counted yet.
     failed: Option<Str>,
 }
 
-/// Removes what is too much.
+/// Deletes surplus NodeClaims.
 pub struct StaticDeprovisioning;
 
 /// The pool that a change of a pool or of a claim is about, where it has replicas.
@@ -69,8 +69,8 @@ fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
     fixed.map(Key::cluster).into_iter().collect()
 }
 
-/// The pool, the cluster around it, and what brings the pool to its number.
-fn look(ctx: &Ctx, key: &Key) -> Option<(Arc<NodePool>, Arc<Snapshot>, Scaling)> {
+/// The NodePool, a snapshot, and what brings the NodePool to its replicas.
+fn read(ctx: &Ctx, key: &Key) -> Option<(Arc<NodePool>, Arc<Snapshot>, Scaling)> {
     let now = ctx.now();
     let snapshot = ctx.index().snapshot(now);
     let pool = snapshot.pool(&key.name).filter(|pool| pool.is_static())?.clone();
@@ -97,11 +97,11 @@ impl Controller for StaticProvisioning {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some((pool, snapshot, scaling)) = look(ctx, key) else {
-            self.paces().remove(&key.name);
+        let Some((pool, snapshot, scaling)) = read(ctx, key) else {
+            self.backoffs().remove(&key.name);
             return Ok(Requeue::No);
         };
-        let pause = self.pause(ctx, &key.name);
+        let backoff = self.pause(ctx, &key.name);
         if !pool.ready {
             return Ok(Requeue::After(INTERVAL));
         }
@@ -110,34 +110,30 @@ impl Controller for StaticProvisioning {
         }
         let wanted = usize::try_from(scaling.create).unwrap_or(0);
         if wanted > 0 {
-            if let Some(pause) = pause {
-                self.tell_paused(ctx, &key.name, wanted, &pause);
-                return Ok(Requeue::After(pause.left));
+            if let Err(held) = ctx.admit(Act::CreateClaim, &Facts { backoff, ..Facts::default() }) {
+                self.publish_backoff(ctx, &key.name, wanted, &held);
+                return Ok(held.left().into());
             }
             let Some(new_claim) = static_new_claim(&snapshot, &pool) else {
-                self.tell_nothing_fits(ctx, &key.name);
+                self.publish_nothing_fits(ctx, &key.name);
                 return Ok(Requeue::After(INTERVAL));
             };
-            // One shape, one batch; each claim is in the index before the next one is counted.
+            // Equal NodeClaims are one batch. Each is in the index before the next one is counted.
             let batch = ctx.names.suffix(10);
             for _ in 0..wanted.min(AT_ONCE) {
                 let Some(claim) = provisioning::replacement(ctx, &new_claim, &batch) else { break };
                 let name = claim.metadata.name.clone().unwrap_or_default();
                 let coming = [(name.as_str(), &new_claim)];
-                // What replaces drifted nodes may have taken the last room since the nodes were counted.
+                // Replacements of drifted nodes may have used up the limit since the nodes were counted.
                 let reserved = limits::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
                     tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
                     return Ok(Requeue::After(LIMITED));
                 }
-                if let Err(wait) = ctx.rates.create(ctx.steady(), 1) {
+                if let Err(held) = ctx.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }) {
                     ctx.index().end_creation(&name);
-                    tracing::warn!(
-                        NodePool = &*key.name,
-                        ?wait,
-                        "as many nodeclaims were created of late as may be"
-                    );
-                    return Ok(Requeue::After(wait.max(SOON)));
+                    tracing::warn!(NodePool = &*key.name, %held, "creation of a nodeclaim is held");
+                    return Ok(Requeue::After(held.left().unwrap_or(LIMITED).max(SOON)));
                 }
                 provisioning::write_replacement(ctx, claim, &new_claim, "provisioned").await?;
             }
@@ -150,33 +146,33 @@ impl Controller for StaticProvisioning {
 }
 
 impl StaticProvisioning {
-    fn paces(&self) -> MutexGuard<'_, BTreeMap<Str, Paced>> {
-        // No statement leaves the paces half changed.
-        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoffs(&self) -> MutexGuard<'_, BTreeMap<Str, PoolBackoff>> {
+        // No statement leaves the backoffs half changed.
+        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of nodes that join, and of claims that end before.
+    /// Notes nodes that register, and NodeClaims that end before that.
     fn note(&self, pool: &Str, change: &Change) {
         let Some(Object::NodeClaim(before)) = &change.before else { return };
-        let joined = |claim: &api::NodeClaim| {
+        let registered = |claim: &api::NodeClaim| {
             condition::find(claim.conditions(), REGISTERED).is_some_and(|known| known.is_true())
         };
-        let leaves = |claim: &api::NodeClaim| claim.metadata.deletion_timestamp.is_some();
-        if joined(before) || leaves(before) {
+        let deleting = |claim: &api::NodeClaim| claim.metadata.deletion_timestamp.is_some();
+        if registered(before) || deleting(before) {
             return;
         }
         match &change.after {
-            Some(Object::NodeClaim(after)) if joined(after) => {
-                if let Some(known) = self.paces().get_mut(pool) {
-                    known.pace.joined();
+            Some(Object::NodeClaim(after)) if registered(after) => {
+                if let Some(known) = self.backoffs().get_mut(pool) {
+                    known.backoff.registered();
                 }
             }
-            Some(Object::NodeClaim(after)) if !leaves(after) => {}
-            _ => self.paces().entry(pool.clone()).or_default().failed = Some(change.key.name.clone()),
+            Some(Object::NodeClaim(after)) if !deleting(after) => {}
+            _ => self.backoffs().entry(pool.clone()).or_default().failed = Some(change.key.name.clone()),
         }
     }
 
-    /// Why nothing may be created for the pool now.
+    /// The pause of the NodePool, if there is one.
     fn pause(&self, ctx: &Ctx, name: &Str) -> Option<Pause> {
         let spec = {
             let index = ctx.index();
@@ -184,41 +180,27 @@ impl StaticProvisioning {
             (pool.metadata.uid.clone().unwrap_or_default(), pool.metadata.generation.unwrap_or(0))
         };
         let now = ctx.steady();
-        let mut paces = self.paces();
-        let known = paces.get_mut(name)?;
+        let mut backoffs = self.backoffs();
+        let known = backoffs.get_mut(name)?;
         if known.spec != spec {
-            (known.spec, known.pace) = (spec, Pace::default());
+            (known.spec, known.backoff) = (spec, ReplicaBackoff::default());
         }
         if let Some(claim) = known.failed.take() {
-            known.pace.failed(claim, now);
+            known.backoff.failed(claim, now);
         }
-        known.pace.pause(now)
+        known.backoff.pause(now)
     }
 
-    fn tell_paused(&self, ctx: &Ctx, name: &str, missing: usize, pause: &Pause) {
-        let Pause { rounds, claim, left } = pause;
-        let left = left.as_secs_f64().ceil();
-        tracing::info!(
-            NodePool = name,
-            missing,
-            rounds,
-            NodeClaim = &**claim,
-            pause = left,
-            "nodeclaims come to nothing"
-        );
-        if *rounds < TOLD_FROM {
-            return;
-        }
+    fn publish_backoff(&self, ctx: &Ctx, name: &str, missing: usize, held: &Held) {
+        tracing::info!(NodePool = name, missing, %held, "creation of nodeclaims is held");
+        let Held::ReplicaBackoff(Pause { rounds: PUBLISHED_FROM.., .. }) = held else { return };
         let Some(pool) = ctx.index().pool(name).cloned() else { return };
-        let text = format!(
-            "{missing} node(s) are missing, and nothing is created for {left} s: {rounds} time(s) in a row NodeClaims ended \
-             before their node had joined, the last one was {claim}; look at its events, and at who deletes NodeClaims"
-        );
+        let text = format!("{missing} node(s) missing: {held}");
         let event = Event::warning(regarding(&*pool), "ReplicaCreationBackoff", text);
         ctx.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
     }
 
-    fn tell_nothing_fits(&self, ctx: &Ctx, name: &str) {
+    fn publish_nothing_fits(&self, ctx: &Ctx, name: &str) {
         let Some(pool) = ctx.index().pool(name).cloned() else { return };
         let text = "No instance type satisfies the requirements of this NodePool, or none is available";
         ctx.recorder.publish(Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text));
@@ -240,7 +222,7 @@ impl Controller for StaticDeprovisioning {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some((_, _, scaling)) = look(ctx, key) else { return Ok(Requeue::No) };
+        let Some((_, _, scaling)) = read(ctx, key) else { return Ok(Requeue::No) };
         for name in scaling.remove.iter().take(AT_ONCE) {
             delete(ctx, name).await?;
         }

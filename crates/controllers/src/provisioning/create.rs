@@ -9,6 +9,7 @@ use fleetwright_api as api;
 use fleetwright_core::{
     disruption::lineage,
     model::{Pod, Str, labels::LINEAGE},
+    safety::{Act, Facts},
     scheduling::NewClaim,
 };
 use fleetwright_state::{
@@ -68,13 +69,13 @@ pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created>
     let mut admitted = Admitted::default();
     let mut prepared = Vec::with_capacity(new_claims.len());
     for (new_claim, batch) in new_claims.iter().zip(&batches) {
-        if ctx.rates.create(ctx.steady(), 1).is_err() {
+        if ctx.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
             prepared.push(Err(Created::RateLimited));
             continue;
         }
         let claim = prepare(ctx, new_claim, batch, &mut admitted);
         if claim.is_err() {
-            ctx.rates.not_created();
+            ctx.limits().not_created();
         }
         prepared.push(claim);
     }

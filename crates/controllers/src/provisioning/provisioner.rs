@@ -195,8 +195,8 @@ impl Provisioner {
         }
         buffers::record(ctx, outcomes, chunks);
         if held_back > 0 {
-            let wait = ctx.rates.until_created(ctx.steady(), held_back).max(SOON);
-            tracing::warn!(nodeclaims = held_back, ?wait, "nodeclaim creation rate limit reached");
+            let wait = ctx.limits().until_created(held_back, ctx.steady()).max(SOON);
+            tracing::warn!(nodeclaims = held_back, ?wait, "NodeClaim creation rate limit reached");
             again = Some(again.map_or(wait, |soon| soon.min(wait)));
         }
         failure.map_or(Ok(again), Err)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fleetwright_core::{
-    clock::SharedClock, cloud::CloudProvider, disruption::DisplacedPods, model::NodeClassRef,
+    clock::SharedClock, cloud::CloudProvider, disruption::DisplacedPods, model::NodeClassRef, safety::Limits,
 };
 use fleetwright_state::{Change, Index, Key, Kind, Tracked};
 use jiff::Timestamp;
@@ -22,7 +22,6 @@ use super::{
     leader::Leadership,
     names::Names,
     pulse::{Pulses, Stuck},
-    rates::Rates,
     recorder::Recorder,
     solvers::Solvers,
     times::Times,
@@ -85,8 +84,8 @@ pub struct Ctx {
     pub cluster_uid: Arc<str>,
     /// Solvers that are kept between passes.
     pub solvers: Arc<Solvers>,
-    /// Rate limits of changes to the cluster.
-    pub rates: Arc<Rates>,
+    /// What the limits on acts count.
+    pub limits: Arc<Mutex<Limits>>,
     index: Arc<Mutex<Index>>,
     hub: Arc<Hub>,
     offload: Offload,
@@ -129,7 +128,7 @@ impl Ctx {
             names: Arc::new(Names::new(parts.seed)),
             cluster_uid: parts.cluster_uid.into(),
             solvers: Arc::default(),
-            rates: Arc::default(),
+            limits: Arc::default(),
             index: Arc::new(Mutex::new(index)),
             hub: Arc::default(),
             offload: parts.offload,

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Next, Removal, Step, View, remaining};
+use super::{Next, Step, View, remaining};
+use crate::safety::Cause;
 
 /// Deletes what is older than its `expireAfter`: forcefully, as Karpenter does, without budget or replacement.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ impl Expiration {
         let grace = view.pool.and_then(|pool| pool.expiry_grace).unwrap_or_default();
         match remaining(claim.created, age.saturating_add(grace), now) {
             Some(left) => Next::wait(left),
-            None => Next::steps([Step::Delete(Removal::Expired)]),
+            None => Next::steps([Step::Delete(Cause::Expired)]),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Claims whose instance is gone. Absence needs proof, and what is inferred has a brake.
+//! Claims whose instance is gone. Absence needs proof, and [`crate::safety`] limits how many are deleted.
 //!
 //! An instance counts as gone when complete lists of the cloud, at least [`APART`] apart, do not show it, its claim is
-//! older than [`GRACE`], its node is not ready, and (asked by the shell, one by one) the cloud knows no instance of that
-//! id. A list that is sharply shorter than it should be is taken for an outage, until it has been so for [`OUTAGE`].
+//! older than [`GRACE`], its node is not ready, and (asked by the controller, one by one) the cloud knows no instance of that
+//! id. A list that misses too many instances is not believed until it has been so for [`SHORT_LIST_BELIEVED`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{
-    brake::{Brake, Share},
-    remaining,
+use super::remaining;
+use crate::{
+    model::{ClaimName, Node, NodeClaim, ProviderId, nodeclaim::ConditionType},
+    safety::{Act, Cause, Limits, Share},
 };
-use crate::model::{ClaimName, Node, NodeClaim, ProviderId, nodeclaim::ConditionType};
 
 /// How often instances are listed.
 pub const INTERVAL: Duration = Duration::from_secs(2 * 60);
@@ -23,23 +23,16 @@ pub const INTERVAL: Duration = Duration::from_secs(2 * 60);
 pub const APART: Duration = Duration::from_secs(60);
 /// Claims younger than this are left alone: lists lag behind.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
-/// A list that misses more than so many of all is an outage.
-const OUTAGE_SHARE: Share = Share { percent: 20, few: 3, parts: 1 };
-/// An outage that lasts this long is believed.
-const OUTAGE: Duration = Duration::from_secs(15 * 60);
+/// A list that misses more than this share of all instances is too short to be believed.
+const SHORT_LIST: Share = Share { percent: 20, few: 3, parts: 1 };
+/// A short list is believed once it has been short for this long.
+const SHORT_LIST_BELIEVED: Duration = Duration::from_secs(15 * 60);
 
-/// What was seen to be missing so far.
-#[derive(Clone, Debug)]
+/// Instances that lists did not show so far.
+#[derive(Clone, Debug, Default)]
 pub struct Collection {
     missing: BTreeMap<ClaimName, Timestamp>,
-    outage_since: Option<Timestamp>,
-    brake: Brake,
-}
-
-impl Default for Collection {
-    fn default() -> Self {
-        Self { missing: BTreeMap::new(), outage_since: None, brake: Brake::new(Share::NODES) }
-    }
+    short_since: Option<Timestamp>,
 }
 
 /// What one list shows.
@@ -47,25 +40,29 @@ impl Default for Collection {
 pub struct Findings {
     /// Claims whose instance is gone by all lists: to be verified one by one, then deleted; oldest absence first.
     pub gone: Vec<ClaimName>,
-    /// Claims that are held back by the brake.
-    pub braked: Vec<ClaimName>,
-    /// How many of how many are missing, where that is taken for an outage.
-    pub outage: Option<(usize, usize)>,
+    /// Claims of which the same is true, beyond what the limits let through.
+    pub held: Vec<ClaimName>,
+    /// Missing instances and all instances, where the list is too short to be believed.
+    pub short_list: Option<(usize, usize)>,
+    /// Claims that should have an instance: limits let through a share of them.
+    pub all: usize,
     /// When the next list is due.
     pub again: Duration,
 }
 
 impl Collection {
-    /// Takes in a complete list of the cluster's instances, as of `now`. What was seen by this process is as long ago as
-    /// `steady` says, the moment on a clock that does not jump.
+    /// Takes in a complete list of the cluster's instances, as of `now`. What this process saw is timed by `steady`, the moment
+    /// on a clock that does not jump.
     pub fn survey(
         &mut self,
         nodes: &[(&NodeClaim, Option<&Node>)],
         listed: &BTreeSet<ProviderId>,
+        limits: &mut Limits,
         now: Timestamp,
         steady: Timestamp,
     ) -> Findings {
-        self.brake.begin(steady);
+        const DELETE: Act = Act::DeleteClaim(Cause::GarbageCollected);
+        limits.begin(DELETE, steady);
         let eligible = |claim: &NodeClaim| {
             claim.deleting.is_none()
                 && claim.is(ConditionType::Registered)
@@ -81,15 +78,15 @@ impl Collection {
         for name in names {
             self.missing.entry(name.clone()).or_insert(steady);
         }
-        let mut findings = Findings { again: INTERVAL, ..Findings::default() };
-        if missing.len() > OUTAGE_SHARE.of(all.len()) {
-            let since = *self.outage_since.get_or_insert(steady);
-            if remaining(since, OUTAGE, steady).is_some() {
-                findings.outage = Some((missing.len(), all.len()));
+        let mut findings = Findings { again: INTERVAL, all: all.len(), ..Findings::default() };
+        if missing.len() > SHORT_LIST.of(all.len()) {
+            let since = *self.short_since.get_or_insert(steady);
+            if remaining(since, SHORT_LIST_BELIEVED, steady).is_some() {
+                findings.short_list = Some((missing.len(), all.len()));
                 return findings;
             }
         } else {
-            self.outage_since = None;
+            self.short_since = None;
         }
         let unready = missing.iter().filter(|(_, node)| node.is_none_or(|node| !node.ready));
         let mut due: Vec<(Timestamp, &ClaimName)> = Vec::new();
@@ -101,10 +98,10 @@ impl Collection {
             }
         }
         due.sort();
-        let allowed = self.brake.room(all.len(), steady);
-        findings.braked = due.iter().skip(allowed).map(|(_, name)| (*name).clone()).collect();
-        if !findings.braked.is_empty()
-            && let Some(left) = self.brake.again(steady)
+        let allowed = limits.room(DELETE, all.len(), steady);
+        findings.held = due.iter().skip(allowed).map(|(_, name)| (*name).clone()).collect();
+        if !findings.held.is_empty()
+            && let Some(left) = limits.again(DELETE, steady)
         {
             findings.again = findings.again.min(left);
         }
@@ -112,14 +109,9 @@ impl Collection {
         findings
     }
 
-    /// Notes that a claim was deleted at `steady`, which the brake counts.
-    pub fn removed(&mut self, claim: &ClaimName, steady: Timestamp) {
-        self.missing.remove(claim);
-        self.brake.count(steady);
-    }
-
-    /// Notes that the cloud does know the instance after all: its absence must be proven again.
-    pub fn found(&mut self, claim: &ClaimName) {
+    /// Forgets the absence of an instance: its claim was deleted, or the cloud knows the instance after all. A new absence
+    /// must be proven again.
+    pub fn forget(&mut self, claim: &ClaimName) {
         self.missing.remove(claim);
     }
 }

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Removal, Step, View, remaining};
+use super::{ConditionChange, Next, Notice, Step, View, remaining};
 use crate::{
     cloud::{Instance, LaunchError},
     model::{BatchId, NodeClaim, nodeclaim::ConditionType},
-    rate::jittered,
+    rate::{doubled, jittered},
+    safety::Cause,
 };
 
 /// How long the first claims of a batch wait for the others.
@@ -90,11 +91,11 @@ pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear
         Err(LaunchError::InsufficientCapacity(why)) => Next::steps([
             Step::Publish(Notice::InsufficientCapacity(why.clone())),
             Step::CountRegistration(false),
-            Step::Delete(Removal::InsufficientCapacity),
+            Step::Delete(Cause::InsufficientCapacity),
         ]),
         Err(LaunchError::NodeClassNotReady(why)) => Next::steps([
             Step::Publish(Notice::NodeClassNotReady(why.clone())),
-            Step::Delete(Removal::NodeClassNotReady),
+            Step::Delete(Cause::NodeClassNotReady),
         ]),
         Err(LaunchError::Failed { reason, message }) => {
             let reason = if reason.is_empty() { "LaunchFailed" } else { reason };
@@ -122,8 +123,7 @@ fn together(claim: &NodeClaim, delay: Duration, unclear: u32) -> Duration {
 /// The delay after so many failures, before [`jittered`] makes up to twice as much of it.
 #[must_use]
 pub fn backoff(failures: u32) -> Duration {
-    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    BACKOFF.saturating_mul(factor).min(MAX_BACKOFF)
+    doubled(BACKOFF, MAX_BACKOFF, failures)
 }
 
 fn shortened(message: &str) -> String {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Next, Removal, Step, View, remaining};
-use crate::model::{NodeClaim, nodeclaim::ConditionType};
+use super::{Next, Step, View, remaining};
+use crate::{
+    model::{NodeClaim, nodeclaim::ConditionType},
+    safety::Cause,
+};
 
 /// How long a launch may take.
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -29,17 +32,17 @@ impl Liveness {
         if claim.deleting.is_some() || claim.is(ConditionType::Registered) {
             return Next::nothing();
         }
-        let (since, timeout, removal) = if claim.is(ConditionType::Launched) {
+        let (since, timeout, cause) = if claim.is(ConditionType::Launched) {
             let since = pending_since(claim, ConditionType::Registered);
-            (since, REGISTRATION_TIMEOUT, Removal::RegistrationTimeout)
+            (since, REGISTRATION_TIMEOUT, Cause::RegistrationTimeout)
         } else {
             let since = pending_since(claim, ConditionType::Launched);
             let since = self.unasked.map_or(since, |unasked| unasked.max(since));
-            (since, LAUNCH_TIMEOUT, Removal::LaunchTimeout)
+            (since, LAUNCH_TIMEOUT, Cause::LaunchTimeout)
         };
         match remaining(since, timeout, now) {
             Some(left) => Next::wait(left),
-            None => Next::steps([Step::CountRegistration(false), Step::Delete(removal)]),
+            None => Next::steps([Step::CountRegistration(false), Step::Delete(cause)]),
         }
     }
 }

@@ -6,7 +6,6 @@
 //! answers, and executing the steps leads to a view with fewer steps, so that a stage becomes idle.
 
 pub mod answer;
-pub mod brake;
 pub mod conditions;
 pub mod consistency;
 pub mod deadline;
@@ -20,7 +19,6 @@ pub mod launch;
 pub mod liveness;
 mod notice;
 pub mod orphans;
-pub mod pace;
 pub mod pod_events;
 pub mod pool_hash;
 pub mod registration;
@@ -31,20 +29,10 @@ pub mod trace;
 mod view;
 
 pub use notice::Notice;
-pub use step::{ConditionChange, Next, NodeChange, Removal, Step};
+pub use step::{ConditionChange, Next, NodeChange, Step};
 pub use view::{InstanceState, View};
 
-use jiff::Timestamp;
-
-/// How long from `now` until `since + span`; `None` where that has come.
-///
-/// A `since` in the future (a clock that was wrong) is taken as it stands: whatever waits for it waits longer, and
-/// nothing is ended early.
-fn remaining(since: Timestamp, span: std::time::Duration, now: Timestamp) -> Option<std::time::Duration> {
-    let end = since.checked_add(span).unwrap_or(Timestamp::MAX);
-    let left = std::time::Duration::try_from(end.duration_since(now)).ok()?;
-    (!left.is_zero()).then_some(left)
-}
+use crate::rate::remaining;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,8 +1,8 @@
-//! Instances that carry our cluster's UID and that no NodeClaim accounts for: which of them are to be ended.
+//! Instances that carry our cluster's UID and that no NodeClaim accounts for: which of them are terminated.
 //!
 //! Two phases: an instance without a claim is marked; where lists at least [`APART`] later still show it so, and it is
-//! older than [`GRACE`], it is due. The shell reads instance and claims once more, afresh, before it ends one. A [`Brake`]
-//! bounds what a wrong conclusion can cost.
+//! older than [`GRACE`], it is due. The controller reads instance and claims again before it terminates one, and
+//! [`crate::safety`] bounds what a wrong conclusion can cost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,13 +11,11 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{
-    brake::{Brake, Share},
-    remaining,
-};
+use super::remaining;
 use crate::{
     cloud::Instance,
     model::{BatchId, ClaimName, ProviderId},
+    safety::{Act, Limits},
 };
 
 /// How long an instance must have been without a claim by all lists.
@@ -67,40 +65,35 @@ pub fn is_orphan(instance: &Instance, claimed: &Claimed, cluster_uid: &str) -> b
 }
 
 /// Orphans that were seen so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Orphans {
     marked: BTreeMap<ProviderId, Timestamp>,
-    brake: Brake,
-}
-
-impl Default for Orphans {
-    fn default() -> Self {
-        Self { marked: BTreeMap::new(), brake: Brake::new(Share::NODES) }
-    }
 }
 
 /// What one list shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// To be read once more and ended, the longest marked first.
+    /// To be read again and terminated, the longest marked first.
     pub due: Vec<ProviderId>,
-    /// How many more are held back by the brake.
-    pub braked: usize,
-    /// When the next marked one may be due, or the brake may let another one go.
+    /// How many more there are beyond what the limits let through.
+    pub held: usize,
+    /// When the next marked one may be due, or the limits may let through another one.
     pub again: Option<Duration>,
 }
 
 impl Orphans {
-    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`. What was seen by this process
-    /// is as long ago as `steady` says, the moment on a clock that does not jump.
+    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`. What this process saw is timed by
+    /// `steady`, the moment on a clock that does not jump.
     pub fn survey(
         &mut self,
         instances: &[Instance],
         claimed: &Claimed,
         cluster_uid: &str,
+        limits: &mut Limits,
         now: Timestamp,
         steady: Timestamp,
     ) -> Findings {
+        limits.begin(Act::TerminateOrphan, steady);
         let orphans: BTreeMap<&ProviderId, &Instance> = instances
             .iter()
             .filter(|instance| is_orphan(instance, claimed, cluster_uid))
@@ -122,10 +115,10 @@ impl Orphans {
             }
         }
         due.sort();
-        let allowed = self.brake.room(instances.len(), steady);
-        findings.braked = due.len().saturating_sub(allowed);
-        if findings.braked > 0
-            && let Some(left) = self.brake.again(steady)
+        let allowed = limits.room(Act::TerminateOrphan, instances.len(), steady);
+        findings.held = due.len().saturating_sub(allowed);
+        if findings.held > 0
+            && let Some(left) = limits.again(Act::TerminateOrphan, steady)
         {
             findings.again = Some(findings.again.map_or(left, |again| again.min(left)));
         }
@@ -133,25 +126,19 @@ impl Orphans {
         findings
     }
 
-    /// Notes that the end of an orphan was ordered at `steady`, which the brake counts.
-    pub fn ended(&mut self, id: &ProviderId, steady: Timestamp) {
-        self.marked.remove(id);
-        self.brake.count(steady);
-    }
-
-    /// Notes that an instance is no orphan after all: that must be seen again.
-    pub fn found(&mut self, id: &ProviderId) {
+    /// Forgets a mark: the instance is terminated, or no orphan after all. A new orphan must be seen twice again.
+    pub fn forget(&mut self, id: &ProviderId) {
         self.marked.remove(id);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Whose is it, for how long, how many at once.
+    //! Whose it is, since when, how many at once.
     use rstest::rstest;
 
     use super::*;
-    use crate::model::Resources;
+    use crate::{model::Resources, safety::Facts};
 
     const UID: &str = "cluster";
 
@@ -171,6 +158,28 @@ mod tests {
         }
     }
 
+    /// Orphans under the limits of one process.
+    #[derive(Default)]
+    struct Watched(Orphans, Limits);
+
+    impl Watched {
+        fn survey(
+            &mut self,
+            all: &[Instance],
+            claimed: &Claimed,
+            now: Timestamp,
+            steady: Timestamp,
+        ) -> Findings {
+            self.0.survey(all, claimed, UID, &mut self.1, now, steady)
+        }
+
+        fn terminated(&mut self, id: &ProviderId, steady: Timestamp) {
+            let facts = Facts { subject: id, all: 10, ..Facts::default() };
+            self.1.take(Act::TerminateOrphan, &facts, steady).expect("the survey found room");
+            self.0.forget(id);
+        }
+    }
+
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_750_000_000 + seconds).unwrap()
     }
@@ -182,12 +191,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nobody(Claimed::default(), true)]
+    #[case::unclaimed(Claimed::default(), true)]
     #[case::by_provider_id(claimed("x", "y", Some("fake:///a/i")), false)]
     #[case::by_name(claimed("i", "y", None), false)]
     #[case::left_over(claimed("i", "y", Some("fake:///a/other")), true)]
     #[case::by_open_batch(claimed("x", "batch-i", None), false)]
-    #[case::by_settled_batch(claimed("x", "batch-i", Some("fake:///a/other")), true)]
+    #[case::by_launched_batch(claimed("x", "batch-i", Some("fake:///a/other")), true)]
     fn claims_account_for_instances(#[case] claimed: Claimed, #[case] expected: bool) {
         assert_eq!(is_orphan(&instance("i"), &claimed, UID), expected);
     }
@@ -196,8 +205,8 @@ mod tests {
     #[case::ours(|_: &mut Instance| {}, UID, true)]
     #[case::another_cluster(|i: &mut Instance| i.cluster_uid = Some("other".into()), UID, false)]
     #[case::untagged(|i: &mut Instance| i.cluster_uid = None, UID, false)]
-    #[case::nobody_is_nobody(|i: &mut Instance| i.cluster_uid = Some("".into()), "", false)]
-    #[case::ending(|i: &mut Instance| i.terminating = true, UID, false)]
+    #[case::no_uid(|i: &mut Instance| i.cluster_uid = Some("".into()), "", false)]
+    #[case::terminating(|i: &mut Instance| i.terminating = true, UID, false)]
     fn ownership(#[case] change: fn(&mut Instance), #[case] uid: &str, #[case] expected: bool) {
         let mut instance = instance("i");
         change(&mut instance);
@@ -206,48 +215,48 @@ mod tests {
 
     #[test]
     fn an_orphan_is_marked_first_and_due_later() {
-        let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
-        let first = orphans.survey(&all, &none, UID, at(600), at(600));
+        let (mut orphans, all, none) = (Watched::default(), [instance("i")], Claimed::default());
+        let first = orphans.survey(&all, &none, at(600), at(600));
         assert_eq!(first, Findings { again: Some(APART), ..Findings::default() });
         // What was accounted for in between begins again.
-        orphans.survey(&all, &claimed("i", "", None), UID, at(660), at(660));
-        assert!(orphans.survey(&all, &none, UID, at(720), at(720)).due.is_empty());
-        assert_eq!(orphans.survey(&all, &none, UID, at(840), at(840)).due.len(), 1);
+        orphans.survey(&all, &claimed("i", "", None), at(660), at(660));
+        assert!(orphans.survey(&all, &none, at(720), at(720)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, at(840), at(840)).due.len(), 1);
     }
 
     #[test]
     fn a_young_instance_is_left_alone() {
-        let (mut orphans, all, none) = (Orphans::default(), [instance("i")], Claimed::default());
-        assert_eq!(orphans.survey(&all, &none, UID, at(0), at(0)).again, Some(GRACE));
-        assert!(orphans.survey(&all, &none, UID, at(299), at(299)).due.is_empty());
-        assert_eq!(orphans.survey(&all, &none, UID, at(300), at(300)).due.len(), 1);
+        let (mut orphans, all, none) = (Watched::default(), [instance("i")], Claimed::default());
+        assert_eq!(orphans.survey(&all, &none, at(0), at(0)).again, Some(GRACE));
+        assert!(orphans.survey(&all, &none, at(299), at(299)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &none, at(300), at(300)).due.len(), 1);
     }
 
     #[test]
-    fn the_brake_holds_back_all_but_a_few() {
-        let mut orphans = Orphans::default();
+    fn all_but_a_few_are_held() {
+        let mut orphans = Watched::default();
         let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
-        orphans.survey(&all, &Claimed::default(), UID, at(600), at(600));
-        let early = orphans.survey(&all, &Claimed::default(), UID, at(750), at(750));
-        assert_eq!((early.due.len(), early.braked, early.again), (0, 10, Some(Duration::from_secs(50))));
-        let findings = orphans.survey(&all, &Claimed::default(), UID, at(800), at(800));
-        assert_eq!((findings.due.len(), findings.braked), (1, 9));
-        orphans.ended(&findings.due[0], at(800));
-        let later = orphans.survey(&all[1..], &Claimed::default(), UID, at(900), at(900));
+        orphans.survey(&all, &Claimed::default(), at(600), at(600));
+        let early = orphans.survey(&all, &Claimed::default(), at(750), at(750));
+        assert_eq!((early.due.len(), early.held, early.again), (0, 10, Some(Duration::from_secs(50))));
+        let findings = orphans.survey(&all, &Claimed::default(), at(800), at(800));
+        assert_eq!((findings.due.len(), findings.held), (1, 9));
+        orphans.terminated(&findings.due[0], at(800));
+        let later = orphans.survey(&all[1..], &Claimed::default(), at(900), at(900));
         assert_eq!((later.due.len(), later.again), (0, Some(Duration::from_secs(100))));
-        assert_eq!(orphans.survey(&all[1..], &Claimed::default(), UID, at(1000), at(1000)).due.len(), 1);
+        assert_eq!(orphans.survey(&all[1..], &Claimed::default(), at(1000), at(1000)).due.len(), 1);
     }
 
     #[test]
-    fn a_restart_does_not_release_the_brake() {
+    fn a_restart_does_not_reset_the_limit() {
         let mut all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
-        let (mut orphans, mut ended) = (Orphans::default(), Vec::new());
+        let (mut orphans, mut ended) = (Watched::default(), Vec::new());
         for now in (600..3000).step_by(10) {
             if [840, 1130, 1500].contains(&now) {
-                orphans = Orphans::default();
+                orphans = Watched::default();
             }
-            for id in orphans.survey(&all, &Claimed::default(), UID, at(now), at(now)).due {
-                orphans.ended(&id, at(now));
+            for id in orphans.survey(&all, &Claimed::default(), at(now), at(now)).due {
+                orphans.terminated(&id, at(now));
                 all.retain(|instance| instance.provider_id != id);
                 ended.push(now);
             }
@@ -258,17 +267,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_does_not_release_the_brake() {
-        let mut orphans = Orphans::default();
+    fn a_clock_that_jumps_does_not_reset_the_limit() {
+        let mut orphans = Watched::default();
         let all: Vec<Instance> = (0..10).map(|n| instance(&format!("i{n}"))).collect();
-        orphans.survey(&all, &Claimed::default(), UID, at(600), at(0));
-        let mut due = |now, steady| orphans.survey(&all, &Claimed::default(), UID, at(now), at(steady)).due;
+        orphans.survey(&all, &Claimed::default(), at(600), at(0));
+        let mut due = |now, steady| orphans.survey(&all, &Claimed::default(), at(now), at(steady)).due;
         assert_eq!(due(6000, 100), [], "seen only once");
         let first = due(600, 200);
         assert_eq!(first.len(), 1);
-        orphans.ended(&first[0], at(200));
-        let mut due =
-            |now, steady| orphans.survey(&all[1..], &Claimed::default(), UID, at(now), at(steady)).due;
+        orphans.terminated(&first[0], at(200));
+        let mut due = |now, steady| orphans.survey(&all[1..], &Claimed::default(), at(now), at(steady)).due;
         assert_eq!(due(6000, 300), []);
         assert_eq!(due(600, 400).len(), 1, "nor does it hold for ever");
     }

@@ -1,4 +1,4 @@
-//! Nodes that a provider's policy calls broken: when they are to be replaced, and when too many of them are.
+//! Nodes that a repair policy of the provider calls unhealthy: when they are due for replacement.
 
 use std::time::Duration;
 
@@ -8,9 +8,6 @@ use crate::{cloud::RepairPolicy, model::Str};
 
 /// How long a blocked repair waits.
 pub const BLOCKED: Duration = Duration::from_secs(5 * 60);
-/// So many percent of a pool may be broken; beyond that it is the pool, the image or the network, and replacing nodes
-/// would only add to it.
-const BROKEN_PERCENT: usize = 20;
 /// A condition of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
@@ -29,7 +26,7 @@ pub struct Breach {
     pub condition: Str,
     /// Its status.
     pub status: Str,
-    /// When it is not tolerated any more.
+    /// When its toleration ends.
     pub due: Timestamp,
 }
 
@@ -46,15 +43,9 @@ pub fn earliest(policies: &[RepairPolicy], conditions: &[NodeCondition]) -> Opti
     breaches.min_by_key(|breach| breach.due)
 }
 
-/// Whether so many broken nodes among `all` of a pool forbid that any is replaced.
-#[must_use]
-pub fn is_too_many(broken: usize, all: usize) -> bool {
-    broken > all.saturating_mul(BROKEN_PERCENT).div_ceil(100)
-}
-
 #[cfg(test)]
 mod tests {
-    //! Which breach counts, and when there are too many.
+    //! Which breach counts.
     use rstest::rstest;
 
     use super::*;
@@ -83,18 +74,7 @@ mod tests {
         let policies = [policy("Ready", "False", 30), policy("Disk", "True", 10)];
         let conditions: Vec<_> = conditions.iter().map(|(c, s, ago)| condition(c, s, *ago)).collect();
         let found = earliest(&policies, &conditions);
-        let told = found.map(|b| (b.condition.to_string(), b.due.duration_since(now()).as_secs() / 60));
-        assert_eq!(told, expected.map(|(condition, minutes)| (condition.to_owned(), minutes)));
-    }
-
-    #[rstest]
-    #[case(0, 0, false)]
-    #[case(1, 1, false)]
-    #[case(1, 5, false)]
-    #[case(2, 5, true)]
-    #[case(2, 6, false)]
-    #[case(3, 10, true)]
-    fn a_fifth_may_be_broken(#[case] broken: usize, #[case] all: usize, #[case] expected: bool) {
-        assert_eq!(is_too_many(broken, all), expected);
+        let breach = found.map(|b| (b.condition.to_string(), b.due.duration_since(now()).as_secs() / 60));
+        assert_eq!(breach, expected.map(|(condition, minutes)| (condition.to_owned(), minutes)));
     }
 }

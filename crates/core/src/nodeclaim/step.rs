@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::notice::Notice;
 use crate::{
-    cloud::InterruptionKind,
     model::{
         BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
         nodeclaim::{ConditionType, NodeClaim},
     },
+    safety::Cause,
 };
 
 /// The answer of a stage.
@@ -97,7 +97,7 @@ pub enum Step {
     /// Remove an independent condition of the claim.
     Clear(ConditionType),
     /// Delete the claim (its finalizer does the rest).
-    Delete(Removal),
+    Delete(Cause),
     /// Change a Node in one patch with its resource version.
     ChangeNode(Box<NodeChange>),
     /// `status.nodeName`.
@@ -186,50 +186,6 @@ impl ConditionChange {
 /// The step that takes `condition` off `claim`, if it is there.
 pub(super) fn clear(claim: &NodeClaim, condition: ConditionType) -> Option<Step> {
     claim.conditions.contains_key(&condition).then_some(Step::Clear(condition))
-}
-
-/// Why a claim is deleted by us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Removal {
-    /// No offering that it allows has capacity.
-    InsufficientCapacity,
-    /// Its class is not ready.
-    NodeClassNotReady,
-    /// It was not launched in time.
-    LaunchTimeout,
-    /// Its node did not register in time.
-    RegistrationTimeout,
-    /// Its node was not initialized in time.
-    InitializationTimeout,
-    /// It reached its age.
-    Expired,
-    /// Its instance is gone.
-    GarbageCollected,
-    /// A repair policy calls its node unhealthy.
-    Unhealthy,
-    /// Its Node was deleted by another client.
-    NodeDeleted,
-    /// The cloud announced an interruption of the instance.
-    Interrupted(InterruptionKind),
-}
-
-impl Removal {
-    /// The reason as metrics write it; `None` where Karpenter counts none.
-    #[must_use]
-    pub fn as_str(self) -> Option<&'static str> {
-        match self {
-            Self::InsufficientCapacity => Some("insufficient_capacity"),
-            Self::NodeClassNotReady => Some("nodeclass_not_ready"),
-            Self::LaunchTimeout => Some("launch_timeout"),
-            Self::RegistrationTimeout => Some("registration_timeout"),
-            Self::InitializationTimeout => Some("initialization_timeout"),
-            Self::Expired => Some("expired"),
-            Self::GarbageCollected => Some("garbage_collected"),
-            Self::Unhealthy => Some("unhealthy"),
-            Self::NodeDeleted => None,
-            Self::Interrupted(kind) => Some(kind.as_str()),
-        }
-    }
 }
 
 /// What to change of a Node, entry by entry: entries that are not named stay as they are.

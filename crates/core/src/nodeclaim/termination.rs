@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{
-    ConditionChange, InstanceState, Next, NodeChange, Notice, Removal, Step, View, drain, drain::Drain,
+use super::{ConditionChange, InstanceState, Next, NodeChange, Notice, Step, View, drain, drain::Drain};
+use crate::{
+    model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType},
+    safety::Cause,
 };
-use crate::model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType};
 
 /// Load balancers leave out nodes with this label.
 pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -41,7 +42,7 @@ impl NodeTermination<'_> {
         }
         if view.claim.deleting.is_none() {
             // Its finalizer sets the deadline that the drain must keep.
-            return Next::steps([Step::Delete(Removal::NodeDeleted)]).again(drain::INTERVAL);
+            return Next::steps([Step::Delete(Cause::NodeDeleted)]).again(drain::INTERVAL);
         }
         if !node.ready && *self.instance == InstanceState::Gone {
             return Next::steps([Step::ReleaseNode(node.name.clone())]);

@@ -145,7 +145,7 @@ fn step(step: &Step) -> String {
             format!("{}={:?}/{}", change.condition.as_str(), change.status, change.reason)
         }
         Step::Clear(condition) => format!("clear {}", condition.as_str()),
-        Step::Delete(removal) => format!("delete {}", removal.as_str().unwrap_or("-")),
+        Step::Delete(cause) => format!("delete {}", cause.as_str().unwrap_or("-")),
         Step::ChangeNode(change) => node_change(change),
         Step::SetNodeName(name) => format!("name {name}"),
         Step::SetRepairDeadline(at) => format!("repair deadline +{}", at.duration_since(now()).as_secs()),

@@ -7,7 +7,7 @@ use fleetwright_core::cloud::{
     CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round, Write,
 };
 use fleetwright_core::model::labels::ZONE;
-use fleetwright_core::nodeclaim::brake::{Brake, Share};
+use fleetwright_core::safety::{Act, Cause, Facts, Limits};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
@@ -51,12 +51,12 @@ fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKin
 /// EC2 calls impaired.
 pub(super) struct Statuses {
     provider: AwsProvider,
-    brake: Mutex<Brake>,
+    limits: Mutex<Limits>,
 }
 
 impl Statuses {
     pub(super) fn new(provider: AwsProvider) -> Self {
-        Self { provider, brake: Mutex::new(Brake::new(Share::IMPAIRED)) }
+        Self { provider, limits: Mutex::default() }
     }
 
     /// Tells people that nodes stay for now.
@@ -86,7 +86,7 @@ impl ProviderStep for Statuses {
                 Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
             };
         let mut round = Round::quiet(STATUSES_EVERY);
-        let mut brake = self.brake.lock().await;
+        let mut limits = self.limits.lock().await;
         let mut held_back = 0;
         // The answer is about the whole account: only what a claim of ours names counts.
         for (claim, _) in &outlook.nodes {
@@ -97,10 +97,9 @@ impl ProviderStep for Statuses {
                 continue;
             };
             let forceful = kind != InterruptionKind::EventStatus;
-            if forceful
-                && claim.deleting.is_none()
-                && !brake.passes(&claim.name, outlook.nodes.len(), outlook.now)
-            {
+            let act = Act::DeleteClaim(Cause::Interrupted(kind));
+            let facts = Facts { subject: &claim.name, all: outlook.nodes.len(), ..Facts::default() };
+            if claim.deleting.is_none() && limits.take(act, &facts, outlook.now).is_err() {
                 held_back += 1;
                 continue;
             }

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use fleetwright_core::disruption::{Command, METHODS, propose_with};
+use fleetwright_core::{
+    disruption::{Command, METHODS, propose_with},
+    safety::{Act, Facts},
+};
 use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request};
 use rstest::rstest;
 
@@ -126,11 +129,12 @@ async fn room_for_what_could_not_be_written_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_waits_for_its_turn_to_create() {
-    let (mut world, command) = decided(json!({})).await;
-    world.ctx.rates = Arc::new(crate::runtime::Rates::new((3, 1), (1, 1)));
-    world.ctx.rates.create(world.ctx.steady(), 2).unwrap();
+    let (world, command) = decided(json!({})).await;
+    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
+    let two = Facts { count: 2, ..Facts::default() };
+    world.ctx.admit(Act::CreateClaim, &two).unwrap();
     let started = execute::start(&world.ctx, &Commands::default(), command.clone()).await;
-    assert!(matches!(started, Err(execute::NotStarted::Rate(_))), "{started:?}");
+    assert!(matches!(started, Err(execute::NotStarted::Held(_))), "{started:?}");
     assert!(replacements(&world).is_empty() && !named(&claim(&world, "old")), "nothing is touched");
     world.pass(1).await;
     execute::start(&world.ctx, &Commands::default(), command).await.unwrap();

@@ -33,7 +33,7 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
     assert!((20.0..=34.0).contains(&slowly), "{slowly}");
     let told = world.events().into_iter().find(|event| event.contains("ReplicaCreationBackoff"));
     let told = told.expect("people hear of it");
-    assert!(told.starts_with("NodePool/fixed ReplicaCreationBackoff: 2 node(s) are missing"), "{told}");
+    assert!(told.starts_with("NodePool/fixed ReplicaCreationBackoff: 2 node(s) missing"), "{told}");
     // Another spec may be one that can be had.
     world.pool("fixed", json!({"replicas": 3}));
     world.pass(1).await;
@@ -44,8 +44,8 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_claims_is_spread() {
-    let mut world = World::gated(|gates| gates.static_capacity = true);
-    world.ctx.rates = Arc::new(crate::runtime::Rates::new((2, 1), (1, 1)));
+    let world = World::gated(|gates| gates.static_capacity = true);
+    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((2, 1), (1, 1));
     world.pool("fixed", json!({"replicas": 9, "limits": {"nodes": "9"}}));
     let mut all = provisioning::controllers(&world.ctx.settings);
     all.push(Arc::new(crate::nodepool::StaticProvisioning::default()));

@@ -179,8 +179,8 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_claims_is_spread() {
-    let mut world = World::new();
-    world.ctx.rates = std::sync::Arc::new(crate::runtime::Rates::new((3, 1), (1, 1)));
+    let world = World::new();
+    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     world.pool("default", json!({}));
     for n in 0..12 {
         // No node takes two.

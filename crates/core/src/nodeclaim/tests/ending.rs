@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     model::{ClaimName, ProviderId, Str, Taint, TaintEffect},
+    safety::{Act, Cause, Facts, Limits},
     testing::{node, pod},
 };
 
@@ -173,22 +174,26 @@ fn nodes(size: usize, broken: usize) -> (Vec<Fixture>, BTreeSet<ProviderId>) {
     (fleet, listed)
 }
 
+/// A collection under the limits of one process.
+#[derive(Default)]
+struct Collected(Collection, Limits);
+
 fn survey(
-    collection: &mut Collection,
+    Collected(collection, limits): &mut Collected,
     fleet: &[Fixture],
     listed: &BTreeSet<ProviderId>,
     at: i64,
 ) -> Findings {
     let nodes: Vec<_> =
         fleet.iter().map(|node| (&node.claim, node.nodes.first().map(|node| &**node))).collect();
-    collection.survey(&nodes, listed, after(at), after(at))
+    collection.survey(&nodes, listed, limits, after(at), after(at))
 }
 
 #[test]
 fn absence_needs_proof() {
     let (fleet, listed) = nodes(10, 1);
     let gone = vec![ClaimName::from("n000")];
-    let mut collection = Collection::default();
+    let mut collection = Collected::default();
     survey(&mut collection, &fleet, &listed, 0);
     assert_eq!(survey(&mut collection, &fleet, &listed, 299).gone, [], "too young");
     let first = survey(&mut collection, &fleet, &listed, 300);
@@ -199,34 +204,36 @@ fn absence_needs_proof() {
     assert_eq!(survey(&mut collection, &fleet, &all, 400).gone, []);
     assert_eq!(survey(&mut collection, &fleet, &listed, 500).gone, [], "an absence that ended counts again");
     assert_eq!(survey(&mut collection, &fleet, &listed, 560).gone, gone);
-    collection.found(&gone[0]);
+    collection.0.forget(&gone[0]);
     assert_eq!(survey(&mut collection, &fleet, &listed, 600).gone, []);
     let (mut ready, listed) = nodes(10, 1);
     ready[0] = Fixture::of(node("n000"));
-    let mut collection = Collection::default();
+    let mut collection = Collected::default();
     for at in [300, 400, 500] {
         assert_eq!(survey(&mut collection, &ready, &listed, at).gone, [], "its node is ready");
     }
 }
 
 #[test]
-fn a_short_list_is_an_outage_and_removal_has_a_brake() {
+fn a_short_list_is_not_believed_and_deletions_are_limited() {
     let (fleet, listed) = nodes(100, 21);
-    let mut collection = Collection::default();
+    let mut collection = Collected::default();
     for at in [300, 600, 1199] {
         let findings = survey(&mut collection, &fleet, &listed, at);
-        assert_eq!((findings.gone.len(), findings.outage), (0, Some((21, 100))), "+{at}");
+        assert_eq!((findings.gone.len(), findings.short_list), (0, Some((21, 100))), "+{at}");
     }
     let findings = survey(&mut collection, &fleet, &listed, 1200);
-    assert_eq!((findings.gone.len(), findings.braked.len(), findings.outage), (1, 20, None));
+    assert_eq!((findings.gone.len(), findings.held.len(), findings.short_list), (1, 20, None));
     for name in &findings.gone {
-        collection.removed(name, after(1200));
+        let facts = Facts { subject: name, all: 100, ..Facts::default() };
+        collection.1.take(Act::DeleteClaim(Cause::GarbageCollected), &facts, after(1200)).expect("room");
+        collection.0.forget(name);
     }
     let findings = survey(&mut collection, &fleet, &listed, 1399);
     assert_eq!((findings.gone.len(), findings.again.as_secs()), (0, 1));
     assert_eq!(survey(&mut collection, &fleet, &listed, 1400).gone.len(), 1);
     let (fleet, listed) = nodes(2, 2);
-    let mut collection = Collection::default();
+    let mut collection = Collected::default();
     survey(&mut collection, &fleet, &listed, 300);
     assert_eq!(
         survey(&mut collection, &fleet, &listed, 499).gone,

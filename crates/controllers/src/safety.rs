@@ -1,0 +1,53 @@
+//! The limits of `fleetwright_core::safety` around the writes of controllers: one lock, one metric, one event.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use fleetwright_core::safety::{Act, Facts, Held, Limits};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::{events::Event, metrics::Family, runtime::Ctx};
+
+/// Acts that a limit holds.
+pub(crate) const HELD: Family = Family::counter(
+    "fleetwright_held_total",
+    &["act", "limit"],
+    "Number of times that a safety limit held an act: a creation, deletion, eviction, termination or taint",
+);
+/// The reason of the event about an act that is held.
+const REASON: &str = "ActionHeld";
+/// An equal event is not repeated for this long.
+const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
+
+impl Ctx {
+    /// What limits count, locked: never hold it across an await.
+    pub(crate) fn limits(&self) -> MutexGuard<'_, Limits> {
+        // No statement leaves the limits half changed.
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits an act and counts it. To be called directly before its write.
+    ///
+    /// # Errors
+    /// The limit that holds it, counted in [`HELD`].
+    pub(crate) fn admit(&self, act: Act, facts: &Facts<'_>) -> Result<(), Held> {
+        let admitted = self.limits().take(act, facts, self.steady());
+        if let Err(held) = &admitted {
+            self.count_held(act, held, 1);
+        }
+        admitted
+    }
+
+    /// Counts `count` acts that are held.
+    pub(crate) fn count_held(&self, act: Act, held: &Held, count: usize) {
+        let count = u32::try_from(count).map_or(f64::MAX, f64::from);
+        self.metrics.add(&HELD, &[act.as_str(), held.limit().as_str()], count);
+    }
+
+    /// Publishes that an act about an object is held.
+    pub(crate) fn publish_held(&self, about: ObjectReference, held: &Held) {
+        self.recorder.publish(Event::warning(about, REASON, held.to_string()).quiet_for(QUIET));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What is admitted, and what counts.
+
+use jiff::SignedDuration;
+use rstest::rstest;
+
+use super::*;
+use crate::testing::now;
+
+fn held(act: Act, facts: &Facts<'_>) -> Option<Limit> {
+    admit(act, facts, &Limits::default(), now()).err().map(|held| held.limit())
+}
+
+#[rstest]
+#[case(0, 0, false)]
+#[case(1, 1, false)]
+#[case(1, 5, false)]
+#[case(2, 5, true)]
+#[case(2, 6, false)]
+#[case(3, 10, true)]
+fn a_fifth_may_be_unhealthy(#[case] unhealthy: usize, #[case] nodes: usize, #[case] expected: bool) {
+    assert_eq!(is_too_many(unhealthy, nodes), expected);
+}
+
+#[test]
+fn the_first_limit_of_an_act_holds_it() {
+    let second = Duration::from_secs(1);
+    let facts = Facts { clock_pause: Some(second), outage: Some((5, 8)), all: 10, ..Facts::default() };
+    assert_eq!(held(Act::DeleteClaim(Cause::Expired), &facts), Some(Limit::ClockJump));
+    let facts = Facts { clock_pause: None, ..facts };
+    assert_eq!(held(Act::DeleteClaim(Cause::Expired), &facts), Some(Limit::Outage));
+    assert_eq!(held(Act::DeleteClaim(Cause::LaunchTimeout), &facts), None, "an outage holds expiration only");
+    assert_eq!(
+        held(Act::Evict, &Facts { turn: Some(second), ..Facts::default() }),
+        Some(Limit::EvictionRate)
+    );
+    assert_eq!(held(Act::CreateClaim, &Facts { count: 1000, ..Facts::default() }), None);
+}
+
+#[test]
+fn what_is_taken_counts_and_what_is_held_does_not() {
+    let mut limits = Limits::with_rates((3, 1), (1, 1));
+    let two = Facts { count: 2, ..Facts::default() };
+    assert_eq!(limits.take(Act::CreateClaim, &two, now()), Ok(()));
+    for _ in 0..3 {
+        let left = Duration::from_secs(1);
+        assert_eq!(limits.take(Act::CreateClaim, &two, now()), Err(Held::CreationRate { left }));
+    }
+    assert_eq!(limits.take(Act::CreateClaim, &two, now() + SignedDuration::from_secs(1)), Ok(()));
+    let act = Act::DeleteClaim(Cause::RegistrationTimeout);
+    let names: Vec<String> = (0..14).map(|n| format!("claim-{n}")).collect();
+    let mut deleted = |minutes: i64| {
+        let at = now() + SignedDuration::from_mins(minutes);
+        let fact = |name| Facts { subject: name, all: 14, ..Facts::default() };
+        names.iter().filter(|name| limits.take(act, &fact(name.as_str()), at).is_ok()).count()
+    };
+    assert_eq!((deleted(0), deleted(9), deleted(10)), (10, 10, 10), "ten at once; the same ten; ten more");
+}
