@@ -54,17 +54,7 @@ pub(super) fn plan(
     }
     plan.existing.sort_by_key(|placement| placement.node);
     for (at, claim) in pass.claims.entries() {
-        let like =
-            (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
-        let known = solver.tables.terms.get(&like).cloned();
-        let terms = known.unwrap_or_else(|| {
-            let terms = Arc::new(terms(solver, claim));
-            if solver.tables.terms.len() >= MAX_MEMO {
-                solver.tables.terms.clear();
-            }
-            solver.tables.terms.insert(like, Arc::clone(&terms));
-            terms
-        });
+        let terms = terms_of(solver, claim);
         match &*terms {
             Ok(terms) => {
                 let mut new_claim = new_claim(solver, claim, terms, request.pods);
@@ -79,6 +69,36 @@ pub(super) fn plan(
             }
         }
     }
+    explain_unplaced(solver, pass, request, classes, unplaced, &mut plan);
+    plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
+    plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    plan
+}
+
+/// Returns what becomes of a claim of this kind, from memory if an equal one was asked for before.
+fn terms_of(solver: &mut Solver, claim: &Claim) -> Arc<Result<Terms, Eliminated>> {
+    let key = (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
+    if let Some(known) = solver.tables.terms.get(&key) {
+        return Arc::clone(known);
+    }
+    let terms = Arc::new(terms(solver, claim));
+    if solver.tables.terms.len() >= MAX_MEMO {
+        solver.tables.terms.clear();
+    }
+    solver.tables.terms.insert(key, Arc::clone(&terms));
+    terms
+}
+
+/// Adds the pods without a placement to the plan, each with its reason.
+fn explain_unplaced(
+    solver: &mut Solver,
+    pass: &Pass,
+    request: &Request<'_>,
+    classes: &IdVec<PodId, PodClassId>,
+    unplaced: Vec<(PodId, Outcome)>,
+    plan: &mut Plan,
+) {
+    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
     let mut verdicts: HashMap<PodClassId, Unplaced> = HashMap::new();
     let (mut nodes, mut budget) = (HashMap::new(), MAX_ASKED);
     for (at, outcome) in unplaced {
@@ -106,9 +126,6 @@ pub(super) fn plan(
         }
         plan.unplaced.push((pod(&at), verdict));
     }
-    plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
-    plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
-    plan
 }
 
 /// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.

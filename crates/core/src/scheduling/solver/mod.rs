@@ -40,6 +40,7 @@ mod pod_classes;
 mod pools;
 mod ranks;
 mod rearrange;
+mod relaxation;
 mod repack;
 mod request_queue;
 mod tables;

@@ -11,6 +11,7 @@ use super::{
     intern::{ANY, Req, Set, Side},
     nodes::{Fitting, without},
     placement::Placement,
+    relaxation::Relaxation,
     tables::Tables,
     topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
 };
@@ -25,7 +26,7 @@ use crate::{
         requirements::Requirements,
         volume::{VolumeRef, default_class},
     },
-    scheduling::{PreferencePolicy, Unplaced},
+    scheduling::Unplaced,
 };
 
 /// More relaxations than this are taken in one step: work per pod stays bounded.
@@ -110,69 +111,6 @@ pub(super) struct CompatibilityKey {
     look_past_preferences: bool,
     /// Classes with ports or volumes have compatibilities of their own.
     class: Option<PodClassId>,
-}
-
-/// Where relaxation stands.
-#[derive(Clone, Debug)]
-struct Relaxation {
-    required: usize,
-    near: Vec<(i32, PodAffinityTerm)>,
-    away: Vec<(i32, PodAffinityTerm)>,
-    nodes: Vec<(i32, Vec<Requirement>)>,
-    /// All constraints: those that yield go one by one, as Karpenter does it: the first, whose place the last takes.
-    spread: Vec<TopologySpread>,
-    look_past_preferences: bool,
-}
-
-impl Relaxation {
-    fn new(pod: &Pod, preferences: PreferencePolicy) -> Self {
-        let spec = &pod.spec;
-        let respected = preferences == PreferencePolicy::Respect;
-        let by_weight = |terms: &[(i32, PodAffinityTerm)]| {
-            let mut terms = if respected { terms.to_vec() } else { Vec::new() };
-            terms.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-            terms
-        };
-        let mut nodes = if respected { spec.preferred_node_terms.clone() } else { Vec::new() };
-        nodes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-        let spread = spec.topology_spread.iter().filter(|spread| respected || spread.hard);
-        Self {
-            required: 0,
-            near: by_weight(&spec.preferred_pod_affinity),
-            away: by_weight(&spec.preferred_pod_anti_affinity),
-            nodes,
-            spread: spread.cloned().collect(),
-            look_past_preferences: false,
-        }
-    }
-
-    /// Takes one step; `false` where nothing is left.
-    fn step(&mut self, pod: &Pod, any_preference_taint: bool) -> bool {
-        if self.required + 1 < pod.spec.required_node_terms.len() {
-            self.required += 1;
-        } else if !self.near.is_empty() {
-            self.near.remove(0);
-        } else if !self.away.is_empty() {
-            self.away.remove(0);
-        } else if !self.nodes.is_empty() {
-            self.nodes.remove(0);
-        } else if let Some(soft) = self.spread.iter().position(|spread| !spread.hard) {
-            self.spread.swap_remove(soft);
-        } else if any_preference_taint && !self.look_past_preferences {
-            self.look_past_preferences = true;
-        } else {
-            return false;
-        }
-        true
-    }
-
-    /// Drops all preferences at once.
-    fn give_up(&mut self) {
-        self.near.clear();
-        self.away.clear();
-        self.nodes.clear();
-        self.spread.retain(|spread| spread.hard);
-    }
 }
 
 impl Tables {
