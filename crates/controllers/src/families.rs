@@ -226,7 +226,9 @@ fn the_list_is_complete() {
         entries
             .map(|path| match path.file_name().and_then(|name| name.to_str()) {
                 _ if path.is_dir() => declared(&path),
-                Some("tests.rs" | "table.rs" | "status.rs") => 0,
+                // This file.
+                _ if path.ends_with("src/families.rs") => 0,
+                Some("tests.rs" | "status.rs") => 0,
                 _ => {
                     let text = fs::read_to_string(&path).unwrap();
                     text.split_whitespace()

@@ -76,7 +76,7 @@ impl Verdict {
     ) -> Unconsolidatable {
         let Refusal { reason, lead, scores } = refusal;
         if let Some(lead) = lead {
-            self.leads.add(context, candidates, lead);
+            self.leads.add(context, candidates, *lead);
         }
         self.scores.extend(scores);
         reason
@@ -95,7 +95,7 @@ pub struct Refusal {
     /// The reason.
     pub reason: Unconsolidatable,
     /// A hint for a later method.
-    pub lead: Option<Lead>,
+    pub lead: Option<Box<Lead>>,
     /// Scores under the policy `Balanced`, where the move was scored.
     pub scores: Vec<BalancedScore>,
 }

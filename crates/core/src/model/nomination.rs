@@ -231,18 +231,18 @@ mod tests {
     fn a_nodeclaim_is_created_launched_and_remembered_until_the_pod_is_bound() {
         let (creating, created) = (Event::Creating("c".into()), Event::Created("c".into()));
         let (in_flight, ready) = (claim(Some(Stage::InFlight)), claim(Some(Stage::Initialized)));
-        let table: [(&[Event], (bool, bool, bool)); 8] = [
-            (&[creating.clone()], (true, false, false)),
-            (&[creating.clone(), created.clone()], (false, false, false)),
-            (&[creating.clone(), in_flight.clone(), created], (false, true, true)),
-            (&[in_flight.clone(), claim(None)], (false, false, false)),
-            (&[in_flight.clone(), Event::Done], (false, true, true)),
-            (&[in_flight.clone(), ready.clone()], (false, false, true)),
-            (&[in_flight, ready.clone(), Event::Done], (false, false, false)),
-            (&[ready, claim(None)], (false, false, false)),
+        let table = [
+            (vec![creating.clone()], (true, false, false)),
+            (vec![creating.clone(), created.clone()], (false, false, false)),
+            (vec![creating, in_flight.clone(), created], (false, true, true)),
+            (vec![in_flight.clone(), claim(None)], (false, false, false)),
+            (vec![in_flight.clone(), Event::Done], (false, true, true)),
+            (vec![in_flight.clone(), ready.clone()], (false, false, true)),
+            (vec![in_flight, ready.clone(), Event::Done], (false, false, false)),
+            (vec![ready, claim(None)], (false, false, false)),
         ];
         for (events, expected) in table {
-            assert_eq!(stage(events), expected, "{events:?}");
+            assert_eq!(stage(&events), expected, "{events:?}");
         }
     }
 

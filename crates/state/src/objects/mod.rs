@@ -95,7 +95,8 @@ impl Objects {
             &mut self.workloads.changed,
             &mut self.devices.changed,
         ];
-        flags.into_iter().fold(false, |changed, flag| std::mem::take(flag) || changed)
+        // Every flag is taken, also after the first that is set.
+        flags.into_iter().map(std::mem::take).filter(|changed| *changed).count() > 0
     }
 
     /// Whether the Node or NodeClaim called `name` is initialized.

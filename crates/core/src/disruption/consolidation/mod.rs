@@ -64,7 +64,9 @@ pub(super) fn compute(
             Ok(new_claim) => vec![new_claim],
             Err(reason) => {
                 let lead = match reason {
-                    Unconsolidatable::NotCheaper { .. } => n_to_m::by_price(context, candidates, demand),
+                    Unconsolidatable::NotCheaper { .. } => {
+                        n_to_m::by_price(context, candidates, demand).map(Box::new)
+                    }
                     _ => None,
                 };
                 return Err(Refusal { lead, ..Refusal::from(reason) });
@@ -73,7 +75,8 @@ pub(super) fn compute(
         (Some(last), others) => {
             new_claims.push(last);
             let lead = n_to_m::split(context, candidates, new_claims)
-                .or_else(|| n_to_m::by_price(context, candidates, demand));
+                .or_else(|| n_to_m::by_price(context, candidates, demand))
+                .map(Box::new);
             return Err(Refusal { lead, ..Refusal::from(Unconsolidatable::NeedsSeveral(others + 1)) });
         }
     };

@@ -366,7 +366,7 @@ fn put(
 ) -> NodeId {
     let node = tables.node(node);
     let slot = slot.or_else(|| tables.vacant.pop());
-    placement.put_node(slot.unwrap_or(tables.nodes.next_id()), &node);
+    placement.put_node(slot.unwrap_or_else(|| tables.nodes.next_id()), &node);
     match slot {
         Some(slot) => {
             tables.nodes[slot] = node;
