@@ -8,6 +8,7 @@ use fleetwright_core::clock::Clock as _;
 use fleetwright_core::cloud::{CloudError, CloudProvider as _, Identity, Instance, Termination};
 use fleetwright_core::model::{NodeClaim, ProviderId};
 use fleetwright_core::nodeclaim::orphans::{Claimed, Orphans};
+use fleetwright_core::safety::Limits;
 use jiff::SignedDuration;
 
 use super::basics::{claims, launched};
@@ -36,9 +37,10 @@ pub(super) async fn garbage(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     claimed.add("kept".into(), "batch".into(), Some(instances[0].provider_id.clone()));
     let mut collector = Orphans::default();
     let now = Forward::default().now();
-    let due = |collector: &mut Orphans, minutes: i64| {
+    let mut limits = Limits::default();
+    let mut due = |collector: &mut Orphans, minutes: i64| {
         let at = now + SignedDuration::from_mins(minutes);
-        collector.survey(&listed, &claimed, UID, at, at).due
+        collector.survey(&listed, &claimed, UID, &mut limits, at, at).due
     };
     cx.equal("what is due at first sight", &due(&mut collector, 6), &Vec::new())?;
     cx.equal("what is due minutes later", &due(&mut collector, 10), &vec![instances[1].provider_id.clone()])?;
