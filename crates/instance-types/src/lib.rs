@@ -1,6 +1,6 @@
 //! Instance types from a file, in the format of Karpenter's kwok provider.
 //!
-//! - [`file`]: reads and writes the file.
+//! - [`mod@file`]: reads and writes the file.
 //! - [`labels`]: the labels of these instance types, and what they mean to the scheduler.
 //! - [`quantities`]: resources and requirements as JSON.
 

@@ -56,7 +56,7 @@ pub struct PassStart {
 }
 
 impl PassStart {
-    /// The start of a pass; [`PassMemory::agenda`] adds what it knows.
+    /// The start of a pass; [`PassMemory::agenda`](super::PassMemory::agenda) adds what it knows.
     #[must_use]
     pub fn new(epoch: u64, steady: Timestamp, began: Timestamp, reports: bool) -> Self {
         Self { epoch, steady, began, reports, quiet: None }
