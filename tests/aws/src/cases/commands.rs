@@ -61,7 +61,7 @@ pub(super) async fn audit(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let foreign = items.iter().find(|item| item["owner"] == "foreign").context("nothing foreign")?;
     cx.equal("whose it is", &foreign["clusterUid"], &json!("another"))?;
     let table = server.command(cx, &["audit"]).await?.out;
-    let sum = "1 ours, 1 named by a claim or class of ours, 1 of nobody's, 1 of other clusters";
+    let sum = "1 ours, 1 named by a NodeClaim or EC2NodeClass, 1 unowned, 1 of other clusters";
     cx.check(format!("the table counts: {table}"), table.contains(sum))?;
     cx.equal("changes", &cx.proxy.mutations(before), &Vec::new())?;
     let unnamed = server.command(cx, &["audit", "--cluster-name="]).await?;
