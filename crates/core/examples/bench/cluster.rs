@@ -64,7 +64,7 @@ pub(crate) fn cluster_of(
     snapshot
 }
 
-/// Nodes of 4 CPUs with so many pods each.
+/// Nodes of 4 CPUs with a given number of pods each.
 fn cluster(nodes: usize, per_node: usize, load: i64) -> Snapshot {
     // Spot nodes are not replaced by spot nodes unless the settings say so: what could be saved is looked at, and left.
     cluster_of(nodes, |_, built| (built.capacity_type(SPOT), per_node, load))

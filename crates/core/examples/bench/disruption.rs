@@ -27,9 +27,9 @@ pub(crate) const ROWS: [Work; 1] = [("disruption pass", passes)];
 struct Case {
     name: &'static str,
     load: i64,
-    /// Every so many-th node has drifted.
+    /// One node in this number has drifted.
     drifted: Option<usize>,
-    /// Every so many-th node is empty.
+    /// One node in this number is empty.
     empty: Option<usize>,
     /// Whether half of the nodes came after the solver was built, as in any cluster after a while.
     churned: bool,
@@ -92,7 +92,7 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     })
 }
 
-/// Ten pods on each node, no two of one of so many deployments.
+/// Ten pods on each node, no two of the same deployment, of a given number of deployments.
 fn keeping_apart(nodes: usize, apps: usize, load: i64) -> Snapshot {
     cluster_of(nodes, |at, built| {
         let host = format!("node-{at:05}");

@@ -63,7 +63,7 @@ fn is_ending(node: &StateNode) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Scaling {
-    /// So many nodes are to be created.
+    /// The number of nodes to create.
     pub create: i64,
     /// So many more would be, if `limits.nodes` allowed them.
     pub limited: i64,

@@ -1,4 +1,4 @@
-//! What this process has done of late, as far as limits count it.
+//! The recent acts of this process, as the limits count them.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -100,7 +100,7 @@ fn held_by(limit: Limit, facts: &Facts<'_>, limits: &Limits, now: Timestamp) -> 
 /// nodes would add to it.
 pub const UNHEALTHY_PERCENT: usize = 20;
 
-/// Whether so many of `nodes` are unhealthy that none is repaired.
+/// Whether the share of unhealthy `nodes` is too large for repair.
 fn is_too_many(unhealthy: usize, nodes: usize) -> bool {
     unhealthy > nodes.saturating_mul(UNHEALTHY_PERCENT).div_ceil(100)
 }

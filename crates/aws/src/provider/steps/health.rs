@@ -59,14 +59,14 @@ impl Statuses {
         Self { provider, limits: Mutex::default() }
     }
 
-    /// Tells people that nodes stay for now.
+    /// Publishes that the limit on impaired nodes holds `count` of them.
     fn held_back(&self, count: usize, now: Timestamp) -> Vec<Notice> {
         const REASON: &str = "ImpairedHeldBack";
         if count == 0 {
             return Vec::new();
         }
         let message = format!(
-            "EC2 calls so many instances impaired that {count} of them stay for now: a share is replaced every ten minutes"
+            "replacement of {count} impaired instances is held: a limited share is replaced every ten minutes"
         );
         self.provider.problems.report("instance status checks", REASON, message, now)
     }

@@ -121,7 +121,7 @@ async fn few_impaired_instances_are_drained_by_force_at_a_time() {
     assert_eq!((round.interruptions.len(), round.writes.len()), (3, 3));
     let notice = round.notices.first().unwrap();
     assert_eq!(notice.reason, "ImpairedHeldBack");
-    assert!(notice.message.contains("5 of them stay"), "{}", notice.message);
+    assert!(notice.message.contains("replacement of 5 impaired instances is held"), "{}", notice.message);
     world.pass(60).await;
     assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the same again, until they go");
     world.pass(600).await;

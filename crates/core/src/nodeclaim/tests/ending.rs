@@ -162,7 +162,7 @@ fn an_open_launch_needs_proof() {
     assert_eq!(gone(Trace::OneOf("fake:///x".into())), "~5", "another one may be its own");
 }
 
-/// So many nodes, of which the first `broken` are not ready and missing from the list.
+/// Returns `size` nodes; the first `broken` are not ready and missing from the list.
 fn nodes(size: usize, broken: usize) -> (Vec<Fixture>, BTreeSet<ProviderId>) {
     let node = |index: usize| {
         let name = format!("n{index:03}");

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::model::{Str, device::Attribute, resource_claim::DeviceCount};
 
-/// So many devices are looked at for one node as one kind. A search that is not contrived needs as many as there are
+/// Maximum number of devices that are tried for one node as one kind. A search that is not contrived needs as many as there are
 /// devices, a few times over.
 pub(in crate::scheduling) const MAX_STEPS: u64 = 20_000;
 
