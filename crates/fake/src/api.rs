@@ -75,6 +75,10 @@ pub struct LaunchReply {
     pub outcomes: Vec<LaunchOutcome>,
     /// Offerings that were tried and had nothing left.
     pub exhausted: Vec<OfferingKey>,
+    /// Whether the instances name no NodeClaim, as those of an EC2 fleet: `outcomes` then has the instances of the call by id,
+    /// and a failure for each that is missing.
+    #[serde(default)]
+    pub fleet: bool,
 }
 
 /// What became of an item.
@@ -83,6 +87,8 @@ pub struct LaunchReply {
 pub enum LaunchOutcome {
     /// The instance exists.
     Launched(Box<CloudInstance>),
+    /// The instance of a fleet could not be named.
+    Unnamed(String),
     /// None of the choices had capacity.
     InsufficientCapacity(String),
     /// The cloud refuses: reason and message.
@@ -203,6 +209,18 @@ pub struct Terminate {
     pub named_by_claim: bool,
 }
 
+/// A call that names the NodeClaim of an instance that carries none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TagClaim {
+    /// UID of the cluster that owns the instance.
+    pub cluster_uid: String,
+    /// The instance.
+    pub id: String,
+    /// The NodeClaim.
+    pub claim: String,
+}
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -254,8 +272,10 @@ pub enum ApiError {
 pub trait CloudApi: Send + Sync + 'static {
     /// What the cloud sells; read once.
     async fn catalogue(&self) -> Result<Catalogue, ApiError>;
-    /// Launches instances. The same token and claim give the same instance.
+    /// Launches instances. The same token and claim give the same instance; a fleet is known by its token alone.
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError>;
+    /// Names the NodeClaim of an instance.
+    async fn tag(&self, call: &TagClaim) -> Result<(), ApiError>;
     /// Ends an instance; tells its state, `Gone` once it is gone.
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError>;
     /// One instance that is not gone; a new one may stay invisible for a moment.

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
-        ApiError, Bootstrap, CloudApi, CloudInstance, Launch, LaunchItem, LaunchOutcome, Lifecycle,
+        ApiError, Bootstrap, CloudApi, CloudInstance, Launch, LaunchItem, LaunchOutcome, Lifecycle, TagClaim,
         Terminate, WireTaint,
     },
     catalogue::{Catalogue, OfferingKey},
@@ -213,6 +213,50 @@ impl FakeProvider {
         }
     }
 
+    /// Assigns the instances of a fleet to the items of its call: those that name a NodeClaim to it, the others by id to the
+    /// remaining items by name, and names those. An item whose instance cannot be named has an unknown outcome.
+    async fn assign(&self, call: &Launch, fleet: Vec<LaunchOutcome>) -> Vec<LaunchOutcome> {
+        let (mut named, mut free, mut failures) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for outcome in fleet {
+            match outcome {
+                LaunchOutcome::Launched(instance) => match &instance.tags.claim {
+                    Some(claim) => {
+                        named.insert(claim.clone(), instance);
+                    }
+                    None if instance.state < Lifecycle::Terminating => free.push(instance),
+                    None => {}
+                },
+                failure => failures.push(failure),
+            }
+        }
+        let mut free = free.into_iter();
+        let mut order: Vec<(usize, &str)> =
+            call.items.iter().map(|item| item.claim.as_str()).enumerate().collect();
+        order.sort_by_key(|(_, claim)| *claim);
+        let mut outcomes: Vec<LaunchOutcome> = call.items.iter().map(|_| missing(&failures)).collect();
+        for (at, claim) in order {
+            outcomes[at] = match named.remove(claim) {
+                Some(instance) => LaunchOutcome::Launched(instance),
+                None => match free.next() {
+                    Some(instance) => self.name(call, instance, claim).await,
+                    None => continue,
+                },
+            };
+        }
+        outcomes
+    }
+
+    async fn name(&self, call: &Launch, mut instance: Box<CloudInstance>, claim: &str) -> LaunchOutcome {
+        let (cluster_uid, id) = (call.cluster_uid.clone(), instance.id.clone());
+        match self.shared.api.tag(&TagClaim { cluster_uid, id, claim: claim.to_owned() }).await {
+            Ok(()) => {
+                instance.tags.claim = Some(claim.to_owned());
+                LaunchOutcome::Launched(instance)
+            }
+            Err(error) => LaunchOutcome::Unnamed(error.to_string()),
+        }
+    }
+
     /// Sends a call and puts its answers where they belong.
     async fn send(
         &self,
@@ -223,9 +267,9 @@ impl FakeProvider {
         match self.shared.api.launch(&call).await {
             Ok(reply) => {
                 self.shared.mark_unavailable(reply.exhausted);
-                for (((at, otherwise), outcome), item) in
-                    asked.into_iter().zip(reply.outcomes).zip(&call.items)
-                {
+                let outcomes =
+                    if reply.fleet { self.assign(&call, reply.outcomes).await } else { reply.outcomes };
+                for (((at, otherwise), outcome), item) in asked.into_iter().zip(outcomes).zip(&call.items) {
                     results[at] = Some(match outcome_of(outcome) {
                         Err(LaunchError::InsufficientCapacity(_)) if item.choices.is_empty() => {
                             Err(otherwise)
@@ -241,6 +285,13 @@ impl FakeProvider {
             }
         }
     }
+}
+
+/// Why an item got no instance of a fleet.
+fn missing(failures: &[LaunchOutcome]) -> LaunchOutcome {
+    let none =
+        || LaunchOutcome::Refused("LaunchFailed".to_owned(), "the fleet has no instance left".to_owned());
+    failures.first().cloned().unwrap_or_else(none)
 }
 
 /// The catalogue with some offerings shown as unavailable and some at other prices; types of which nothing changes are
@@ -476,6 +527,7 @@ fn outcome_of(outcome: LaunchOutcome) -> Result<Instance, LaunchError> {
         LaunchOutcome::Launched(instance) => {
             lower_instance(&instance).map_err(|message| LaunchError::Unknown(message.into()))
         }
+        LaunchOutcome::Unnamed(message) => Err(LaunchError::Unknown(message.into())),
         LaunchOutcome::InsufficientCapacity(message) => {
             Err(LaunchError::InsufficientCapacity(message.into()))
         }

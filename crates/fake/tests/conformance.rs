@@ -41,10 +41,11 @@ struct Fake {
 }
 
 impl Fake {
-    async fn new(catalogue: Catalogue, over_http: bool) -> Self {
+    async fn new(catalogue: Catalogue, over_http: bool, names_claims: bool) -> Self {
         let clock = Arc::new(ManualClock::new());
         let shared: SharedClock = clock.clone();
-        let config = CloudConfig { call_latency: Latency::between(0, 0), ..CloudConfig::default() };
+        let call_latency = Latency::between(0, 0);
+        let config = CloudConfig { call_latency, names_claims, ..CloudConfig::default() };
         let cloud = Arc::new(Cloud::new(catalogue, config, shared.clone()));
         let (api, server): (Arc<dyn CloudApi>, _) = if over_http {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -140,10 +141,10 @@ impl Harness for Fake {
     }
 }
 
-async fn conforms(catalogue: Catalogue, over_http: bool) {
+async fn conforms(catalogue: Catalogue, over_http: bool, names_claims: bool) {
     let mut failures = Vec::new();
     for case in conformance::cases() {
-        let fake = Fake::new(catalogue.clone(), over_http).await;
+        let fake = Fake::new(catalogue.clone(), over_http, names_claims).await;
         if let Err(failure) = case.run(&fake).await {
             failures.push(failure.to_string());
         }
@@ -153,22 +154,33 @@ async fn conforms(catalogue: Catalogue, over_http: bool) {
 
 #[tokio::test]
 async fn in_process_with_the_generic_types() {
-    conforms(kwok(), false).await;
+    conforms(kwok(), false, true).await;
 }
 
 #[tokio::test]
 async fn in_process_with_the_realistic_catalogue() {
-    conforms(realistic(11), false).await;
+    conforms(realistic(11), false, true).await;
 }
 
 #[tokio::test]
 async fn over_http() {
-    conforms(kwok(), true).await;
+    conforms(kwok(), true, true).await;
+}
+
+/// In a cloud whose instances carry batch and attempt from birth, and no claim.
+#[tokio::test]
+async fn fleets_in_process() {
+    conforms(kwok(), false, false).await;
+}
+
+#[tokio::test]
+async fn fleets_over_http() {
+    conforms(realistic(11), true, false).await;
 }
 
 /// The provider's loops keep what it shows current, and report what the cloud announces until it has happened.
 async fn steps_tell(over_http: bool) {
-    let fake = Fake::new(realistic(1), over_http).await;
+    let fake = Fake::new(realistic(1), over_http, true).await;
     let provider = fake.provider.lock().unwrap().clone();
     let pool = conformance::any_pool(&fake);
     let shown = provider.catalog(&pool).await.unwrap();

@@ -201,7 +201,7 @@ async fn live(
     }
     let mut world = World::new(config).await?;
     let mut checker = Checker::new(seed, log.clone());
-    let mut script = Script::new(seed, plan, feed, log.clone());
+    let mut script = Script::new(seed, plan, feed, chaos.clone(), log.clone());
     script.begin(&world)?;
     while world.elapsed() < trouble && !checker.is_full() {
         world.run_for(STEP).await;
@@ -254,6 +254,7 @@ fn config(
     config.audit = Some(log.audit());
     config.faults = Some(chaos.clone());
     config.replicas = plan.replicas;
+    config.cloud.names_claims = !plan.fleets;
     config.wrap = bug.and_then(bugs::wrap);
     config.distort = bug.and_then(bugs::distort);
     // What nobody looks at costs half of the time.

@@ -76,8 +76,8 @@ pub(super) fn instance(
     let (id, node_name, address) = names(catalogue.vocabulary, &mut rng, &item.claim, &choice.zone, taken);
     let mut bootstrap = item.bootstrap.clone();
     let hostname = match catalogue.vocabulary {
-        Vocabulary::Kwok => item.claim.clone(),
-        Vocabulary::Cloud => node_name.clone(),
+        Vocabulary::Kwok if config.names_claims => item.claim.clone(),
+        Vocabulary::Kwok | Vocabulary::Cloud => node_name.clone(),
     };
     let partition = usize::try_from(below(&mut rng, 10)).unwrap_or(0);
     for (key, value) in [
@@ -88,15 +88,15 @@ pub(super) fn instance(
     ] {
         bootstrap.labels.insert(key.to_owned(), value);
     }
-    for (key, value) in [
+    let owned = [
         (labels::FAKE_NODE, labels::FAKE_NODE_VALUE),
         (labels::CLUSTER_UID, &call.cluster_uid),
-        (labels::CLAIM, &item.claim),
         (labels::BATCH_ID, &call.batch),
         (labels::ATTEMPT, &attempt),
-    ] {
-        bootstrap.annotations.insert(key.to_owned(), value.to_owned());
-    }
+    ];
+    let named = config.names_claims.then_some((labels::CLAIM, item.claim.as_str()));
+    let annotations = owned.into_iter().chain(named).map(|(key, value)| (key.to_owned(), value.to_owned()));
+    bootstrap.annotations.extend(annotations);
     let runs_at = later(now, config.launch_latency.draw(&mut rng));
     let boots_at = later(runs_at, config.boot_latency.draw(&mut rng));
     let joins_at = joins.then(|| later(boots_at, Duration::from_millis(item.registration_delay_ms)));
@@ -112,7 +112,7 @@ pub(super) fn instance(
         tags: Tags {
             cluster_uid: Some(call.cluster_uid.clone()),
             node_pool: item.node_pool.clone(),
-            claim: Some(item.claim.clone()),
+            claim: config.names_claims.then(|| item.claim.clone()),
             batch: Some(call.batch.clone()),
             attempt: call.attempt,
         },

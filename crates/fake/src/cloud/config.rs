@@ -36,6 +36,9 @@ pub struct CloudConfig {
     pub reading_calls: Option<Rate>,
     /// How many instances may exist at once.
     pub max_instances: usize,
+    /// Whether an instance names its NodeClaim from birth. Otherwise it carries batch and attempt, as an instance of an EC2
+    /// fleet does, and is named by a second call.
+    pub names_claims: bool,
 }
 
 /// A token bucket.
@@ -66,6 +69,7 @@ impl Default for CloudConfig {
             mutating_calls: None,
             reading_calls: None,
             max_instances: 20_000,
+            names_claims: true,
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::{
 pub enum Op {
     /// Launch.
     Launch,
+    /// Name the NodeClaim of an instance.
+    Tag,
     /// Terminate.
     Terminate,
     /// Get.

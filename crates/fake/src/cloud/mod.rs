@@ -28,7 +28,8 @@ pub use fault::{Fault, Occasion, Op};
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TagClaim, TakeBack,
+        Terminate,
     },
     catalogue::Catalogue,
     dice,
@@ -190,6 +191,10 @@ impl CloudApi for Cloud {
 
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError> {
         self.call(Op::Launch, |world, now| world.launch(&self.catalogue, &self.config, call, now)).await
+    }
+
+    async fn tag(&self, call: &TagClaim) -> Result<(), ApiError> {
+        self.call(Op::Tag, |world, _| world.tag(call)).await
     }
 
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError> {

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     api::{
-        ApiError, CloudInstance, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, Tags, TakeBack,
-        Terminate,
+        ApiError, CloudInstance, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, TagClaim, Tags,
+        TakeBack, Terminate,
     },
     catalogue::{Catalogue, OfferingKey},
     dice,
@@ -59,11 +59,18 @@ fn token_of(tags: &Tags) -> Option<Token> {
     Some((tags.cluster_uid.clone()?, tags.batch.clone()?, tags.attempt, tags.claim.clone()?))
 }
 
+/// Names a launch whose instances name no claim: cluster, batch and attempt.
+type FleetToken = (String, String, u32);
+
+/// A fleet that was launched: its instances by id, and why others are missing.
+type Fleet = (BTreeSet<String>, Vec<LaunchOutcome>);
+
 /// Everything there is.
 pub(super) struct World {
     instances: BTreeMap<String, Entry>,
     by_version: BTreeMap<u64, String>,
     tokens: BTreeMap<Token, String>,
+    fleets: BTreeMap<FleetToken, Fleet>,
     timers: BTreeSet<(Timestamp, String, Step)>,
     used: BTreeMap<OfferingKey, u32>,
     node_names: BTreeSet<String>,
@@ -85,6 +92,7 @@ impl World {
             instances: BTreeMap::new(),
             by_version: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            fleets: BTreeMap::new(),
             timers: BTreeSet::new(),
             used: BTreeMap::new(),
             node_names: BTreeSet::new(),
@@ -146,7 +154,7 @@ impl World {
 
     pub(super) fn take_token(&mut self, op: Op, now: Timestamp) -> Result<(), ApiError> {
         let bucket = match op {
-            Op::Launch | Op::Terminate => &mut self.mutating,
+            Op::Launch | Op::Tag | Op::Terminate => &mut self.mutating,
             Op::Get | Op::List | Op::Watch => &mut self.reading,
         };
         let taken = bucket.as_mut().map_or(Ok(()), |bucket| bucket.take(now));
@@ -172,6 +180,9 @@ impl World {
                 return Err(ApiError::Invalid { field: field.to_owned(), message });
             }
         }
+        if !config.names_claims {
+            return Ok(self.launch_fleet(catalogue, config, call, now));
+        }
         // Instances are dealt to claims in the order of their names, whatever the order of the call.
         let mut order: Vec<usize> = (0..call.items.len()).collect();
         order.sort_by(|a, b| call.items[*a].claim.cmp(&call.items[*b].claim));
@@ -182,7 +193,53 @@ impl World {
             outcomes[at] = Some(outcome);
         }
         let outcomes = outcomes.into_iter().flatten().collect();
-        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect() })
+        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: false })
+    }
+
+    /// Launches a fleet of as many instances as the call has items, all by the first of them. A fleet that launched nothing
+    /// is not remembered.
+    fn launch_fleet(
+        &mut self,
+        catalogue: &Catalogue,
+        config: &CloudConfig,
+        call: &Launch,
+        now: Timestamp,
+    ) -> LaunchReply {
+        let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt);
+        let mut exhausted = BTreeSet::new();
+        if !self.fleets.contains_key(&token)
+            && let Some(first) = call.items.first()
+        {
+            let mut fleet = Fleet::default();
+            for number in 0..call.items.len() {
+                let item = LaunchItem { claim: number.to_string(), ..first.clone() };
+                match self.launch_new(catalogue, config, call, &item, &mut exhausted, now) {
+                    LaunchOutcome::Launched(instance) => {
+                        fleet.0.insert(instance.id);
+                    }
+                    failure => fleet.1.push(failure),
+                }
+            }
+            self.fleets.insert(token.clone(), fleet);
+        }
+        let (ids, failures) = self.fleets.get(&token).cloned().unwrap_or_default();
+        if ids.is_empty() {
+            self.fleets.remove(&token);
+        }
+        let instances = ids.iter().filter_map(|id| self.instances.get(id));
+        let launched = instances.map(|entry| LaunchOutcome::Launched(Box::new((*entry.instance).clone())));
+        let outcomes = launched.chain(failures).collect();
+        LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: true }
+    }
+
+    /// Names the claim of an instance that carries none.
+    pub(super) fn tag(&mut self, call: &TagClaim) -> Result<(), ApiError> {
+        let owner = self.instances.get(&call.id).and_then(|entry| entry.instance.tags.cluster_uid.as_ref());
+        if owner != Some(&call.cluster_uid) {
+            return Err(ApiError::NotFound { id: call.id.clone() });
+        }
+        self.change(&call.id, |instance| instance.tags.claim = Some(call.claim.clone()));
+        Ok(())
     }
 
     fn launch_one(
@@ -198,6 +255,22 @@ impl World {
         if let Some(entry) = self.tokens.get(&token).and_then(|id| self.instances.get(id)) {
             return LaunchOutcome::Launched(Box::new((*entry.instance).clone()));
         }
+        let outcome = self.launch_new(catalogue, config, call, item, exhausted, now);
+        if let LaunchOutcome::Launched(instance) = &outcome {
+            self.tokens.insert(token, instance.id.clone());
+        }
+        outcome
+    }
+
+    fn launch_new(
+        &mut self,
+        catalogue: &Catalogue,
+        config: &CloudConfig,
+        call: &Launch,
+        item: &LaunchItem,
+        exhausted: &mut BTreeSet<OfferingKey>,
+        now: Timestamp,
+    ) -> LaunchOutcome {
         if self.instances.len() >= config.max_instances {
             let message =
                 format!("{} instances exist: raise the cloud's limit, or end some", config.max_instances);
@@ -235,7 +308,6 @@ impl World {
         *self.used.entry(choice.clone()).or_insert(0) += 1;
         let instance = Arc::new(born.instance);
         let reply = LaunchOutcome::Launched(Box::new((*instance).clone()));
-        self.tokens.insert(token, instance.id.clone());
         self.timers.insert((born.runs_at, instance.id.clone(), Step::Run));
         if let Some(at) = born.interrupted_at {
             self.timers.insert((at, instance.id.clone(), Step::Interrupt));
@@ -375,8 +447,13 @@ impl World {
         let Some(entry) = self.instances.remove(id) else { return };
         self.by_version.remove(&entry.version);
         self.node_names.remove(&entry.instance.node_name);
-        if let Some(token) = token_of(&entry.instance.tags) {
+        let tags = &entry.instance.tags;
+        if let Some(token) = token_of(tags) {
             self.tokens.remove(&token);
+        }
+        let token = (tags.cluster_uid.clone(), tags.batch.clone());
+        if let (Some(cluster_uid), Some(batch)) = token {
+            self.fleets.remove(&(cluster_uid, batch, tags.attempt));
         }
     }
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TagClaim, TakeBack,
+        Terminate,
     },
     catalogue::{Catalogue, Vocabulary, load},
 };
@@ -98,6 +99,10 @@ impl CloudApi for HttpCloud {
 
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError> {
         self.send(self.client.post(format!("{}/launch", self.base)).json(call)).await
+    }
+
+    async fn tag(&self, call: &TagClaim) -> Result<(), ApiError> {
+        self.send(self.client.post(format!("{}/tag", self.base)).json(call)).await
     }
 
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError> {

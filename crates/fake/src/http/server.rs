@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TakeBack, Terminate,
+        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TagClaim, TakeBack,
+        Terminate,
     },
     catalogue::dump,
     cloud::{Cloud, Fault},
@@ -33,6 +34,7 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .route("/spot-prices", get(spot_prices))
         .route("/notices", get(notices))
         .route("/launch", post(launch))
+        .route("/tag", post(tag))
         .route("/terminate", post(terminate))
         .route("/faults", post(inject).delete(heal))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -83,6 +85,10 @@ async fn one(State(cloud): State<Arc<Cloud>>, Path(id): Path<String>) -> Answer<
 
 async fn launch(State(cloud): State<Arc<Cloud>>, Json(call): Json<Launch>) -> Answer<LaunchReply> {
     cloud.launch(&call).await.map(Json)
+}
+
+async fn tag(State(cloud): State<Arc<Cloud>>, Json(call): Json<TagClaim>) -> Answer<()> {
+    cloud.tag(&call).await.map(Json)
 }
 
 async fn terminate(State(cloud): State<Arc<Cloud>>, Json(call): Json<Terminate>) -> Answer<Lifecycle> {

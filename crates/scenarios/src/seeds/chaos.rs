@@ -22,12 +22,58 @@ pub(super) struct Chaos {
     /// One call in so many fails; none where it is zero.
     rate: u32,
     log: Log,
+    cut: Mutex<Cut>,
+}
+
+/// A process that ends between two changes of NodeClaims.
+#[derive(Default)]
+struct Cut {
+    /// How many changes until then; zero where none is to end.
+    after: u32,
+    /// The process whose last change was applied, without an answer.
+    agent: Option<String>,
 }
 
 impl Chaos {
     pub(super) fn new(seed: u64, rate: u32, log: Log) -> Self {
         let dice = Mutex::new(ChaCha8Rng::seed_from_u64(seed ^ 0xc4a0));
-        Self { dice, over: AtomicBool::new(false), count: AtomicU32::new(0), rate, log }
+        Self {
+            dice,
+            over: AtomicBool::new(false),
+            count: AtomicU32::new(0),
+            rate,
+            log,
+            cut: Mutex::default(),
+        }
+    }
+
+    /// Ends the process that makes the `after`-th change of a NodeClaim from now on, of those that a launch makes: the change is
+    /// applied, and nothing that the process asks after it.
+    pub(super) fn cut_after(&self, after: u32) {
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Cut { after, agent: None };
+    }
+
+    /// The process that has ended so, once.
+    pub(super) fn take_cut(&self) -> Option<String> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner).agent.take()
+    }
+
+    fn severed(&self, request: &Request) -> Option<Answer> {
+        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        if cut.agent.as_ref() == Some(&request.user_agent) {
+            return Some(Answer::Drop);
+        }
+        let changes = request.verb == "create"
+            || (request.verb == "patch" && request.subresource.is_empty())
+            || request.body.pointer("/status/providerID").is_some();
+        if cut.after == 0 || !changes || request.resource != "nodeclaims" || !is_operators(request) {
+            return None;
+        }
+        cut.after -= 1;
+        (cut.after == 0).then(|| {
+            cut.agent = Some(request.user_agent.clone());
+            Answer::ApplyThenDrop
+        })
     }
 
     /// No more faults from now on.
@@ -72,6 +118,9 @@ impl Chaos {
 impl Faults for Chaos {
     fn decide(&self, request: &Request) -> Fault {
         self.log.asked(request);
+        if let Some(answer) = self.severed(request) {
+            return Fault { answer, ..Fault::default() };
+        }
         let quiet = self.rate == 0 || self.over.load(Ordering::Relaxed);
         if quiet || !is_operators(request) || request.resource == "events" || self.draw(self.rate) > 0 {
             return Fault::default();

@@ -91,6 +91,8 @@ pub(super) struct Plan {
     pub(super) keepers: bool,
     /// For a while prices are not told.
     pub(super) feed: bool,
+    /// Instances carry batch and attempt from birth, and name their NodeClaim only once the operator has tagged them.
+    pub(super) fleets: bool,
 }
 
 impl Plan {
@@ -118,6 +120,7 @@ impl Plan {
             // Not by dice: what came later leaves the lives of all other seeds as they were.
             keepers: seed % KEEPERS == 3,
             feed: seed % KEEPERS == 5,
+            fleets: matches!(seed % 16, 3..=7 | 10 | 14 | 15),
         };
         // Under wrong clocks nobody can tell when a deadline is over.
         let deadline = (one_in(4) && !plan.clocks).then_some("90s");

@@ -13,7 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use super::{feed::Feed, log::Log, plan::Plan};
+use super::{chaos::Chaos, feed::Feed, log::Log, plan::Plan};
 use fleetwright_sim::world::{World, WorldError};
 
 /// Deployments of every run.
@@ -59,11 +59,12 @@ pub(super) struct Script {
     deleted: BTreeSet<&'static str>,
     ledger: Ledger,
     happened: BTreeMap<&'static str, u32>,
+    chaos: Arc<Chaos>,
     log: Log,
 }
 
 impl Script {
-    pub(super) fn new(seed: u64, plan: Plan, feed: Arc<Feed>, log: Log) -> Self {
+    pub(super) fn new(seed: u64, plan: Plan, feed: Arc<Feed>, chaos: Arc<Chaos>, log: Log) -> Self {
         Self {
             dice: ChaCha8Rng::seed_from_u64(seed ^ 0x5c71),
             plan,
@@ -73,6 +74,7 @@ impl Script {
             deleted: BTreeSet::new(),
             ledger: Ledger::default(),
             happened: BTreeMap::new(),
+            chaos,
             log,
         }
     }
@@ -120,6 +122,11 @@ impl Script {
         for object in objects::extras(&self.plan) {
             world.apply_object(object)?;
         }
+        if self.plan.fleets {
+            // Between two creations of a batch, between two members of an attempt, or before the result is recorded.
+            let after = 1 + self.draw(24);
+            self.chaos.cut_after(after);
+        }
         for app in APPS {
             let replicas = self.draw(8);
             self.scale(world, app, replicas)?;
@@ -134,6 +141,7 @@ impl Script {
 
     /// Does what is due now.
     pub(super) fn step(&mut self, world: &mut World) -> Result<(), WorldError> {
+        self.end_cut(world);
         if self.plan.keepers {
             self.keep(world)?;
         }
@@ -153,6 +161,14 @@ impl Script {
             self.ledger.last = world.elapsed();
         }
         Ok(())
+    }
+
+    /// Kills the operator that ended at a change of a NodeClaim.
+    fn end_cut(&mut self, world: &mut World) {
+        let Some(agent) = self.chaos.take_cut() else { return };
+        let of = |at: &usize| agent.starts_with(&format!("operator-{at}/"));
+        (0..world.replicas()).filter(of).for_each(|at| world.kill(at, Duration::from_secs(1)));
+        *self.happened.entry("operator ended at a change").or_default() += 1;
     }
 
     /// Prices stop being told, and are told again.
@@ -194,6 +210,8 @@ impl Script {
     /// clocks are right; what was taken away is back.
     pub(super) fn calm(&mut self, world: &mut World) -> Result<(), WorldError> {
         world.cloud().heal();
+        self.end_cut(world);
+        self.chaos.cut_after(0);
         self.feed.silence(false);
         self.ledger.old_prices = None;
         for operator in 0..world.replicas() {

@@ -6,10 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_fake::api::Lifecycle;
+use fleetwright_fake::api::{CloudInstance, Lifecycle};
 use serde_json::Value;
 
 use super::{Check, Findings, Look, look::*};
+
+const BATCH: &str = "fleetwright.dev/batch-id";
+const ATTEMPT: &str = "fleetwright.dev/attempt";
 
 /// S1 to S4.
 #[derive(Default)]
@@ -18,6 +21,61 @@ pub(super) struct InstanceChecks {
     born: BTreeSet<String>,
     /// Claims at the last look.
     claims: BTreeMap<String, Arc<Value>>,
+    /// Instances of each launch that named no claim at birth.
+    fleets: BTreeMap<(String, u32), usize>,
+    /// Batches of claims whose finalizer a user removed.
+    stripped: BTreeSet<String>,
+}
+
+impl InstanceChecks {
+    /// S3 and S4 of instances that name no claim: they are as many as claims of their batch say at most.
+    fn fleets(&mut self, look: &Look<'_>, found: &mut Findings) {
+        let ours = |instance: &&Arc<CloudInstance>| !look.ledger.foreign.contains(&instance.id);
+        let all: Vec<_> = look.instances.iter().filter(ours).collect();
+        for name in &look.ledger.stripped {
+            let object = self.claims.get(name).or_else(|| look.claims.iter().find(|c| self::name(c) == name));
+            self.stripped.extend(object.map(|object| annotation(object, BATCH).to_owned()));
+        }
+        let mut saying: BTreeMap<&str, &Arc<Value>> = look.claims_by_name();
+        self.claims.iter().for_each(|(name, object)| {
+            saying.entry(name).or_insert(object);
+        });
+        for instance in all.iter().filter(|instance| instance.tags.claim.is_none()) {
+            let batch = instance.tags.batch.clone().unwrap_or_default();
+            if !self.born.insert(instance.id.clone()) || self.stripped.contains(&batch) {
+                continue;
+            }
+            let attempt = instance.tags.attempt;
+            let count = self.fleets.entry((batch.clone(), attempt)).or_default();
+            *count += 1;
+            let says = |object: &&&Arc<Value>| {
+                annotation(object, BATCH) == batch
+                    && annotation(object, ATTEMPT).parse::<u32>().is_ok_and(|number| number >= attempt)
+            };
+            let claims = saying.values().filter(says).count();
+            if *count > claims {
+                let what =
+                    format!("{count} instances of {batch}, attempt {attempt}, which {claims} claims say");
+                found.add("S4", what, []);
+            }
+        }
+        let mut living: BTreeMap<&str, usize> = BTreeMap::new();
+        for instance in all.into_iter().filter(|instance| lives(instance)) {
+            let batch = instance.tags.batch.as_deref().filter(|batch| !self.stripped.contains(*batch));
+            batch.into_iter().for_each(|batch| *living.entry(batch).or_default() += 1);
+        }
+        for (batch, count) in living {
+            let of = |claim: &&Arc<Value>| is_held(claim) && annotation(claim, BATCH) == batch;
+            let held = look.claims.iter().filter(of).count();
+            if count > held {
+                found.add(
+                    "S3",
+                    format!("{count} instances of {batch} live, for {held} claims that are held"),
+                    [],
+                );
+            }
+        }
+    }
 }
 
 impl Check for InstanceChecks {
@@ -35,8 +93,8 @@ impl Check for InstanceChecks {
             let known = look.ledger.stripped.contains(claim);
             if self.born.insert(instance.id.clone()) && !known {
                 let object = claims.get(claim).copied().or_else(|| self.claims.get(claim));
-                let number = annotation_of(object, "fleetwright.dev/attempt").parse::<u32>();
-                let batch = annotation_of(object, "fleetwright.dev/batch-id");
+                let number = annotation_of(object, ATTEMPT).parse::<u32>();
+                let batch = annotation_of(object, BATCH);
                 let meant = number.is_ok_and(|number| number >= instance.tags.attempt)
                     && instance.tags.batch.as_deref() == Some(batch);
                 if !meant {
@@ -62,6 +120,7 @@ impl Check for InstanceChecks {
         for (claim, count) in of_claim.into_iter().filter(|(_, count)| *count > 1) {
             found.add("S2", format!("{count} instances for claim {claim}"), claims.get(claim).map(|c| &***c));
         }
+        self.fleets(look, found);
         self.claims = look.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
     }
 }

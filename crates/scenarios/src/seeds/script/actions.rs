@@ -129,7 +129,12 @@ impl Script {
             | Action::InstanceForeign
             | Action::InstanceGhost => Ok(self.instance(world, action)),
             Action::CloudFault => {
-                let (what, fault) = cloud_fault(self.draw(FAULTS));
+                let number = self.draw(FAULTS);
+                let (what, fault) = match number {
+                    // In a cloud of fleets: which leaves the lives of all other seeds as they were.
+                    6 | 7 if self.plan.fleets && self.draw(2) == 0 => tag_fault(number == 6),
+                    _ => cloud_fault(number),
+                };
                 world.cloud().inject(fault);
                 Ok(what)
             }
@@ -236,6 +241,10 @@ impl Script {
         let at = self.pick(&operators).unwrap_or(0);
         let dice = self.draw(20_000);
         match action {
+            Action::Killed if self.plan.fleets && dice.is_multiple_of(2) => {
+                self.chaos.cut_after(1 + dice % 16);
+                "operator ends at a change"
+            }
             Action::Killed => {
                 world.kill(at, Duration::from_millis(u64::from(dice)));
                 "operator killed"
@@ -257,6 +266,13 @@ impl Script {
 
 fn stranger(id: &str, tags: Tags) -> Adopted {
     Adopted { provider_id: id.to_owned(), tags, joined: true, ..Adopted::default() }
+}
+
+/// The operator cannot name an instance, or does not learn that it has.
+fn tag_fault(after_effect: bool) -> (&'static str, Fault) {
+    let error = ApiError::Failed { message: "internal error".to_owned() };
+    let occasion = Occasion::next(2);
+    ("tagging fails", Fault::FailCall { op: Op::Tag, occasion, after_effect, error })
 }
 
 /// How many faults there are to choose from.
