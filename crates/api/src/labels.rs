@@ -42,9 +42,13 @@ pub const INITIALIZED: &str = "karpenter.sh/initialized";
 /// Label by which a Node tells that its taints are its own business.
 pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 
-/// Our annotation: NodeClaims of one plan and one launch shape share this id; it is a part of the launch token.
+/// Our annotation: NodeClaims of one plan with equal launch requirements share this id; it is a part of the launch token.
 pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
-/// Our annotation: the number of the launch attempt, written before the cloud is called; absent means the first.
+/// Our annotation: the position of a NodeClaim in its batch, written at creation.
+pub const BATCH_POSITION: &str = "fleetwright.dev/batch-position";
+/// Our annotation: the positions that the launch attempt is for, as ranges such as `0-3,5`.
+pub const ATTEMPT_MEMBERS: &str = "fleetwright.dev/attempt-members";
+/// Our annotation: the number of the launch attempt, written before the cloud is called; absent before the first.
 pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 /// Our annotation: UID of the cluster (its kube-system namespace) that made the object.
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";

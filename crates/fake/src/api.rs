@@ -23,6 +23,8 @@ pub struct Launch {
     pub attempt: u32,
     /// One instance each.
     pub items: Vec<LaunchItem>,
+    /// How many instances a fleet launches.
+    pub size: usize,
 }
 
 /// An instance that is asked for.
@@ -31,6 +33,8 @@ pub struct Launch {
 pub struct LaunchItem {
     /// The NodeClaim.
     pub claim: String,
+    /// Which of a fleet's instances, by id, is meant.
+    pub rank: usize,
     /// Its NodePool, where it has one.
     pub node_pool: Option<String>,
     /// What may be launched, best first.

@@ -194,6 +194,7 @@ impl FakeProvider {
         };
         let item = LaunchItem {
             claim: claim.name.to_string(),
+            rank: request.rank,
             node_pool: claim.pool.as_ref().map(ToString::to_string),
             choices,
             requirements: to_wire(&claim.requirements),
@@ -213,35 +214,23 @@ impl FakeProvider {
         }
     }
 
-    /// Assigns the instances of a fleet to the items of its call: those that name a NodeClaim to it, the others by id to the
-    /// remaining items by name, and names those. An item whose instance cannot be named has an unknown outcome.
+    /// Assigns the instances of a fleet, which are sorted by id, to the items of its call by rank, and names those that name
+    /// no NodeClaim. An item whose instance cannot be named has an unknown outcome.
     async fn assign(&self, call: &Launch, fleet: Vec<LaunchOutcome>) -> Vec<LaunchOutcome> {
-        let (mut named, mut free, mut failures) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for outcome in fleet {
-            match outcome {
-                LaunchOutcome::Launched(instance) => match &instance.tags.claim {
+        let mut outcomes = Vec::with_capacity(call.items.len());
+        for item in &call.items {
+            outcomes.push(match fleet.get(item.rank) {
+                Some(LaunchOutcome::Launched(instance)) => match &instance.tags.claim {
+                    None => self.name(call, instance.clone(), &item.claim).await,
+                    Some(claim) if *claim == item.claim => LaunchOutcome::Launched(instance.clone()),
                     Some(claim) => {
-                        named.insert(claim.clone(), instance);
+                        let message = format!("instance {} belongs to {claim}", instance.id);
+                        LaunchOutcome::Refused("LaunchFailed".to_owned(), message)
                     }
-                    None if instance.state < Lifecycle::Terminating => free.push(instance),
-                    None => {}
                 },
-                failure => failures.push(failure),
-            }
-        }
-        let mut free = free.into_iter();
-        let mut order: Vec<(usize, &str)> =
-            call.items.iter().map(|item| item.claim.as_str()).enumerate().collect();
-        order.sort_by_key(|(_, claim)| *claim);
-        let mut outcomes: Vec<LaunchOutcome> = call.items.iter().map(|_| missing(&failures)).collect();
-        for (at, claim) in order {
-            outcomes[at] = match named.remove(claim) {
-                Some(instance) => LaunchOutcome::Launched(instance),
-                None => match free.next() {
-                    Some(instance) => self.name(call, instance, claim).await,
-                    None => continue,
-                },
-            };
+                Some(failure) => failure.clone(),
+                None => LaunchOutcome::Refused("LaunchFailed".to_owned(), "the fleet is smaller".to_owned()),
+            });
         }
         outcomes
     }
@@ -285,13 +274,6 @@ impl FakeProvider {
             }
         }
     }
-}
-
-/// Why an item got no instance of a fleet.
-fn missing(failures: &[LaunchOutcome]) -> LaunchOutcome {
-    let none =
-        || LaunchOutcome::Refused("LaunchFailed".to_owned(), "the fleet has no instance left".to_owned());
-    failures.first().cloned().unwrap_or_else(none)
 }
 
 /// The catalogue with some offerings shown as unavailable and some at other prices; types of which nothing changes are
@@ -485,7 +467,8 @@ impl CloudProvider for FakeProvider {
         }
         if !items.is_empty() {
             let batch = first.batch.to_string();
-            let call = Launch { cluster_uid: uid.to_string(), batch, attempt: first.attempt, items };
+            let (cluster_uid, size) = (uid.to_string(), first.size);
+            let call = Launch { cluster_uid, batch, attempt: first.attempt, items, size };
             self.send(call, asked, &mut results).await;
         }
         let short =

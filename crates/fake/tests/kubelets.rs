@@ -82,6 +82,7 @@ impl World {
         };
         let item = LaunchItem {
             claim: claim.to_owned(),
+            rank: 0,
             node_pool: None,
             choices: vec![OfferingKey {
                 instance_type: "c-2x-amd64-linux".into(),
@@ -92,8 +93,8 @@ impl World {
             bootstrap,
             registration_delay_ms: 0,
         };
-        let call =
-            Launch { cluster_uid: "us".to_owned(), batch: claim.to_owned(), attempt: 1, items: vec![item] };
+        let (cluster_uid, batch) = ("us".to_owned(), claim.to_owned());
+        let call = Launch { cluster_uid, batch, attempt: 1, items: vec![item], size: 1 };
         let reply = self.cloud.launch(&call).await.unwrap();
         let [LaunchOutcome::Launched(instance)] = reply.outcomes.as_slice() else { panic!("{reply:?}") };
         (**instance).clone()

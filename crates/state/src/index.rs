@@ -12,8 +12,8 @@ use std::{
 
 use fleetwright_api as api;
 use fleetwright_core::model::{
-    Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent, Pod, PodUid,
-    PoolName, Snapshot, Str,
+    BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent, Pod,
+    PodUid, PoolName, Snapshot, Str,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
@@ -268,6 +268,17 @@ impl Index {
     /// The outcome of a creation is known: the NodeClaim exists, or never will.
     pub fn end_creation(&mut self, claim: &str) {
         self.intents.end_creation(claim);
+    }
+
+    /// Keeps a launch batch from being launched while a NodeClaim of it is created, until [`Self::end_creation`].
+    pub fn create_in_batch(&mut self, claim: impl Into<Str>, batch: impl Into<BatchId>) {
+        self.intents.create_in_batch(claim.into(), batch.into());
+    }
+
+    /// Whether a NodeClaim of a launch batch is being created.
+    #[must_use]
+    pub fn is_batch_in_creation(&self, batch: &BatchId) -> bool {
+        self.intents.is_batch_in_creation(batch)
     }
 
     /// Whether a pod has a NodeClaim that is in flight or being created.

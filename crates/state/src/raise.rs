@@ -8,7 +8,7 @@ pub use constraints::constraints;
 
 use fleetwright_api::{self as api, labels as names, nodeclaim::ResourceRequirements};
 use fleetwright_core::{
-    model::{Operator, Pod, PodUid, Requirement, Resources, Taint, labels},
+    model::{Operator, Pod, PodUid, Positions, Requirement, Resources, Taint, labels},
     scheduling::NewClaim,
 };
 use k8s_openapi::apimachinery::pkg::{
@@ -23,6 +23,8 @@ pub struct Identity<'a> {
     pub name: String,
     /// The launch batch that it belongs to.
     pub batch: &'a str,
+    /// Its position in the batch.
+    pub position: u32,
     /// The cluster's UID.
     pub cluster_uid: &'a str,
 }
@@ -47,6 +49,7 @@ pub fn claim(
     annotations
         .insert(names::NODEPOOL_HASH_VERSION.to_owned(), names::CURRENT_NODEPOOL_HASH_VERSION.to_owned());
     annotations.insert(names::BATCH_ID.to_owned(), identity.batch.to_owned());
+    annotations.insert(names::BATCH_POSITION.to_owned(), identity.position.to_string());
     annotations.insert(names::CLUSTER_UID.to_owned(), identity.cluster_uid.to_owned());
     note_pods(&mut annotations, pods);
     let metadata = ObjectMeta {
@@ -121,19 +124,24 @@ pub fn without_pods(record: &str, released: &std::collections::BTreeSet<PodUid>)
     record.split(',').filter(stays).collect::<Vec<_>>().join(",")
 }
 
-/// A number for each new NodeClaim: those with equal launch requirements share a launch batch and have the same.
+/// The launch batch of each new NodeClaim and its position there: those with equal launch requirements share a batch, of
+/// [`Positions::LIMIT`] at most. `plan` distinguishes the plans.
 #[must_use]
-pub fn launch_groups(new_claims: &[NewClaim]) -> Vec<usize> {
-    let mut first: Vec<&NewClaim> = Vec::new();
-    let mut groups = Vec::with_capacity(new_claims.len());
+pub fn launch_batches(plan: &str, new_claims: &[NewClaim]) -> Vec<(String, u32)> {
+    let mut batches: Vec<(&NewClaim, u32)> = Vec::new();
+    let mut places = Vec::with_capacity(new_claims.len());
     for new_claim in new_claims {
-        let group = first.iter().position(|known| same_launch(known, new_claim)).unwrap_or_else(|| {
-            first.push(new_claim);
-            first.len() - 1
+        let has_room =
+            |(known, size): &(&NewClaim, u32)| *size < Positions::LIMIT && same_launch(known, new_claim);
+        let at = batches.iter().position(has_room).unwrap_or_else(|| {
+            batches.push((new_claim, 0));
+            batches.len() - 1
         });
-        groups.push(group);
+        let size = &mut batches[at].1;
+        places.push((format!("{plan}-{at}"), *size));
+        *size += 1;
     }
-    groups
+    places
 }
 
 /// Whether two new NodeClaims have equal launch requirements: they share a batch.
@@ -151,14 +159,12 @@ pub fn same_launch(a: &NewClaim, b: &NewClaim) -> bool {
         && types(a) == types(b)
 }
 
-/// Whether a NodeClaim is the one that was to be created. Its launch may have begun meanwhile, as a batch of its own.
+/// Whether a NodeClaim is the one that was to be created. Its launch may have begun meanwhile.
 #[must_use]
 pub fn is_same(found: &api::NodeClaim, wanted: &api::NodeClaim) -> bool {
     let of = |claim: &api::NodeClaim, key: &str| claim.metadata.annotations.as_ref()?.get(key).cloned();
     let same = |key: &str| of(found, key).is_some() && of(found, key) == of(wanted, key);
-    let batch = of(found, names::BATCH_ID);
-    let alone = batch.is_some() && batch == found.metadata.uid;
-    (alone || same(names::BATCH_ID)) && same(names::CLUSTER_UID) && same(names::NOMINATED_PODS)
+    [names::BATCH_ID, names::CLUSTER_UID, names::NOMINATED_PODS].into_iter().all(same)
 }
 
 fn strings(labels: &labels::Labels) -> BTreeMap<String, String> {

@@ -178,13 +178,15 @@ impl Cluster {
         attempt: u32,
         claims: &[NodeClaim],
     ) -> Vec<Result<Instance, LaunchError>> {
-        let request = |claim: &NodeClaim| LaunchRequest {
+        let request = |(rank, claim): (usize, &NodeClaim)| LaunchRequest {
             claim: Arc::new(NodeClaim { batch: batch.into(), attempt, ..claim.clone() }),
             batch: batch.into(),
             attempt,
+            rank,
+            size: claims.len(),
             decided_by: None,
         };
-        let requests: Vec<LaunchRequest> = claims.iter().map(request).collect();
+        let requests: Vec<LaunchRequest> = claims.iter().enumerate().map(request).collect();
         self.provider.launch(&requests).await
     }
 

@@ -1,7 +1,5 @@
 //! What EC2's refusals mean: to the claim that was not launched, and to what is tried next.
 
-use std::time::Duration;
-
 use fleetwright_core::cloud::LaunchError;
 
 use crate::calls::{AwsError, Class, FleetError, classify};
@@ -70,21 +68,10 @@ pub fn is_without_template(code: &str) -> bool {
     matches!(code, "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound")
 }
 
-/// When to go on after EC2 has launched less than it was asked for because that was too much at once. By default an account has a
-/// thousand launches at once and gets two more a second; what one has that was granted more is known to EC2 alone, so that nothing is
-/// held back before EC2 says so.
-const LAUNCHES_AGAIN: Duration = Duration::from_secs(20);
-
 /// Whether the account has no role for spot capacity, and none may be created.
 #[must_use]
 pub fn is_without_role(error: &FleetError) -> bool {
     error.code == WITHOUT_ROLE
-}
-
-/// Whether EC2 launched less than it was asked for because that was too much at once, and not for want of capacity.
-#[must_use]
-pub fn is_throttled(error: &FleetError) -> bool {
-    classify(&error.code) == Class::Throttled
 }
 
 /// What to tell a claim that a fleet launched nothing for.
@@ -108,14 +95,11 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
     if errors.iter().all(dry) {
         return LaunchError::InsufficientCapacity(message.into());
     }
-    if errors.iter().all(|error| dry(error) || is_throttled(error)) {
-        // What has run dry is known by now; the rest is asked for again.
-        return LaunchError::RateLimited { after: LAUNCHES_AGAIN };
-    }
-    let telling = errors
-        .iter()
-        .find(|error| !dry(error) && !is_throttled(error))
-        .map_or("LaunchFailed", |error| reason(&error.code, &error.message));
+    // What has run dry is known by now, and what was throttled is launched by the next attempt: EC2 repeats its answer to this one.
+    let is_throttled = |error: &FleetError| classify(&error.code) == Class::Throttled;
+    let others = || errors.iter().filter(|error| !dry(error));
+    let telling = others().find(|error| !is_throttled(error)).or_else(|| others().next());
+    let telling = telling.map_or("LaunchFailed", |error| reason(&error.code, &error.message));
     LaunchError::Failed { reason: telling.into(), message: message.into() }
 }
 
@@ -177,7 +161,7 @@ mod tests {
     #[case(&["InsufficientInstanceCapacity"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "InsufficientCapacity")]
     #[case(&["InsufficientInstanceCapacity", "UnauthorizedOperation"], "Unauthorized")]
-    #[case(&["RequestLimitExceeded", "InsufficientInstanceCapacity"], "throttled by the cloud, next try in 20s")]
+    #[case(&["RequestLimitExceeded", "InsufficientInstanceCapacity"], "RequestLimitExceeded")]
     #[case(&["RequestLimitExceeded", "UnauthorizedOperation"], "Unauthorized")]
     #[case(&["SomethingNew"], "LaunchFailed")]
     #[case(&[], "InsufficientCapacity")]

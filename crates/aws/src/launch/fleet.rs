@@ -15,9 +15,6 @@ use crate::nodeclass::placement;
 
 /// Annotation of claims whose choice rests on a price that a NodeOverlay set.
 const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
-/// Most instances of one fleet.
-const FLEET_MAX: usize = 1000;
-
 /// One way to launch: a type in a subnet, by the template of a group.
 #[derive(Clone, Debug, PartialEq)]
 struct Way {
@@ -134,53 +131,43 @@ impl Plan {
     }
 }
 
-/// The fleets of a plan for claims by name, as indices into `claims`: at most [`FLEET_MAX`] each. The token of each is batch,
-/// attempt and the claims that it is for, so that the same call has the same token in any process.
+/// The token of a call: the same in any process.
 #[must_use]
-pub fn requests(
+pub fn token(cluster_uid: &str, batch: &str, attempt: u32) -> String {
+    digest(&format!("{cluster_uid}/{batch}/{attempt}"))
+}
+
+/// The fleet of a plan with `count` instances. The instance of a fleet of one carries its NodeClaim from birth.
+#[must_use]
+pub fn request(
     plan: &Plan,
     templates: &BTreeMap<Group, String>,
-    claims: &[(usize, &NodeClaim)],
+    (claim, count): (&NodeClaim, usize),
     tags: &TagSet,
-    context: Option<&str>,
-) -> Vec<(FleetRequest, Vec<usize>)> {
-    let mut sorted: Vec<&(usize, &NodeClaim)> = claims.iter().collect();
-    sorted.sort_by(|a, b| a.1.name.cmp(&b.1.name));
-    let overrides: Vec<Override> = plan
-        .ways
-        .iter()
-        .filter_map(|way| {
-            Some(Override {
-                template: templates.get(&way.group)?.clone(),
-                instance_type: way.instance_type.clone(),
-                subnet: way.subnet.clone(),
-                zone: way.zone.clone(),
-                image: way.group.image.clone(),
-                price: way.price,
-            })
+    (token, context): (String, Option<&str>),
+) -> FleetRequest {
+    let overrides = plan.ways.iter().filter_map(|way| {
+        Some(Override {
+            template: templates.get(&way.group)?.clone(),
+            instance_type: way.instance_type.clone(),
+            subnet: way.subnet.clone(),
+            zone: way.zone.clone(),
+            image: way.group.image.clone(),
+            price: way.price,
         })
-        .collect();
+    });
     let (kind, strategy) = plan.kind();
-    let chunk = |chunk: &[&(usize, &NodeClaim)]| {
-        let mut tags = tags.clone();
-        if let [(_, only)] = chunk {
-            // An instance that is alone can be told for whom it is from birth.
-            tags.insert(labels::TAG_NODECLAIM.to_owned(), only.name.to_string());
-        }
-        let names: Vec<&str> = chunk.iter().map(|(_, claim)| claim.name.as_str()).collect();
-        let of = |key: &str| tags.get(key).map_or("", String::as_str);
-        let scope = [labels::TAG_CLUSTER_UID, labels::TAG_BATCH, labels::TAG_ATTEMPT].map(of).join("/");
-        let token = digest(&format!("{scope}/{}", names.join(",")));
-        let request = FleetRequest {
-            token,
-            count: chunk.len(),
-            kind,
-            strategy,
-            overrides: overrides.clone(),
-            tags,
-            context: context.map(str::to_owned),
-        };
-        (request, chunk.iter().map(|(at, _)| *at).collect())
-    };
-    sorted.chunks(FLEET_MAX).map(chunk).collect()
+    let mut tags = tags.clone();
+    if count == 1 {
+        tags.insert(labels::TAG_NODECLAIM.to_owned(), claim.name.to_string());
+    }
+    FleetRequest {
+        token,
+        count,
+        kind,
+        strategy,
+        overrides: overrides.collect(),
+        tags,
+        context: context.map(str::to_owned),
+    }
 }

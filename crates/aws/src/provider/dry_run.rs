@@ -13,7 +13,7 @@ use super::templates::{ensure_templates, user_data};
 use super::{AwsProvider, Known, cluster::DESCRIBE};
 use crate::calls::{AwsError, Class, FleetRequest};
 use crate::instancetype::{ClassCatalog, View};
-use crate::launch::{Candidate, Filtered, Plan, PlanInput, plan, requests};
+use crate::launch::{Candidate, Filtered, Plan, PlanInput, plan, request, token};
 use crate::nodeclass::{Finding, Outcome};
 use crate::permissions;
 use crate::tags::{Owner, owned};
@@ -146,12 +146,8 @@ impl DryRun<'_> {
             Ok(templates) => templates,
             Err(error) => return of_template(&error),
         };
-        for (request, _) in requests(&plan, &templates, &[(0, &claim)], &tags, None) {
-            if let Some(finding) = self.try_launch(class, &request).await {
-                return finding;
-            }
-        }
-        good
+        let request = request(&plan, &templates, (&claim, 1), &tags, (token(uid, "dry-run", 0), None));
+        self.try_launch(class, &request).await.unwrap_or(good)
     }
 
     /// The finding for user data near the limit of EC2: labels and taints of a NodePool are added to it.

@@ -1,6 +1,5 @@
-//! Launches a batch: finds what was launched before, asks EC2 for the rest, and assigns instances to NodeClaims.
+//! Launches an attempt: finds what an earlier call launched, calls EC2 otherwise, and assigns the instances by rank.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleetwright_aws_api::labels;
@@ -11,17 +10,17 @@ use fleetwright_core::{
 use futures::StreamExt as _;
 
 use super::classes::{Known, Readiness};
-use super::in_flight::{PendingCall, SentRequest, is_open};
-use super::prepared::{Answers, LaunchRequirements, Prepared, jittered, launch_requirements};
+use super::in_flight::{Fleet, PendingCall, SentRequest};
+use super::prepared::{Prepared, jittered};
 use super::templates::ensure_templates;
-use super::{AwsProvider, provider_id, recovery};
+use super::{AwsProvider, is_ending, recovery};
 use crate::calls::{AwsError, Class, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::figures;
 use crate::instancetype::View;
 use crate::launch::{
-    Plan, PlanInput, candidates, is_throttled, is_without_role, is_without_template, launch_error, overlaid,
-    plan, requests,
+    Plan, PlanInput, candidates, is_without_role, is_without_template, launch_error, overlaid, plan, request,
+    token,
 };
 use crate::tags::{Owner, owned, restricted};
 
@@ -37,47 +36,111 @@ fn lacks_templates(answer: &Result<FleetAnswer, AwsError>) -> bool {
 }
 
 impl AwsProvider {
-    pub(super) async fn launch_all(&self, batch: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
-        let mut answers: Answers = vec![None; batch.len()];
-        let uid = match self.may_mutate() {
-            Ok(uid) => uid,
-            Err(error) => {
-                // No call is made, and the outcome of earlier calls is unknown.
-                let refused = LaunchError::Unknown(error.to_string().into());
-                return batch.iter().map(|_| Err(refused.clone())).collect();
-            }
-        };
+    pub(super) async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         self.launches.started();
-        self.launches.fill_assigned(batch, &mut answers);
-        if let Err(error) = recovery::fill_found(self, batch, &uid, &mut answers).await {
-            return answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(error.clone()))).collect();
+        let Some(first) = requests.first() else { return Vec::new() };
+        let fleet = match self.may_mutate() {
+            Ok(uid) => {
+                let token = token(&uid, &first.batch, first.attempt);
+                let fleet = self.fleet(first, &uid, &token).await;
+                fleet.map(|fleet| (token, fleet))
+            }
+            // No call is made, and the outcome of earlier calls is unknown.
+            Err(error) => Err(LaunchError::Unknown(error.to_string().into())),
+        };
+        match fleet {
+            Ok((token, fleet)) => self.assign(&token, (*fleet).clone(), requests).await,
+            Err(error) => {
+                let refused = |request: &LaunchRequest| Err(jittered(error.clone(), &request.claim.name));
+                requests.iter().map(refused).collect()
+            }
         }
-        self.repeat_unanswered(batch, &mut answers).await;
-        let mut groups: BTreeMap<LaunchRequirements, Vec<usize>> = BTreeMap::new();
-        for (at, request) in batch.iter().enumerate().filter(|(at, _)| answers[*at].is_none()) {
-            groups.entry(launch_requirements(&request.claim)).or_default().push(at);
-        }
-        for group in groups.into_values() {
-            self.launch_group(batch, &group, &uid, &mut answers).await;
-        }
-        let short = || Err(LaunchError::Unknown("fewer instances were launched than requested".into()));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(short)).collect()
     }
 
-    /// Repeats the unanswered calls of this process unchanged. A call that was made for more NodeClaims than the batch has now is
-    /// repeated for all of them: with a token for fewer NodeClaims, a fleet would launch them a second time.
-    async fn repeat_unanswered(&self, batch: &[LaunchRequest], answers: &mut Answers) {
-        for sent in self.launches.kept() {
-            let open = |at: &usize| is_open(answers[*at].as_ref()) && sent.is_for(&batch[*at]);
-            let mut places: Vec<usize> = (0..batch.len()).filter(open).collect();
-            if places.is_empty() {
-                continue;
+    /// What the call of a request launched. A call of this process without an answer is repeated as it was. What another process
+    /// may have launched is found by its tags; unless EC2 shows all of it, the call is made with the same token.
+    async fn fleet(
+        &self,
+        first: &LaunchRequest,
+        uid: &str,
+        token: &String,
+    ) -> Result<Arc<Fleet>, LaunchError> {
+        if let Some(fleet) = self.launches.fleet(token) {
+            return Ok(fleet);
+        }
+        if let Some(sent) = self.launches.kept(token) {
+            return self.send(&sent).await;
+        }
+        let found = recovery::find(self, first, uid).await?;
+        if found.len() >= first.size {
+            return Ok(self.found(token, found, recovery::none_left()));
+        }
+        let sent = match self.prepare(first, uid).await {
+            Ok(prepared) => {
+                let Prepared { plan, templates, tags, context, .. } = &prepared;
+                let members = (&*first.claim, first.size);
+                let request = request(plan, templates, members, tags, (token.clone(), context.as_deref()));
+                Arc::new(SentRequest { request, prepared })
             }
-            places.sort_by(|a, b| batch[*a].claim.name.cmp(&batch[*b].claim.name));
-            // After a refusal the request is kept for as long as EC2 may not show what the earlier call launched.
-            if self.send(&sent.request, &places, batch, &sent.prepared, answers).await {
-                self.launches.drop_if_known(&sent, &places, answers);
+            Err(error) if recovery::may_be_more(self, &found) => {
+                return Err(LaunchError::Unknown(error.to_string().into()));
             }
+            Err(error) if found.is_empty() => return Err(error),
+            Err(error) => return Ok(self.found(token, found, error)),
+        };
+        self.launches.keep(&sent);
+        match self.send(&sent).await {
+            // EC2 does not accept the token again, and shows by now all that an earlier call launched.
+            Err(error @ LaunchError::Failed { .. }) if !found.is_empty() => {
+                Ok(self.found(token, found, error))
+            }
+            answer => answer,
+        }
+    }
+
+    fn found(&self, token: &str, instances: Vec<InstanceInfo>, missing: LaunchError) -> Arc<Fleet> {
+        let fleet = Arc::new(Fleet { instances, missing });
+        self.launches.record_fleet(token, &fleet);
+        fleet
+    }
+
+    /// Assigns the instances of a fleet by rank, and tags them.
+    async fn assign(
+        &self,
+        token: &str,
+        mut fleet: Fleet,
+        requests: &[LaunchRequest],
+    ) -> Vec<Result<Instance, LaunchError>> {
+        let mut calls = Vec::with_capacity(requests.len());
+        for request in requests {
+            calls.push(self.assign_one(&fleet, request));
+        }
+        let assigned: Vec<_> = futures::stream::iter(calls).buffered(TAGGED_AT_ONCE).collect().await;
+        for (request, answer) in requests.iter().zip(&assigned) {
+            let name = answer.as_ref().ok().and_then(|instance| instance.claim.as_ref());
+            if let (Some(info), Some(name)) = (fleet.instances.get_mut(request.rank), name) {
+                info.tags.insert(labels::TAG_NODECLAIM.to_owned(), name.to_string());
+            }
+        }
+        self.launches.record_fleet(token, &Arc::new(fleet));
+        assigned
+    }
+
+    async fn assign_one(&self, fleet: &Fleet, request: &LaunchRequest) -> Result<Instance, LaunchError> {
+        let name = &request.claim.name;
+        let Some(info) = fleet.instances.get(request.rank) else {
+            return Err(jittered(fleet.missing.clone(), name));
+        };
+        let failed =
+            |message: String| LaunchError::Failed { reason: "LaunchFailed".into(), message: message.into() };
+        if is_ending(info) {
+            return Err(failed(format!("instance {} of this attempt has terminated", info.id)));
+        }
+        let instance = self.describe(info);
+        match &instance.claim {
+            None => Ok(self.tag_claim(&info.id, instance, request).await),
+            Some(claim) if claim == name => Ok(instance),
+            Some(claim) => Err(failed(format!("instance {} belongs to {claim}", info.id))),
         }
     }
 
@@ -99,31 +162,6 @@ impl AwsProvider {
             Err(_) => {}
         }
         instance
-    }
-
-    /// Launches NodeClaims with equal launch requirements.
-    async fn launch_group(&self, batch: &[LaunchRequest], group: &[usize], uid: &str, answers: &mut Answers) {
-        let Some(&first) = group.first() else { return };
-        let prepared = match self.prepare(&batch[first], uid).await {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                for at in group {
-                    answers[*at] = Some(Err(jittered(error.clone(), &batch[*at].claim.name)));
-                }
-                return;
-            }
-        };
-        let claims: Vec<(usize, &NodeClaim)> = group.iter().map(|at| (*at, &*batch[*at].claim)).collect();
-        let prepared = Arc::new(prepared);
-        let Prepared { plan, templates, tags, context, .. } = &*prepared;
-        for (mut request, places) in requests(plan, templates, &claims, tags, context.as_deref()) {
-            request.token = self.launches.unthrottled_token(request.token);
-            let sent = SentRequest::new(request, places.iter().map(|at| &batch[*at]), prepared.clone());
-            self.launches.keep(&sent);
-            self.send(&sent.request, &places, batch, &prepared, answers).await;
-            // A refusal of the first call is an answer too.
-            self.launches.drop_if_known(&sent, &places, answers);
-        }
     }
 
     /// Decides the launch and creates its launch templates.
@@ -181,27 +219,16 @@ impl AwsProvider {
         Ok(Prepared { plan, templates, tags, template_tags, context, known, claim: claim.clone() })
     }
 
-    /// Launches one fleet and assigns its instances. Returns whether EC2 answered with an outcome.
-    async fn send(
-        &self,
-        request: &FleetRequest,
-        places: &[usize],
-        batch: &[LaunchRequest],
-        prepared: &Prepared,
-        answers: &mut Answers,
-    ) -> bool {
-        match self.create_fleet(request, prepared).await {
-            Ok(answer) => {
-                self.assign_fleet(answer, request, places, batch, prepared, answers).await;
-                true
-            }
-            Err(error) => {
-                for at in places {
-                    answers[*at] = Some(Err(jittered(error.clone(), &batch[*at].claim.name)));
-                }
-                false
-            }
-        }
+    /// Launches a fleet.
+    async fn send(&self, sent: &SentRequest) -> Result<Arc<Fleet>, LaunchError> {
+        let SentRequest { request, prepared } = sent;
+        let answer = self.create_fleet(request, prepared).await?;
+        let mut launched = answer.instances;
+        launched.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut instances: Vec<InstanceInfo> =
+            launched.iter().map(|fleet| self.new_instance(request, prepared, fleet)).collect();
+        self.partitions(&prepared.plan, &mut instances).await;
+        Ok(self.found(&request.token, instances, launch_error(&answer.errors)))
     }
 
     /// Calls `CreateFleet` and records the effects of the answer.
@@ -226,9 +253,6 @@ impl AwsProvider {
             self.launches.record_error(&request.token, &error);
             self.launches.fleet_refused(&request.token, &error)
         })?;
-        if answer.instances.is_empty() && answer.errors.iter().any(is_throttled) {
-            self.launches.record_throttled(&request.token);
-        }
         self.record(&answer, prepared);
         let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();
         self.release(plan, count, &subnets);
@@ -258,43 +282,9 @@ impl AwsProvider {
         self.api.create_fleet(&FleetRequest { token, ..request.clone() }).await
     }
 
-    /// Assigns the instances of a fleet that no NodeClaim has yet.
-    async fn assign_fleet(
-        &self,
-        answer: FleetAnswer,
-        request: &FleetRequest,
-        places: &[usize],
-        batch: &[LaunchRequest],
-        prepared: &Prepared,
-        answers: &mut Answers,
-    ) {
-        let mut launched = answer.instances;
-        launched.sort_by(|a, b| a.id.cmp(&b.id));
-        launched.retain(|fleet| !self.launches.is_assigned(&provider_id(&fleet.zone, &fleet.id)));
-        let mut assigned: Vec<(usize, InstanceInfo)> = Vec::new();
-        for (at, fleet) in places.iter().zip(launched) {
-            assigned.push((*at, self.new_instance(request, prepared, &fleet)));
-        }
-        self.partitions(&prepared.plan, &mut assigned).await;
-        for at in &places[assigned.len()..] {
-            answers[*at] = Some(Err(jittered(launch_error(&answer.errors), &batch[*at].claim.name)));
-        }
-        let alone = request.tags.contains_key(labels::TAG_NODECLAIM);
-        let tagged = futures::stream::iter(assigned).map(|(at, info)| async move {
-            let instance = self.describe(&info);
-            let instance =
-                if alone { instance } else { self.tag_claim(&info.id, instance, &batch[at]).await };
-            (at, instance)
-        });
-        let tagged: Vec<(usize, Instance)> = tagged.buffer_unordered(TAGGED_AT_ONCE).collect().await;
-        for (at, instance) in tagged {
-            answers[at] = Some(Ok(self.launches.assign(&batch[at], instance)));
-        }
-    }
-
     /// Fills in the partitions that EC2 chose, as far as it shows them already; the partition step reads the others later.
-    async fn partitions(&self, plan: &Plan, assigned: &mut [(usize, InstanceInfo)]) {
-        let parted = assigned.first().is_some_and(|(_, info)| {
+    async fn partitions(&self, plan: &Plan, assigned: &mut [InstanceInfo]) {
+        let parted = assigned.first().is_some_and(|info| {
             let name = info.tags.get(labels::NODE_CLASS).map_or("", String::as_str);
             self.catalogs.group(name).is_some_and(|group| group.partitions > 0)
         });
@@ -302,9 +292,9 @@ impl AwsProvider {
         if !parted || !open {
             return;
         }
-        let ids: Vec<String> = assigned.iter().map(|(_, info)| info.id.clone()).collect();
+        let ids: Vec<String> = assigned.iter().map(|info| info.id.clone()).collect();
         let Ok(seen) = self.api.instances(&ids, &[]).await else { return };
-        for (_, info) in assigned {
+        for info in assigned {
             if let Some(fresh) = seen.iter().find(|fresh| fresh.id == info.id && fresh.placement.is_some()) {
                 info.placement.clone_from(&fresh.placement);
             }

@@ -3,34 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleetwright_core::{
-    cloud::{Instance, LaunchError},
-    model::{Labels, NodeClaim, Requirements, Resources, Str, Taint},
-};
+use fleetwright_core::{cloud::LaunchError, model::NodeClaim};
 
 use super::classes::Known;
 use crate::batch::spread;
 use crate::calls::TagSet;
 use crate::launch::{Group, Plan};
-
-/// An answer for each NodeClaim of a batch, as far as it is known.
-pub(super) type Answers = Vec<Option<Result<Instance, LaunchError>>>;
-
-/// The launch requirements that the NodeClaims of one call share.
-pub(super) type LaunchRequirements = (Requirements, Resources, Str, Labels, Vec<Taint>, Vec<Taint>);
-
-/// The launch requirements of a NodeClaim.
-pub(super) fn launch_requirements(claim: &NodeClaim) -> LaunchRequirements {
-    let NodeClaim { requirements, requests, class, labels, taints, startup_taints, .. } = claim;
-    (
-        requirements.clone(),
-        requests.clone(),
-        class.name.clone(),
-        labels.clone(),
-        taints.clone(),
-        startup_taints.clone(),
-    )
-}
 
 /// A launch, decided and prepared.
 pub(super) struct Prepared {
@@ -51,9 +29,4 @@ pub(super) fn jittered(error: LaunchError, claim: &str) -> LaunchError {
         LaunchError::RateLimited { after } => LaunchError::RateLimited { after: spread(after, claim) },
         other => other,
     }
-}
-
-/// Whether the requirements of a NodeClaim allow an instance.
-pub(super) fn allows(requirements: &Requirements, instance: &Instance) -> bool {
-    instance.labels.iter().all(|(key, value)| requirements.allows(key, value))
 }

@@ -189,6 +189,8 @@ fn batch(count: usize) -> Vec<LaunchRequest> {
         claim: Arc::new(claim(&format!("claim-{n:03}"), "batch")),
         batch: "batch".into(),
         attempt: 1,
+        rank: n,
+        size: count,
         decided_by: None,
     };
     (0..count).map(request).collect()

@@ -56,7 +56,7 @@ pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> R
     let id: Str = ctx.names.suffix(10).into();
     let mut claims = Vec::with_capacity(command.replacements.len());
     for (at, new_claim) in command.replacements.iter().enumerate() {
-        let claim = provisioning::replacement(ctx, new_claim, &format!("{id}-{at}"));
+        let claim = provisioning::replacement(ctx, new_claim, &format!("{id}-{at}"), 0);
         let mut claim = claim
             .ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", new_claim.pool.name)))?;
         let nodes = command.candidates.iter().map(|candidate| &*candidate.node);

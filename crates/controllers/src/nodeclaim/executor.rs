@@ -29,9 +29,7 @@ use super::{
     cache::{EVICTION_QUEUE, LifecycleCache, QueuedEviction, REGISTRATION_HEALTH, registration_condition},
     claimed_node::ClaimedNode,
     cloud_call::CloudCall,
-    cloud_refusals, families,
-    launch::Asked,
-    node_patch,
+    cloud_refusals, families, node_patch,
     publish::publish_notice,
 };
 use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
@@ -111,7 +109,6 @@ impl<'a> Executor<'a> {
 
     async fn step(&mut self, step: Step, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
         match step {
-            Step::Intend { batch, attempt } => self.intend(&batch, attempt).await?,
             Step::Launch => return self.launch(done).await,
             Step::Adopt => self.adopt().await?,
             Step::Condition(change) => self.pending.push(Pending::Set(change)),
@@ -166,31 +163,15 @@ impl<'a> Executor<'a> {
         self.claim.metadata.finalizers.clone().unwrap_or_default()
     }
 
-    /// Intent before effect: finalizer, batch and attempt in one patch.
-    async fn intend(&mut self, batch: &str, attempt: u32) -> Result<(), ReconcileError> {
-        let mut finalizers = self.finalizers();
-        if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
-            finalizers.push(names::TERMINATION_FINALIZER.to_owned());
-        }
-        self.cache.launches.intended(&self.node.claim.uid);
-        self.patch(
-            "write launch intent",
-            json!({"metadata": {
-                "resourceVersion": self.claim.metadata.resource_version,
-                "finalizers": finalizers,
-                "annotations": { names::BATCH_ID: batch, names::ATTEMPT: attempt.to_string() },
-            }}),
-        )
-        .await
-    }
-
     async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
-        let next = match self.cache.launches.ask(self.ctx, &self.node.claim).await {
-            Asked::Next(next) => next,
-            Asked::Wait(wait) => Next::wait(wait),
-            Asked::UnderWay => Next::nothing(),
-        };
-        self.answer = self.cache.launches.take_instance(&self.node.claim.uid);
+        let asked = self.cache.launches.ask(self.ctx, &self.node.claim).await;
+        // The attempt was written on this claim, too.
+        let written = self.ctx.index().claim(self.name()).cloned();
+        if let Some(written) = written.filter(|written| written.metadata.uid == self.claim.metadata.uid) {
+            self.claim = (*written).clone();
+        }
+        let (next, instance) = asked?;
+        self.answer = instance;
         if let Some(again) = next.again {
             done.again = Some(done.again.map_or(again, |earlier| earlier.min(again)));
         }

@@ -1,6 +1,9 @@
-//! Calls to the cloud: claims of one batch are launched by one call, and a call is never made blind.
+//! Calls to the cloud: the NodeClaims of a batch are launched by one call, in the steps of [`core::nodeclaim::launch`].
 //!
-//! Whoever of a batch finds it complete makes the call for all; the others find their answers when they are woken.
+//! One NodeClaim of a batch takes the steps for all of it, one batch at a time; the others find their answers when they are
+//! woken.
+//!
+//! [`core::nodeclaim::launch`]: fleetwright_core::nodeclaim::launch
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,23 +11,29 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_api::labels::BATCH_ID;
+use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
     cloud::{Instance, LaunchError, LaunchRequest},
     model::{BatchId, NodeClaim, Str},
-    nodeclaim::{Next, launch},
+    nodeclaim::{
+        Next,
+        launch::{self, Attempt, LaunchStep},
+    },
 };
 use fleetwright_state::{Change, Key};
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 
-use crate::runtime::{Ctx, later};
+use crate::runtime::{Ctx, ReconcileError, later};
 
 /// How long a call may take before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// A batch that still grows is launched after this long.
-const GATHER_MAX: Duration = Duration::from_secs(1);
-/// Batches that are remembered to have been called.
-const REMEMBERED: usize = 4096;
+/// When a NodeClaim asks again whose batch is being created or launched.
+const UNDER_WAY: Duration = Duration::from_millis(100);
+/// NodeClaims that an attempt is written on concurrently.
+const AT_ONCE: usize = 16;
 /// The controller that is woken with an answer.
 pub(super) const CONTROLLER: &str = "nodeclaim.lifecycle";
 
@@ -36,52 +45,38 @@ pub(super) struct Launches(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Names of claims by batch, as long as they are not launched.
-    members: BTreeMap<BatchId, BTreeSet<Str>>,
-    /// Batches that wait for all of their claims.
-    gathering: BTreeMap<BatchId, Gathering>,
-    /// Batches that a call was made for.
-    called: BTreeSet<BatchId>,
-    /// Claims, by UID, whose intent this process wrote: no earlier one can have called the cloud with it.
-    intended: BTreeSet<Str>,
-    in_flight: BTreeSet<(BatchId, u32)>,
+    /// Names of NodeClaims by batch.
+    batches: BTreeMap<BatchId, BTreeSet<Str>>,
+    /// Batches that are being launched.
+    busy: BTreeSet<BatchId>,
     /// By UID of the claim, until its own pass takes it.
     answers: BTreeMap<Str, Answer>,
     /// How often in a row the answer was not a clear one.
     unclear: BTreeMap<Str, u32>,
-    /// Instances of answers that were settled, until they are adopted.
-    instances: BTreeMap<Str, Instance>,
-    /// In steady time, as batches gather in.
+    /// In steady time.
     not_before: BTreeMap<Str, Timestamp>,
     /// When this process saw a claim first, by UID, where the cloud was not asked for it by then; until it is launched.
     unasked: BTreeMap<Str, Timestamp>,
-    /// Claims whose last call was refused for good: it left no instance behind.
-    refused: BTreeSet<Str>,
+    /// Claims whose last call left no instance behind, by UID: the next attempt launches them.
+    failed: BTreeSet<Str>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Gathering {
-    first: Timestamp,
-    last: Timestamp,
-    members: usize,
+/// What comes next for a claim, with its instance if there is one.
+type Asked = (Next, Option<Instance>);
+
+/// The mark of a batch that is being launched; goes with the launch, however that ends.
+struct Busy<'a>(&'a Launches, &'a BatchId);
+
+impl<'a> Busy<'a> {
+    fn begin(launches: &'a Launches, batch: &'a BatchId) -> Option<Self> {
+        let is_free = launches.state().busy.insert(batch.clone());
+        is_free.then(|| Self(launches, batch))
+    }
 }
 
-/// What asking for a launch led to.
-pub(super) enum Asked {
-    /// This is to be done.
-    Next(Next),
-    /// It is too early.
-    Wait(Duration),
-    /// Somebody else asks for this claim too, and wakes it with the answer.
-    UnderWay,
-}
-
-/// The mark of a call under way; goes with the call, however that ends.
-struct InFlight<'a>(&'a Launches, (BatchId, u32));
-
-impl Drop for InFlight<'_> {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.state().in_flight.remove(&self.1);
+        self.0.state().busy.remove(self.1);
     }
 }
 
@@ -94,20 +89,20 @@ impl Launches {
     /// Takes note of which claims belong to which batch.
     pub(super) fn note(&self, change: &Change) {
         let Some(claim) = change.claim() else { return };
-        let batch = claim.metadata.annotations.as_ref().and_then(|all| all.get(BATCH_ID));
-        let Some(batch) = batch.map(|batch| BatchId::from(batch.as_str())) else { return };
         let launched = claim.status.as_ref().is_some_and(|status| !status.provider_id.is_empty());
         let mut state = self.state();
         if change.is_deleted() || launched {
             state.unasked.remove(claim.metadata.uid.as_deref().unwrap_or_default());
-            if let Some(members) = state.members.get_mut(&batch) {
-                members.remove(&change.key.name);
-                if members.is_empty() {
-                    state.members.remove(&batch);
-                }
+        }
+        let batch = claim.metadata.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
+        let Some(batch) = batch.map(|batch| BatchId::from(batch.as_str())) else { return };
+        if !change.is_deleted() {
+            state.batches.entry(batch).or_default().insert(change.key.name.clone());
+        } else if let Some(claims) = state.batches.get_mut(&batch) {
+            claims.remove(&change.key.name);
+            if claims.is_empty() {
+                state.batches.remove(&batch);
             }
-        } else {
-            state.members.entry(batch).or_default().insert(change.key.name.clone());
         }
     }
 
@@ -120,119 +115,123 @@ impl Launches {
         state.unasked.get(&claim.uid).copied()
     }
 
-    fn siblings(&self, ctx: &Ctx, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
-        let names = self.state().members.get(&claim.batch).cloned().unwrap_or_default();
-        siblings(ctx, &names, claim)
+    /// The claims of a batch, by name, `claim` among them.
+    fn batch(&self, ctx: &Ctx, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
+        let mut names = self.state().batches.get(&claim.batch).cloned().unwrap_or_default();
+        names.insert(claim.name.as_str().into());
+        let index = ctx.index();
+        let models = names.iter().filter_map(|name| index.claim_model(name));
+        models.filter(|other| other.batch == claim.batch).cloned().collect()
     }
 
-    /// Whether the group of a claim's batch is closed: the cloud was, or may have been, called for it.
-    pub(super) fn is_closed(&self, ctx: &Ctx, claim: &NodeClaim) -> bool {
-        let siblings = self.siblings(ctx, claim);
-        let state = self.state();
-        let begun_before = |sibling: &Arc<NodeClaim>| {
-            sibling.uid != claim.uid && sibling.attempt > 0 && !state.intended.contains(&sibling.uid)
-        };
-        state.called.contains(&claim.batch) || siblings.iter().any(begun_before)
+    /// Whether the last call for a claim left no instance behind.
+    pub(super) fn is_failed(&self, claim: &Str) -> bool {
+        self.state().failed.contains(claim)
     }
 
-    /// Notes that this process wrote the intent of a claim.
-    pub(super) fn intended(&self, claim: &Str) {
-        self.state().intended.insert(claim.clone());
-    }
-
-    /// Whether the last call for a claim was refused for good.
-    pub(super) fn is_refused(&self, claim: &Str) -> bool {
-        self.state().refused.contains(claim)
-    }
-
-    /// The instance that was answered for a claim, once.
-    pub(super) fn take_instance(&self, claim: &Str) -> Option<Instance> {
-        self.state().instances.remove(claim)
+    /// Whether a deleted claim must stay for now: others of its batch tell by it that the cloud was not called.
+    pub(super) fn holds(&self, ctx: &Ctx, claim: &NodeClaim) -> bool {
+        let is_busy = self.state().busy.contains(&claim.batch);
+        claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(ctx, claim)))
     }
 
     /// Forgets a claim.
     pub(super) fn forget(&self, claim: &Str) {
         let mut state = self.state();
-        state.intended.remove(claim);
         state.answers.remove(claim);
-        state.instances.remove(claim);
         state.unclear.remove(claim);
         state.not_before.remove(claim);
         state.unasked.remove(claim);
-        state.refused.remove(claim);
+        state.failed.remove(claim);
     }
 
-    /// Asks the cloud for the instance of a claim whose intent is durable, together with its batch.
-    pub(super) async fn ask(&self, ctx: &Ctx, claim: &NodeClaim) -> Asked {
-        let now = ctx.steady();
-        if let Some(next) = self.settled(claim, now) {
-            return Asked::Next(next);
+    /// Launches a claim together with its batch.
+    pub(super) async fn ask(&self, ctx: &Ctx, claim: &NodeClaim) -> Result<Asked, ReconcileError> {
+        if let Some(settled) = self.settled(claim, ctx.steady()) {
+            return Ok(settled);
         }
-        let call = (claim.batch.clone(), claim.attempt);
-        if let Some(early) = self.too_early(claim, &call, now) {
-            return early;
+        if let Some(left) = self.too_early(claim, ctx.steady()) {
+            return Ok(wait(left));
         }
-        let batch = self.siblings(ctx, claim);
-        let members: Vec<Arc<NodeClaim>> =
-            batch.iter().filter(|s| s.attempt == claim.attempt).cloned().collect();
-        {
-            let (mut state, wall) = (self.state(), ctx.now());
-            let waiting = batch.iter().any(|sibling| sibling.attempt == 0 && !is_late(sibling, wall));
-            if claim.batch != launch::own_batch(claim)
-                && state.gathers(&claim.batch, members.len(), waiting, now)
-            {
-                return Asked::Wait(launch::GATHER);
-            }
-            state.begin(&call, &members);
+        if ctx.index().is_batch_in_creation(&claim.batch) {
+            return Ok(wait(UNDER_WAY));
         }
-        let mark = InFlight(self, call.clone());
-        let requests: Vec<LaunchRequest> = members
-            .iter()
-            .map(|member| LaunchRequest {
-                claim: member.clone(),
-                batch: call.0.clone(),
-                attempt: call.1,
-                decided_by: member.pool.as_ref().and_then(|pool| ctx.index().catalog(pool).cloned()),
-            })
-            .collect();
-        let answers = ctx.within(DEADLINE, ctx.cloud.launch(&requests)).await;
-        self.take_in(&members, answers.unwrap_or_default());
-        drop(mark);
+        let Some(_busy) = Busy::begin(self, &claim.batch) else { return Ok(wait(UNDER_WAY)) };
+        let mut step = self.step(ctx, claim);
+        if let Some(LaunchStep::Write(attempt, members)) = step {
+            self.write(ctx, &attempt, &members).await?;
+            step = self.step(ctx, claim);
+        }
+        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(UNDER_WAY)) };
+        self.call(ctx, &attempt, &members).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             ctx.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
-        match self.settled(claim, ctx.steady()) {
-            Some(next) => Asked::Next(next),
-            None => Asked::Wait(launch::BACKOFF),
-        }
+        Ok(self.settled(claim, ctx.steady()).unwrap_or_else(|| wait(launch::BACKOFF)))
     }
 
-    fn too_early(&self, claim: &NodeClaim, call: &(BatchId, u32), now: Timestamp) -> Option<Asked> {
+    fn step(&self, ctx: &Ctx, claim: &NodeClaim) -> Option<LaunchStep> {
+        let current = ctx.index().claim_model(&claim.name).cloned()?;
+        let batch = self.batch(ctx, &current);
         let state = self.state();
-        if state.in_flight.contains(call) {
-            return Some(Asked::UnderWay);
-        }
-        let until = state.not_before.get(&claim.uid).filter(|until| **until > now)?;
-        Some(Asked::Wait(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
+        let is_failed =
+            |other: &NodeClaim| state.failed.contains(&other.uid) && !state.answers.contains_key(&other.uid);
+        Some(launch::step(&current, &batch, is_failed))
     }
 
-    /// Takes in one answer per member; what is missing is not known.
-    fn take_in(&self, members: &[Arc<NodeClaim>], answers: Vec<Answer>) {
+    fn too_early(&self, claim: &NodeClaim, now: Timestamp) -> Option<Duration> {
+        let until = self.state().not_before.get(&claim.uid).copied().filter(|until| *until > now)?;
+        Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+    }
+
+    /// Step 1: the attempt on each member, with the finalizer.
+    async fn write(
+        &self,
+        ctx: &Ctx,
+        attempt: &Attempt,
+        members: &[(Arc<NodeClaim>, u32)],
+    ) -> Result<(), ReconcileError> {
+        let mut writes = Vec::with_capacity(members.len());
+        for (member, position) in members {
+            writes.push(write(ctx, attempt, member, *position));
+        }
+        stream::iter(writes).buffered(AT_ONCE).try_collect::<Vec<()>>().await?;
         let mut state = self.state();
-        let mut answers = answers.into_iter();
+        for (member, _) in members {
+            state.failed.remove(&member.uid);
+        }
+        Ok(())
+    }
+
+    /// Step 2: the call. One answer per member; what is missing is not known.
+    async fn call(&self, ctx: &Ctx, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
+        let request = |member: &Arc<NodeClaim>| LaunchRequest {
+            claim: member.clone(),
+            batch: attempt.batch.clone(),
+            attempt: attempt.number,
+            rank: attempt.members.rank(member.position).unwrap_or_default(),
+            size: attempt.members.count(),
+            decided_by: member.pool.as_ref().and_then(|pool| ctx.index().catalog(pool).cloned()),
+        };
+        let requests: Vec<LaunchRequest> = members.iter().map(request).collect();
+        let answers = ctx.within(DEADLINE, ctx.cloud.launch(&requests)).await;
+        let mut answers = answers.unwrap_or_default().into_iter();
+        let mut state = self.state();
         for member in members {
             let missing = || Err(LaunchError::Unknown("the cloud did not answer for this claim".into()));
             let answer = answers.next().unwrap_or_else(missing);
+            if answer.is_err() && !is_unclear(&answer) {
+                state.failed.insert(member.uid.clone());
+            }
             state.answers.insert(member.uid.clone(), answer);
         }
     }
 
     /// What follows from the answer for a claim, if there is one.
-    fn settled(&self, claim: &NodeClaim, now: Timestamp) -> Option<Next> {
+    fn settled(&self, claim: &NodeClaim, now: Timestamp) -> Option<Asked> {
         let mut state = self.state();
         let answer = state.answers.remove(&claim.uid)?;
-        let is_unclear = matches!(answer, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }));
-        let unclear = if is_unclear {
+        let unclear = if is_unclear(&answer) {
             let count = state.unclear.entry(claim.uid.clone()).or_insert(0);
             *count = count.saturating_add(1);
             *count
@@ -240,60 +239,48 @@ impl Launches {
             state.unclear.remove(&claim.uid);
             0
         };
-        if !is_unclear && answer.is_err() {
-            state.refused.insert(claim.uid.clone());
-        }
         let next = launch::settle(claim, &answer, unclear);
-        if let Ok(instance) = answer {
-            state.instances.insert(claim.uid.clone(), instance);
-        }
         if let Some(again) = next.again {
             state.not_before.insert(claim.uid.clone(), later(now, again));
         }
-        Some(next)
+        Some((next, answer.ok()))
     }
 }
 
-impl State {
-    /// Whether a batch may still grow: some of its claims are on their way to it, or one came just now.
-    fn gathers(&mut self, batch: &BatchId, members: usize, waiting: bool, now: Timestamp) -> bool {
-        let fresh = Gathering { first: now, last: now, members };
-        let gathering = self.gathering.entry(batch.clone()).or_insert(fresh);
-        if gathering.members != members {
-            (gathering.last, gathering.members) = (now, members);
-        }
-        let passed = |since: Timestamp, span: Duration| later(since, span) <= now;
-        !passed(gathering.first, GATHER_MAX) && (waiting || !passed(gathering.last, launch::GATHER))
-    }
-
-    fn begin(&mut self, call: &(BatchId, u32), members: &[Arc<NodeClaim>]) {
-        self.gathering.remove(&call.0);
-        if self.called.len() >= REMEMBERED {
-            self.called.clear();
-        }
-        self.called.insert(call.0.clone());
-        self.in_flight.insert(call.clone());
-        for member in members {
-            self.refused.remove(&member.uid);
-        }
-    }
+fn wait(left: Duration) -> Asked {
+    (Next::wait(left), None)
 }
 
-fn is_late(claim: &NodeClaim, now: Timestamp) -> bool {
-    later(claim.created, launch::LATE) <= now
+fn is_unclear(answer: &Answer) -> bool {
+    matches!(answer, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }))
 }
 
-/// The claims of a claim's batch that are to be launched, by name, itself among them.
-fn siblings(ctx: &Ctx, names: &BTreeSet<Str>, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
-    let index = ctx.index();
-    let own: Str = claim.name.as_str().into();
-    let names: BTreeSet<&Str> = names.iter().chain([&own]).collect();
-    let models = names.into_iter().filter_map(|name| index.claim_model(name));
-    let wanted = |other: &&Arc<NodeClaim>| {
-        other.batch == claim.batch
-            && other.deleting.is_none()
-            && !launch::is_launched(other)
-            && (other.attempt == 0 || other.has_finalizer)
-    };
-    models.filter(wanted).cloned().collect()
+/// Writes an attempt on a member, which must be as it was when the attempt was decided.
+async fn write(
+    ctx: &Ctx,
+    attempt: &Attempt,
+    member: &NodeClaim,
+    position: u32,
+) -> Result<(), ReconcileError> {
+    let Some(known) = ctx.index().claim(&member.name).cloned() else { return Ok(()) };
+    let mut finalizers = known.metadata.finalizers.clone().unwrap_or_default();
+    if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
+        finalizers.push(names::TERMINATION_FINALIZER.to_owned());
+    }
+    let body = json!({"metadata": {
+        "uid": member.uid,
+        "resourceVersion": known.metadata.resource_version,
+        "finalizers": finalizers,
+        "annotations": {
+            names::BATCH_ID: attempt.batch.as_str(),
+            names::BATCH_POSITION: position.to_string(),
+            names::ATTEMPT: attempt.number.to_string(),
+            names::ATTEMPT_MEMBERS: attempt.members.to_string(),
+        },
+    }});
+    let (api, params) = (ctx.cluster_api::<api::NodeClaim>(), PatchParams::default());
+    let body = Patch::Merge(body);
+    let patched = ctx.call("write launch attempt", api.patch(&member.name, &params, &body)).await?;
+    ctx.observe(patched);
+    Ok(())
 }

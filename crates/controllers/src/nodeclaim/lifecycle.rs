@@ -35,6 +35,9 @@ use crate::{
 /// When a deletion that a limit holds is tried again.
 const HELD: Duration = Duration::from_secs(60);
 
+/// When the end of a claim is tried again whose batch is being launched.
+const HELD_BY_BATCH: Duration = Duration::from_secs(1);
+
 /// Brings claims to life and to their end.
 pub struct Lifecycle(pub Arc<LifecycleCache>);
 
@@ -66,13 +69,12 @@ impl Controller for Lifecycle {
             return self.end(ctx, &node).await;
         }
         let (now, view) = (ctx.now(), node.view(ctx.cloud.info()));
-        let closed = self.0.launches.is_closed(ctx, &node.claim);
         let liveness = Liveness { unasked: self.0.launches.unasked(&node.claim, now) };
         let next = Next::first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
             Self::admitted(ctx, &node, liveness.next(&view, now)),
-            Launch { closed }.next(&view, now),
+            Launch.next(&view),
         ]);
         let done = Executor::new(ctx, &self.0, &node).looking_ahead(joining).execute(next).await?;
         Ok(done.again.into())
@@ -103,6 +105,9 @@ impl Lifecycle {
 
     /// A deleted claim: its nodes, its instance, its finalizer.
     async fn end(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+        if self.0.launches.holds(ctx, &node.claim) {
+            return Ok(Requeue::After(HELD_BY_BATCH));
+        }
         let view = node.view(ctx.cloud.info());
         let trace = if needs_trace(node) { self.trace(ctx, node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
@@ -123,7 +128,7 @@ impl Lifecycle {
     /// What a complete list of instances shows of a launch whose outcome was not written down.
     async fn trace(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Trace, ReconcileError> {
         let claim = &node.claim;
-        if self.0.launches.is_refused(&claim.uid) {
+        if self.0.launches.is_failed(&claim.uid) {
             return Ok(Trace::Refused);
         }
         let answer = ctx.cloud.list().await;
@@ -139,7 +144,7 @@ impl Lifecycle {
         }
         Ok(match sighting {
             Sighting::Nothing => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),
-            Sighting::Contested => Trace::Unknown,
+            Sighting::Awaited => Trace::Unknown,
             Sighting::Own(id) => Trace::Found(id),
             Sighting::OneOf(id) => Trace::OneOf(id),
         })

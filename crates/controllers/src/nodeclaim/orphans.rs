@@ -108,7 +108,7 @@ fn of_index(ctx: &Ctx) -> Claimed {
         let meta = &claim.metadata;
         let instance = claim.status.as_ref().map(|status| status.provider_id.as_str());
         let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
-        add(&mut claimed, meta.name.as_deref(), annotation.or(meta.uid.as_ref()), instance);
+        add(&mut claimed, meta.name.as_deref(), [annotation, meta.uid.as_ref()], instance);
     }
     claimed
 }
@@ -122,15 +122,18 @@ async fn live(ctx: &Ctx) -> Result<Claimed, ReconcileError> {
         let meta = &claim.metadata;
         let instance = claim.data.pointer("/status/providerID").and_then(serde_json::Value::as_str);
         let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
-        add(&mut claimed, meta.name.as_deref(), annotation.or(meta.uid.as_ref()), instance);
+        add(&mut claimed, meta.name.as_deref(), [annotation, meta.uid.as_ref()], instance);
     }
     Ok(claimed)
 }
 
-fn add(claimed: &mut Claimed, name: Option<&str>, batch: Option<&String>, instance: Option<&str>) {
-    let batch = BatchId::from(batch.map(String::as_str).unwrap_or_default());
+/// Adds a claim with its batches: that of the annotation, and its UID where it is launched alone.
+fn add(claimed: &mut Claimed, name: Option<&str>, batches: [Option<&String>; 2], instance: Option<&str>) {
     let instance = instance.filter(|id| !id.is_empty()).map(ProviderId::from);
-    claimed.add(name.unwrap_or_default().into(), batch, instance);
+    for batch in batches.into_iter().flatten() {
+        let batch = BatchId::from(batch.as_str());
+        claimed.add(name.unwrap_or_default().into(), batch, instance.clone());
+    }
 }
 
 /// Deletes the Nodes of an instance that is ending: nobody drains what no claim accounts for.

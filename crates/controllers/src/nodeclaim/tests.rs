@@ -86,11 +86,19 @@ async fn a_process_whose_clock_is_fast_launches_all_the_same() {
     assert_eq!(world.cloud.sky().launched, 1);
 }
 
+/// The place of a claim in the batch `plan-0`.
+fn placed(position: u32) -> Value {
+    let position = position.to_string();
+    let annotations =
+        json!({"fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/batch-position": position});
+    json!({"metadata": {"annotations": annotations}})
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_of_a_batch_are_launched_by_one_call() {
     let world = World::new();
-    for name in ["a", "b", "c"] {
-        world.claim(name, json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    for (name, position) in [("a", 0), ("b", 1), ("c", 2)] {
+        world.claim(name, placed(position));
     }
     let world = world.run();
     world
@@ -99,10 +107,10 @@ async fn claims_of_a_batch_are_launched_by_one_call() {
     let calls = world.cloud.sky().calls.clone();
     let names = ["a", "b", "c"].map(Into::into).to_vec();
     assert_eq!(calls, [("plan-0".into(), 1, names)]);
-    world.claim("late", json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    world.claim("late", placed(3));
     world.until("launched", || world.condition("late", "Launched") == "True").await;
     let late = world.cloud.sky().calls.last().cloned().expect("a call");
-    assert_ne!(late.0, "plan-0".into(), "a batch that was called takes nobody in");
+    assert_eq!(late, ("plan-0".into(), 1004, vec!["late".into()]), "the next attempt");
     assert_eq!(world.cloud.sky().instances.len(), 4);
 }
 
@@ -131,7 +139,7 @@ async fn a_failure_is_shown_and_tried_again() {
     world.until("failed", || world.condition("a", "Launched") == "Unknown/Denied").await;
     world.until("launched", || world.condition("a", "Launched") == "True").await;
     let attempts: Vec<u32> = world.cloud.sky().calls.iter().map(|(_, attempt, _)| *attempt).collect();
-    assert_eq!(attempts, [1, 2]);
+    assert_eq!(attempts, [1, 1001]);
 }
 
 #[rstest]
@@ -155,7 +163,10 @@ fn crashed(world: &World) {
         "a",
         json!({"metadata": {
             "finalizers": ["karpenter.sh/termination"],
-            "annotations": {"fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/attempt": "1"},
+            "annotations": {
+                "fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/batch-position": "0",
+                "fleetwright.dev/attempt": "1", "fleetwright.dev/attempt-members": "0",
+            },
         }}),
     );
 }
@@ -166,7 +177,7 @@ async fn a_crash_after_the_call_is_healed_by_the_same_call() {
     crashed(&world);
     let left = instance("left", "a", "plan-0", 1);
     world.cloud.sky().instances.insert(left.provider_id.clone(), left);
-    world.claim("b", json!({"metadata": {"annotations": {"fleetwright.dev/batch-id": "plan-0"}}}));
+    world.claim("b", placed(1));
     let world = world.run();
     world
         .until("launched", || ["a", "b"].iter().all(|name| world.condition(name, "Launched") == "True"))
@@ -174,9 +185,9 @@ async fn a_crash_after_the_call_is_healed_by_the_same_call() {
     assert_eq!(world.get_claim("a").expect("a claim")["status"]["providerID"], "test:///left");
     let sky = world.cloud.sky();
     assert_eq!(sky.instances.len(), 2);
-    let with_plan: Vec<_> = sky.calls.iter().filter(|(batch, ..)| **batch == *"plan-0").collect();
-    assert_eq!(with_plan.len(), 1);
-    assert_eq!(with_plan[0].2, ["a".into()], "a call that may have been made is repeated as it was");
+    let first: Vec<_> = sky.calls.iter().filter(|(_, attempt, _)| *attempt == 1).collect();
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].2, ["a".into()], "a call that may have been made is repeated as it was");
 }
 
 #[tokio::test(start_paused = true)]

@@ -120,8 +120,11 @@ impl Controller for StaticProvisioning {
             };
             // Equal NodeClaims are one batch. Each is in the index before the next one is counted.
             let batch = ctx.names.suffix(10);
-            for _ in 0..wanted.min(AT_ONCE) {
-                let Some(claim) = provisioning::replacement(ctx, &new_claim, &batch) else { break };
+            let _held = provisioning::HeldBatch::begin(ctx, &batch);
+            let positions = (0..u32::MAX).take(wanted.min(AT_ONCE));
+            for position in positions {
+                let claim = provisioning::replacement(ctx, &new_claim, &batch, position);
+                let Some(claim) = claim else { break };
                 let name = claim.metadata.name.clone().unwrap_or_default();
                 let coming = [(name.as_str(), &new_claim)];
                 // Replacements of drifted nodes may have used up the limit since the nodes were counted.

@@ -65,15 +65,15 @@ pub(super) const REASON: &str = "provisioned";
 
 /// Creates the new NodeClaims of a plan, in order.
 pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created> {
-    let batches = batches(ctx, &new_claims);
+    let places = raise::launch_batches(&ctx.names.suffix(10), &new_claims);
     let mut admitted = Admitted::default();
     let mut prepared = Vec::with_capacity(new_claims.len());
-    for (new_claim, batch) in new_claims.iter().zip(&batches) {
+    for (new_claim, place) in new_claims.iter().zip(&places) {
         if ctx.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
             prepared.push(Err(Created::RateLimited));
             continue;
         }
-        let claim = prepare(ctx, new_claim, batch, &mut admitted);
+        let claim = prepare(ctx, new_claim, place, &mut admitted);
         if claim.is_err() {
             ctx.limits().not_created();
         }
@@ -96,17 +96,11 @@ pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created>
     stream::iter(writes).buffered(AT_ONCE).collect().await
 }
 
-/// A batch id for each new NodeClaim: those that are launched alike share one.
-fn batches(ctx: &Ctx, new_claims: &[NewClaim]) -> Vec<String> {
-    let plan = ctx.names.suffix(10);
-    raise::launch_groups(new_claims).into_iter().map(|group| format!("{plan}-{group}")).collect()
-}
-
 /// The NodeClaim to create, with its pods, or the reason for none: the cluster is checked again, as it is now.
 fn prepare(
     ctx: &Ctx,
     new_claim: &NewClaim,
-    batch: &str,
+    (batch, position): &(String, u32),
     admitted: &mut Admitted,
 ) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
     let mut index = ctx.index();
@@ -115,7 +109,7 @@ fn prepare(
         NotAdmitted::Rejected(why, pods) => Created::Refused { why, pods },
     })?;
     let name = format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5));
-    let identity = Identity { name: name.clone(), batch, cluster_uid: &ctx.cluster_uid };
+    let identity = Identity { name: name.clone(), batch, position: *position, cluster_uid: &ctx.cluster_uid };
     let mut claim = raise::claim(new_claim, &pool, &pods, identity);
     let now = ctx.now();
     if ctx.displaced_pods().recreates(&pods, now) {
@@ -123,6 +117,7 @@ fn prepare(
         annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
     }
     index.reserve(name.as_str(), new_claim.pool.name.as_str(), limits::largest(new_claim));
+    index.create_in_batch(name.as_str(), batch.as_str());
     index.begin_creation(name, pods.iter().map(|pod| pod.uid.clone()).collect());
     Ok((claim, pods))
 }
@@ -207,12 +202,33 @@ fn created(
     Created::Claim { name, pods }
 }
 
+/// A batch whose NodeClaims are created one after the other: it is launched once this is dropped.
+pub(crate) struct HeldBatch<'a>(&'a Ctx, &'a str);
+
+impl<'a> HeldBatch<'a> {
+    pub(crate) fn begin(ctx: &'a Ctx, batch: &'a str) -> Self {
+        ctx.index().create_in_batch(batch, batch);
+        Self(ctx, batch)
+    }
+}
+
+impl Drop for HeldBatch<'_> {
+    fn drop(&mut self) {
+        self.0.index().end_creation(self.1);
+    }
+}
+
 /// The NodeClaim of a replacement, not created yet; `None` where its NodePool is gone.
-pub(crate) fn replacement(ctx: &Ctx, new_claim: &NewClaim, batch: &str) -> Option<api::NodeClaim> {
+pub(crate) fn replacement(
+    ctx: &Ctx,
+    new_claim: &NewClaim,
+    batch: &str,
+    position: u32,
+) -> Option<api::NodeClaim> {
     let index = ctx.index();
     let pool = index.pool(&new_claim.pool.name)?;
     let name = format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5));
-    let identity = Identity { name, batch, cluster_uid: &ctx.cluster_uid };
+    let identity = Identity { name, batch, position, cluster_uid: &ctx.cluster_uid };
     Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
 }
 

@@ -22,7 +22,7 @@ pub mod trigger;
 mod zones;
 
 pub use catalog::CatalogController;
-pub(crate) use create::{replacement, write_replacement};
+pub(crate) use create::{HeldBatch, replacement, write_replacement};
 pub use inbox::Inbox;
 pub use provisioner::Provisioner;
 pub use trigger::{NodeTrigger, PodTrigger};

@@ -56,7 +56,7 @@ pub enum LaunchError {
     /// The class is not there or not ready: delete the claim.
     #[error("NodeClassRef not ready, {0}")]
     NodeClassNotReady(Str),
-    /// The launch failed for a reason that a condition should show.
+    /// The launch failed for a reason that a condition should show: launch by the next attempt.
     #[error("creating nodeclaim, {message}")]
     Failed {
         /// Reason in one word.
@@ -67,7 +67,7 @@ pub enum LaunchError {
     /// It is not known whether an instance was created: call again with the same batch and attempt.
     #[error("launch outcome unknown, {0}")]
     Unknown(Str),
-    /// Asked too often: call again with the same batch and attempt, later.
+    /// Asked too often, and nothing was launched: call again with the same batch and attempt, later.
     #[error("throttled by the cloud, next try in {after:?}")]
     RateLimited {
         /// How long to wait.

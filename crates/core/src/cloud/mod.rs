@@ -85,8 +85,12 @@ pub struct LaunchRequest {
     pub claim: Arc<NodeClaim>,
     /// Claims of one batch differ in nothing that a launch depends on.
     pub batch: BatchId,
-    /// Distinguishes repeated calls; written to the claim before the call.
+    /// Distinguishes calls; written to the claim before the call.
     pub attempt: u32,
+    /// Which of the call's instances, sorted by id, belongs to the claim, unless instances name their claims from birth.
+    pub rank: usize,
+    /// How many instances the call launches. Claims that are gone since an earlier call have no request, but count.
+    pub size: usize,
     /// The instance types of the claim's pool as they were decided by, with what NodeOverlays correct of prices and capacity;
     /// `None` where that is not known. What is available, the provider knows better.
     pub decided_by: Option<Arc<Catalog>>,
@@ -158,11 +162,12 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// applied. Cheap when nothing changed: returns the same `Arc`.
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError>;
 
-    /// Launches one instance per request and answers each, in order. All requests are of one batch and attempt.
+    /// Launches `size` instances by one call and answers each request, in order. All requests are of one batch, attempt and
+    /// size, and have different ranks. Where fewer instances were launched, the last ranks have none.
     ///
-    /// Idempotent: repeating a call with the same batch and attempt returns the same instances and creates none. Each
-    /// instance carries batch, attempt and cluster UID from birth. Labels of the answer are allowed by the
-    /// claim's requirements.
+    /// Idempotent: batch and attempt are the call's token. Repeating a call, also for some of its requests, returns the
+    /// same instances and creates none. Each instance carries batch, attempt and cluster UID from birth. Labels of the
+    /// answer are allowed by the claim's requirements.
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>>;
 
     /// Ends an instance. Idempotent until [`Termination::Gone`]. Refuses what this cluster does not own.

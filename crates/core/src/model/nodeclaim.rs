@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     ids::{BatchId, ClaimName, NodeName, PodUid, PoolName, ProviderId, Str},
     labels::Labels,
+    positions::Positions,
     requirements::Requirements,
     resources::Resources,
     taint::Taint,
@@ -70,10 +71,14 @@ pub struct NodeClaim {
     pub termination_grace_period: Option<Duration>,
     /// How long it may live; `None` is for ever.
     pub expire_after: Option<Duration>,
-    /// Which call to the cloud launches it.
+    /// The NodeClaims that are launched together: written at creation, its own UID otherwise.
     pub batch: BatchId,
-    /// How often launching was begun; written before each call.
+    /// Its position in the batch.
+    pub position: u32,
+    /// The number of its last launch attempt, written before the call; zero before the first.
     pub attempt: u32,
+    /// The positions that the attempt launches.
+    pub attempt_members: Positions,
     /// The pods that it was created for.
     pub intended_pods: Vec<PodUid>,
     /// `status.providerID`, once launched.
@@ -200,7 +205,9 @@ impl NodeClaim {
             termination_grace_period: None,
             expire_after: None,
             batch: name.into(),
+            position: 0,
             attempt: 0,
+            attempt_members: Positions::default(),
             intended_pods: Vec::new(),
             provider_id: None,
             node_name: None,

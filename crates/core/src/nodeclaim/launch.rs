@@ -1,31 +1,31 @@
-//! From a claim to an instance: intent before effect, and the same call again when the outcome is not known.
+//! From NodeClaims to instances: a batch is launched by attempts, each of which is one call to the cloud.
 //!
-//! Batch and attempt name a call to the cloud, and the cloud answers the same call with the same instances. So a call
-//! must always be about the same claims, and a crash anywhere is healed by calling again:
-//! - All claims of a batch that are there when its launch begins get attempt 1; the group is closed then. A claim that
-//!   comes too late for its batch becomes a batch of its own.
-//! - After a definite failure a claim leaves its batch (the others may have been launched) and goes on alone, with the
-//!   next attempt.
-//! - After an outcome that is not known it stays: batch and attempt are called again.
+//! NodeClaims of one plan with equal launch requirements get a batch and a position when they are created. A NodeClaim
+//! without them is a batch of one. An attempt launches the NodeClaims of a batch that have no instance:
+//! 1. Write number and members of the attempt on each member, in a patch with its resource version. Members are those
+//!    that exist and are not deleted then. A crash within this step leaves a NodeClaim that the others name and that
+//!    does not carry the attempt: the cloud was not called, and all of them are launched by the next attempt.
+//! 2. Call the cloud. Batch and number are the call's token, and it asks for as many instances as there are members, so
+//!    that a repeated call is the same call. A crash within or after this step leaves an attempt that all members carry:
+//!    the call is repeated, and answered with the same instances.
+//! 3. Record the result: the instances, sorted by id, belong to the members in order of position. Members without an
+//!    instance go into the next attempt, or are deleted where there is no capacity.
+//!
+//! A member that is deleted during an attempt keeps its finalizer until the outcome of the attempt is known
+//! ([`super::trace`]), and one that is named by an attempt that it does not carry until that attempt is over ([`is_named`]).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
-
-use super::{ConditionChange, Next, Notice, Step, View, remaining};
+use super::{ConditionChange, Next, Notice, Step, View};
 use crate::{
     cloud::{Instance, LaunchError},
-    model::{BatchId, NodeClaim, nodeclaim::ConditionType},
+    model::{BatchId, NodeClaim, Positions, nodeclaim::ConditionType},
     rate::{doubled, jittered},
     safety::Cause,
 };
 
-/// How long the first claims of a batch wait for the others.
-pub const GATHER: Duration = Duration::from_millis(100);
-/// A claim of a batch that is older than this without an attempt does not wait for others (and none for it).
-pub const LATE: Duration = Duration::from_secs(10);
-/// Delay before a call is repeated, doubling up to [`MAX_BACKOFF`], and up to as much again that differs from claim to claim
-/// or from batch to batch.
+/// Delay before a call is repeated, doubling up to [`MAX_BACKOFF`], and up to as much again that differs from batch to
+/// batch.
 pub const BACKOFF: Duration = Duration::from_secs(1);
 /// The longest delay before a call is repeated.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -34,32 +34,136 @@ const MESSAGE_LIMIT: usize = 300;
 
 /// Begins and repeats launches.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch {
-    /// Whether the group of the claim's batch is closed: the cloud was called for it, or may have been.
-    pub closed: bool,
-}
+pub struct Launch;
 
 impl Launch {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &View<'_>) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || is_launched(claim) {
-            return Next::nothing();
+            Next::nothing()
+        } else {
+            Next::steps([Step::Launch])
         }
-        if claim.has_finalizer && claim.attempt > 0 {
-            return Next::steps([Step::Launch]);
-        }
-        let alone = own_batch(claim);
-        if claim.batch == alone {
-            return Next::steps([Step::Intend { batch: alone, attempt: claim.attempt.max(1) }]);
-        }
-        let late = remaining(claim.created, LATE, now).is_none();
-        if self.closed || late {
-            return Next::steps([Step::Intend { batch: alone, attempt: 1 }]);
-        }
-        Next::steps([Step::Intend { batch: claim.batch.clone(), attempt: 1 }])
     }
+}
+
+/// A call to the cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The batch.
+    pub batch: BatchId,
+    /// The number of the call; with the batch its token.
+    pub number: u32,
+    /// The positions of the NodeClaims that it launches: one instance each.
+    pub members: Positions,
+}
+
+impl Attempt {
+    /// The attempt that a NodeClaim carries, if it is a member of it.
+    #[must_use]
+    pub fn of(claim: &NodeClaim) -> Option<Self> {
+        let carried = claim.attempt > 0 && claim.attempt_members.rank(claim.position).is_some();
+        let members = claim.attempt_members.clone();
+        carried.then(|| Self { batch: claim.batch.clone(), number: claim.attempt, members })
+    }
+}
+
+/// The next step of a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LaunchStep {
+    /// Write the attempt on these NodeClaims, each with its position.
+    Write(Attempt, Vec<(Arc<NodeClaim>, u32)>),
+    /// Call the cloud for the members of the attempt that exist and have no instance.
+    Call(Attempt, Vec<Arc<NodeClaim>>),
+}
+
+/// The next step for `claim`, which has no instance and is not deleted. `batch` are all NodeClaims of its batch, `claim`
+/// among them, and `is_failed` says whose last call left it without an instance for good.
+pub fn step(
+    claim: &Arc<NodeClaim>,
+    batch: &[Arc<NodeClaim>],
+    is_failed: impl Fn(&NodeClaim) -> bool,
+) -> LaunchStep {
+    if is_copy(claim, batch) {
+        let attempt = Attempt { batch: own_batch(claim), number: 1, members: [0].into_iter().collect() };
+        return LaunchStep::Write(attempt, vec![(claim.clone(), 0)]);
+    }
+    let called = |claim: &NodeClaim| {
+        Attempt::of(claim).filter(|attempt| {
+            claim.has_finalizer && !is_failed(claim) && batch.iter().all(|other| carries(other, attempt))
+        })
+    };
+    if let Some(attempt) = called(claim) {
+        let open = |other: &&Arc<NodeClaim>| {
+            other.attempt == attempt.number
+                && other.provider_id.is_none()
+                && attempt.members.rank(other.position).is_some()
+                && !is_copy(other, batch)
+        };
+        let members = batch.iter().filter(open).cloned().collect();
+        return LaunchStep::Call(attempt, members);
+    }
+    let waits = |other: &&Arc<NodeClaim>| {
+        other.deleting.is_none()
+            && other.provider_id.is_none()
+            && called(other).is_none()
+            && !is_copy(other, batch)
+            && is_alike(other, claim)
+    };
+    let mut members: Vec<&Arc<NodeClaim>> = batch.iter().filter(waits).collect();
+    members.sort_by_key(|other| other.position);
+    let last = batch.iter().map(|other| round(other.attempt)).max().unwrap_or_default();
+    let first = members.first().map_or(0, |member| member.position);
+    let attempt = Attempt {
+        batch: claim.batch.clone(),
+        number: last.saturating_mul(Positions::LIMIT).saturating_add(first).saturating_add(1),
+        members: members.iter().map(|member| member.position).collect(),
+    };
+    let members = members.iter().map(|member| ((*member).clone(), member.position)).collect();
+    LaunchStep::Write(attempt, members)
+}
+
+/// The round of an attempt, from 1; zero before the first. An attempt has the first number of its round plus its first position.
+/// So attempts of one round have different numbers, although the members of the earlier one may be gone when the later one is made.
+fn round(number: u32) -> u32 {
+    number.div_ceil(Positions::LIMIT)
+}
+
+/// Whether a NodeClaim carries an attempt, or is no member of it.
+fn carries(claim: &NodeClaim, attempt: &Attempt) -> bool {
+    attempt.members.rank(claim.position).is_none() || claim.attempt >= attempt.number
+}
+
+/// Whether an older NodeClaim has the same position, as where one was copied: a position has one instance.
+fn is_copy(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
+    let age = |claim: &NodeClaim| (claim.created, claim.uid.clone());
+    batch
+        .iter()
+        .any(|other| other.position == claim.position && other.uid != claim.uid && age(other) < age(claim))
+}
+
+/// Whether two NodeClaims have equal launch requirements.
+fn is_alike(a: &NodeClaim, b: &NodeClaim) -> bool {
+    a.requirements == b.requirements
+        && a.class == b.class
+        && a.pool == b.pool
+        && a.labels == b.labels
+        && a.taints == b.taints
+        && a.startup_taints == b.startup_taints
+}
+
+/// Whether a NodeClaim is named by an attempt that is being written and that it does not carry. While it exists, the others
+/// can tell that the cloud was not called.
+#[must_use]
+pub fn is_named(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
+    batch.iter().any(|other| {
+        other.deleting.is_none()
+            && other.provider_id.is_none()
+            && other.attempt > claim.attempt
+            && other.attempt_members.rank(claim.position).is_some()
+    })
 }
 
 /// The batch of a claim that is launched alone: its UID.
@@ -99,11 +203,8 @@ pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear
         ]),
         Err(LaunchError::Failed { reason, message }) => {
             let reason = if reason.is_empty() { "LaunchFailed" } else { reason };
-            let next = Step::Intend { batch: own_batch(claim), attempt: claim.attempt.saturating_add(1) };
-            let shown = unknown(reason, shortened(message));
-            // From here on it goes alone, and not in step with those that failed with it.
-            let wait = jittered(backoff(claim.attempt), &claim.uid, claim.attempt);
-            Next::steps(shown.into_iter().chain([next])).again(wait)
+            let wait = together(claim, backoff(round(claim.attempt)), claim.attempt);
+            Next::steps(unknown(reason, shortened(message))).again(wait)
         }
         Err(LaunchError::Unknown(why)) => Next::steps(unknown("LaunchFailed", shortened(why)))
             .again(together(claim, backoff(unclear), unclear)),
@@ -115,9 +216,9 @@ pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear
     }
 }
 
-/// A delay after which the claims of one batch repeat their call, in step with each other and not with other batches.
-fn together(claim: &NodeClaim, delay: Duration, unclear: u32) -> Duration {
-    jittered(delay, claim.batch.as_str(), unclear)
+/// A delay after which the claims of one batch are launched again, in step with each other and not with other batches.
+fn together(claim: &NodeClaim, delay: Duration, failures: u32) -> Duration {
+    jittered(delay, claim.batch.as_str(), failures)
 }
 
 /// The delay after so many failures, before [`jittered`] makes up to twice as much of it.

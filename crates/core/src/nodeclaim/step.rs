@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::notice::Notice;
 use crate::{
     model::{
-        BatchId, ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
+        ConditionStatus, Labels, NamespacedName, NodeName, PodUid, ProviderId, Str, Taint,
         nodeclaim::{ConditionType, NodeClaim},
     },
     safety::Cause,
@@ -80,15 +80,7 @@ impl Next {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Write finalizer, batch and attempt to the claim in one patch with its resource version. The cloud is called with them
-    /// only once this is durable.
-    Intend {
-        /// The batch.
-        batch: BatchId,
-        /// The attempt.
-        attempt: u32,
-    },
-    /// Ask the cloud to launch the batch and attempt that are written on the claim.
+    /// Launch the claim together with its batch ([`super::launch::step`]).
     Launch,
     /// Copy what the cloud returned of the launched instance: labels, provider id, image, capacity.
     Adopt,

@@ -1,6 +1,7 @@
 //! Tests of the stages: a fixture, a short way to write answers, and one file of cases per part of a life.
 
 mod ending;
+mod launching;
 mod leaving;
 mod starting;
 mod tables;
@@ -118,7 +119,7 @@ macro_rules! stages {
 
 stages! {
     conditions::Consolidatable, conditions::Drifted<'_>, consistency::Consistency, drain::Drain,
-    expiration::Expiration, finalization::Finalization<'_>, initialization::Initialization, launch::Launch,
+    expiration::Expiration, finalization::Finalization<'_>, initialization::Initialization,
     liveness::Liveness, registration::Registration, termination::NodeTermination<'_>,
 }
 
@@ -138,7 +139,6 @@ pub(crate) fn brief(next: &Next) -> String {
 
 fn step(step: &Step) -> String {
     match step {
-        Step::Intend { batch, attempt } => format!("intend {batch}/{attempt}"),
         Step::Launch => "launch".to_owned(),
         Step::Adopt => "adopt".to_owned(),
         Step::Condition(change) => {

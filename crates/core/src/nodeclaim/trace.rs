@@ -1,8 +1,8 @@
 //! What a complete list of instances shows of a launch whose outcome was not written down.
 //!
-//! Instances of a launch for several claims may name none of them: which is whose is decided when the answer is dealt, and
-//! written on them afterwards. Where that was cut off, a claim that still lives makes the same call again and is dealt one;
-//! once none does, all that is left of the launch is to end, whoever ends which.
+//! Instances of a launch for several claims may name none of them: an instance is tagged with its claim after the call. Where
+//! that was cut off, a claim that is not deleted repeats the call and gets its own; once there is none, all instances that
+//! are left of the launch are terminated, by any of its deleted claims.
 
 use jiff::Timestamp;
 
@@ -32,8 +32,8 @@ pub enum Trace {
 pub enum Sighting {
     /// No instance of the launch is left.
     Nothing,
-    /// A claim of the same launch that is not deleted may still be dealt what there is.
-    Contested,
+    /// A claim of the same launch that is not deleted has no instance yet: it repeats the call, and gets one of what there is.
+    Awaited,
     /// The instance that names the claim.
     Own(ProviderId),
     /// One of those that name nobody, while all claims that they may be for are deleted.
@@ -69,10 +69,8 @@ pub fn sight<'a>(
         if other.provider_id.is_some() || named(&other.name).next().is_some() {
             continue;
         }
-        // One without an attempt joins the first call of its batch.
-        let joins = other.attempt == claim.attempt || (other.attempt == 0 && claim.attempt == 1);
-        if joins && other.deleting.is_none() && !left.is_empty() {
-            return Sighting::Contested;
+        if other.attempt == claim.attempt && other.deleting.is_none() && !left.is_empty() {
+            return Sighting::Awaited;
         }
         before += usize::from(other.attempt == claim.attempt && other.name < claim.name);
     }
@@ -134,7 +132,7 @@ mod tests {
         let claims = ["a", "b", "c"].map(of);
         match sight(&of(name), &instances, claims.iter(), |id| id.as_str() == taken) {
             Sighting::Nothing => "nothing".to_owned(),
-            Sighting::Contested => "contested".to_owned(),
+            Sighting::Awaited => "awaited".to_owned(),
             Sighting::Own(id) => format!("own {id}"),
             Sighting::OneOf(id) => format!("one of {id}"),
         }
@@ -157,11 +155,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::may_be_dealt_one(&["i1", "i2"], ("b", 1), "contested")]
-    #[case::comes_to_the_first_call(&["i1"], ("b", 0), "contested")]
+    #[case::repeats_the_call(&["i1", "i2"], ("b", 1), "awaited")]
+    #[case::is_no_member(&["i1"], ("b", 0), "one of i1")]
     #[case::went_on_alone(&["i1"], ("b", 2), "one of i1")]
     #[case::has_its_own(&["i1:b", "i2"], ("b", 1), "one of i2")]
-    #[case::nothing_to_deal(&[], ("b", 1), "nothing")]
+    #[case::nothing_to_get(&[], ("b", 1), "nothing")]
     fn what_another_may_take_is_left_to_it(
         #[case] list: &[&str],
         #[case] living: (&str, u32),

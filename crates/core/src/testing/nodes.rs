@@ -56,7 +56,9 @@ pub fn node(name: &str) -> NodeBuilder {
         uid: format!("uid-claim-{name}").into(),
         pool: Some("default".into()),
         labels: labels.clone(),
+        position: 0,
         attempt: 1,
+        attempt_members: [0].into_iter().collect(),
         capacity: size.clone(),
         allocatable: size.clone(),
         ..NodeClaim::new(name, class, now())

@@ -63,13 +63,20 @@ fn call(claim: &str, kind: &str) -> Launch {
     };
     let item = LaunchItem {
         claim: claim.to_owned(),
+        rank: 0,
         node_pool: Some("default".to_owned()),
         choices: vec![choice],
         requirements: Vec::new(),
         bootstrap: Bootstrap::default(),
         registration_delay_ms: 0,
     };
-    Launch { cluster_uid: "us".to_owned(), batch: format!("b-{claim}"), attempt: 1, items: vec![item] }
+    Launch {
+        cluster_uid: "us".to_owned(),
+        batch: format!("b-{claim}"),
+        attempt: 1,
+        items: vec![item],
+        size: 1,
+    }
 }
 
 fn slow() -> CloudConfig {

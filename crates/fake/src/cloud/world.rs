@@ -181,7 +181,7 @@ impl World {
             }
         }
         if !config.names_claims {
-            return Ok(self.launch_fleet(catalogue, config, call, now));
+            return self.launch_fleet(catalogue, config, call, now);
         }
         // Instances are dealt to claims in the order of their names, whatever the order of the call.
         let mut order: Vec<usize> = (0..call.items.len()).collect();
@@ -196,22 +196,21 @@ impl World {
         Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: false })
     }
 
-    /// Launches a fleet of as many instances as the call has items, all by the first of them. A fleet that launched nothing
-    /// is not remembered.
+    /// Launches a fleet by the first item of the call. A fleet that launched nothing is not remembered.
     fn launch_fleet(
         &mut self,
         catalogue: &Catalogue,
         config: &CloudConfig,
         call: &Launch,
         now: Timestamp,
-    ) -> LaunchReply {
+    ) -> Result<LaunchReply, ApiError> {
         let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt);
         let mut exhausted = BTreeSet::new();
         if !self.fleets.contains_key(&token)
             && let Some(first) = call.items.first()
         {
             let mut fleet = Fleet::default();
-            for number in 0..call.items.len() {
+            for number in 0..call.size {
                 let item = LaunchItem { claim: number.to_string(), ..first.clone() };
                 match self.launch_new(catalogue, config, call, &item, &mut exhausted, now) {
                     LaunchOutcome::Launched(instance) => {
@@ -223,13 +222,17 @@ impl World {
             self.fleets.insert(token.clone(), fleet);
         }
         let (ids, failures) = self.fleets.get(&token).cloned().unwrap_or_default();
+        if ids.len() + failures.len() != call.size {
+            let message = format!("the token was used with {} instances", ids.len() + failures.len());
+            return Err(ApiError::Invalid { field: "size".to_owned(), message });
+        }
         if ids.is_empty() {
             self.fleets.remove(&token);
         }
         let instances = ids.iter().filter_map(|id| self.instances.get(id));
         let launched = instances.map(|entry| LaunchOutcome::Launched(Box::new((*entry.instance).clone())));
         let outcomes = launched.chain(failures).collect();
-        LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: true }
+        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: true })
     }
 
     /// Names the claim of an instance that carries none.

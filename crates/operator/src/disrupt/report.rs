@@ -152,10 +152,10 @@ impl Report {
 fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
     let moved = command.candidates.iter().flat_map(|candidate| &candidate.pods);
     let replacement = |new_claim: &NewClaim| {
-        let batch = names.suffix(10);
+        let place = (names.suffix(10), 0);
         Replacement {
             node_pool: new_claim.pool.name.to_string(),
-            resource: raised(new_claim, context.loaded, names, &batch),
+            resource: raised(new_claim, context.loaded, names, &place),
             pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }
     };

@@ -217,12 +217,12 @@ fn gap(hourly: Price, bound: Price) -> f64 {
 }
 
 fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
-    let ids = batches(plan, names);
-    let claim = |(new_claim, batch): (&NewClaim, &String)| {
+    let places = raise::launch_batches(&names.suffix(10), &plan.new_claims);
+    let claim = |(new_claim, place): (&NewClaim, &(String, u32))| {
         let chosen = &new_claim.chosen;
         Claim {
             node_pool: new_claim.pool.name.to_string(),
-            resource: raised(new_claim, context.loaded, names, batch),
+            resource: raised(new_claim, context.loaded, names, place),
             instance_types: new_claim.instance_types.iter().map(|known| known.name.to_string()).collect(),
             offering: Offering {
                 instance_type: chosen.instance_type.to_string(),
@@ -234,19 +234,14 @@ fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
             pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }
     };
-    plan.new_claims.iter().zip(&ids).map(claim).collect()
-}
-
-/// A launch batch for each new NodeClaim, as the controller deals them out.
-fn batches(plan: &Plan, names: &Names) -> Vec<String> {
-    let prefix = names.suffix(10);
-    raise::launch_groups(&plan.new_claims).into_iter().map(|group| format!("{prefix}-{group}")).collect()
+    plan.new_claims.iter().zip(&places).map(claim).collect()
 }
 
 /// The NodeClaim that a new NodeClaim becomes, as it would be applied; null where its pool is not in the input.
-pub(crate) fn raised(new_claim: &NewClaim, loaded: &Loaded, names: &Names, batch: &str) -> Value {
+pub(crate) fn raised(new_claim: &NewClaim, loaded: &Loaded, names: &Names, place: &(String, u32)) -> Value {
     let name = format!("{}-{}", new_claim.pool.name, names.suffix(5));
-    let identity = Identity { name, batch, cluster_uid: &loaded.cluster_uid };
+    let (batch, position) = (place.0.as_str(), place.1);
+    let identity = Identity { name, batch, position, cluster_uid: &loaded.cluster_uid };
     let Some(pool) = loaded.index.pool(&new_claim.pool.name) else { return Value::Null };
     let claim = raise::claim(new_claim, pool, &new_claim.pods, identity);
     let mut value = json!(claim);

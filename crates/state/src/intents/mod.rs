@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use fleetwright_core::model::nomination::RENEWALS;
-use fleetwright_core::model::{ClaimName, NominationEvent, PodUid, Resources, Str};
+use fleetwright_core::model::{BatchId, ClaimName, NominationEvent, PodUid, Resources, Str};
 
 pub(crate) use self::nominations::Nominations;
 
@@ -30,6 +30,8 @@ struct Creation {
     pods: Vec<PodUid>,
     /// The room under the limits of its NodePool.
     reserved: Option<Reserved>,
+    /// The launch batch, which is launched only once all of its NodeClaims are created.
+    batch: Option<BatchId>,
 }
 
 /// Room under the limits of a NodePool that is kept for one NodeClaim.
@@ -75,6 +77,16 @@ impl Intents {
     /// Keeps room under the limits of `pool` for a NodeClaim that will be created, until [`Self::end_creation`].
     pub(crate) fn reserve(&mut self, claim: Str, pool: Str, most: Resources) {
         self.creations.entry(claim).or_default().reserved = Some(Reserved { pool, most });
+    }
+
+    /// Keeps a launch batch from being launched while a NodeClaim of it is created, until [`Self::end_creation`].
+    pub(crate) fn create_in_batch(&mut self, claim: Str, batch: BatchId) {
+        self.creations.entry(claim).or_default().batch = Some(batch);
+    }
+
+    /// Whether a NodeClaim of a launch batch is being created.
+    pub(crate) fn is_batch_in_creation(&self, batch: &BatchId) -> bool {
+        self.creations.values().any(|creation| creation.batch.as_ref() == Some(batch))
     }
 
     /// The room that is kept under the limits of a pool, by the names of the NodeClaims.

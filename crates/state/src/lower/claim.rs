@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fleetwright_api::{self as api, labels as names, labels::condition};
 use fleetwright_core::model::{
-    BatchId, Condition, ConditionStatus, LabelSchema, NodeClaim, PodUid, PoolName, labels::NODEPOOL,
-    nodeclaim::ConditionType,
+    BatchId, Condition, ConditionStatus, LabelSchema, NodeClaim, PodUid, PoolName, Positions,
+    labels::NODEPOOL, nodeclaim::ConditionType,
 };
 use jiff::Timestamp;
 
@@ -37,11 +37,17 @@ pub fn claim(claim: &api::NodeClaim, schema: &LabelSchema) -> Result<NodeClaim, 
     let label = |key: &str| meta.labels.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let uid = meta.uid.clone().unwrap_or_default();
     let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
+    // A claim that was made by hand is its own batch.
+    let position = annotation(names::BATCH_POSITION).and_then(|position| position.parse::<u32>().ok());
+    let position = position.filter(|position| *position < Positions::LIMIT);
+    let batch = annotation(names::BATCH_ID).zip(position);
+    let (batch, position) =
+        batch.map_or_else(|| (BatchId::from(uid.as_str()), 0), |(batch, at)| (BatchId::from(batch), at));
     let filled = |value: &str| (!value.is_empty()).then(|| text(value));
     Ok(NodeClaim {
         name: meta.name.clone().unwrap_or_default().into(),
-        // A claim that was made by hand is its own batch.
-        batch: annotation(names::BATCH_ID).map_or_else(|| BatchId::from(uid.as_str()), BatchId::from),
+        batch,
+        position,
         uid: uid.into(),
         pool: label(NODEPOOL).map(PoolName::from),
         labels: labels(meta.labels.as_ref()),
@@ -57,6 +63,9 @@ pub fn claim(claim: &api::NodeClaim, schema: &LabelSchema) -> Result<NodeClaim, 
         termination_grace_period: shared::duration(spec.termination_grace_period.as_ref()),
         expire_after: shared::duration(spec.expire_after.as_ref()),
         attempt: annotation(names::ATTEMPT).and_then(|attempt| attempt.parse().ok()).unwrap_or(0),
+        attempt_members: annotation(names::ATTEMPT_MEMBERS)
+            .and_then(|members| members.parse().ok())
+            .unwrap_or_default(),
         intended_pods: annotation(names::NOMINATED_PODS).map(intended_pods).unwrap_or_default(),
         provider_id: filled(&status.provider_id).map(Into::into),
         node_name: filled(&status.node_name).map(Into::into),

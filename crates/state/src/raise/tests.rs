@@ -61,7 +61,8 @@ fn nodepool() -> api::NodePool {
 #[test]
 fn a_claim_says_everything_that_follows_from_the_plan() {
     let new_claim = new_claim();
-    let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
+    let identity =
+        Identity { name: "default-abcde".to_owned(), batch: "plan-0", position: 4, cluster_uid: "cluster" };
     let claim = claim(&new_claim, &nodepool(), &new_claim.pods, identity);
     let meta = &claim.metadata;
     assert_eq!(meta.finalizers.as_ref().unwrap(), &["karpenter.sh/termination"]);
@@ -74,8 +75,9 @@ fn a_claim_says_everything_that_follows_from_the_plan() {
     assert_eq!(annotations["karpenter.sh/nodepool-hash"], nodepool().drift_hash());
     assert_eq!(annotations["karpenter.sh/nodepool-hash-version"], "v3");
     assert_eq!(
-        (annotations["k"].as_str(), annotations["fleetwright.dev/batch-id"].as_str()),
-        ("v", "plan-0")
+        ["k", "fleetwright.dev/batch-id", "fleetwright.dev/batch-position"]
+            .map(|key| annotations[key].as_str()),
+        ["v", "plan-0", "4"]
     );
     let written: Vec<(String, String, Vec<String>, Option<i64>)> = claim
         .spec
@@ -105,12 +107,13 @@ fn a_claim_says_everything_that_follows_from_the_plan() {
 #[test]
 fn what_is_written_is_read_back() {
     let new_claim = new_claim();
-    let identity = Identity { name: "default-abcde".to_owned(), batch: "plan-0", cluster_uid: "cluster" };
+    let identity =
+        Identity { name: "default-abcde".to_owned(), batch: "plan-0", position: 4, cluster_uid: "cluster" };
     let raised = claim(&new_claim, &nodepool(), &new_claim.pods, identity);
     let read = lower::claim::claim(&raised, &LabelSchema::default()).unwrap();
     let pods: Vec<_> = new_claim.pods.iter().map(|pod| pod.uid.clone()).collect();
     assert_eq!(read.intended_pods, pods);
-    assert_eq!((&*read.batch, read.attempt, read.has_finalizer), ("plan-0", 0, true));
+    assert_eq!((&*read.batch, read.position, read.attempt, read.has_finalizer), ("plan-0", 4, 0, true));
     assert_eq!(read.requests, new_claim.requests);
     assert_eq!(read.taints, new_claim.taints);
     assert_eq!(read.requirements.get("cpu"), new_claim.requirements.get("cpu"));
@@ -175,7 +178,6 @@ fn written(uid: Option<&str>, batch: &str, pods: &str) -> api::NodeClaim {
 
 #[rstest]
 #[case::as_written("b-0", "n/p:1", true)]
-#[case::launched_as_a_batch_of_its_own("its-uid", "n/p:1", true)]
 #[case::of_another_batch("b-1", "n/p:1", false)]
 #[case::for_another_pod("b-0", "n/p:2", false)]
 fn a_nodeclaim_is_recognized_by_batch_and_pods(#[case] batch: &str, #[case] pods: &str, #[case] same: bool) {

@@ -51,8 +51,6 @@ impl ProviderStep for Tagging {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let claimed = outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
-        self.0.launches.set_claimed(claimed);
         let cluster_uid = self.0.may_mutate()?;
         let open = untagged(outlook);
         let more = open.len() > TAGGED_MAX;

@@ -252,7 +252,14 @@ async fn an_interrupted_reservation_counts_as_full() {
     let reserved = |name: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED, ON_DEMAND]));
-        LaunchRequest { claim: Arc::new(claim), batch: name.into(), attempt: 1, decided_by: None }
+        LaunchRequest {
+            claim: Arc::new(claim),
+            batch: name.into(),
+            attempt: 1,
+            rank: 0,
+            size: 1,
+            decided_by: None,
+        }
     };
     let provider = world.aws.provider();
     let first = provider.launch(&[reserved("a")]).await.remove(0).unwrap();
@@ -315,8 +322,14 @@ async fn instances_carry_the_type_of_their_reservation() {
         let mut claim = claim(id, id);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED]));
         claim.requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_ID, [id]));
-        let request =
-            LaunchRequest { claim: Arc::new(claim), batch: id.into(), attempt: 1, decided_by: None };
+        let request = LaunchRequest {
+            claim: Arc::new(claim),
+            batch: id.into(),
+            attempt: 1,
+            rank: 0,
+            size: 1,
+            decided_by: None,
+        };
         let born = provider.launch(&[request]).await.remove(0).unwrap();
         assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
         assert_eq!(kind(&born), (Some(told.to_owned()), Some(interruptible.to_string())), "{id}");
@@ -363,8 +376,14 @@ async fn what_was_not_asked_for_is_nobodys() {
     let provider = aws.provider();
     let again = provider.launch(&batch(1)).await.remove(0).unwrap();
     assert_eq!(again.provider_id, first.provider_id, "found again, once");
-    let other =
-        LaunchRequest { claim: Arc::new(claim("b", "b")), batch: "b".into(), attempt: 1, decided_by: None };
+    let other = LaunchRequest {
+        claim: Arc::new(claim("b", "b")),
+        batch: "b".into(),
+        attempt: 1,
+        rank: 0,
+        size: 1,
+        decided_by: None,
+    };
     let second = provider.launch(&[other]).await.remove(0).unwrap();
     assert!(second.provider_id != first.provider_id && instance_id(&second.provider_id) != Some("i-0"));
     assert_eq!(aws.cloud.count("CreateFleet"), 2);

@@ -5,7 +5,14 @@ use rstest::rstest;
 use super::*;
 
 fn request(name: &str) -> LaunchRequest {
-    LaunchRequest { claim: Arc::new(claim(name, name)), batch: name.into(), attempt: 1, decided_by: None }
+    LaunchRequest {
+        claim: Arc::new(claim(name, name)),
+        batch: name.into(),
+        attempt: 1,
+        rank: 0,
+        size: 1,
+        decided_by: None,
+    }
 }
 
 async fn delete_templates(aws: &Aws) {
@@ -36,50 +43,40 @@ async fn a_template_that_is_lost_is_made_again(#[values(false, true)] whole: boo
     assert_eq!(provider.templates.last_use("of-another-class"), Some(used), "its last use is known");
 }
 
-fn waits(answers: &[Result<Instance, LaunchError>]) -> usize {
-    answers.iter().filter(|answer| matches!(answer, Err(LaunchError::RateLimited { .. }))).count()
+/// The NodeClaims that are left to the next attempt because EC2 throttled their launch.
+fn throttled(answers: &[Result<Instance, LaunchError>]) -> usize {
+    let is = |answer: &&Result<Instance, LaunchError>| matches!(answer, Err(LaunchError::Failed { reason, .. }) if **reason == *"RequestLimitExceeded");
+    answers.iter().filter(is).count()
 }
 
-/// EC2 throttles what a fleet launches, and says so among its errors: the claims come back together, and each call is a new one, for
-/// the old token would only tell the old answer. A new process goes through the same tokens.
+/// The next attempt of a batch, with so many members.
+fn next(count: usize) -> Vec<LaunchRequest> {
+    batch(count).into_iter().map(|request| LaunchRequest { attempt: 1001, ..request }).collect()
+}
+
+/// EC2 throttles what a fleet launches, and names that among its errors. It repeats its answer for the token, also to another process.
 #[tokio::test]
-async fn a_throttled_fleet_stays_together() {
+async fn a_throttled_fleet_goes_into_the_next_attempt() {
     let aws = Aws::new(settings()).await;
     aws.cloud.throttle_launches(Some(0));
-    for calls in 1..=2 {
-        assert_eq!(waits(&aws.provider().launch(&batch(500)).await), 500);
-        assert_eq!(aws.cloud.count("CreateFleet"), calls);
-    }
+    assert_eq!(throttled(&aws.provider().launch(&batch(500)).await), 500);
     aws.restart().await;
     aws.cloud.throttle_launches(None);
-    for calls in 3..=4 {
-        assert_eq!(waits(&aws.provider().launch(&batch(500)).await), 500, "what EC2 said of the old tokens");
-        assert_eq!(aws.cloud.count("CreateFleet"), calls);
-    }
-    assert!(aws.provider().launch(&batch(500)).await.iter().all(Result::is_ok));
-    assert_eq!(aws.cloud.count("CreateFleet"), 5);
+    assert_eq!(throttled(&aws.provider().launch(&batch(500)).await), 500);
+    assert!(aws.provider().launch(&next(500)).await.iter().all(Result::is_ok));
     aws.advance(Duration::from_secs(60)).await;
-    assert_eq!(aws.cloud.running().len(), 500);
+    assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (3, 500));
 }
 
-/// A part of a fleet is launched, the rest throttled: the rest is one fleet again, a minute later.
+/// A part of a fleet is launched, the rest throttled: the rest is one fleet again.
 #[tokio::test]
-async fn a_fleet_that_is_throttled_in_part_stays_together() {
+async fn the_rest_of_a_throttled_fleet_goes_into_the_next_attempt() {
     let aws = Aws::new(settings()).await;
     aws.cloud.throttle_launches(Some(300));
     let first = aws.provider().launch(&batch(500)).await;
-    assert_eq!((first.iter().flatten().count(), waits(&first)), (300, 200));
+    assert!(first.iter().take(300).all(Result::is_ok) && throttled(&first) == 200, "in order of rank");
     aws.cloud.throttle_launches(None);
-    let left: Vec<LaunchRequest> = batch(500)
-        .into_iter()
-        .zip(first)
-        .filter(|(_, answer)| answer.is_err())
-        .map(|(left, _)| left)
-        .collect();
-    let early = aws.provider().launch(&left).await;
-    assert!(early.iter().all(|answer| matches!(answer, Err(LaunchError::Unknown(_)))));
-    aws.advance(Duration::from_secs(61)).await;
-    assert!(aws.provider().launch(&left).await.iter().all(Result::is_ok));
+    assert!(aws.provider().launch(&next(200)).await.iter().all(Result::is_ok));
     aws.advance(Duration::from_secs(60)).await;
     assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.running().len()), (2, 500));
 }

@@ -233,6 +233,8 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
         claim: Arc::new(claim("again", "again")),
         batch: "again".into(),
         attempt: 1,
+        rank: 0,
+        size: 1,
         decided_by: None,
     };
     assert!(world.aws.provider().launch(&[again]).await[0].is_ok());

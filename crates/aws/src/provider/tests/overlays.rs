@@ -14,7 +14,14 @@ fn request(claim: NodeClaim, decided_by: Catalog) -> LaunchRequest {
     let mut claim = claim;
     claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, TYPES));
     let batch = claim.batch.clone();
-    LaunchRequest { claim: Arc::new(claim), batch, attempt: 1, decided_by: Some(Arc::new(decided_by)) }
+    LaunchRequest {
+        claim: Arc::new(claim),
+        batch,
+        attempt: 1,
+        rank: 0,
+        size: 1,
+        decided_by: Some(Arc::new(decided_by)),
+    }
 }
 
 async fn launched(aws: &Aws, request: LaunchRequest) -> Result<String, LaunchError> {
@@ -103,6 +110,8 @@ async fn what_an_overlay_prices_is_launched() {
         batch: claim.batch.clone(),
         claim: Arc::new(claim),
         attempt: 1,
+        rank: 0,
+        size: 1,
         decided_by: Some(seen.clone()),
     };
     let answer = launched(&aws, ask(only("a"), &catalog)).await;

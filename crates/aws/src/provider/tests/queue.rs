@@ -212,7 +212,14 @@ async fn what_is_taken_back_counts_once(#[case] unseen: bool, #[case] restarts: 
     let aws = Aws::new(with_queue()).await;
     let mut spot = claim("a", "a");
     spot.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT_CAPACITY]));
-    let request = LaunchRequest { claim: Arc::new(spot), batch: "a".into(), attempt: 1, decided_by: None };
+    let request = LaunchRequest {
+        claim: Arc::new(spot),
+        batch: "a".into(),
+        attempt: 1,
+        rank: 0,
+        size: 1,
+        decided_by: None,
+    };
     let own = aws.provider().launch(&[request]).await.remove(0).unwrap();
     let is_there = async || {
         let catalog = aws.provider().catalog(&pool()).await.unwrap();

@@ -10,11 +10,12 @@ use super::world::{World, instance};
 /// Claims `a` and `b` of one call whose outcome nobody wrote down, and so many instances of it.
 fn cut_off(instances: u32) -> World {
     let world = World::new();
-    for name in ["a", "b"] {
-        let metadata = json!({
-            "finalizers": ["karpenter.sh/termination"],
-            "annotations": {"fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/attempt": "1"},
+    for (name, position) in [("a", "0"), ("b", "1")] {
+        let annotations = json!({
+            "fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/batch-position": position,
+            "fleetwright.dev/attempt": "1", "fleetwright.dev/attempt-members": "0-1",
         });
+        let metadata = json!({"finalizers": ["karpenter.sh/termination"], "annotations": annotations});
         world.claim(name, json!({"metadata": metadata}));
     }
     for number in 1..=instances {

@@ -159,7 +159,8 @@ async fn throttled(harness: &dyn Harness) -> Verdict {
 async fn ordered(harness: &dyn Harness) -> Verdict {
     let claims: Vec<NodeClaim> =
         (0..5).map(|n| claim(harness, &format!("c{n}"), "ordered", on_demand())).collect();
-    let requests: Vec<LaunchRequest> = claims.iter().map(|claim| request(claim, 1)).collect();
+    let member = |(rank, claim)| LaunchRequest { rank, size: 5, ..request(claim, 1) };
+    let requests: Vec<LaunchRequest> = claims.iter().enumerate().map(member).collect();
     let provider = harness.provider();
     let mut ids: Vec<ProviderId> = Vec::new();
     for answer in provider.launch(&requests).await {

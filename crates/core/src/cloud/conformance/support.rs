@@ -40,7 +40,8 @@ pub(super) fn claim(harness: &dyn Harness, name: &str, batch: &str, requirements
 
 /// A request for a claim, of attempt `attempt`.
 pub(super) fn request(claim: &NodeClaim, attempt: u32) -> LaunchRequest {
-    LaunchRequest { claim: Arc::new(claim.clone()), batch: claim.batch.clone(), attempt, decided_by: None }
+    let (claim, batch) = (Arc::new(claim.clone()), claim.batch.clone());
+    LaunchRequest { claim, batch, attempt, rank: 0, size: 1, decided_by: None }
 }
 
 /// `key In [value]`.

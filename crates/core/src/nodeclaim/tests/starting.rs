@@ -33,36 +33,11 @@ fn unlaunched() -> Fixture {
 }
 
 #[test]
-fn intent_before_effect() {
-    let launch = Launch { closed: false };
-    let fixture = unlaunched();
-    assert_eq!(fixture.says(&launch, now()), "intend b/1");
-    let by_hand = unlaunched().with(|claim| claim.batch = claim.uid.clone().into());
-    assert_eq!(by_hand.says(&launch, now()), "intend uid-claim-a/1");
-    let begun = unlaunched().with(|claim| (claim.attempt, claim.has_finalizer) = (2, true));
-    assert_eq!(begun.says(&launch, now()), "launch");
-    let unsafe_yet = unlaunched().with(|claim| {
-        claim.batch = claim.uid.clone().into();
-        claim.attempt = 3;
-    });
-    assert_eq!(
-        unsafe_yet.says(&launch, now()),
-        "intend uid-claim-a/3",
-        "the finalizer comes before any call"
-    );
-    let deleting = unlaunched().with(|claim| claim.deleting = Some(now()));
-    assert_eq!(deleting.says(&launch, now()), "");
-    assert_eq!(Fixture::of(node("a").launched()).says(&launch, now()), "");
-}
-
-#[test]
-fn who_comes_too_late_goes_alone() {
-    for (closed, at, expected) in
-        [(false, 0, "intend b/1"), (true, 0, "intend uid-claim-a/1"), (false, 11, "intend uid-claim-a/1")]
-    {
-        let says = unlaunched().says(&Launch { closed }, after(at));
-        assert_eq!(says, expected, "closed {closed}, +{at}");
-    }
+fn a_claim_without_an_instance_is_launched() {
+    let says = |fixture: Fixture| brief(&Launch.next(&fixture.view()));
+    assert_eq!(says(unlaunched()), "launch");
+    assert_eq!(says(unlaunched().with(|claim| claim.deleting = Some(now()))), "");
+    assert_eq!(says(Fixture::of(node("a").launched())), "");
 }
 
 fn instance() -> Instance {
@@ -87,9 +62,9 @@ fn instance() -> Instance {
     "tell InsufficientCapacityError; count false; delete insufficient_capacity")]
 #[case(Err(LaunchError::NodeClassNotReady("x".into())), 0, "tell NodeClassNotReady; delete nodeclass_not_ready")]
 #[case(Err(LaunchError::Failed { reason: "Denied".into(), message: "x".into() }), 0,
-    "Launched=Unknown/Denied; intend uid-claim-a/2; ~1")]
+    "Launched=Unknown/Denied; ~1")]
 #[case(Err(LaunchError::Failed { reason: "".into(), message: "x".into() }), 0,
-    "Launched=Unknown/LaunchFailed; intend uid-claim-a/2; ~1")]
+    "Launched=Unknown/LaunchFailed; ~1")]
 #[case(Err(LaunchError::Unknown("x".into())), 1, "Launched=Unknown/LaunchFailed; ~1")]
 #[case(Err(LaunchError::Unknown("x".into())), 4, "Launched=Unknown/LaunchFailed; ~8")]
 #[case(Err(LaunchError::Unknown("x".into())), 99, "Launched=Unknown/LaunchFailed; ~60")]
@@ -113,7 +88,7 @@ fn answers_of_the_cloud(
 }
 
 #[test]
-fn what_failed_together_comes_again_apart_and_what_is_repeated_together() {
+fn a_batch_is_launched_again_together_and_batches_apart() {
     let waits = |answer: LaunchError, claims: &[(&str, &str)]| -> BTreeSet<Duration> {
         let of = |(uid, batch): &(&str, &str)| {
             let fixture = unlaunched().with(|claim| {
@@ -125,13 +100,13 @@ fn what_failed_together_comes_again_apart_and_what_is_repeated_together() {
     };
     let one_batch = [("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")];
     let batches = [("a", "w"), ("a", "x"), ("a", "y"), ("a", "z")];
-    let failed = LaunchError::Failed { reason: "Denied".into(), message: "x".into() };
-    assert_eq!(waits(failed, &one_batch).len(), 4, "each goes on alone");
-    for unclear in
-        [LaunchError::Unknown("x".into()), LaunchError::RateLimited { after: Duration::from_secs(7) }]
-    {
-        assert_eq!(waits(unclear.clone(), &one_batch).len(), 1, "the same call again, for all of them");
-        assert_eq!(waits(unclear, &batches).len(), 4, "and not for all batches at once");
+    for error in [
+        LaunchError::Failed { reason: "Denied".into(), message: "x".into() },
+        LaunchError::Unknown("x".into()),
+        LaunchError::RateLimited { after: Duration::from_secs(7) },
+    ] {
+        assert_eq!(waits(error.clone(), &one_batch).len(), 1, "one call for all of them");
+        assert_eq!(waits(error, &batches).len(), 4, "and not for all batches at once");
     }
 }
 
