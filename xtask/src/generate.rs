@@ -46,10 +46,10 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 
 fn custom_resources(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
     let folder = root.join("deploy/crds");
-    let mut drifts = fleetwright_api::crd::generate(&folder, check)?;
-    // The common kinds stand there with the rules of the fake cloud; `fleetwright crds --cloud aws` prints those of AWS.
-    let of_aws = [fleetwright_aws_api::crd::node_class()];
-    drifts.extend(fleetwright_api::crd::generate_from(&of_aws, &folder, check)?);
+    // The common kinds have the rules of the fake cloud there; `fleetwright crds --cloud aws` prints those of AWS.
+    let mut definitions = fleetwright_api::crd::kwok();
+    definitions.push(fleetwright_aws_api::crd::node_class());
+    let drifts = fleetwright_api::crd::generate(&definitions, &folder, check)?;
     Ok(drifts.into_iter().map(|drift| drift.path).collect())
 }
 

@@ -1,7 +1,7 @@
 //! The CustomResourceDefinitions, equal in meaning to those that Karpenter installs.
 //!
-//! Names, columns and subresources come from kube's derive, schemas from the module [`crate::schema`]. A provider adds the label
-//! rules and the kinds of its own to the common base.
+//! Names, columns and subresources come from kube's derive, schemas from the module [`crate::schema`]. Providers add their label
+//! rules and kinds to the common base.
 
 mod files;
 
@@ -12,7 +12,7 @@ use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-pub use files::{Change, Drift, GenerateError, file_name, generate, generate_from, to_yaml};
+pub use files::{Change, Drift, GenerateError, file_name, generate, to_yaml};
 
 use crate::schema;
 use crate::{
@@ -21,73 +21,58 @@ use crate::{
     NodeOverlayStatus, NodePool, NodePoolSpec, NodePoolStatus,
 };
 
-/// Whose label rules and node class are added to the common base.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// The fake cloud, with Karpenter's kwok vocabulary.
-    Fake,
-    /// AWS. Its kinds and rules come from a crate of their own; from here comes the base.
-    Aws,
+/// The definitions that every cluster needs, in a fixed order. A provider adds its NodeClass with [`definition`] and the
+/// rules of its labels with [`add_rules`].
+#[must_use]
+pub fn base() -> Vec<CustomResourceDefinition> {
+    vec![
+        definition::<CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus>(
+            "A CapacityBuffer keeps capacity ready for future pods.",
+        ),
+        definition::<NodeClaim, NodeClaimSpec, NodeClaimStatus>("A NodeClaim requests one node."),
+        definition::<NodeOverlay, NodeOverlaySpec, NodeOverlayStatus>(
+            "A NodeOverlay adjusts prices and capacities of instance types.",
+        ),
+        definition::<NodePool, NodePoolSpec, NodePoolStatus>(
+            "A NodePool defines which nodes may be created and how they are disrupted.",
+        ),
+    ]
 }
 
-/// What a provider adds to the base.
-#[derive(Clone, Copy, Debug, Default)]
-struct Additions {
-    /// CEL rules for the keys of requirements in NodePools and NodeClaims, as (rule, message).
-    requirement_keys: &'static [(&'static str, &'static str)],
-    /// CEL rules for the labels of a NodePool's template, as (rule, message).
-    labels: &'static [(&'static str, &'static str)],
-}
-
-const FAKE: Additions = Additions {
-    requirement_keys: &[(
-        r#"self in ["karpenter.kwok.sh/kwoknodeclass", "karpenter.kwok.sh/instance-cpu", "karpenter.kwok.sh/instance-memory", "karpenter.kwok.sh/instance-family", "karpenter.kwok.sh/instance-size"] || !self.find("^([^/]+)").endsWith("karpenter.kwok.sh")"#,
-        r#"label domain "karpenter.kwok.sh" is restricted"#,
-    )],
-    labels: &[],
-};
-
-impl Provider {
-    const fn additions(self) -> Additions {
-        match self {
-            Self::Fake => FAKE,
-            Self::Aws => Additions { requirement_keys: &[], labels: &[] },
-        }
+/// The definitions of a cluster with KWOKNodeClass, the vocabulary of Karpenter's simulated provider: KWOKNodeClass first.
+#[must_use]
+pub fn kwok() -> Vec<CustomResourceDefinition> {
+    let mut class = root::<KwokNodeClassSpec, KwokNodeClassStatus>(
+        "A KWOKNodeClass configures the nodes of the simulated provider.",
+    );
+    if let Some(class) = class.as_object_mut() {
+        class.remove("required");
     }
-}
-
-/// Every definition that a cluster needs for the provider, in a fixed order.
-pub fn crds(provider: Provider) -> Vec<CustomResourceDefinition> {
-    let Additions { requirement_keys, labels } = provider.additions();
-    let mut pool =
-        root::<NodePoolSpec, NodePoolStatus>("A NodePool says which nodes may be made and disrupted.");
-    add(&mut pool, "/properties/spec/properties/template/properties/spec", "requirements", requirement_keys);
-    add_to(&mut pool, "/properties/spec/properties/template/properties/metadata/properties/labels", labels);
-    let mut claim = root::<NodeClaimSpec, NodeClaimStatus>("A NodeClaim asks for one node.");
-    add(&mut claim, "/properties/spec", "requirements", requirement_keys);
-    let overlay = root::<NodeOverlaySpec, NodeOverlayStatus>(
-        "A NodeOverlay corrects prices and capacities of instance types.",
-    );
-    let buffer = root::<CapacityBufferSpec, CapacityBufferStatus>(
-        "A CapacityBuffer keeps room ready for pods to come.",
-    );
-    let mut all = vec![
-        with_schema(CapacityBuffer::crd(), buffer),
-        with_schema(NodeClaim::crd(), claim),
-        with_schema(NodeOverlay::crd(), overlay),
-        with_schema(NodePool::crd(), pool),
-    ];
-    if provider == Provider::Fake {
-        let mut class = root::<KwokNodeClassSpec, KwokNodeClassStatus>(
-            "A KWOKNodeClass configures the nodes of the fake cloud.",
-        );
-        if let Some(class) = class.as_object_mut() {
-            class.remove("required");
+    let mut all = vec![with_schema(KwokNodeClass::crd(), class)];
+    for mut definition in base() {
+        match definition.spec.names.kind.as_str() {
+            "NodePool" => add_rules(&mut definition, NODE_POOL_REQUIREMENT_KEYS, KWOK_KEYS),
+            "NodeClaim" => add_rules(&mut definition, REQUIREMENT_KEYS, KWOK_KEYS),
+            _ => {}
         }
-        all.insert(0, with_schema(KwokNodeClass::crd(), class));
+        all.push(definition);
     }
     all
 }
+
+/// Where the labels of a NodePool's template are in its schema.
+pub const NODE_POOL_LABELS: &str =
+    "/properties/spec/properties/template/properties/metadata/properties/labels";
+/// Where the keys of a NodePool's requirements are in its schema.
+pub const NODE_POOL_REQUIREMENT_KEYS: &str =
+    "/properties/spec/properties/template/properties/spec/properties/requirements/items/properties/key";
+/// Where the keys of the requirements of a NodeClaim or NodeOverlay are in its schema.
+pub const REQUIREMENT_KEYS: &str = "/properties/spec/properties/requirements/items/properties/key";
+
+const KWOK_KEYS: &[(&str, &str)] = &[(
+    r#"self in ["karpenter.kwok.sh/kwoknodeclass", "karpenter.kwok.sh/instance-cpu", "karpenter.kwok.sh/instance-memory", "karpenter.kwok.sh/instance-family", "karpenter.kwok.sh/instance-size"] || !self.find("^([^/]+)").endsWith("karpenter.kwok.sh")"#,
+    r#"label domain "karpenter.kwok.sh" is restricted"#,
+)];
 
 /// The definition of a provider's own kind, whose spec is required: names from kube's derive, schema from the types.
 pub fn definition<Kind: CustomResourceExt, Spec: JsonSchema, Status: JsonSchema>(
@@ -97,7 +82,7 @@ pub fn definition<Kind: CustomResourceExt, Spec: JsonSchema, Status: JsonSchema>
 }
 
 /// Adds CEL rules, as (rule, message), at a JSON pointer into the schema of every version. A pointer that leads nowhere
-/// adds nothing; the tests of the rules would tell.
+/// adds nothing, which the tests of the rules detect.
 pub fn add_rules(crd: &mut CustomResourceDefinition, pointer: &str, rules: &[(&str, &str)]) {
     for version in &mut crd.spec.versions {
         let props = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
@@ -110,12 +95,7 @@ pub fn add_rules(crd: &mut CustomResourceDefinition, pointer: &str, rules: &[(&s
     }
 }
 
-/// Adds rules for the keys of a list of requirements.
-fn add(schema: &mut Value, parent: &str, list: &str, rules: &[(&str, &str)]) {
-    add_to(schema, &format!("{parent}/properties/{list}/items/properties/key"), rules);
-}
-
-/// Adds rules at a JSON pointer. A pointer that leads nowhere adds nothing; the tests of the rules would tell.
+/// Adds rules at a JSON pointer. A pointer that leads nowhere adds nothing, which the tests of the rules detect.
 fn add_to(schema: &mut Value, pointer: &str, rules: &[(&str, &str)]) {
     if let (Some(node), false) = (schema.pointer_mut(pointer), rules.is_empty()) {
         schema::append_rules(node, rules);

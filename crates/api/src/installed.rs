@@ -107,7 +107,7 @@ mod tests {
     /// The document of definitions as this release has them.
     fn document() -> Value {
         let mut schemas = serde_json::Map::new();
-        for crd in crate::crd::crds(crate::crd::Provider::Fake) {
+        for crd in crate::crd::kwok() {
             let kind = crd.spec.names.kind;
             let version = crd.spec.versions.into_iter().find(|version| version.name == "v1");
             let Some(schema) = version.and_then(|version| version.schema?.open_api_v3_schema) else {

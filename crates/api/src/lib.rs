@@ -25,7 +25,7 @@ mod text;
 pub use capacitybuffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use conditions::{ConditionSet, ConditionTypes, HasConditions};
-pub use crd::{Provider, crds, file_name, generate, to_yaml};
+pub use crd::{file_name, generate, to_yaml};
 pub use duration::NillableDuration;
 pub use kwoknodeclass::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus};

@@ -1,15 +1,10 @@
 //! The custom resources of a cluster on AWS: the common base with the rules of AWS' labels, and EC2NodeClass.
 
-use fleetwright_api::{Provider, crd};
+use fleetwright_api::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::ec2nodeclass::{Ec2NodeClass, Ec2NodeClassSpec, Ec2NodeClassStatus};
 use crate::labels::{GROUP, NODE_CLASS, NOT_FOR_OVERLAYS, WELL_KNOWN};
-
-const POOL_LABELS: &str = "/properties/spec/properties/template/properties/metadata/properties/labels";
-const POOL_KEYS: &str =
-    "/properties/spec/properties/template/properties/spec/properties/requirements/items/properties/key";
-const KEYS: &str = "/properties/spec/properties/requirements/items/properties/key";
 
 /// Every definition that a cluster on AWS needs, in a fixed order: EC2NodeClass first.
 #[must_use]
@@ -19,14 +14,16 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     let of_overlay = rule("self", &allowed(NOT_FOR_OVERLAYS));
     let labels = format!("self.all(x, {})", rule("x", &allowed(&[])));
     let mut all = vec![node_class()];
-    for mut definition in crd::crds(Provider::Aws) {
+    for mut definition in crd::base() {
         match definition.spec.names.kind.as_str() {
             "NodePool" => {
-                crd::add_rules(&mut definition, POOL_KEYS, &[(&known, &message)]);
-                crd::add_rules(&mut definition, POOL_LABELS, &[(&labels, &message)]);
+                crd::add_rules(&mut definition, crd::NODE_POOL_REQUIREMENT_KEYS, &[(&known, &message)]);
+                crd::add_rules(&mut definition, crd::NODE_POOL_LABELS, &[(&labels, &message)]);
             }
-            "NodeClaim" => crd::add_rules(&mut definition, KEYS, &[(&known, &message)]),
-            "NodeOverlay" => crd::add_rules(&mut definition, KEYS, &[(&of_overlay, &message)]),
+            "NodeClaim" => crd::add_rules(&mut definition, crd::REQUIREMENT_KEYS, &[(&known, &message)]),
+            "NodeOverlay" => {
+                crd::add_rules(&mut definition, crd::REQUIREMENT_KEYS, &[(&of_overlay, &message)])
+            }
             _ => {}
         }
         all.push(definition);

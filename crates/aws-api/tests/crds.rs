@@ -75,7 +75,7 @@ fn class() -> Value {
 #[test]
 fn the_committed_file_is_current() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
-    let drifts = fleetwright_api::crd::generate_from(&[node_class()], &dir, true).unwrap();
+    let drifts = fleetwright_api::crd::generate(&[node_class()], &dir, true).unwrap();
     assert!(drifts.is_empty(), "run `cargo xtask generate`: {drifts:?}");
 }
 

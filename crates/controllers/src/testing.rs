@@ -170,7 +170,7 @@ impl World {
         let mut config = Config::new(Arc::new(move || of_server.steady()), 7);
         config.faults = faults;
         let server = Server::new(config);
-        for crd in api::crds(api::Provider::Fake) {
+        for crd in api::crd::kwok() {
             server.apply(serde_json::to_value(crd).unwrap()).unwrap();
         }
         server

@@ -4,7 +4,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use fleetwright_api::{
-    crd::{Provider, crds},
+    crd,
     labels::{ATTEMPT, BATCH_ID},
 };
 use fleetwright_core::clock::{Clock, SharedClock};
@@ -259,7 +259,7 @@ async fn an_idle_fleet_makes_no_calls() {
 
 async fn install(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in crds(Provider::Fake) {
+    for definition in crd::kwok() {
         api.create(&PostParams::default(), &definition).await.unwrap();
     }
 }

@@ -107,7 +107,7 @@ mod tests {
     /// An API server with our definitions after a change to each.
     fn server(change: impl Fn(&mut serde_json::Value)) -> Client {
         let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
-        for crd in fleetwright_api::crd::crds(fleetwright_api::crd::Provider::Fake) {
+        for crd in fleetwright_api::crd::kwok() {
             let mut crd = serde_json::to_value(crd).unwrap();
             change(&mut crd);
             server.apply(crd).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn objects_in_storage_that_cannot_be_read_are_refused() {
         let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
-        for crd in fleetwright_api::crd::crds(fleetwright_api::crd::Provider::Fake) {
+        for crd in fleetwright_api::crd::kwok() {
             server.apply(serde_json::to_value(crd).unwrap()).unwrap();
         }
         let client = Client::new(server.service(), "default");

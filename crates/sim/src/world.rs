@@ -330,7 +330,7 @@ fn definitions(config: &WorldConfig) -> &'static [Value] {
         return setup.definitions();
     }
     FAKE.get_or_init(|| {
-        let all = fleetwright_api::crds(fleetwright_api::Provider::Fake);
+        let all = fleetwright_api::crd::kwok();
         // What is generated from types always serialises.
         all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
     })

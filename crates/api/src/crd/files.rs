@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Number, Value};
 
-use super::{Provider, crds};
-
 /// Why the files could not be checked or written.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
@@ -86,20 +84,12 @@ fn whole(number: &Number) -> Option<i64> {
     number.to_string().strip_suffix(".0")?.parse().ok()
 }
 
-/// Compares the files in `dir` with the definitions of the base and the fake cloud. With `check` it only reports;
-/// otherwise it writes what differs. Returns what differed, in the order of the definitions.
+/// Compares the files in `dir` with `definitions`. With `check` it only reports; otherwise it writes what differs. Returns
+/// what differed, in the order of the definitions.
 ///
 /// # Errors
 /// When a definition has no YAML form, or the folder or a file is not accessible.
-pub fn generate(dir: &Path, check: bool) -> Result<Vec<Drift>, GenerateError> {
-    generate_from(&crds(Provider::Fake), dir, check)
-}
-
-/// The same for definitions of the caller's choice.
-///
-/// # Errors
-/// As [`generate`].
-pub fn generate_from(
+pub fn generate(
     definitions: &[CustomResourceDefinition],
     dir: &Path,
     check: bool,

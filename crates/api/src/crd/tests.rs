@@ -32,7 +32,7 @@ fn summary(crd: &CustomResourceDefinition) -> String {
 
 #[test]
 fn names_and_subresources() {
-    let found: Vec<String> = crds(Provider::Fake).iter().map(summary).collect();
+    let found: Vec<String> = kwok().iter().map(summary).collect();
     assert_eq!(
         found,
         [
@@ -48,14 +48,14 @@ fn names_and_subresources() {
              storage=true status=true scale=.spec.replicas:.status.nodes",
         ]
     );
-    let base: Vec<String> = crds(Provider::Aws).iter().map(summary).collect();
+    let base: Vec<String> = base().iter().map(summary).collect();
     assert_eq!(base, found[1..], "the kwok class belongs to the fake cloud only");
 }
 
 #[test]
 fn printer_columns() {
     let mut found = Vec::new();
-    for crd in crds(Provider::Fake) {
+    for crd in kwok() {
         for column in crd.spec.versions[0].additional_printer_columns.iter().flatten() {
             let wide = if column.priority == Some(1) { " wide" } else { "" };
             found.push(format!(
@@ -87,7 +87,7 @@ fn merging_and_defaults() {
         }
     }
     let mut found = Vec::new();
-    for crd in crds(Provider::Fake) {
+    for crd in kwok() {
         let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
         walk(&serde_json::to_value(schema).unwrap(), &crd.spec.names.kind, &mut found);
     }
@@ -97,7 +97,7 @@ fn merging_and_defaults() {
 /// Every word of a schema is one of the typed definition's, so that none gets lost on its way from the attributes to the definition.
 #[test]
 fn schemas_lose_nothing() {
-    for (crd, schema) in crds(Provider::Fake).iter().zip([
+    for (crd, schema) in kwok().iter().zip([
         root::<KwokNodeClassSpec, KwokNodeClassStatus>(
             "A KWOKNodeClass configures the nodes of the fake cloud.",
         ),
@@ -191,7 +191,7 @@ fn schemas_are_structural() {
             }
         }
     }
-    for crd in crds(Provider::Fake) {
+    for crd in kwok() {
         let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
         walk(&serde_json::to_value(schema).unwrap(), &crd.spec.names.kind);
     }
@@ -199,7 +199,7 @@ fn schemas_are_structural() {
 
 #[test]
 fn yaml_reads_back_as_written() {
-    for crd in crds(Provider::Fake) {
+    for crd in kwok() {
         let yaml = to_yaml(&crd).unwrap();
         assert!(
             yaml.starts_with("---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n")
@@ -212,18 +212,19 @@ fn yaml_reads_back_as_written() {
 #[test]
 fn generate_reports_and_repairs() {
     let dir = std::env::temp_dir().join(format!("fleetwright-crds-{}", std::process::id()));
-    let changes =
-        |check| generate(&dir, check).unwrap().into_iter().map(|drift| drift.change).collect::<Vec<_>>();
+    let changes = |check| {
+        generate(&kwok(), &dir, check).unwrap().into_iter().map(|drift| drift.change).collect::<Vec<_>>()
+    };
     assert_eq!(changes(true), [Change::Missing; 5]);
     assert!(!dir.exists(), "a check writes nothing");
     assert_eq!(changes(false), [Change::Missing; 5]);
     assert_eq!(changes(true), []);
     let pools = dir.join("karpenter.sh_nodepools.yaml");
     fs::write(&pools, "edited by hand").unwrap();
-    assert_eq!(generate(&dir, true).unwrap(), [Drift { path: pools, change: Change::Stale }]);
+    assert_eq!(generate(&kwok(), &dir, true).unwrap(), [Drift { path: pools, change: Change::Stale }]);
     assert_eq!(changes(false), [Change::Stale]);
     assert_eq!(changes(true), []);
     let inside_a_file = dir.join("karpenter.sh_nodepools.yaml");
-    assert!(matches!(generate(&inside_a_file, true), Err(GenerateError::Io { .. })));
+    assert!(matches!(generate(&kwok(), &inside_a_file, true), Err(GenerateError::Io { .. })));
     fs::remove_dir_all(&dir).unwrap();
 }

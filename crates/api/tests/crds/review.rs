@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use fleetwright_api::{Provider, crds};
+use fleetwright_api::crd;
 use kube_cel::{CompiledSchema, Validator, apply_defaults, compile_schema};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub(crate) type Row = (&'static str, Value, &'static str);
 
 /// The schema of a kind as the fake cloud's cluster has it.
 pub(crate) fn schema(kind: &str) -> Value {
-    let crd = crds(Provider::Fake).into_iter().find(|crd| crd.spec.names.kind == kind).expect("a known kind");
+    let crd = crd::kwok().into_iter().find(|crd| crd.spec.names.kind == kind).expect("a known kind");
     let validation = crd.spec.versions[0].schema.clone().expect("a schema");
     serde_json::to_value(validation.open_api_v3_schema).expect("schemas are JSON")
 }

@@ -1,8 +1,11 @@
 //! Scenarios: `tests/scenarios/disrupt/*.yaml` is the input, the file beside it with `.txt` the report.
 //!
-//! A first line `# disrupt: --flag …` adds to the command line; it decides at noon of the first day of 2026.
+//! A first line `# disrupt: --flag …` adds to the command line; it decides at noon of the first day of 2026. The input is
+//! full manifests, or one document in the [short form](short).
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
+
+mod short;
 
 use super::*;
 use crate::{
@@ -22,12 +25,15 @@ fn options(path: &Path, text: &str) -> (DisruptOptions, BTreeMap<String, String>
 
 fn report(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
-    let (options, flags) = options(path, &text);
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join(path.file_name().unwrap());
+    std::fs::write(&input, short::manifests(&text)).unwrap();
+    let (options, flags) = options(&input, &text);
     let values = Values::resolve(&flags, |_| None).unwrap();
     let at = options.at.unwrap();
     let report = survey(read(&options.files).unwrap(), &options.method, &values, at, at).unwrap();
     let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    let folder = format!("{}/", path.parent().unwrap().display());
+    let folder = format!("{}/", folder.path().display());
     format!("{notes}{}", table::Table(&report)).replace(&folder, "")
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fleetwright_api::{
-    self as api, Provider,
+    self as api,
     condition::{Condition, ConditionStatus},
-    crds,
+    crd,
     labels::condition::READY,
 };
 use fleetwright_kube_schema::Structural;
@@ -28,7 +28,7 @@ impl Schemas {
     /// Where a CRD of this build is broken.
     pub(super) fn load() -> anyhow::Result<Self> {
         let mut schemas = BTreeMap::new();
-        for crd in crds(Provider::Fake) {
+        for crd in crd::kwok() {
             let Some(version) = crd.spec.versions.first() else { continue };
             let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let Some(schema) = schema else { continue };

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use fleetwright_api::{Provider, crds};
+use fleetwright_api::crd;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses,
@@ -61,7 +61,7 @@ impl CloudConnector for FakeCloud {
     }
 
     fn definitions(&self) -> Vec<CustomResourceDefinition> {
-        crds(Provider::Fake)
+        crd::kwok()
     }
 }
 

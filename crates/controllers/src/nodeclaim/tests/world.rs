@@ -308,7 +308,7 @@ impl World {
         let power = Power::full();
         config.faults = Some(power.clone());
         let server = Server::new(config);
-        for crd in fleetwright_api::crds(fleetwright_api::Provider::Fake) {
+        for crd in fleetwright_api::crd::kwok() {
             server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
         }
         let class = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
