@@ -1,7 +1,6 @@
-//! The proof that the cluster of the configured name is the one behind the API server: both have the same certificate authority.
+//! Proves that the EKS cluster of the configured name is the one behind the API server: both have the same certificate authority.
 //!
-//! Certificates are compared by their DER. Texts of one bundle differ by line endings, wrapping, blanks, order and comments, and
-//! none of that is another cluster.
+//! Certificates are compared by their DER. Line endings, wrapping, blanks, order and comments of a bundle do not matter.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +22,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Why a text is no bundle of certificates.
+/// Why a text is not a bundle of certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
-    /// It has no certificate at all.
+    /// It has no certificate.
     #[error("is neither PEM nor base64 of PEM: give the cluster's certificate authority")]
     NotPem,
     /// A certificate's body cannot be read.
     #[error("has a certificate that is not base64 of DER: number {0}")]
     NotDer(usize),
-    /// It is too long to be one.
+    /// It is longer than the limit.
     #[error("has {0} bytes, and at most {LONGEST} are read")]
     TooLong(usize),
 }
@@ -42,10 +41,10 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(dense).ok()
 }
 
-/// The DER of each certificate of a bundle: PEM, or base64 of PEM as kubeconfigs have it.
+/// Returns the DER of each certificate of a bundle: PEM, or base64 of PEM as in kubeconfigs.
 ///
 /// # Errors
-/// Where it has none, or one that cannot be read.
+/// If it has no certificate, or one that cannot be read.
 pub fn certificates(bundle: &str) -> Result<BTreeSet<Vec<u8>>, AuthorityError> {
     if bundle.len() > LONGEST {
         return Err(AuthorityError::TooLong(bundle.len()));
@@ -68,15 +67,16 @@ pub fn certificates(bundle: &str) -> Result<BTreeSet<Vec<u8>>, AuthorityError> {
     if found.is_empty() { Err(AuthorityError::NotPem) } else { Ok(found) }
 }
 
-/// Whether what EKS reports for a cluster is the API server's. One certificate in common is proof: EKS makes an authority for
-/// each cluster, and bundles have more than one while it is replaced. What cannot be read proves nothing, and refutes nothing.
+/// Compares the certificate authority that EKS reports for a cluster with the API server's. One certificate in common is proof: EKS
+/// creates an authority for each cluster, and a bundle has several while the authority is rotated. An unreadable bundle proves nothing
+/// and refutes nothing.
 #[must_use]
 pub fn compare(cluster: &str, of_api_server: &str, of_eks: &str) -> Identity {
     if of_api_server.trim().is_empty() {
         return Identity::Unproven("no certificate authority of the API server is known".into());
     }
     let dense = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-    // What is the same to the letter is the same, whatever it is.
+    // Identical texts need no parsing.
     if dense(of_api_server) == dense(of_eks) {
         return Identity::Proven;
     }
@@ -110,7 +110,7 @@ fn mismatch(cluster: &str) -> Identity {
 
 #[cfg(test)]
 mod tests {
-    //! What is the same authority, what another, and what is none.
+    //! Equal authorities, different ones, and unreadable ones.
     use base64::engine::general_purpose::STANDARD as PADDED;
     use rstest::rstest;
 
@@ -162,19 +162,19 @@ mod tests {
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
         "not base64 of DER: number 1"
     )]
-    fn what_cannot_be_read_stops_nothing_and_is_named(#[case] ours: &str, #[case] part: &str) {
+    fn invalid_documents_are_reported_and_skipped(#[case] ours: &str, #[case] part: &str) {
         let Identity::Unproven(why) = compare("prod", ours, &bundle(&pem(1))) else { panic!("not unproven") };
         assert!(why.contains(part), "{why}");
     }
 
     #[test]
-    fn what_neither_side_has_in_pem_is_compared_as_it_is() {
+    fn equal_bundles_that_are_not_pem_match() {
         assert_eq!(compare("prod", " bm90IHBlbQ==\n", "bm90IHBlbQ=="), Identity::Proven);
         assert!(matches!(compare("prod", "bm90IHBlbQ==", "b3RoZXI="), Identity::Mismatch(_)));
     }
 
     #[test]
-    fn what_eks_says_may_be_unreadable_too() {
+    fn an_unreadable_eks_bundle_proves_nothing() {
         let Identity::Unproven(why) = compare("prod", &pem(1), "x") else { panic!("not unproven") };
         assert!(why.starts_with("the certificate authority that EKS reports is neither"), "{why}");
         assert_eq!(certificates(&"A".repeat(LONGEST + 1)), Err(AuthorityError::TooLong(LONGEST + 1)));

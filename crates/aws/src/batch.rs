@@ -1,13 +1,13 @@
-//! Calls for single instances, gathered into calls for many: a burst of looks at, or ends of, five hundred instances is one call.
+//! Batches calls for single instances: a burst of 500 DescribeInstances or TerminateInstances calls becomes one call.
 //!
-//! Whoever comes first waits for others and calls for all; if it is dropped meanwhile, the others call for themselves. A call
-//! that names an instance that is not there is halved until only that one fails; one that is throttled is halved too, and
-//! the halves come back at different times.
+//! The first caller waits for others and makes the call for all of them; if it is dropped before that, the others make their own calls. A
+//! call that names an instance that does not exist is halved until only that one fails. A throttled call is halved too, and its halves
+//! are retried at different times.
 //!
-//! EC2 refuses an end as a whole where one instance in it is protected, or out of the policy's reach. Such a call is halved as well, half
-//! after half, so that it soon shows whether one instance is the trouble or the action: where [`REFUSED_IN_A_ROW`] instances were
-//! refused and none was ended in between, what is left is not halved any further. An instance that was refused by itself is not asked for
-//! together with others again, until it could be ended.
+//! EC2 refuses a whole TerminateInstances call if one of its instances is protected, or if the IAM policy does not cover it. Such a call
+//! is halved, one half after the other, which soon shows whether one instance or the action is refused: after [`REFUSED_IN_A_ROW`]
+//! refused instances without a terminated one in between, the rest is not halved further. An instance that was refused in a call of its
+//! own is not batched with others again until it was terminated.
 //!
 //! Calls that change something pass a token bucket first (`pace`).
 
@@ -31,20 +31,20 @@ use crate::digest::digest;
 use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
 use crate::pace::{Pace, Paced};
 
-/// A call is made after nobody has joined it for so long.
+/// How long a call waits after the last caller has joined it.
 const IDLE: Duration = Duration::from_millis(100);
-/// A call is made after so long, whoever joins it.
+/// How long a call waits at most.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Most instances of one call.
 const TOGETHER: usize = 500;
 /// How often a throttled call is repeated in smaller parts.
 const TRIES: u32 = 3;
-/// After so many instances that were refused by themselves, none being ended in between, refusal is taken for the action's.
+/// After this many instances that were refused in calls of their own, with none terminated in between, the action counts as refused.
 const REFUSED_IN_A_ROW: u32 = 8;
-/// Most instances that are remembered as refused; what is forgotten is found out again, in a few calls more.
+/// Most refused instances that are remembered; a forgotten one costs a few more calls.
 const REFUSED_MAX: u64 = 10_000;
 
-/// A wait that differs by key: up to half as long again.
+/// A delay that differs by key: `wait` plus up to half of it.
 #[must_use]
 pub fn spread(wait: Duration, key: &str) -> Duration {
     let share = u32::from_str_radix(&digest(key)[28..], 16).unwrap_or(0);
@@ -67,18 +67,18 @@ impl Verb {
         }
     }
 
-    /// Whether EC2 may have refused a call for one instance in it: what is looked at is nobody's in particular to IAM, and credentials
-    /// that are over fit no instance.
+    /// Whether one instance of the call may be the reason for the refusal. IAM does not scope DescribeInstances to instances, and invalid
+    /// credentials fail for every instance.
     fn may_be_of_one(self, error: &AwsError) -> bool {
         let refused = matches!(error.class(), Class::Refused | Class::Unauthorized);
         self == Self::Terminate && refused && !error.is_unidentified()
     }
 }
 
-/// What came of each instance; one that is ended, or not there any more, has nothing to show.
+/// The result for each instance; a terminated or missing one has no description.
 type Outcomes = BTreeMap<String, Result<Option<InstanceInfo>, AwsError>>;
 
-/// Those who wait for one call.
+/// The callers that wait for one call.
 #[derive(Default)]
 struct Gathering {
     waiting: Vec<(Vec<String>, oneshot::Sender<Outcomes>)>,
@@ -91,7 +91,7 @@ impl Gathering {
     }
 }
 
-/// The leader's mark: where it is dropped before its call, those who wait hear of it.
+/// Held by the caller that makes the call; if it is dropped before the call, the waiting callers are notified.
 struct Lead<'a>(Option<&'a Mutex<Gathering>>);
 
 impl Drop for Lead<'_> {
@@ -108,7 +108,7 @@ fn lock(gathering: &Mutex<Gathering>) -> MutexGuard<'_, Gathering> {
     gathering.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// AWS with gathered calls.
+/// The AWS API with batched calls.
 pub struct Batched {
     api: Arc<dyn AwsApi>,
     clock: SharedClock,
@@ -116,12 +116,12 @@ pub struct Batched {
     terminate: Mutex<Gathering>,
     pace: Pace,
     ledger: Ledger,
-    /// Instances whose end was refused by itself.
+    /// Instances whose termination was refused in a call of their own.
     refused: Cache<String, (), REFUSED_MAX>,
 }
 
 impl Batched {
-    /// Gathers calls to `api`.
+    /// Batches calls to `api`.
     #[must_use]
     pub fn new(api: Arc<dyn AwsApi>, clock: SharedClock) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Batched {
         }
     }
 
-    /// What comes of some instances, by a call that others may share.
+    /// Returns the result for each instance, by a call that others may share.
     async fn together(&self, verb: Verb, ids: &[String]) -> Outcomes {
         let gathering = match verb {
             Verb::Describe => &self.describe,
@@ -152,12 +152,12 @@ impl Batched {
         }
         match told.await {
             Ok(outcomes) => outcomes,
-            // Who led is gone.
+            // The caller that was to make the call was dropped.
             Err(oneshot::Canceled) => self.call(verb, ids.iter().cloned().collect()).await,
         }
     }
 
-    /// Waits until nobody joins any more, calls for all and tells each.
+    /// Waits until no caller joins any more, makes the call, and returns each caller its results.
     async fn lead(&self, verb: Verb, gathering: &Mutex<Gathering>) {
         let mut mark = Lead(Some(gathering));
         let mut waited = Duration::ZERO;
@@ -183,15 +183,15 @@ impl Batched {
         let outcomes = self.call(verb, ids).await;
         for (ids, tell) in waiting {
             let own = ids.into_iter().filter_map(|id| Some((id.clone(), outcomes.get(&id)?.clone())));
-            // Whoever does not wait any more misses nothing.
+            // A caller that was dropped needs no answer.
             let _ = tell.send(own.collect());
         }
     }
 
-    /// Calls for some instances, in as few calls as it takes.
+    /// Makes the calls for a set of instances, in as few calls as possible.
     async fn call(&self, verb: Verb, ids: BTreeSet<String>) -> Outcomes {
         let is_refused = |id: &String| verb == Verb::Terminate && self.refused.peek(id).is_some();
-        // What was refused would spoil the call of what it came with.
+        // A refused instance would fail the call of the others.
         let (refused, all): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_refused);
         let chunks = all.chunks(TOGETHER).chain(refused.chunks(TOGETHER));
         let mut open: VecDeque<(Vec<String>, u32)> = chunks.map(|chunk| (chunk.to_vec(), 0)).collect();
@@ -200,7 +200,7 @@ impl Batched {
             if verb == Verb::Terminate
                 && let Err(error) = self.pace.pass(Paced::Terminate(chunk.len())).await
             {
-                // What has no token is not called for: a part of it may have one, and the rest comes back, each by itself.
+                // A chunk without tokens is split: a part may get tokens, and the rest is retried, each instance separately.
                 if chunk.len() > 1 {
                     let (first, rest) = chunk.split_at(chunk.len() / 2);
                     open.push_front((rest.to_vec(), tries));
@@ -248,7 +248,7 @@ impl Batched {
         outcomes
     }
 
-    /// What could be ended is asked for together with others again.
+    /// A terminated instance may be batched again.
     fn forget_refused(&self, verb: Verb, ended: &[String]) {
         if verb == Verb::Terminate && !self.refused.is_empty() {
             for id in ended {
@@ -264,7 +264,7 @@ impl Batched {
             Verb::Describe => {
                 let found = self.ledger.call("DescribeInstances", self.api.instances(ids, &[]).await)?;
                 for info in found {
-                    // What was not asked for is not ours to tell.
+                    // Instances that were not requested are ignored.
                     if let Some(place) = done.get_mut(&info.id) {
                         *place = Ok(Some(info));
                     }

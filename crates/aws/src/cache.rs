@@ -1,10 +1,10 @@
-//! Bounded caches: moka bounds the size, we say how long an entry counts, on the clock of whoever asks.
+//! Bounded caches: moka bounds the size; the expiry of an entry is judged by the caller's clock.
 //!
-//! What may be here is what can be had again: a look-up, or something that follows from what is known. Where losing an entry would
-//! change what is right, it is state, and stands in a map whose owner says when an entry goes.
+//! A cache holds what can be fetched or computed again. If losing an entry would change a decision, it is state and belongs in a map
+//! whose owner removes entries.
 //!
-//! Beyond its bound a cache drops what was not used for longest. Nothing goes by the order of entries, and no thread runs behind
-//! them: a run with the same calls keeps the same entries.
+//! Above its bound a cache evicts the least recently used entry. Nothing depends on the order of entries, and no thread runs in the
+//! background: the same calls leave the same entries.
 
 use std::fmt;
 use std::hash::Hash;
@@ -18,11 +18,11 @@ use crate::recent::is_recent;
 #[derive(Clone)]
 struct Entry<V> {
     value: V,
-    /// Since when it counts, and for how long; `None` for as long as it is there.
+    /// When it was inserted and how long it is valid; `None` for entries that do not expire.
     counts: Option<(Timestamp, SignedDuration)>,
 }
 
-/// A cache of at most `MAX` entries. Values are cloned out of it: put an `Arc` in where they are large.
+/// A cache of at most `MAX` entries. Values are cloned on read: use an `Arc` for large ones.
 pub struct Cache<K, V, const MAX: u64> {
     entries: sync::Cache<K, Entry<V>>,
 }
@@ -34,7 +34,7 @@ where
 {
     fn default() -> Self {
         let builder = sync::Cache::builder().max_capacity(MAX);
-        // Its usual policy may refuse what is new for the sake of what was used often.
+        // moka's default policy may reject a new entry in favour of frequently used ones.
         Self { entries: builder.eviction_policy(EvictionPolicy::lru()).build() }
     }
 }
@@ -44,25 +44,25 @@ where
     K: Clone + Eq + Ord + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An entry that counts at `now`.
+    /// Returns an entry that is valid at `now`.
     #[must_use]
     pub fn get(&self, key: &K, now: Timestamp) -> Option<V> {
         let entry = self.entries.get(key)?;
         entry.counts.is_none_or(|(since, long)| is_recent(since, now, long)).then_some(entry.value)
     }
 
-    /// An entry, whether it still counts or not: for those to whom an old answer is better than none.
+    /// Returns an entry even if it has expired, for callers that prefer an old answer to none.
     #[must_use]
     pub fn peek(&self, key: &K) -> Option<V> {
         self.entries.get(key).map(|entry| entry.value)
     }
 
-    /// Puts an entry in that counts for `long` from `now` on. Returns whether there was none before.
+    /// Inserts an entry that is valid for `long` from `now`. Returns whether the key was absent.
     pub fn insert(&self, key: K, value: V, now: Timestamp, long: SignedDuration) -> bool {
         self.put(key, Entry { value, counts: Some((now, long)) })
     }
 
-    /// Puts an entry in that counts for as long as it is there. Returns whether there was none before.
+    /// Inserts an entry that does not expire. Returns whether the key was absent.
     pub fn keep(&self, key: K, value: V) -> bool {
         self.put(key, Entry { value, counts: None })
     }
@@ -74,19 +74,19 @@ where
         new
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&self, key: &K) -> Option<V> {
         let removed = self.entries.remove(key).map(|entry| entry.value);
         self.settle();
         removed
     }
 
-    /// Takes out what does not count any more at `now`. Returns how many went.
+    /// Removes entries that have expired at `now`. Returns how many.
     pub fn sweep(&self, now: Timestamp) -> usize {
         self.retain(|_, _, counts| counts.is_none_or(|(since, long)| is_recent(since, now, long)))
     }
 
-    /// Takes out whatever `keeps` does not want. Returns how many went.
+    /// Removes the entries for which `keeps` is false. Returns how many.
     pub fn retain_if(&self, keeps: impl Fn(&K, &V) -> bool) -> usize {
         self.retain(|key, value, _| keeps(key, value))
     }
@@ -108,7 +108,7 @@ where
         gone.len()
     }
 
-    /// All entries by key, whether they still count or not.
+    /// Returns all entries by key, expired ones included.
     #[must_use]
     pub fn all(&self) -> Vec<(K, V)> {
         let mut all: Vec<(K, V)> =
@@ -117,7 +117,7 @@ where
         all
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries.entry_count()
@@ -129,7 +129,7 @@ where
         self.len() == 0
     }
 
-    /// moka evicts now and then; here it does so at once, so that what is dropped depends on the calls alone.
+    /// Runs moka's pending evictions now, so that the entries depend on the calls alone.
     fn settle(&self) {
         self.entries.run_pending_tasks();
     }
@@ -147,7 +147,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    //! Bounds, times, and the same entries for the same calls.
+    //! Bounds, expiry, and the same entries for the same calls.
     use super::*;
 
     const LONG: SignedDuration = SignedDuration::from_mins(3);
@@ -168,9 +168,9 @@ mod tests {
         assert_eq!((cache.remove(&"b"), cache.is_empty()), (Some(3), true));
     }
 
-    /// What was used last stays; two caches with the same calls hold the same, whatever their hashers are.
+    /// The most recently used entries remain; two caches with the same calls hold the same entries, whatever their hashers.
     #[test]
-    fn the_bound_holds_at_once_and_drops_what_was_not_used_for_longest() {
+    fn the_least_recently_used_entry_is_evicted_at_once() {
         let filled = || {
             let cache: Cache<i32, i32, 100> = Cache::default();
             for number in 0..1000 {

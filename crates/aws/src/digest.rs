@@ -1,4 +1,4 @@
-//! A stable digest of text: for names and tokens that another process must come to as well.
+//! A stable digest of text, for names and tokens that every process must compute alike.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ pub fn digest(text: &str) -> String {
     format!("{:032x}", fnv1a_128(text.bytes()))
 }
 
-/// The digest of a value by what it shows of itself; derived `Debug` is the same in every process of one build.
+/// The digest of a value's `Debug` text; derived `Debug` is the same in every process of one build.
 #[must_use]
 pub fn digest_of(value: &impl Debug) -> String {
     digest(&format!("{value:?}"))

@@ -1,4 +1,4 @@
-//! Whether an instance is still what its class asks for.
+//! Whether an instance still matches its EC2NodeClass.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,22 @@ use crate::calls::InstanceInfo;
 /// Why an instance has drifted; the names are Karpenter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A static field of the class has changed.
+    /// A static field of the EC2NodeClass has changed.
     NodeClass,
-    /// Its image is not the one that its type would get today.
+    /// Its image is not the one that its instance type would get now.
     Ami,
-    /// It is in a subnet that the class does not select any more.
+    /// It is in a subnet that the EC2NodeClass no longer selects.
     Subnet,
     /// It has other security groups.
     SecurityGroup,
-    /// It draws on a reservation that the class does not select any more.
+    /// It uses a reservation that the EC2NodeClass no longer selects.
     CapacityReservation,
     /// It is in another placement group.
     PlacementGroup,
 }
 
 impl Reason {
-    /// The reason in one word.
+    /// The reason's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,12 +40,12 @@ impl Reason {
     }
 }
 
-/// Why drift cannot be told: something that must be there is not. Never drift.
+/// Why drift cannot be determined: a required value is missing. This is never drift.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("drift cannot be told: {0}")]
+#[error("drift cannot be determined: {0}")]
 pub struct Unclear(pub &'static str);
 
-/// Whether a claim's hash differs from its class's. Hashes of different versions are never compared.
+/// Whether a NodeClaim's hash differs from its EC2NodeClass's. Hashes of different versions are never compared.
 #[must_use]
 pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Option<Reason> {
     let version = claim.get(labels::HASH_VERSION)?;
@@ -54,10 +54,10 @@ pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Opti
     (compared && **hash != *spec.drift_hash(ca_bundle)).then_some(Reason::NodeClass)
 }
 
-/// Whether an instance differs from what its class came to. `image` is the one that the instance's type would get today.
+/// Whether an instance differs from the status of its EC2NodeClass. `image` is the one that its instance type would get now.
 ///
 /// # Errors
-/// Where the status is empty, or the type has no image: that is the class's trouble, and no reason to replace nodes.
+/// If the status is empty, or the instance type has no image: that is a problem of the EC2NodeClass, and no reason to replace nodes.
 pub fn of_instance(
     instance: &InstanceInfo,
     status: &Ec2NodeClassStatus,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_drift() {
+    fn unknown_values_are_not_drift() {
         for empty in [
             Ec2NodeClassStatus { amis: Vec::new(), ..status() },
             Ec2NodeClassStatus { subnets: Vec::new(), ..status() },

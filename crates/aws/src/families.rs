@@ -1,14 +1,14 @@
-//! What the families of images differ in: pod density, overhead, volumes, kubelet configuration.
+//! How the image families differ: pod density, overhead, volumes, kubelet configuration.
 
 use fleetwright_aws_api::Family;
 use fleetwright_aws_api::ec2nodeclass::{BlockDevice, BlockDeviceMapping};
 
-/// How a family's nodes behave.
+/// The properties of a family's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// Whether kube-reserved memory is computed from what the interfaces could carry, whatever maxPods says.
+    /// Whether kube-reserved memory is computed from the pods that the interfaces could carry, even if maxPods is set.
     pub eni_limited_memory_overhead: bool,
-    /// Whether podsPerCore is understood.
+    /// Whether podsPerCore is supported.
     pub pods_per_core: bool,
     /// Whether the number of pods follows from the network interfaces by default.
     pub eni_limited_pods: bool,
@@ -16,7 +16,7 @@ pub struct Traits {
     pub any_kubelet_field: bool,
 }
 
-/// The traits of a family.
+/// The properties of a family.
 #[must_use]
 pub fn traits(family: Family) -> Traits {
     let linux = Traits {
@@ -28,7 +28,7 @@ pub fn traits(family: Family) -> Traits {
     match family {
         Family::Al2 => linux,
         Family::Al2023 => Traits { any_kubelet_field: true, ..linux },
-        // What a custom image does with the block is its user data's business.
+        // With a custom image, user data decides how the kubelet block is used.
         Family::Custom => Traits { any_kubelet_field: true, ..linux },
         Family::Bottlerocket => Traits { eni_limited_memory_overhead: false, pods_per_core: false, ..linux },
         Family::Windows2019 | Family::Windows2022 | Family::Windows2025 => {
@@ -37,10 +37,10 @@ pub fn traits(family: Family) -> Traits {
     }
 }
 
-/// Size of a volume where nothing says otherwise.
+/// The default size of a volume.
 pub const DEFAULT_VOLUME_SIZE: &str = "20Gi";
 
-/// The device that pods' files are on; `None` where only the image knows.
+/// The device that holds pods' files; `None` if only the image knows.
 #[must_use]
 pub fn ephemeral_device(family: Family) -> Option<&'static str> {
     match family {
@@ -51,7 +51,7 @@ pub fn ephemeral_device(family: Family) -> Option<&'static str> {
     }
 }
 
-/// The volumes of a family's nodes where the class names none. Empty leaves them to the image.
+/// The default volumes of a family. An empty list leaves them to the image.
 #[must_use]
 pub fn default_volumes(family: Family) -> Vec<BlockDeviceMapping> {
     let volumes: &[(&str, &str)] = match family {

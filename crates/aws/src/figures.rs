@@ -1,5 +1,4 @@
-//! What metrics show of the provider: under Karpenter's names where Karpenter has the figure. Gathered where it happens, handed out
-//! by a loop.
+//! The provider's metrics, under Karpenter's names if Karpenter has the figure. They are recorded where they occur and exposed by a loop.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,14 +24,14 @@ const SECONDS: &[f64] = &[
     50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 
-/// Seconds of a request, from 10 ms to 22 s, each half as much again as the one before: those of the library that counts for Karpenter.
+/// Buckets of request durations, from 10 ms to 22 s, each 1.5 times the one before: those of the library that Karpenter uses.
 const REQUEST_SECONDS: &[f64] = &[
     0.01, 0.015, 0.0225, 0.03375, 0.050625, 0.075938, 0.113906, 0.170859, 0.256289, 0.384434, 0.57665,
     0.864976, 1.297463, 1.946195, 2.919293, 4.378939, 6.568408, 9.852613, 14.778919, 22.168378,
 ];
 const RETRIES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
-/// Labels of what is counted of requests: the service as its SDK names it, the operation, the status of the answer.
+/// Labels of requests: the service as the SDK names it, the operation, the status of the answer.
 const REQUEST: &[&str] = &["service", "action", "code"];
 
 /// Errors of fleets.
@@ -40,30 +39,30 @@ pub static LAUNCH_FAILURES: FigureFamily = family(
     "karpenter_cloudprovider_instance_launch_failures_total",
     &["zone", "zone_id", "capacity_type", "reason"],
     FigureShape::Counter,
-    "Number of errors that EC2 gave for the ways of a launch, also where another way worked",
+    "Number of errors that EC2 returned for the overrides of a fleet, including fleets of which another override succeeded",
 );
-/// Refused ends.
+/// Refused terminations.
 pub static TERMINATION_FAILURES: FigureFamily = family(
     "karpenter_cloudprovider_instance_termination_failures_total",
     &["zone", "zone_id"],
     FigureShape::Counter,
-    "Number of calls to end an instance that EC2 refused",
+    "Number of instance terminations that EC2 refused",
 );
-/// How long the first of a batch waited.
+/// How long the first call of a batch waited.
 pub static BATCH_TIME: FigureFamily = family(
     "karpenter_cloudprovider_batcher_batch_time_seconds",
     &["batcher"],
     FigureShape::Histogram(SECONDS),
-    "How long calls for single instances were gathered, by batcher",
+    "Duration of the batching window of calls for single instances, by batcher",
 );
-/// How many were gathered.
+/// Batch sizes.
 pub static BATCH_SIZE: FigureFamily = family(
     "karpenter_cloudprovider_batcher_batch_size",
     &["batcher"],
     FigureShape::Histogram(SIZES),
-    "Number of instances that one call was for, by batcher",
+    "Number of instances in one batched call, by batcher",
 );
-/// Messages that came.
+/// Received messages.
 pub static MESSAGES_RECEIVED: FigureFamily = family(
     "karpenter_interruption_received_messages_total",
     &["message_type"],
@@ -71,122 +70,122 @@ pub static MESSAGES_RECEIVED: FigureFamily = family(
     "Number of messages of the interruption queue that were read, each once, by what they announce; whose instances they are about does \
      not matter",
 );
-/// Messages that are done with.
+/// Deleted messages.
 pub static MESSAGES_DELETED: FigureFamily = family(
     "karpenter_interruption_deleted_messages_total",
     &[],
     FigureShape::Counter,
     "Number of messages deleted from the interruption queue",
 );
-/// How old messages were.
+/// The age of messages.
 pub static MESSAGE_AGE: FigureFamily = family(
     "karpenter_interruption_message_queue_duration_seconds",
     &[],
     FigureShape::Histogram(SECONDS),
-    "How long messages about instances had been in the interruption queue when they were read first",
+    "Age of messages about instances in the interruption queue when they were first read",
 );
-/// Garbage in the queue.
+/// Unreadable messages.
 pub static MESSAGES_UNREADABLE: FigureFamily = family(
     "fleetwright_aws_unreadable_messages_total",
     &[],
     FigureShape::Counter,
-    "Number of messages of the interruption queue that are no event; they are deleted",
+    "Number of messages of the interruption queue that are not events; they are deleted",
 );
-/// Prices that are not believed.
+/// Prices that await confirmation.
 pub static PRICES_DOUBTED: FigureFamily = family(
     "fleetwright_aws_doubtful_prices_total",
     &[],
     FigureShape::Counter,
-    "Number of prices that were more than ten times off from what was told before; they count once they are told again",
+    "Number of prices that differed from the previous one by more than a factor of ten; such a price is used once AWS reports it again",
 );
 /// Impaired instances.
 pub static UNHEALTHY: FigureFamily = family(
     "karpenter_interruption_instance_status_unhealthy_total",
     &["category"],
     FigureShape::Counter,
-    "Number of instances of NodeClaims found impaired, or with an event that ends their use, by what it was",
+    "Number of instances of NodeClaims that were found impaired or have a scheduled event that ends their use, by cause",
 );
-/// How large user data are.
+/// The size of user data.
 pub static USER_DATA: FigureFamily = family(
     "karpenter_ec2nodeclasses_userdata_bytes",
     &["nodeclass"],
     FigureShape::Gauge,
-    "Size of the last user data that were written for an EC2NodeClass; EC2 takes 16384 bytes",
+    "Size of the last user data written for an EC2NodeClass, in bytes; EC2's limit is 16384",
 );
-/// Another cluster of our name.
+/// Resources of another cluster of the same name.
 pub static FOREIGN: FigureFamily = family(
     "fleetwright_aws_foreign_resources",
     &["resource"],
     FigureShape::Gauge,
-    "Number of instances, launch templates and unused instance profiles that carry this cluster's name and another cluster's UID; they \
-     are left alone",
+    "Number of instances, launch templates and unused instance profiles with this cluster's name and another cluster's UID; they are \
+     not changed",
 );
-/// Nobody's instances.
+/// Instances without an owner.
 pub static UNOWNED: FigureFamily = family(
     "fleetwright_aws_unowned_instances",
     &[],
     FigureShape::Gauge,
-    "Number of instances that carry this cluster's name and no UID, and that no NodeClaim names; nothing ends them",
+    "Number of instances with this cluster's name that have no UID and that no NodeClaim names; they are not terminated",
 );
-/// What IAM refuses.
+/// Features that IAM refuses.
 pub static FEATURES_OFF: FigureFamily = family(
     "fleetwright_aws_feature_off",
     &["action"],
     FigureShape::Gauge,
-    "1 for each action that IAM refuses and that the rest works without",
+    "1 for each optional action that IAM refuses",
 );
-/// The proof of identity.
+/// The proof of the cluster's identity.
 pub static IDENTITY: FigureFamily = family(
     "fleetwright_aws_cluster_identity_proven",
     &[],
     FigureShape::Gauge,
-    "1 if EKS' certificate authority of the cluster is the API server's, else 0",
+    "1 if the cluster's certificate authority in EKS is the API server's, else 0",
 );
 /// All calls.
 pub static CALLS: FigureFamily = family(
     "fleetwright_aws_calls_total",
     &["action", "outcome"],
     FigureShape::Counter,
-    "Number of calls to AWS, by action and by what the answer's code means",
+    "Number of calls to AWS, by action and by the meaning of the answer's code",
 );
 
-/// Requests, with all that was repeated.
+/// Requests, retries included.
 pub static REQUESTS: FigureFamily = family(
     "aws_sdk_go_request_total",
     REQUEST,
     FigureShape::Counter,
-    "Number of requests to AWS, each page of a list by itself, by the HTTP status of the last answer; 0 is none",
+    "Number of requests to AWS, each page of a list counted separately, by the HTTP status of the last answer; 0 if there was none",
 );
-/// How often requests were repeated.
+/// Retries of requests.
 pub static REQUEST_RETRIES: FigureFamily = family(
     "aws_sdk_go_request_retry_count",
     REQUEST,
     FigureShape::Histogram(RETRIES),
-    "How often the SDK repeated a request to AWS",
+    "Number of retries of a request to AWS by the SDK",
 );
-/// How long requests took.
+/// Durations of requests.
 pub static REQUEST_TIME: FigureFamily = family(
     "aws_sdk_go_request_duration_seconds",
     REQUEST,
     FigureShape::Histogram(REQUEST_SECONDS),
-    "How long requests to AWS took, with all that was repeated and the waits between",
+    "Duration of requests to AWS, including retries and the delays between them",
 );
-/// Requests, each repetition by itself.
+/// Attempts, each retry counted.
 pub static ATTEMPTS: FigureFamily = family(
     "aws_sdk_go_request_attempt_total",
     REQUEST,
     FigureShape::Counter,
-    "Number of attempts at requests to AWS, by the HTTP status of each answer; 0 is none",
+    "Number of attempts at requests to AWS, by the HTTP status of each answer; 0 if there was none",
 );
-/// How long one attempt took.
+/// Durations of attempts.
 pub static ATTEMPT_TIME: FigureFamily = family(
     "aws_sdk_go_request_attempt_duration_seconds",
     REQUEST,
     FigureShape::Histogram(REQUEST_SECONDS),
-    "How long single attempts at requests to AWS took",
+    "Duration of single attempts at requests to AWS",
 );
 
-/// Every family, by name.
+/// All metric families, by name.
 #[must_use]
 pub fn all() -> Vec<&'static FigureFamily> {
     let mut all = vec![
@@ -216,12 +215,12 @@ pub fn all() -> Vec<&'static FigureFamily> {
     all
 }
 
-/// Most series and observations that wait to be handed out: more than a loop's pause can bring, and no matter if it does.
+/// Most series and observations that are buffered: more than one interval of the loop can produce. Excess is dropped.
 const WAITING_MAX: usize = 10_000;
-/// Longest value of a label, in bytes: codes come from AWS.
+/// Longest label value in bytes: codes come from AWS.
 const LABEL_MAX: usize = 64;
 
-/// A family's name and the values of its labels.
+/// The name of a family and the values of its labels.
 type Series = (&'static str, Vec<String>);
 
 #[derive(Debug, Default)]
@@ -230,7 +229,7 @@ struct Waiting {
     seen: Vec<(Vec<String>, f64, Option<&'static FigureFamily>)>,
 }
 
-/// Figures that were gathered and not handed out yet.
+/// Figures that are not exposed yet.
 #[derive(Debug, Default)]
 pub struct Ledger(Mutex<Waiting>);
 
@@ -239,7 +238,7 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a value: a counter grows by it, a gauge becomes it, a histogram counts it.
+    /// Records a value: a counter adds it, a gauge is set to it, a histogram observes it.
     pub fn note(&self, family: &'static FigureFamily, labels: &[&str], value: f64) {
         let labels: Vec<String> =
             labels.iter().map(|label| label.chars().take(LABEL_MAX).collect()).collect();
@@ -259,7 +258,7 @@ impl Ledger {
         *sum = if family.shape == FigureShape::Gauge { value } else { *sum + value };
     }
 
-    /// Counts a call by what came of it.
+    /// Counts a call by its result.
     pub fn call<T>(&self, action: &'static str, answer: Result<T, AwsError>) -> Result<T, AwsError> {
         let outcome = match &answer {
             Ok(_) => "ok",
@@ -276,7 +275,7 @@ impl Ledger {
         answer
     }
 
-    /// Hands out what was gathered since the last time.
+    /// Takes the figures that were recorded since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Figure> {
         let Waiting { counted, seen } = std::mem::take(&mut *self.lock());

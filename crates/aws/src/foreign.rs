@@ -1,5 +1,5 @@
-//! Resources that carry our cluster's name and do not belong to it: those of another cluster with the same name, and instances
-//! without a cluster UID that no NodeClaim names. The provider reports them and never changes them.
+//! Resources with our cluster's name that do not belong to it: those of another cluster with the same name, and instances without a
+//! cluster UID that no NodeClaim names. The provider reports them and never changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ impl ForeignResources {
         self.0.get(&resource).into_iter().flatten().map(|(_, (count, _))| count).sum()
     }
 
-    /// The event reason and message of each type that has any.
+    /// The event reason and message of each type that has such resources.
     #[must_use]
     pub fn messages(&self, cluster: &str) -> Vec<(&'static str, String)> {
         let message = |(resource, by_uid): (&ResourceType, &ByUid)| {

@@ -1,4 +1,4 @@
-//! Messages of the interruption queue: what EventBridge says is about to happen to instances, and what is done about it.
+//! Messages of the interruption queue: what EventBridge announces for instances, and how the provider reacts.
 
 use serde::{Deserialize, Deserializer};
 
@@ -9,30 +9,30 @@ const LENGTH_MAX: usize = 256 * 1024;
 /// Most instances of one message.
 const INSTANCES_MAX: usize = 1000;
 
-/// Most characters of an instance's id behind its prefix; EC2's have 17.
+/// Most characters of an instance id after its prefix; EC2's have 17.
 const ID_MAX: usize = 32;
 
 /// What a message announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Spot capacity is taken back in two minutes.
+    /// Spot capacity is reclaimed in two minutes.
     SpotInterrupted,
-    /// Spot capacity may be taken back.
+    /// Spot capacity is at elevated risk of interruption.
     RebalanceRecommendation,
     /// AWS maintains or retires the host.
     ScheduledChange,
-    /// Somebody has stopped the instance.
+    /// The instance was stopped from outside.
     InstanceStopped,
-    /// Somebody has ended the instance.
+    /// The instance was terminated from outside.
     InstanceTerminated,
-    /// A reservation's capacity is taken back.
+    /// A reservation's capacity is reclaimed.
     CapacityReservationInterrupted,
-    /// Of no concern.
+    /// Not relevant.
     NoOp,
 }
 
 impl Kind {
-    /// The kind in metrics.
+    /// The value of the metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// What is done for each of its instances that is ours.
+    /// The reaction for each instance of this cluster.
     #[must_use]
     pub fn action(self) -> Action {
         let delete = |event, offering| Action { event: Some(event), delete_claim: true, offering };
@@ -68,29 +68,29 @@ impl Kind {
     }
 }
 
-/// Instances whose capacity was taken back, by what said so, as far as that was taken note of. One that is forgotten while its message
-/// still comes is taken note of again.
+/// Instances whose capacity was reclaimed, each with the kind of message, as far as recorded. An evicted entry is recorded again when its
+/// message is received again.
 pub type TakenBack = Cache<(String, Kind), (), 10_000>;
 
-/// What is done about an instance.
+/// The reaction for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// Reason of the event on claim and node.
     pub event: Option<&'static str>,
     /// Whether its NodeClaim is deleted.
     pub delete_claim: bool,
-    /// What it says of its offering.
+    /// What it means for the instance's offering.
     pub offering: Offering,
 }
 
-/// What an interruption says of the offering that the instance was bought as.
+/// What an interruption means for the offering of the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offering {
     /// Nothing.
     AsIs,
     /// There is no spot capacity of its type in its zone.
     SpotUnavailable,
-    /// Its reservation has no room.
+    /// Its reservation is full.
     ReservationFull,
 }
 
@@ -99,29 +99,29 @@ pub enum Offering {
 pub struct Notice {
     /// What it announces.
     pub kind: Kind,
-    /// The instances that it speaks of.
+    /// The instances that it names.
     pub instances: Vec<String>,
-    /// When it was sent, as written.
+    /// When it was sent, as in the message.
     pub sent: String,
 }
 
-/// Why a message cannot be read; it is deleted all the same, for it would come again for ever.
+/// Why a message cannot be read; it is deleted all the same, because it would be received again forever.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// Not EventBridge's JSON.
-    #[error("message is no event: {0}")]
+    #[error("message is not an event: {0}")]
     NotAnEvent(String),
-    /// An event of a known kind without what it must have.
+    /// An event of a known kind without a required field.
     #[error("event {kind}: {why}")]
     Incomplete {
         /// Its kind.
         kind: String,
-        /// What is missing.
+        /// The missing field.
         why: String,
     },
 }
 
-/// A field that is null is as one that is not there.
+/// A null field counts as absent.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -171,16 +171,16 @@ struct Entity {
     entity_value: String,
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// Where it is no event, or one of a known kind that says nothing of an instance.
+/// If it is not an event, or one of a known kind without an instance.
 pub fn parse(body: &str) -> Result<Notice, Unreadable> {
     if body.len() > LENGTH_MAX {
-        return Err(Unreadable::NotAnEvent(format!("{} bytes are too many", body.len())));
+        return Err(Unreadable::NotAnEvent(format!("{} bytes exceed the limit of {LENGTH_MAX}", body.len())));
     }
     let not_an_event = |error: serde_json::Error| Unreadable::NotAnEvent(error.to_string());
-    // A map, so that a list is not taken for the fields in their order.
+    // A map, so that a list is not read as the fields in their order.
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(body).map_err(not_an_event)?;
     let event: Envelope = serde_json::from_value(fields.into()).map_err(not_an_event)?;
@@ -202,7 +202,7 @@ pub fn parse(body: &str) -> Result<Notice, Unreadable> {
     Ok(Notice { kind, instances: vec![of.instance_id], sent: event.time })
 }
 
-/// Whether a text can be an instance's id. EC2 refuses a whole call for one that cannot.
+/// Whether a text is a valid instance id. EC2 refuses a whole call for one invalid id.
 fn is_instance(id: &str) -> bool {
     id.strip_prefix("i-").is_some_and(|rest| {
         (1..=ID_MAX).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -213,7 +213,7 @@ fn of_instance(event: &Envelope) -> Result<OfInstance, Unreadable> {
     let of: OfInstance = detail(event)?;
     let nobody = || Unreadable::Incomplete {
         kind: event.detail_type.clone(),
-        why: "instance-id is no instance's id".to_owned(),
+        why: "instance-id is not an instance id".to_owned(),
     };
     is_instance(&of.instance_id).then_some(of).ok_or_else(nobody)
 }
@@ -248,7 +248,7 @@ fn health(event: &Envelope) -> Result<Notice, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    //! Messages as EventBridge sends them, and ones that it would not.
+    //! Messages as EventBridge sends them, and invalid ones.
     use proptest::prelude::*;
     use rstest::rstest;
     use serde_json::{Value, json};
@@ -298,9 +298,9 @@ mod tests {
         );
     }
 
-    /// AWS writes null where there is nothing to say.
+    /// AWS writes null for absent values.
     #[test]
-    fn null_is_nothing() {
+    fn null_counts_as_absent() {
         let issue =
             json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": null});
         let notice = parse(&event("aws.health", "AWS Health Event", issue)).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_are_none_are_not_asked_for() {
+    fn invalid_ids_are_not_queried() {
         for id in ["", "i-", "i-1 2", "vol-1", "i-\u{e9}", "i-0123456789abcdef00123456789abcdef0"] {
             let body = event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": id}));
             assert!(matches!(parse(&body), Err(Unreadable::Incomplete { .. })), "{id}");
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named() {
+    fn unreadable_messages_are_reported() {
         for body in ["", "{", "[]", "\"text\"", "null"] {
             assert!(matches!(parse(body), Err(Unreadable::NotAnEvent(_))), "{body}");
         }
         let empty = event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({}));
         assert!(matches!(parse(&empty), Err(Unreadable::Incomplete { .. })));
         assert!(parse(&" ".repeat(LENGTH_MAX + 1)).is_err());
-        assert_eq!(parse("{}").unwrap().kind, Kind::NoOp, "another version is not read");
+        assert_eq!(parse("{}").unwrap().kind, Kind::NoOp, "an unknown version is ignored");
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands where a detail should: a message is read, passed over or named, and speaks of no instance without an id.
+        /// Any value in place of a detail: a message is parsed, ignored or rejected, and names no instance without an id.
         #[test]
         fn any_detail_is_taken(detail in any_json(), whole in any_json(), at in 0_usize..5) {
             let (source, kind) = [

@@ -1,7 +1,6 @@
-//! The AWS provider's logic, on request and response types of its own: no AWS SDK.
+//! The AWS provider's logic, on its own request and response types: no AWS SDK.
 //!
-//! [`calls`] is the seam: everything that is asked of AWS, behind one trait. What is decided from the answers is pure and
-//! stands in a module for each question.
+//! [`calls`] is the seam: all calls to AWS, behind one trait. Decisions from the answers are pure, one module per question.
 
 pub mod authority;
 pub mod batch;

@@ -1,7 +1,6 @@
-//! What a node class comes to: each step takes what AWS answered and says what stands in the status and under a condition.
+//! The status of an EC2NodeClass: each step takes an AWS answer and returns a status field and a condition.
 //!
-//! Where AWS does not answer, what is known stays and the condition keeps its last word for as long: a failed look-up is
-//! never taken for an empty one.
+//! If AWS does not answer, the known values and the condition remain: a failed look-up is never taken for an empty one.
 
 pub mod cadence;
 pub mod conditions;
@@ -28,56 +27,56 @@ use crate::settings::Settings;
 use crate::tags::restricted;
 use crate::userdata::{self, UserDataError};
 
-/// What a step says of a condition.
+/// A step's result for a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds.
+    /// The condition is True.
     True,
-    /// It holds, with something that people should know.
+    /// The condition is True, with a limitation that users should know.
     Limited {
-        /// What, in one word.
+        /// The reason.
         reason: &'static str,
-        /// What, in a sentence.
+        /// The message.
         message: String,
     },
-    /// It cannot be told before something else is known.
+    /// The result depends on something that is not known yet.
     Waiting {
-        /// What, in one word.
+        /// The reason.
         reason: &'static str,
-        /// What, in a sentence.
+        /// The message.
         message: String,
     },
-    /// It does not hold.
+    /// The condition is False.
     False {
-        /// Why, in one word.
+        /// The reason.
         reason: &'static str,
-        /// Why, in a sentence.
+        /// The message.
         message: String,
     },
-    /// AWS did not answer: leave the condition as it is, and ask again.
+    /// AWS did not answer: the condition remains as it is, and the step is retried.
     Unanswered {
-        /// What was asked and the code of the refusal: nothing that differs from call to call.
+        /// The call and the code of the refusal: nothing that differs from call to call.
         message: String,
-        /// When to ask again.
+        /// When to retry.
         after: Duration,
-        /// Whether it is IAM that refuses.
+        /// Whether IAM refused the call.
         denied: bool,
     },
 }
 
-/// Most subnets or security groups of a class; more than that is a selector gone wrong. All lists together fit into an object,
-/// which may have 1.5 MiB: 1000 subnets of 80 bytes, security groups of 300, and reservations of 350.
+/// Most subnets or security groups of an EC2NodeClass; a selector that matches more is wrong. All lists together fit into an object of at
+/// most 1.5 MiB: 1,000 subnets of 80 bytes, security groups of 300, and reservations of 350.
 pub const MATCHES_MAX: usize = 1000;
 
-/// When what IAM refuses is asked for again.
+/// When a call that IAM refused is retried.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A condition and what is said of it.
+/// A condition and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The condition's type.
     pub condition: &'static str,
-    /// What is said of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -100,7 +99,7 @@ impl Finding {
             true => permissions::refusal(action, error),
             false => format!("{action} is not answered: {}", error.code),
         };
-        // A policy is not changed within seconds.
+        // A corrected policy takes effect after more than seconds.
         let after = if denied { DENIED_AGAIN } else { error.wait() };
         Self { condition, outcome: Outcome::Unanswered { message, after, denied } }
     }
@@ -112,7 +111,7 @@ impl Finding {
     }
 }
 
-/// A few of many, for a sentence.
+/// The first few of many names, for a sentence.
 pub(crate) fn some(all: &[String]) -> String {
     const MOST: usize = 5;
     let few: Vec<&str> = all.iter().take(MOST).map(String::as_str).collect();
@@ -182,8 +181,8 @@ pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2
     }
 }
 
-/// Keeps as many as a status holds, those whose ids come first: any other choice would change with the state of the account, and
-/// nodes would drift with it. The others stay in their order.
+/// Keeps as many as a status may hold, those with the first ids: any other choice would change with the state of the account, and nodes
+/// would drift. The rest keep their order.
 fn keep_first<T>(found: &mut Vec<T>, id: impl Fn(&T) -> &String) {
     if found.len() <= MATCHES_MAX {
         return;
@@ -194,16 +193,18 @@ fn keep_first<T>(found: &mut Vec<T>, id: impl Fn(&T) -> &String) {
     found.retain(|item| ids.binary_search(id(item)).is_ok());
 }
 
-/// That a condition holds, and whether more was found than a status holds.
+/// The finding of a condition that is True, with a limitation if more was found than a status may hold.
 fn counted(condition: &'static str, count: usize, field: &str) -> Finding {
     if count <= MATCHES_MAX {
         return Finding::good(condition);
     }
-    let message = format!("{field} matches more than {MATCHES_MAX}, the first by id count: select fewer");
+    let message = format!(
+        "{field} matches more than {MATCHES_MAX}; only the first {MATCHES_MAX} by id are used: select fewer"
+    );
     Finding::limited(condition, "TooManyMatches", message)
 }
 
-/// Images. What is known stays while AWS does not answer; an alias that is not for this cluster, or nothing found, empties it.
+/// Images. The known ones remain while AWS does not answer; an alias that does not support this cluster, or an empty result, clears them.
 pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStatus) -> Finding {
     const CONDITION: &str = condition::AMIS_READY;
     match found {
@@ -212,7 +213,7 @@ pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStat
             if resolved.of_alias || resolved.missing.is_empty() {
                 return Finding::good(CONDITION);
             }
-            let message = format!("other terms count: there is no {}", some(&resolved.missing));
+            let message = format!("the other terms are used: there is no {}", some(&resolved.missing));
             Finding::limited(CONDITION, "TermsWithoutImages", message)
         }
         Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, "ec2:DescribeImages", &error),
@@ -228,7 +229,7 @@ pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStat
     }
 }
 
-/// What can be told of a spec without asking anybody, in Karpenter's order; the first that is wrong counts.
+/// Validates a spec without calls, in Karpenter's order; the first error is returned.
 #[must_use]
 pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
     const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
@@ -260,7 +261,7 @@ pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
     match userdata::check(spec.family(), spec.user_data.as_deref().unwrap_or_default()) {
         Ok(dropped) if dropped.is_empty() => Finding::good(CONDITION),
         Ok(dropped) => {
-            let message = format!("spec.userData: not known, and dropped: {}", some(&dropped));
+            let message = format!("spec.userData: unknown settings are dropped: {}", some(&dropped));
             Finding::limited(CONDITION, "UserDataSettingsDropped", message)
         }
         Err(error @ UserDataError::TooLarge { .. }) => bad("UserDataSizeLimitExceeded", error.to_string()),
@@ -268,7 +269,7 @@ pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
     }
 }
 
-/// The expressions of a block with their fields.
+/// The expressions of a kubelet block with their fields.
 fn expressions(block: &KubeletConfig) -> Vec<(String, String)> {
     let Ok(parsed) = block.parse() else { return Vec::new() };
     let mut all = Vec::new();
@@ -282,7 +283,7 @@ fn expressions(block: &KubeletConfig) -> Vec<(String, String)> {
     all
 }
 
-/// What the family's nodes could not be told.
+/// Fields that the family's nodes do not support.
 fn unsupported(spec: &Ec2NodeClassSpec, block: &KubeletConfig) -> Option<String> {
     let family = spec.family();
     let parsed = block.parse().ok()?;
@@ -303,7 +304,7 @@ fn unsupported(spec: &Ec2NodeClassSpec, block: &KubeletConfig) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    //! What each step says.
+    //! The result of each step.
     use fleetwright_aws_api::ec2nodeclass::Ami;
     use rstest::rstest;
     use serde_json::{Value, json};
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_stands_in_order() {
+    fn results_are_ordered() {
         let subnet = |id: &str, free_addresses: i64| SubnetInfo {
             id: id.to_owned(),
             free_addresses,
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_asked_together() {
+    fn terms_are_queried_together() {
         let terms: Vec<SecurityGroupSelectorTerm> = serde_json::from_value(
             json!([{"id": "sg-1"}, {"name": "a"}, {"id": "sg-2"}, {"tags": {"k": "*"}}]),
         )

@@ -1,16 +1,16 @@
-//! What real nodes taught about instances: the figures of an instance type with an image.
+//! Observed capacity: the figures that nodes report, by instance type and image.
 //!
-//! EC2 advertises what the hypervisor is given; how much of it the kubelet reports depends on the instance and on the image's
-//! kernel. The first launch of a pair goes by an estimate, later ones by what nodes reported. The least of the
-//! [`WITNESSES`] youngest nodes counts, so that one lucky node promises nothing; it may be above the estimate or below. Which these are
-//! follows from when their claims were made, not from when they are looked at: looking again changes nothing.
+//! EC2 reports the memory of the instance; how much of it the kubelet reports depends on the instance and on the image's kernel. The
+//! first launch of a pair uses an estimate, later ones the figures of its nodes. The minimum over the [`WITNESSES`] youngest nodes is
+//! used, so that one node with more memory promises nothing; it may be above or below the estimate. The youngest are those with the
+//! latest creation of their NodeClaims, not the last observed: repeated observations change nothing.
 //!
-//! CPU and memory are the instance's and the image's alone. Storage, pods and devices follow from the node class as well, and
-//! classes share images: such a figure is kept by what was predicted of it. Two classes with volumes of another size predict
-//! other figures and never mix; two that predict the same learn from each other. What a node does not report at all teaches
-//! nothing: a device plugin that is not there yet says nothing about the instance, and a figure of zero could never be corrected,
-//! because nothing would be launched for it any more. Resources that the catalogue does not describe belong to whoever puts
-//! them on nodes, and are a NodeOverlay's.
+//! CPU and memory depend on the instance and the image only. Storage, pods and devices depend on the EC2NodeClass as well, and
+//! EC2NodeClasses share images: such a figure is stored with its prediction. Two EC2NodeClasses with volumes of different sizes have
+//! different predictions and never mix; two with equal predictions share their observations. A resource that a node does not report is
+//! not observed: the device plugin may not have started yet, and an observed zero could never be corrected, because nothing would be
+//! launched for it any more. Resources that the catalogue does not describe belong to their device plugins and are described by
+//! NodeOverlays.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::model::{ResourceName, Resources};
 use jiff::Timestamp;
 
-/// How many nodes are remembered of a figure.
+/// Most nodes that are stored per figure.
 const WITNESSES: usize = 8;
-/// How many pairs are remembered: beyond that, the ones that nobody confirmed for longest go.
+/// Most stored pairs: beyond that, the least recently confirmed are dropped.
 const PAIRS_MAX: usize = 20_000;
-/// How many figures are remembered of a pair, over all that classes predict; the least recently confirmed go.
+/// Most stored figures of a pair, over all predictions; the least recently confirmed are dropped.
 const FIGURES_MAX: usize = 64;
-/// Resources whose predictions come of tables of ours, which may not know a new type: observed where zero was predicted as well.
+/// Resources that are predicted from built-in tables, which may lack a new type: observed even if the prediction is zero.
 const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
 
-/// A resource, and what was predicted of it; of CPU and memory, which no class has a say in, always zero.
+/// A resource and its prediction; zero for CPU and memory, on which the EC2NodeClass has no influence.
 type Figure = (ResourceName, i64);
 
 fn figure(name: ResourceName, predicted: i64) -> Figure {
@@ -43,30 +43,30 @@ fn is_observed((name, predicted): &Figure) -> bool {
     }
 }
 
-/// A node that reports.
+/// A node that reports its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
     /// Its name.
     pub name: &'a str,
-    /// When its claim was made.
+    /// When its NodeClaim was created.
     pub born: Timestamp,
 }
 
 impl Node<'static> {
-    /// Stands for those that a process before this one knew: older than any.
+    /// Stands for nodes that an earlier process observed: older than any.
     const BEFORE: Self = Self { name: "", born: Timestamp::MIN };
 }
 
-/// What nodes reported of one figure.
+/// The reports of nodes about one figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reports {
-    /// What each of the youngest nodes told, by when it was born, and its name. What a process before this one knew has no name.
+    /// The reports of the youngest nodes, by creation and name. Reports of an earlier process have no name.
     last: BTreeMap<(Timestamp, String), i64>,
     confirmed: u64,
 }
 
 impl Reports {
-    /// Whether what a node tells is not known of it already, and the node is none of those that younger ones have displaced.
+    /// Whether the report is new, and the node is not one that younger ones have displaced.
     fn is_news(&self, node: Node<'_>, told: i64) -> bool {
         let key = |(born, name): &(Timestamp, String)| (*born, name.as_str()).cmp(&(node.born, node.name));
         let displaced = self.last.len() >= WITNESSES
@@ -80,7 +80,7 @@ impl Reports {
     }
 }
 
-/// What nodes of one instance type and image reported.
+/// The reports of nodes of one instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pair {
     figures: BTreeMap<Figure, Reports>,
@@ -93,7 +93,7 @@ impl Pair {
         self.figures.get(&figure(name.clone(), predicted))?.least()
     }
 
-    /// Takes what a node told of a figure. Returns whether the least has changed.
+    /// Adds a node's report of a figure. Returns whether the minimum has changed.
     fn take(&mut self, figure: Figure, node: Node<'_>, told: i64, confirmed: u64) -> bool {
         let reports = self.figures.entry(figure).or_default();
         (reports.confirmed, self.confirmed) = (confirmed, confirmed);
@@ -101,7 +101,7 @@ impl Pair {
             return false;
         }
         let before = reports.least();
-        // What a process before this one knew yields to the first live node.
+        // The figure of an earlier process is replaced by the first live node.
         reports.last.retain(|(_, known), _| known != node.name && !known.is_empty());
         reports.last.insert((node.born, node.name.to_owned()), told);
         if reports.last.len() > WITNESSES {
@@ -116,7 +116,7 @@ impl Pair {
     }
 }
 
-/// Observed capacities by instance type and image.
+/// Observed capacity by instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     pairs: BTreeMap<(String, String), Pair>,
@@ -125,8 +125,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Takes note of what a registered node reports. `predicted` is what its class predicts before anything is observed, where that
-    /// is known of the node: without it only CPU and memory are taken. Returns whether what is known has changed.
+    /// Records the capacity that a registered node reports. `predicted` is the EC2NodeClass's prediction without observations, if known
+    /// for the node: without it only CPU and memory are recorded. Returns whether any figure has changed.
     pub fn observe(
         &mut self,
         instance_type: &str,
@@ -175,14 +175,14 @@ impl Observed {
         self.pairs.get(&(instance_type.to_owned(), image.to_owned()))
     }
 
-    /// CPU in milli and memory in bytes that nodes of the pair report, the least of those remembered.
+    /// CPU in millicores and memory in bytes of the pair: the minimum over the stored nodes.
     #[must_use]
     pub fn known(&self, instance_type: &str, image: &str) -> Option<(i64, i64)> {
         let pair = self.pair(instance_type, image)?;
         Some((pair.least(&ResourceName::Cpu, 0)?, pair.least(&ResourceName::Memory, 0)?))
     }
 
-    /// What a class predicts of a type, with what nodes of the pair reported in the place of it.
+    /// The EC2NodeClass's prediction for a type, corrected by the pair's reports.
     #[must_use]
     pub fn corrected(&self, instance_type: &str, image: &str, predicted: &Resources) -> Resources {
         let mut all = predicted.clone();
@@ -198,27 +198,27 @@ impl Observed {
         all
     }
 
-    /// Forgets images that nothing uses any more; all others keep what they taught.
+    /// Drops images that are no longer in use; all others keep their observations.
     pub fn retain_images(&mut self, in_use: impl Fn(&str) -> bool) {
         let before = self.pairs.len();
         self.pairs.retain(|(_, image), _| in_use(image));
         self.version += u64::from(self.pairs.len() != before);
     }
 
-    /// Changes whenever what is known changes.
+    /// A version that changes with every figure.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What is known as text, one line per pair: for an annotation that survives the process.
+    /// All observations as text, one line per pair: for an annotation that outlives the process.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.text_of(|_| true, usize::MAX)
     }
 
-    /// What is known of some images, as [`Observed::to_text`] has it, whole lines up to a length. A line is type, image, milli-CPUs
-    /// and bytes of memory, then `name:predicted=reported` of each figure that is not as it was predicted.
+    /// The observations of some images, as in [`Observed::to_text`], whole lines up to a length. A line has type, image, millicores and
+    /// bytes of memory, then `name:predicted=reported` of each figure that differs from its prediction.
     #[must_use]
     pub fn text_of(&self, of: impl Fn(&str) -> bool, bytes_max: usize) -> String {
         let mut text = String::new();
@@ -240,7 +240,7 @@ impl Observed {
         text
     }
 
-    /// Takes over what an earlier process knew; lines and figures that make no sense are passed over, and live nodes correct the rest.
+    /// Restores the observations of an earlier process; invalid lines and figures are ignored, and live nodes correct the rest.
     pub fn restore(&mut self, text: &str) {
         for line in text.lines().take(PAIRS_MAX) {
             let mut words = line.split(' ');
@@ -257,7 +257,7 @@ impl Observed {
     }
 }
 
-/// A figure as text has it.
+/// Parses a figure of the text.
 fn restored(word: &str) -> Option<(Figure, i64)> {
     let (known, told) = word.rsplit_once('=')?;
     let (name, predicted) = known.rsplit_once(':')?;
@@ -268,7 +268,7 @@ fn restored(word: &str) -> Option<(Figure, i64)> {
 
 #[cfg(test)]
 mod tests {
-    //! What is observed, and what a change of image forgets.
+    //! Observations, and what a change of image drops.
     use super::*;
 
     const GI: i64 = 1 << 30;
@@ -284,7 +284,7 @@ mod tests {
         assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None));
         assert!(
             !observed.observe("m5.large", "ami-1", at(2, "b"), &Resources::of(2000, 9 * GI), None),
-            "one lucky node"
+            "one node with more memory"
         );
         assert!(observed.observe("m5.large", "ami-1", at(3, "c"), &Resources::of(2000, 7 * GI), None));
         assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 7 * GI)));
@@ -302,13 +302,13 @@ mod tests {
         assert!(observed.version() > version);
     }
 
-    /// Twenty nodes are looked at again and again, in any order: the eight youngest count, and nothing moves.
+    /// Twenty nodes are observed repeatedly, in any order: the eight youngest are used, and nothing changes.
     #[test]
     fn looking_again_changes_nothing() {
         let names: Vec<String> = (0..20).map(|node| format!("node-{:02}", (node * 7) % 20)).collect();
         let mut observed = Observed::default();
         let look = |observed: &mut Observed, node: usize| {
-            // Each has more memory than all that were born before it.
+            // Each has more memory than all older ones.
             let second = i64::try_from(node).unwrap();
             let memory = (10 + second) * GI;
             let told = Resources::of(2000, memory);
@@ -317,7 +317,11 @@ mod tests {
         for node in 0..20 {
             look(&mut observed, node);
         }
-        assert_eq!(observed.known("m5.large", "ami-1"), Some((2000, 22 * GI)), "that of the twelfth");
+        assert_eq!(
+            observed.known("m5.large", "ami-1"),
+            Some((2000, 22 * GI)),
+            "the figure of the twelfth node"
+        );
         let version = observed.version();
         assert!((0..20).chain((0..20).rev()).all(|node| !look(&mut observed, node)));
         assert_eq!(observed.version(), version);
@@ -326,7 +330,7 @@ mod tests {
             look(&mut backwards, node);
         }
         assert_eq!(backwards.to_text(), observed.to_text());
-        // One of the eight tells otherwise; then a younger node comes by its name.
+        // One of the eight changes its report; then a younger node has the same name.
         assert!(observed.observe("m5.large", "ami-1", at(19, &names[19]), &Resources::of(2000, GI), None));
         assert!(observed.observe(
             "m5.large",
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_a_restart_and_bad_text() {
+    fn survives_a_restart_and_invalid_text() {
         let mut observed = Observed::default();
         observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
         observed.observe("c5.large", "ami-1", at(2, "b"), &Resources::of(2000, 4 * GI), None);
@@ -358,7 +362,7 @@ mod tests {
         assert_eq!(again.to_text(), observed.to_text());
         assert!(
             !again.observe("m5.large", "", at(3, "c"), &Resources::of(1, 1), None),
-            "no image, nothing to learn"
+            "no image, no observation"
         );
         assert!(
             !again.observe("m5.large", "ami-1", at(3, "c"), &Resources::new(), None),
@@ -370,9 +374,9 @@ mod tests {
         Resources::of(2000, 8 * GI).with("ephemeral-storage", storage).with("pods", pods)
     }
 
-    /// Two classes share an image: one has volumes of 20 GiB, the other of 100, and each learns of its own.
+    /// Two EC2NodeClasses share an image: one has volumes of 20 GiB, the other of 100, and each has its own observations.
     #[test]
-    fn what_follows_from_the_class_is_kept_by_what_was_predicted() {
+    fn class_dependent_figures_are_stored_by_prediction() {
         let mut observed = Observed::default();
         let (small, big) = (large(20 * GI, 29), large(100 * GI, 29));
         assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&small)));
@@ -380,21 +384,21 @@ mod tests {
         assert_eq!(
             observed.corrected("m5.large", "ami-1", &big),
             large(100 * GI, 58),
-            "its own volumes are not known"
+            "its own prediction has no observation"
         );
         observed.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&big));
         assert_eq!(observed.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(observed.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
         assert_eq!(observed.corrected("m5.large", "ami-2", &big), big, "another image");
         assert_eq!(observed.corrected("c5.large", "ami-1", &big), big, "another type");
-        // A class with a limit of its own is not held by what the other's nodes report.
+        // An EC2NodeClass with its own limit is not limited by the other's reports.
         assert_eq!(observed.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
-        // Nodes whose class is not known any more teach what no class has a say in.
+        // Nodes of an unknown EC2NodeClass are observed for CPU and memory only.
         let gone = Resources::of(1930, 7 * GI).with("pods", 5);
         assert!(observed.observe("m5.large", "ami-1", at(3, "c"), &gone, None));
         let now = observed.corrected("m5.large", "ami-1", &small);
         assert_eq!((now.cpu(), now.memory(), now.pods()), (1930, 7 * GI, 58));
-        // Up as well, and many nodes of one class push nothing of the other's out.
+        // Observations may rise, and many nodes of one EC2NodeClass evict none of the other's.
         for node in 0..24 {
             observed.observe(
                 "m5.large",
@@ -415,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_not_reported_teach_nothing() {
+    fn unreported_devices_are_not_observed() {
         let mut observed = Observed::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8).with("vpc.amazonaws.com/efa", 4);
         let plain = large(20 * GI, 29);
@@ -429,7 +433,7 @@ mod tests {
         observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
         let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
         assert_eq!(observed.corrected("p5.48xlarge", "ami-1", &predicted), expected);
-        // A class that predicts no EFA is not given any by nodes of one that does.
+        // Nodes of an EC2NodeClass with EFA do not add EFA to one without.
         let efa = predicted.clone().with("vpc.amazonaws.com/efa", 3);
         observed.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&predicted));
         assert_eq!(
@@ -457,7 +461,7 @@ mod tests {
         let mut again = Observed::default();
         again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 foo:0=5 pods:29=-2 =\n"));
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), told);
-        assert_eq!(again.to_text(), text, "nonsense is passed over");
+        assert_eq!(again.to_text(), text, "invalid text is ignored");
         assert!(
             again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&predicted)),
             "a live node corrects it"
@@ -468,6 +472,6 @@ mod tests {
         }
         let pair = again.pair("p5.48xlarge", "ami-1").unwrap();
         assert_eq!(pair.figures.len(), FIGURES_MAX, "bounded");
-        assert!(again.known("p5.48xlarge", "ami-1").is_some(), "instances' own figures stay");
+        assert!(again.known("p5.48xlarge", "ami-1").is_some(), "CPU and memory remain");
     }
 }

@@ -1,10 +1,10 @@
-//! How fast what changes anything at EC2 is asked for: token buckets of our own, so that an account's buckets, which other tools
-//! draw on, are not emptied by us.
+//! Rate limits of mutating EC2 calls: our own token buckets, so that this controller does not exhaust the account's buckets, which other
+//! tools share.
 //!
-//! EC2 has a bucket for each call of an account in a region, and one for what `TerminateInstances` ends
-//! (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). Sizes and refills here are of the size of the defaults of
-//! accounts that asked for no other, with `CreateFleet` among mutating actions. An account with less is throttled by EC2, and its
-//! callers back off.
+//! EC2 has one bucket per call, account and region, and one for the instances of `TerminateInstances`
+//! (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The sizes and refill rates here are the defaults of
+//! accounts without a quota increase, with `CreateFleet` among mutating actions. EC2 throttles an account with less, and the callers back
+//! off.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use fleetwright_core::rate::TokenBucket;
 
 use crate::calls::AwsError;
 
-/// Bucket and refill a second of mutating actions.
+/// Bucket size and refill per second of mutating actions.
 const MUTATING: (u32, u32) = (50, 5);
-/// Those of `TerminateInstances`.
+/// The same of `TerminateInstances`.
 const TERMINATE: (u32, u32) = (100, 5);
-/// Those of the instances that `TerminateInstances` names.
+/// The same of the instances in `TerminateInstances`.
 const ENDED: (u32, u32) = (1000, 20);
-/// Those of `CreateTags`.
+/// The same of `CreateTags`.
 const TAGS: (u32, u32) = (100, 10);
-/// How long a call waits for its token. Where it would be longer, whoever calls is told when to come back.
+/// The longest wait for tokens. A call that would wait longer fails with the delay.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What costs tokens.
+/// A rate-limited call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paced {
-    /// `CreateFleet`, however large.
+    /// `CreateFleet` of any size.
     Fleet,
-    /// `CreateTags`. Nobody waits for it: a launch would be known later for a tag that a loop writes as well.
+    /// `CreateTags`. It never waits: a wait would delay the result of a launch for a tag that a loop retries anyway.
     Tags,
-    /// `TerminateInstances` of so many.
+    /// `TerminateInstances` of this many instances.
     Terminate(usize),
 }
 
@@ -44,7 +44,7 @@ struct Buckets {
     ended: TokenBucket,
 }
 
-/// The buckets of a region.
+/// The token buckets of a region.
 pub(crate) struct Pace {
     clock: SharedClock,
     buckets: Mutex<Buckets>,
@@ -62,8 +62,8 @@ impl Pace {
         Self { clock, buckets: Mutex::new(buckets) }
     }
 
-    /// Takes the tokens of a call, those that come within [`PATIENCE`] included. How long until the last of them is there; where
-    /// that is longer, nothing is taken.
+    /// Reserves the tokens of a call, including those that arrive within [`PATIENCE`]. Returns the time until the last of them arrives;
+    /// if that is longer, none is reserved and the time is the error.
     fn reserve(&self, what: Paced) -> Result<Duration, Duration> {
         let now = self.clock.steady();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ impl Pace {
     /// Waits for the tokens of a call.
     ///
     /// # Errors
-    /// As a throttled call, with the time to come back, where they are not there soon; EC2 was not asked then.
+    /// If the tokens do not arrive in time: a throttling error with the delay until the next attempt. EC2 was not called.
     pub(crate) async fn pass(&self, what: Paced) -> Result<(), AwsError> {
         match self.reserve(what) {
             Ok(Duration::ZERO) => Ok(()),
@@ -95,7 +95,8 @@ impl Pace {
                 Ok(())
             }
             Err(wait) => {
-                let error = AwsError::new("RequestLimitExceeded", "held back here: EC2 would throttle it");
+                let error =
+                    AwsError::new("RequestLimitExceeded", "delayed by our rate limit: EC2 would throttle it");
                 Err(AwsError { retry_after: Some(wait), ..error })
             }
         }

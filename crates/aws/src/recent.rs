@@ -1,9 +1,9 @@
-//! Whether something was a short while ago, on a clock that may jump.
+//! Whether a time is recent, on a clock that may jump.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Whether `at` is less than `span` before `now`. What lies in the future was written before a clock was set back: nobody knows
-/// how old it is, so it is not recent.
+/// Whether `at` is less than `span` before `now`. A time in the future was recorded before the clock was set back: its age is unknown, so
+/// it is not recent.
 #[must_use]
 pub fn is_recent(at: Timestamp, now: Timestamp, span: SignedDuration) -> bool {
     (SignedDuration::ZERO..span).contains(&now.duration_since(at))

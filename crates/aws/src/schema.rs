@@ -1,4 +1,4 @@
-//! What label keys mean on AWS.
+//! The label schema of AWS.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::{LabelSchema, labels::ZONE};
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_domain_is_closed_but_for_what_is_known() {
+    fn the_domain_is_closed_except_for_known_labels() {
         let schema = schema();
         for (key, restricted) in [
             ("karpenter.k8s.aws/instance-family", false),

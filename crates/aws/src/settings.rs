@@ -1,4 +1,4 @@
-//! What the operator's settings say to the provider.
+//! The provider's settings.
 
 use std::time::Duration;
 
@@ -16,34 +16,35 @@ pub struct Settings {
     pub ca_bundle: String,
     /// The region.
     pub region: Str,
-    /// Whether EKS is asked for the control plane's version, and not the API server: EKS tells a new one when its update is over.
+    /// Whether the control plane's version is read from EKS rather than from the API server: EKS reports a new one only after its update
+    /// is complete.
     pub eks_control_plane: bool,
-    /// Share of the memory that virtualisation takes, in millionths.
+    /// The hypervisor's share of memory, in millionths.
     pub memory_overhead_ppm: i64,
-    /// Interfaces that are not for pods.
+    /// Interfaces that are reserved and not used for pods.
     pub reserved_enis: i64,
     /// Whether kubelet values may be expressions.
     pub node_class_cel: bool,
     /// Whether capacity reservations are used.
     pub reserved_capacity: bool,
-    /// Whether the network has no way to the global endpoints.
+    /// Whether the network has no access to the global endpoints.
     pub isolated_vpc: bool,
-    /// Name of the interruption queue, where there is one.
+    /// Name of the interruption queue, if there is one.
     pub interruption_queue: Option<String>,
-    /// Whether launches are tried out before a class is ready.
+    /// Whether a launch is dry-run before a class becomes ready.
     pub dry_runs: bool,
     /// How often images are looked up.
     pub ami_refresh: Duration,
     /// How often subnets are looked up.
     pub subnet_refresh: Duration,
-    /// What happens where a launch, which tries sixty types at most, leaves less variety than a claim asks for.
+    /// The policy if a launch, which tries at most 60 types, leaves less variety than minValues requires.
     pub min_values: MinValuesPolicy,
     /// Whether zones that traffic is shifted away from are avoided.
     pub zonal_shift: bool,
 }
 
 impl Settings {
-    /// The share of memory that virtualisation takes by default: 7.5 %.
+    /// The hypervisor's default share of memory: 7.5 %.
     pub const MEMORY_OVERHEAD_PPM: i64 = 75_000;
 
     /// Karpenter's defaults for a cluster.

@@ -1,4 +1,4 @@
-//! Zonal shift: zones that traffic is moved away from, each until its own end.
+//! Zonal shift: zones that traffic is shifted away from, each until the shift expires.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Changed {
 }
 
 impl Shifts {
-    /// Takes the shifts as AWS tells them now: one that is not told of any more is over, whatever its end was.
+    /// Replaces the shifts by those that AWS reports now: an unreported one has ended, whatever its expiry was.
     pub fn refresh(&mut self, told: &[ZonalShift], now: Timestamp) -> Changed {
         let active = told.iter().filter(|shift| shift.status == "APPLIED" && !shift.zone_id.is_empty());
         let mut away: BTreeMap<String, Timestamp> = BTreeMap::new();
@@ -36,7 +36,7 @@ impl Shifts {
         self.replace(away)
     }
 
-    /// Lets shifts end by themselves while AWS does not answer.
+    /// Drops expired shifts while AWS does not answer.
     pub fn sweep(&mut self, now: Timestamp) -> Changed {
         let mut away = self.away.clone();
         away.retain(|_, expires| *expires > now);
@@ -61,7 +61,7 @@ impl Shifts {
         self.away.contains_key(zone_id)
     }
 
-    /// Changes whenever a zone is left or used again.
+    /// A version that changes whenever a zone's state changes.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -70,7 +70,7 @@ impl Shifts {
 
 #[cfg(test)]
 mod tests {
-    //! Each shift ends by itself.
+    //! Shifts expire.
     use jiff::SignedDuration;
 
     use super::*;

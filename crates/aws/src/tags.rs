@@ -1,4 +1,4 @@
-//! Tags of what is made on EC2: who owns it, for what it was made.
+//! Tags of EC2 resources: owner and purpose.
 
 use fleetwright_aws_api::ec2nodeclass::Ec2NodeClassSpec;
 use fleetwright_aws_api::labels;
@@ -7,7 +7,7 @@ use fleetwright_core::model::Str;
 use crate::calls::TagSet;
 use crate::settings::Settings;
 
-/// Whose a resource is.
+/// The owner of a resource.
 #[derive(Clone, Debug)]
 pub struct Owner<'a> {
     /// The operator's settings.
@@ -16,11 +16,11 @@ pub struct Owner<'a> {
     pub cluster_uid: &'a str,
     /// Name of the class.
     pub class: &'a str,
-    /// Name of the NodePool; empty where there is none.
+    /// Name of the NodePool; empty without one.
     pub pool: &'a str,
 }
 
-/// The tags of everything that a class launches; what says who owns it goes before the class's own.
+/// The tags of all resources that a class launches; ownership tags take precedence over the class's own.
 #[must_use]
 pub fn owned(owner: &Owner<'_>, spec: &Ec2NodeClassSpec) -> TagSet {
     let mut tags: TagSet = spec.tags.clone().unwrap_or_default();
@@ -36,7 +36,7 @@ pub fn owned(owner: &Owner<'_>, spec: &Ec2NodeClassSpec) -> TagSet {
     tags
 }
 
-/// Tags of the class that are not the user's to set; the CRD refuses those that Karpenter knows.
+/// Tags of the class that users may not set; the CRD rejects those that Karpenter knows.
 #[must_use]
 pub fn restricted(spec: &Ec2NodeClassSpec) -> Vec<&str> {
     spec.tags
@@ -47,18 +47,18 @@ pub fn restricted(spec: &Ec2NodeClassSpec) -> Vec<&str> {
         .collect()
 }
 
-/// What an instance's tags say of its owner.
+/// The owner by an instance's tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Born with our UID.
+    /// Launched with our UID.
     Ours,
-    /// Of our cluster's name and without a UID: launched by Karpenter. Ours only where a NodeClaim names it.
+    /// Our cluster's name without a UID: launched by Karpenter. Ours only if a NodeClaim names it.
     Unstamped,
-    /// Another cluster's, or nobody's.
+    /// Another cluster's, or without an owner.
     Foreign,
 }
 
-/// Whose an instance is.
+/// The owner of an instance.
 #[must_use]
 pub fn ownership(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> Ownership {
     let name = tags.get(labels::TAG_CLUSTER_NAME).map(String::as_str);
@@ -70,7 +70,7 @@ pub fn ownership(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> Owners
     }
 }
 
-/// Whether an instance is another cluster's of our name: what is told of it is for that cluster.
+/// Whether an instance belongs to another cluster of our name, which processes its messages.
 #[must_use]
 pub fn is_namesake(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> bool {
     let has = |key: &str| tags.get(key).map(String::as_str);
@@ -78,7 +78,7 @@ pub fn is_namesake(tags: &TagSet, cluster_name: &str, cluster_uid: &str) -> bool
         && has(labels::TAG_CLUSTER_UID).is_some_and(|uid| uid != cluster_uid)
 }
 
-/// The tags that are set once a node has its name, those of them that are missing.
+/// The tags that are set once a node has its name, as far as they are missing.
 #[must_use]
 pub fn late(tags: &TagSet, node: &str, claim: &str, cluster_name: &Str) -> TagSet {
     let wanted = [
@@ -92,7 +92,7 @@ pub fn late(tags: &TagSet, node: &str, claim: &str, cluster_name: &Str) -> TagSe
 
 #[cfg(test)]
 mod tests {
-    //! Whose is what.
+    //! Ownership.
     use super::*;
 
     fn tags(entries: &[(&str, &str)]) -> TagSet {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_who_owns_it_cannot_be_overruled() {
+    fn ownership_tags_cannot_be_overridden() {
         let own = tags(&[("team", "a"), ("fleetwright.dev/cluster-uid", "forged"), ("Name", "x")]);
         let spec = Ec2NodeClassSpec { tags: Some(own), ..Ec2NodeClassSpec::default() };
         let settings = Settings::new("prod", "us-west-2");

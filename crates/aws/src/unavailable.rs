@@ -1,18 +1,18 @@
-//! What recently could not be launched, so that it is not tried again at once.
+//! Offerings that recently could not be launched, so that they are not retried at once.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cache::Cache;
 
-/// How long something counts as unavailable after a failure.
+/// How long an offering is unavailable after a failure.
 pub const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(180);
-/// How many entries are kept: more than all types in all zones of a region, both ways to buy.
+/// Most entries: more than all types in all zones of a region as spot and on-demand.
 const ENTRIES_MAX: u64 = 100_000;
 
-/// Something that can run dry.
+/// What can be unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scarce {
-    /// One way to buy an instance type in a zone, perhaps only within a placement group or one of its partitions.
+    /// An offering, optionally within a placement group or one of its partitions only.
     Offering {
         /// The instance type.
         instance_type: String,
@@ -20,14 +20,14 @@ pub enum Scarce {
         zone: String,
         /// The capacity type.
         capacity_type: String,
-        /// The placement group, where only it is full.
+        /// The placement group, if only that is full.
         group: Option<(String, Option<String>)>,
     },
-    /// A capacity type altogether.
+    /// A whole capacity type.
     CapacityType(String),
     /// A subnet without free addresses.
     Subnet(String),
-    /// A spread placement group that has as many instances in a zone as it may, whatever their type.
+    /// A spread placement group that is full in a zone, for every type.
     Group {
         /// The placement group's id.
         id: String,
@@ -36,7 +36,7 @@ pub enum Scarce {
     },
 }
 
-/// What an offering is asked about.
+/// The offering to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The instance type.
@@ -47,11 +47,11 @@ pub struct Asked<'a> {
     pub capacity_type: &'a str,
     /// The class's subnets in the zone.
     pub subnets: &'a [&'a str],
-    /// The placement group and partition that it would be launched into.
+    /// The placement group and partition of the launch.
     pub group: Option<(&'a str, Option<&'a str>)>,
 }
 
-/// The memory of what was unavailable.
+/// Recent failures.
 #[derive(Debug, Default)]
 pub struct Unavailable {
     entries: Cache<Scarce, (), ENTRIES_MAX>,
@@ -59,24 +59,24 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// Takes note of a failure.
+    /// Records a failure.
     pub fn mark(&mut self, what: Scarce, now: Timestamp) {
         let new = self.entries.insert(what, (), now, UNAVAILABLE_FOR);
         self.version += u64::from(new);
     }
 
-    /// Forgets what is over.
+    /// Drops expired entries.
     pub fn sweep(&mut self, now: Timestamp) {
         self.version += u64::from(self.entries.sweep(now) > 0);
     }
 
-    /// Changes whenever an answer may change; sweep first.
+    /// A version that changes whenever an answer may change; call `sweep` first.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether an offering should not be tried.
+    /// Whether an offering is unavailable.
     #[must_use]
     pub fn covers(&self, asked: &Asked<'_>) -> bool {
         let offering = |group: Option<(String, Option<String>)>| Scarce::Offering {
@@ -106,7 +106,7 @@ impl Unavailable {
 
 #[cfg(test)]
 mod tests {
-    //! What a failure covers, and for how long.
+    //! The scope and duration of failures.
     use super::*;
 
     fn asked<'a>(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_covers_what_it_speaks_of() {
+    fn a_failure_has_a_scope() {
         let now = Timestamp::UNIX_EPOCH;
         let of = |what: Scarce| {
             let mut memory = Unavailable::default();
@@ -164,7 +164,7 @@ mod tests {
         memory.mark(offering(None), now);
         let version = memory.version();
         memory.mark(offering(None), now);
-        assert_eq!(memory.version(), version, "nothing new");
+        assert_eq!(memory.version(), version, "no change");
         memory.sweep(now + UNAVAILABLE_FOR - SignedDuration::from_secs(1));
         assert!(memory.covers(&asked("a", &[], None)));
         memory.sweep(now + UNAVAILABLE_FOR);

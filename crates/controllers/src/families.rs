@@ -140,7 +140,7 @@ fn row(family: &Family) -> String {
 /// `UPDATE_METRICS=1` writes the table again.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
-fn the_documented_table_is_what_is_exposed() {
+fn the_documented_table_matches_the_exposed_metrics() {
     const HEAD: &str = "| Name | Type | Labels | What it says |\n|---|---|---|---|\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = fs::read_to_string(&path).unwrap();
@@ -161,7 +161,7 @@ fn the_documented_table_is_what_is_exposed() {
 
 /// Names and labels as dashboards made for Karpenter use them, written down independently of the code.
 #[test]
-fn dashboards_find_what_they_ask_for() {
+fn dashboards_find_their_metrics() {
     const ASKED: &[(&str, &str)] = &[
         ("karpenter_cloudprovider_duration_seconds", "controller method provider"),
         ("karpenter_cloudprovider_errors_total", "controller error method provider"),

@@ -1,4 +1,4 @@
-//! How calls are gathered, halved and kept apart.
+//! Batching, halving and isolation of calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -57,7 +57,7 @@ async fn one_that_is_gone_fails_alone() {
     assert!(cloud.count("DescribeInstances") <= 2 * 7, "halving asks few times");
 }
 
-/// The end of each, asked for by itself and all at once.
+/// Terminates each instance by a call of its own, concurrently.
 async fn end(batched: &Arc<Batched>, ids: &[String]) -> Vec<Result<(), AwsError>> {
     let each = ids.iter().map(|id| {
         let (batched, id) = (batched.clone(), id.clone());
@@ -66,13 +66,13 @@ async fn end(batched: &Arc<Batched>, ids: &[String]) -> Vec<Result<(), AwsError>
     futures::future::join_all(each).await
 }
 
-/// EC2 refuses the whole of a call for one instance in it that is protected, or that the policy does not cover. All others end at
-/// once; and when it comes again with others, it keeps nothing of theirs back.
+/// EC2 refuses a whole call for one instance that is protected or not covered by the policy. All others are terminated at once, and the
+/// refused one does not delay later batches.
 #[rstest]
 #[case::protected(FakeAws::protect, Class::Refused)]
 #[case::out_of_the_policys_reach(FakeAws::forbid_end, Class::Unauthorized)]
 #[tokio::test(start_paused = true)]
-async fn one_that_cannot_be_ended_fails_alone(#[case] spoil: fn(&FakeAws, &str), #[case] expected: Class) {
+async fn one_refused_instance_fails_alone(#[case] spoil: fn(&FakeAws, &str), #[case] expected: Class) {
     let (cloud, batched, ids) = region(84);
     let one = &ids[41];
     spoil(&cloud, one);
@@ -85,19 +85,19 @@ async fn one_that_cannot_be_ended_fails_alone(#[case] spoil: fn(&FakeAws, &str),
     let again: Vec<String> = ids[64..].iter().chain([one]).cloned().collect();
     let ended = end(&batched, &again).await;
     assert_eq!(ended.iter().filter(|answer| answer.is_err()).count(), 1);
-    assert_eq!(cloud.count("TerminateInstances") - before, 2, "it is asked for by itself from then on");
+    assert_eq!(cloud.count("TerminateInstances") - before, 2, "a refused instance gets calls of its own");
     cloud.free(one);
     assert!(end(&batched, std::slice::from_ref(one)).await.iter().all(Result::is_ok));
-    assert!(batched.refused.is_empty(), "nothing is remembered of what is over");
+    assert!(batched.refused.is_empty(), "terminated instances are forgotten");
     assert_eq!(cloud.running().len(), 0);
 }
 
-/// A policy without the action, or credentials that are over, are no instance's trouble: that is found out in few calls.
+/// A policy without the action, or expired credentials, refuse every instance: few calls are made.
 #[rstest]
 #[case::without_the_right("UnauthorizedOperation", 40)]
 #[case::without_credentials("ExpiredToken", 1)]
 #[tokio::test(start_paused = true)]
-async fn where_nothing_may_be_ended_few_calls_are_made(#[case] code: &str, #[case] most: u64) {
+async fn few_calls_are_made_if_all_terminations_are_refused(#[case] code: &str, #[case] most: u64) {
     let (cloud, batched, ids) = region(500);
     for _ in 0..1000 {
         cloud.inject(Call::Terminate, Fault::Refuse(AwsError::new(code, "no")));
@@ -111,9 +111,9 @@ async fn where_nothing_may_be_ended_few_calls_are_made(#[case] code: &str, #[cas
     assert!(calls <= most, "{calls}");
 }
 
-/// Many that cannot be ended, all of them before the others: each round finds some out, and the others are through in the end.
+/// Many refused instances before the others: each round isolates some, and the others are terminated in the end.
 #[tokio::test(start_paused = true)]
-async fn many_that_cannot_be_ended_keep_no_other_for_good() {
+async fn many_refused_instances_delay_no_other_forever() {
     let (cloud, batched, mut ids) = region(60);
     ids.sort();
     ids[..40].iter().for_each(|id| cloud.forbid_end(id));
@@ -127,14 +127,14 @@ async fn many_that_cannot_be_ended_keep_no_other_for_good() {
             return;
         }
     }
-    panic!("the last twenty were kept back");
+    panic!("the last twenty were not terminated");
 }
 
 #[rstest]
 #[case(2, true)]
 #[case(64, false)]
 #[tokio::test(start_paused = true)]
-async fn throttled_calls_come_back_in_parts_and_end(#[case] refusals: usize, #[case] good: bool) {
+async fn throttled_calls_are_retried_in_parts(#[case] refusals: usize, #[case] good: bool) {
     let (cloud, batched, ids) = region(16);
     for _ in 0..refusals {
         let refusal = AwsError::new("RequestLimitExceeded", "slow down");
@@ -145,9 +145,9 @@ async fn throttled_calls_come_back_in_parts_and_end(#[case] refusals: usize, #[c
     assert!(cloud.count("DescribeInstances") <= 1 + 2 + 4 + 8);
 }
 
-/// Whoever asked for one instance hears of that one.
+/// A caller gets only the instance that it requested.
 #[tokio::test(start_paused = true)]
-async fn what_was_not_asked_for_is_not_told() {
+async fn callers_get_only_their_instance() {
     let (cloud, batched, ids) = region(2);
     let intruder = InstanceInfo { id: "i-0".to_owned(), ..InstanceInfo::default() };
     cloud.intrude(vec![intruder]);
@@ -155,7 +155,7 @@ async fn what_was_not_asked_for_is_not_told() {
     assert_eq!(found.iter().map(|info| &info.id).collect::<Vec<_>>(), [&ids[0]]);
 }
 
-/// Every call is counted by what came of it, and each batch by its size; what was told once is not told again.
+/// Every call is counted by its result, and each batch by its size; a figure is returned once.
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted() {
     let (cloud, batched, ids) = region(16);
@@ -179,9 +179,9 @@ async fn calls_are_counted() {
     assert!(batched.figures().is_empty());
 }
 
-/// Who leads is dropped before the call: the others call for themselves.
+/// The caller that was to make the call is dropped: the others make their own calls.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_one_who_is_gone() {
+async fn a_dropped_leader_delays_no_caller() {
     let (_, batched, ids) = region(2);
     let mut leader = Box::pin(batched.instances(&ids[..1], &[]));
     assert!(futures::poll!(&mut leader).is_pending());
@@ -217,7 +217,7 @@ fn held(answer: Result<(), AwsError>) -> Option<Duration> {
     answer.err().filter(|error| error.class() == Class::Throttled).map(|error| error.wait())
 }
 
-/// Fifty fleets at once and five a second; who would wait for longer than ten seconds is told so, and EC2 is not asked.
+/// 50 fleets at once and 5 per second; a caller that would wait longer than 10 s is rate-limited, and EC2 is not called.
 #[tokio::test(start_paused = true)]
 async fn fleets_pass_a_token_bucket() {
     let (cloud, batched, _) = region(0);
@@ -232,7 +232,7 @@ async fn fleets_pass_a_token_bucket() {
     assert!(waits.iter().all(|wait| *wait > Duration::from_secs(10)), "{waits:?}");
 }
 
-/// A tag is written at once or not now: whoever launches does not wait for it.
+/// A tag is written at once or rejected: a launch does not wait for it.
 #[tokio::test(start_paused = true)]
 async fn tags_pass_a_token_bucket() {
     let (cloud, batched, ids) = region(1);
@@ -246,9 +246,9 @@ async fn tags_pass_a_token_bucket() {
     assert_eq!(held(batched.create_tags(&ids[0], &TagSet::new()).await), None);
 }
 
-/// A thousand instances end at once and twenty a second: what has no token waits, in few parts.
+/// 1,000 terminations at once and 20 per second; instances without a token wait, in few calls.
 #[tokio::test(start_paused = true)]
-async fn ends_pass_a_token_bucket_in_parts() {
+async fn terminations_pass_a_token_bucket_in_parts() {
     let (cloud, batched, ids) = region(1600);
     let end = async |some: &[String]| end(&batched, some).await;
     let start = tokio::time::Instant::now();
@@ -261,9 +261,9 @@ async fn ends_pass_a_token_bucket_in_parts() {
     assert!(cloud.count("TerminateInstances") < 3 + 8, "{}", cloud.count("TerminateInstances"));
 }
 
-/// Where others have the tokens of the next ten seconds, nothing is asked of EC2, and each comes back at a time of its own.
+/// If others hold the tokens of the next 10 s, EC2 is not called, and the callers retry at different times.
 #[tokio::test(start_paused = true)]
-async fn ends_without_a_token_come_back_apart() {
+async fn terminations_without_a_token_are_retried_at_different_times() {
     let (cloud, batched, ids) = region(50);
     let others = async {
         tokio::time::sleep(Duration::from_millis(190)).await;

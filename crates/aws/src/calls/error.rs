@@ -1,40 +1,40 @@
-//! What AWS answers when it refuses, and what to make of each code.
+//! Errors of AWS calls, and what each code means.
 
 use std::time::Duration;
 
 use fleetwright_core::cloud::CloudError;
 
-/// A refusal, or a failure on the way.
+/// A refusal, or a failure in transit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct AwsError {
-    /// The code, such as `InsufficientInstanceCapacity`. The adapter makes [`AwsError::NO_ANSWER`] of what never got one.
+    /// The code, such as `InsufficientInstanceCapacity`. The adapter uses [`AwsError::NO_ANSWER`] for a call without an answer.
     pub code: String,
-    /// The text beside it.
+    /// The message.
     pub message: String,
-    /// How long AWS asks to be left alone, where it says.
+    /// The delay before the next attempt, if AWS gave one.
     pub retry_after: Option<Duration>,
 }
 
-/// What a code means to whoever called.
+/// What a code means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It is not there.
+    /// The resource does not exist.
     NotFound,
-    /// There is no capacity, or no room in a quota: another offering may have some.
+    /// No capacity, or a quota is exhausted: another offering may have some.
     Unfulfillable,
-    /// Asked too often.
+    /// Too many requests.
     Throttled,
-    /// Not allowed.
+    /// Not authorized.
     Unauthorized,
-    /// AWS has a fault of its own, or no answer came: the call may have had its effect.
+    /// AWS has a fault, or no answer was received: the call may have had its effect.
     Unknown,
-    /// Anything else: repeating does not help.
+    /// Anything else: a retry does not help.
     Refused,
 }
 
 impl AwsError {
-    /// The code of a call that was sent and not answered.
+    /// The code of a call that was sent and got no answer.
     pub const NO_ANSWER: &'static str = "NoAnswer";
 
     /// An error of `code`.
@@ -49,7 +49,7 @@ impl AwsError {
         classify(&self.code)
     }
 
-    /// This error of `action` in the terms of the provider API.
+    /// Converts this error of `action` to the provider API's.
     #[must_use]
     pub fn to_cloud_error(&self, action: &str) -> CloudError {
         match self.class() {
@@ -62,19 +62,19 @@ impl AwsError {
         }
     }
 
-    /// Whether what was asked for is not there.
+    /// Whether the requested resource does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.class() == Class::NotFound
     }
 
-    /// Whether AWS does not accept who asks: no policy helps then.
+    /// Whether AWS rejects the caller's identity: no policy helps.
     #[must_use]
     pub fn is_unidentified(&self) -> bool {
         UNIDENTIFIED.contains(&self.code.as_str())
     }
 
-    /// Whether EC2 has seen the call's token before, with other parameters or for an instance that has ended since: this call did
+    /// Whether EC2 has seen the call's token before, with other parameters or for an instance that was terminated since: this call did
     /// nothing, an earlier one had its effect.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
@@ -126,7 +126,7 @@ const THROTTLED: [&str; 11] = [
     "SlowDown",
 ];
 const UNAUTHORIZED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
-/// What is said of credentials that are over, wrong or missing, whatever their rights.
+/// Codes for expired, wrong or missing credentials, whatever their permissions.
 const UNIDENTIFIED: [&str; 13] = [
     "AuthFailure",
     "ExpiredToken",
@@ -142,7 +142,7 @@ const UNIDENTIFIED: [&str; 13] = [
     "MissingAuthenticationTokenException",
     "OptInRequired",
 ];
-/// What is said of a token that was used for another request.
+/// Codes for a token that was used for another request.
 const REPEATED: [&str; 2] = ["IdempotentParameterMismatch", "IdempotentInstanceTerminated"];
 const UNKNOWN: [&str; 7] = [
     AwsError::NO_ANSWER,

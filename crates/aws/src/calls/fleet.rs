@@ -1,4 +1,4 @@
-//! Launching: launch templates, fleets, and the instances that come of them.
+//! Launching: launch templates, fleets, and their instances.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use jiff::Timestamp;
 /// Tags by key.
 pub type TagSet = BTreeMap<String, String>;
 
-/// What a fleet is made of.
+/// The capacity that a fleet is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FleetKind {
     /// Spare capacity.
     Spot,
-    /// Capacity at list price; reservations of the ordinary kind are drawn on by it.
+    /// On-demand capacity; ordinary reservations are used through it.
     OnDemand,
     /// A capacity block.
     CapacityBlock,
-    /// A reservation that may be taken back.
+    /// A reservation that its owner may reclaim.
     InterruptibleReservation,
 }
 
 /// How a fleet chooses among overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
-    /// Spot: price and capacity weighed.
+    /// Spot: balances price and capacity.
     PriceCapacityOptimized,
     /// Spot: capacity first, then our priorities.
     CapacityOptimizedPrioritized,
@@ -32,7 +32,7 @@ pub enum Strategy {
     LowestPrice,
     /// On demand: our priorities.
     Prioritized,
-    /// Blocks and interruptible reservations take no strategy.
+    /// Capacity blocks and interruptible reservations have no strategy.
     None,
 }
 
@@ -49,7 +49,7 @@ pub struct Override {
     pub zone: String,
     /// The image.
     pub image: String,
-    /// What it costs; the fleet's priority.
+    /// Its price, which is the fleet's priority.
     pub price: Price,
 }
 
@@ -58,26 +58,26 @@ pub struct Override {
 pub struct FleetRequest {
     /// A repeated request with the same token gives the same instances.
     pub token: String,
-    /// How many.
+    /// The number of instances.
     pub count: usize,
-    /// What it is made of.
+    /// The kind of capacity.
     pub kind: FleetKind,
-    /// How it chooses.
+    /// The allocation strategy.
     pub strategy: Strategy,
-    /// What it may choose from.
+    /// The overrides to choose from.
     pub overrides: Vec<Override>,
-    /// Tags of instances, volumes and the fleet from birth.
+    /// Tags of instances, volumes and the fleet at creation.
     pub tags: TagSet,
     /// Reserved by EC2.
     pub context: Option<String>,
 }
 
-/// What came of a fleet.
+/// The result of a fleet request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetAnswer {
     /// The instances.
     pub instances: Vec<FleetInstance>,
-    /// What failed; there may be instances all the same.
+    /// Failures; there may be instances all the same.
     pub errors: Vec<FleetError>,
 }
 
@@ -101,9 +101,9 @@ pub struct FleetInstance {
 pub struct FleetError {
     /// The code.
     pub code: String,
-    /// The text beside it.
+    /// The message.
     pub message: String,
-    /// The override's instance type; empty where the failure is the whole fleet's.
+    /// The override's instance type; empty if the whole fleet failed.
     pub instance_type: String,
     /// The override's zone.
     pub zone: String,
@@ -155,11 +155,11 @@ pub struct LaunchTemplate {
     pub name: String,
     /// Its tags.
     pub tags: TagSet,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
 }
 
-/// What a launch template says.
+/// The content of a launch template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TemplateData {
     /// Volumes.
@@ -184,11 +184,11 @@ pub struct TemplateData {
     pub placement: Option<(String, Option<u32>)>,
     /// Network interfaces.
     pub interfaces: Vec<TemplateInterface>,
-    /// How reservations are used; `None` leaves it to the account.
+    /// How reservations are used; `None` leaves it to the account's settings.
     pub reservation: Option<TemplateReservation>,
-    /// Capacity blocks and interruptible reservations are markets of their own.
+    /// Capacity blocks and interruptible reservations have a market type of their own.
     pub market: Option<Market>,
-    /// Whether its instances are spot instances. EC2 refuses tags of spot requests where none is made.
+    /// Whether its instances are spot instances. EC2 refuses tags of spot requests for other templates.
     pub spot: bool,
     /// Tags of network interfaces and, with [`Self::spot`], of spot requests.
     pub tags: TagSet,
@@ -199,7 +199,7 @@ pub struct TemplateData {
 pub struct TemplateVolume {
     /// Device.
     pub device: String,
-    /// Whether it goes with the instance.
+    /// Whether it is deleted with the instance.
     pub delete_on_termination: Option<bool>,
     /// Whether it is encrypted.
     pub encrypted: Option<bool>,
@@ -245,17 +245,17 @@ pub struct TemplateInterface {
 /// How capacity reservations are used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TemplateReservation {
-    /// None is, not even an open one.
+    /// No reservation is used, not even an open one.
     Never,
-    /// This one, or the launch fails.
+    /// Only this one; without it the launch fails.
     Only(String),
 }
 
-/// A market of its own.
+/// A market type of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Market {
     /// Capacity blocks.
     CapacityBlock,
-    /// Reservations that may be taken back.
+    /// Reservations that their owner may reclaim.
     InterruptibleReservation,
 }

@@ -1,4 +1,4 @@
-//! Instance types as EC2 describes them: what decisions read of `DescribeInstanceTypes`.
+//! Instance types as EC2 describes them: the fields of `DescribeInstanceTypes` that decisions read.
 
 /// An instance type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,13 +7,13 @@ pub struct InstanceTypeDescription {
     pub name: String,
     /// `on-demand`, `spot`, `capacity-block`.
     pub usage_classes: Vec<String>,
-    /// `x86_64`, `arm64`; the first counts.
+    /// `x86_64`, `arm64`; the first one is used.
     pub architectures: Vec<String>,
-    /// Maker of the processor.
+    /// Manufacturer of the processor.
     pub cpu_manufacturer: Option<String>,
     /// Sustained clock speed in MHz.
     pub clock_mhz: Option<i64>,
-    /// What the processor can do besides, such as `nested-virtualization`.
+    /// Further features of the processor, such as `nested-virtualization`.
     pub processor_features: Vec<String>,
     /// Default number of vCPUs.
     pub vcpus: i64,
@@ -23,15 +23,15 @@ pub struct InstanceTypeDescription {
     pub hypervisor: String,
     /// Whether Nitro enclaves are supported.
     pub enclaves: bool,
-    /// Disks of its own.
+    /// Its instance store.
     pub storage: Option<Storage>,
-    /// Most EBS bandwidth in Mbit/s, where EBS optimisation is on by default.
+    /// Maximum EBS bandwidth in Mbit/s, if EBS optimization is on by default.
     pub ebs_mbps: Option<i64>,
     /// Its network.
     pub network: Network,
     /// Its GPUs.
     pub gpus: Vec<Gpu>,
-    /// Its Neuron devices; `None` where it has none at all.
+    /// Its Neuron devices; `None` if it has none.
     pub neuron: Option<Vec<NeuronDevice>>,
     /// Its inference accelerators.
     pub accelerators: Vec<Accelerator>,
@@ -39,10 +39,10 @@ pub struct InstanceTypeDescription {
     pub placement_strategies: Vec<String>,
 }
 
-/// Disks of an instance's own.
+/// An instance store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
-    /// All of them in GB.
+    /// Total size in GB.
     pub total_gb: Option<i64>,
     /// Whether they are NVMe.
     pub nvme: bool,
@@ -61,7 +61,7 @@ pub struct Network {
     pub encrypts_in_transit: bool,
     /// Whether it has ENA interfaces.
     pub ena: bool,
-    /// How many EFA interfaces there can be.
+    /// Maximum number of EFA interfaces.
     pub efa_max: Option<i64>,
 }
 
@@ -70,12 +70,12 @@ pub struct Network {
 pub struct Card {
     /// Its index.
     pub index: i64,
-    /// How many interfaces it carries.
+    /// Maximum number of interfaces.
     pub interfaces_max: i64,
 }
 
 impl Network {
-    /// How many interfaces the card that pods use can carry.
+    /// The maximum number of interfaces of the card that pods use.
     #[must_use]
     pub fn default_interfaces(&self) -> i64 {
         let card = self.cards.iter().find(|card| card.index == self.default_card);
@@ -88,9 +88,9 @@ impl Network {
 pub struct Gpu {
     /// Name.
     pub name: String,
-    /// Maker.
+    /// Manufacturer.
     pub manufacturer: String,
-    /// How many.
+    /// Number of GPUs.
     pub count: i64,
     /// Memory of each in MiB.
     pub memory_mib: i64,
@@ -101,7 +101,7 @@ pub struct Gpu {
 pub struct NeuronDevice {
     /// Name.
     pub name: String,
-    /// How many.
+    /// Number of devices.
     pub count: i64,
     /// Cores of each.
     pub cores: i64,
@@ -112,13 +112,13 @@ pub struct NeuronDevice {
 pub struct Accelerator {
     /// Name.
     pub name: String,
-    /// Maker.
+    /// Manufacturer.
     pub manufacturer: String,
-    /// How many.
+    /// Number of accelerators.
     pub count: i64,
 }
 
-/// That an instance type is sold in a zone.
+/// An instance type that is offered in a zone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SoldIn {
     /// The instance type.

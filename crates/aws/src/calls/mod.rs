@@ -1,7 +1,7 @@
-//! Everything that is asked of AWS: our own request and response types, and the trait over them.
+//! The calls to AWS: our own request and response types, and the trait over them.
 //!
-//! An adapter over the official SDK implements [`AwsApi`], and so does the fake that behaves (feature `testing`). Each method is one
-//! call of AWS, or one with all its pages.
+//! An adapter over the official SDK implements [`AwsApi`], and so does the fake region (feature `testing`). Each method is one AWS call,
+//! or one call with all its pages.
 
 mod error;
 mod fleet;
@@ -26,10 +26,10 @@ pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, Reser
 
 pub use fleetwright_core::{cloud::Figure, model::Price};
 
-/// What is asked of AWS.
+/// The calls to AWS.
 #[async_trait]
 pub trait AwsApi: Send + Sync + 'static {
-    /// What whoever stands between here and AWS has gathered for metrics since it was last asked.
+    /// Returns the figures that a layer between the provider and AWS has gathered for metrics since the last call.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }
@@ -47,7 +47,7 @@ pub trait AwsApi: Send + Sync + 'static {
         id: Option<&str>,
         name: Option<&str>,
     ) -> Result<Vec<PlacementGroup>, AwsError>;
-    /// `DescribeImages`, available ones, deprecated ones included; no owners stands for all.
+    /// `DescribeImages`, available ones, deprecated ones included; without owners, images of all owners.
     async fn images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError>;
     /// `DescribeCapacityReservations`, active ones.
     async fn reservations(
@@ -61,8 +61,8 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
     /// `CreateFleet` as a dry run: whether it would be allowed.
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
-    /// `RunInstances` as a dry run: whether one instance of a launch template and type, born with tags, would be allowed in a
-    /// subnet. An interface that names a subnet stands in the place of the template's, so it names the security groups too.
+    /// `RunInstances` as a dry run: whether one instance of a launch template and type, with tags at creation, would be allowed in a
+    /// subnet. An interface that names a subnet replaces the template's, so it names the security groups too.
     async fn try_instance(
         &self,
         template: &str,
@@ -71,11 +71,11 @@ pub trait AwsApi: Send + Sync + 'static {
         security_groups: &[String],
         tags: &TagSet,
     ) -> Result<(), AwsError>;
-    /// `DescribeInstances` that are not gone; ids and filters both narrow.
+    /// `DescribeInstances` without terminated ones; ids and filters both narrow the result.
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
     /// `DescribeInstanceStatus`, impaired ones and ones with events.
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError>;
-    /// `TerminateInstances`: one answer for all.
+    /// `TerminateInstances`: one result for all.
     async fn terminate(&self, ids: &[String]) -> Result<(), AwsError>;
     /// `CreateTags` on one resource.
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError>;
@@ -98,9 +98,9 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError>;
     /// `arc-zonal-shift:GetManagedResource`: the shifts of a cluster.
     async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError>;
-    /// `sqs:ReceiveMessage`: up to ten, waiting for the first for so long, which is 20 seconds at most.
+    /// `sqs:ReceiveMessage`: up to ten messages; waits for the first one for `wait`, at most 20 s.
     async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError>;
-    /// `sqs:DeleteMessageBatch` of up to ten, which is `sqs:DeleteMessage` to IAM: what came of each, in the order of the receipts.
+    /// `sqs:DeleteMessageBatch` of up to ten, for which IAM checks `sqs:DeleteMessage`: the result of each, in the order of the receipts.
     async fn delete_messages(
         &self,
         queue: &str,

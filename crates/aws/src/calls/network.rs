@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// An EC2 filter: the attribute has one of the values. Filters are joined by and.
+/// An EC2 filter: the attribute has one of the values. All filters of a call must match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
     /// `subnet-id`, `tag:<key>`, `tag-key`, ….
@@ -17,7 +17,7 @@ impl Filter {
         Self { name: name.into(), values: values.into_iter().map(Into::into).collect() }
     }
 
-    /// One filter per tag; the value `*` stands for any.
+    /// One filter per tag; the value `*` matches any value.
     #[must_use]
     pub fn of_tags(tags: &BTreeMap<String, String>) -> Vec<Self> {
         let filter = |(key, value): (&String, &String)| match value.as_str() {
@@ -37,7 +37,7 @@ pub struct SubnetInfo {
     pub zone: String,
     /// Its zone's id.
     pub zone_id: String,
-    /// Addresses that are free.
+    /// Free addresses.
     pub free_addresses: i64,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
@@ -63,6 +63,6 @@ pub struct PlacementGroup {
     pub name: String,
     /// `cluster`, `partition` or `spread`.
     pub strategy: String,
-    /// How many partitions it has; 0 where it has none.
+    /// The number of partitions; 0 if it has none.
     pub partitions: u32,
 }

@@ -13,9 +13,9 @@ pub struct Image {
     pub name: String,
     /// `x86_64`, `arm64`.
     pub architecture: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
-    /// From when on its owner advises against it.
+    /// When its owner deprecates it.
     pub deprecated_at: Option<Timestamp>,
 }
 
@@ -34,7 +34,7 @@ pub struct ReservationInfo {
     pub match_criteria: String,
     /// `default` or `capacity-block`.
     pub kind: String,
-    /// Whether it may be taken back.
+    /// Whether its owner may reclaim it.
     pub interruptible: bool,
     /// When it ends.
     pub ends: Option<Timestamp>,
@@ -42,7 +42,7 @@ pub struct ReservationInfo {
     pub available: u32,
 }
 
-/// The cluster as EKS knows it.
+/// A cluster as EKS describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterInfo {
     /// Its ARN.
@@ -62,11 +62,11 @@ pub struct ClusterInfo {
 /// A message of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What it is deleted by.
+    /// The handle by which it is deleted.
     pub receipt: String,
     /// Its text.
     pub body: String,
-    /// How often it was handed out, this time included; 0 where the queue does not tell.
+    /// How often it was received, this time included; 0 if the queue does not report it.
     pub received: u32,
 }
 
@@ -79,13 +79,13 @@ pub struct ProfileInfo {
     pub path: String,
     /// Its roles, by name.
     pub roles: Vec<String>,
-    /// Its tags, where they were asked for.
+    /// Its tags, if they were requested.
     pub tags: BTreeMap<String, String>,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
 }
 
-/// That something is wrong with an instance.
+/// A problem of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceStatus {
     /// The instance.
@@ -98,13 +98,13 @@ pub struct InstanceStatus {
     pub events: Vec<String>,
 }
 
-/// That traffic is, or was, shifted away from a zone.
+/// A shift of traffic away from a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZonalShift {
     /// The zone's id, such as `use1-az1`.
     pub zone_id: String,
     /// `APPLIED` or `NOT_APPLIED`.
     pub status: String,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Option<Timestamp>,
 }

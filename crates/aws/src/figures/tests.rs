@@ -1,4 +1,4 @@
-//! What is gathered, and that the documented table is what is exposed.
+//! Recording, and that the documented table matches the exposed metrics.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -14,10 +14,10 @@ fn row(family: &FigureFamily) -> String {
     format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
-/// `UPDATE_METRICS=1` writes the table again.
+/// `UPDATE_METRICS=1` rewrites the table.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
-fn the_documented_table_is_what_is_exposed() {
+#[expect(clippy::disallowed_methods, reason = "the switch that rewrites the table")]
+fn the_documented_table_matches_the_exposed_metrics() {
     const HEAD: &str = "| Name, on AWS | Type | Labels | What it says |\n|---|---|---|---|\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = fs::read_to_string(&path).unwrap();
@@ -34,9 +34,9 @@ fn the_documented_table_is_what_is_exposed() {
     assert_eq!(text[start..end], table);
 }
 
-/// Names and labels as dashboards made for Karpenter use them, written down independently of the code.
+/// Names and labels that dashboards for Karpenter use, written down independently of the code.
 #[test]
-fn dashboards_find_what_they_ask_for() {
+fn dashboards_find_their_metrics() {
     for (name, labels) in [
         ("karpenter_cloudprovider_instance_launch_failures_total", "zone zone_id capacity_type reason"),
         ("karpenter_cloudprovider_instance_termination_failures_total", "zone zone_id"),
@@ -74,7 +74,7 @@ fn counters_add_up_gauges_are_the_last_and_histograms_keep_all() {
 }
 
 #[test]
-fn hostile_codes_stay_short_and_few() {
+fn hostile_codes_are_bounded() {
     let ledger = Ledger::default();
     for number in 0..WAITING_MAX + 10 {
         ledger.note(&LAUNCH_FAILURES, &["a", "b", "spot", &format!("{number}{}", "x".repeat(1000))], 1.0);

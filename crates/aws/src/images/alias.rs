@@ -1,4 +1,4 @@
-//! EKS-optimised images by alias: the SSM parameters that hold their ids.
+//! EKS-optimized images by alias: the SSM parameters that hold their ids.
 
 use fleetwright_aws_api::ec2nodeclass::AmiRequirement;
 use fleetwright_aws_api::{Alias, Family, labels};
@@ -6,7 +6,7 @@ use fleetwright_core::model::labels::OS;
 
 use crate::families::windows_build;
 
-/// What instances an image is built for.
+/// The instances that an image is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
     /// Instances without GPU and accelerator.
@@ -20,7 +20,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// What an instance type must be.
+    /// The requirements on the instance type.
     #[must_use]
     pub fn requirements(self) -> Vec<AmiRequirement> {
         let demand = |key: &str, operator: &str, values: &[&str]| AmiRequirement {
@@ -47,16 +47,16 @@ impl Variant {
 pub struct Parameter {
     /// Its name.
     pub path: String,
-    /// What the image is for; some serve several kinds of instances.
+    /// The kinds of instances that the image is for.
     pub variants: Vec<Variant>,
-    /// Whether its value changes with time.
+    /// Whether its value changes over time.
     pub mutable: bool,
 }
 
 /// Why an alias cannot be used with a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AliasProblem {
-    /// The family ended before this version of Kubernetes, or begins after it.
+    /// The family does not support this version of Kubernetes.
     #[error("alias {alias} is not supported on Kubernetes {version}: {why}")]
     Unsupported {
         /// The alias.
@@ -68,10 +68,10 @@ pub enum AliasProblem {
     },
 }
 
-/// The parameters of an alias for a cluster's version (`1.35`).
+/// Returns the parameters of an alias for a cluster's version (`1.35`).
 ///
 /// # Errors
-/// Where there are no images of the family for the version.
+/// If there are no images of the family for the version.
 pub fn parameters(alias: &Alias, kubernetes: &str) -> Result<Vec<Parameter>, AliasProblem> {
     let minor: Option<u32> = kubernetes.split('.').nth(1).and_then(|minor| minor.parse().ok());
     let unsupported =
@@ -133,7 +133,7 @@ fn al2023(alias: &Alias, kubernetes: &str) -> Paths {
     .into()
 }
 
-/// Versions are tagged with a leading `v` and stored without.
+/// Versions are tagged with a leading `v` and stored without it.
 fn bottlerocket(alias: &Alias, kubernetes: &str) -> Paths {
     let version = alias.version.trim_start_matches('v');
     let path = |flavour: &str, arch: &str, variants: &[Variant]| {

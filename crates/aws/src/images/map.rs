@@ -1,8 +1,8 @@
 //! Which image an instance type runs.
 //!
-//! The most specific of the images that can run on it wins: the one that demands the presence of more of the instance, then the
-//! one that demands the absence of more, then the first of the status, which has the newest first. So an image for GPUs
-//! never serves an instance without, nor a plain one an instance with GPUs while there is one for GPUs.
+//! The most specific compatible image is used: the one that requires the presence of most properties, then the one that requires the
+//! absence of most, then the first in the status, which has the newest first. So an image for GPUs never runs on an instance without
+//! GPUs, and a plain one runs on an instance with GPUs only if there is no image for GPUs.
 
 use fleetwright_aws_api::ec2nodeclass::{Ami, AmiRequirement};
 use fleetwright_core::model::{Operator, Requirement, Requirements};
@@ -12,11 +12,11 @@ use fleetwright_core::model::{Operator, Requirement, Requirements};
 pub struct Choice<'a> {
     /// The image.
     pub image: &'a Ami,
-    /// Another image that is as specific by other demands: which one is meant, only the user can say.
+    /// Another image of equal specificity with other requirements: only the user can decide between them.
     pub rival: Option<&'a Ami>,
 }
 
-/// An image's demands; `None` where one cannot be read, which no instance meets.
+/// The requirements of an image; `None` if one cannot be read: then no instance matches.
 #[must_use]
 pub fn demands(requirements: &[AmiRequirement]) -> Option<Requirements> {
     let read = |requirement: &AmiRequirement| {
@@ -27,13 +27,13 @@ pub fn demands(requirements: &[AmiRequirement]) -> Option<Requirements> {
     requirements.iter().map(read).collect()
 }
 
-/// How much of the instance is demanded to be there, and to be absent.
+/// The numbers of properties that must be present and absent.
 fn specificity(demands: &Requirements) -> (usize, usize) {
     let absent = demands.iter().filter(|requirement| requirement.allows_missing()).count();
     (demands.len() - absent, absent)
 }
 
-/// The image for an instance type with these requirements.
+/// Chooses the image for an instance type with these requirements.
 #[must_use]
 pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
     let mut best: Option<(Choice<'a>, Requirements)> = None;
@@ -106,11 +106,11 @@ mod tests {
         assert_eq!(chosen(&instance_type(Some("1"), None), &images), Some(("nvidia".to_owned(), None)));
         assert_eq!(chosen(&instance_type(None, Some("1")), &images), Some(("neuron".to_owned(), None)));
         let both = chosen(&instance_type(Some("1"), Some("1")), &images);
-        assert_eq!(both, Some(("nvidia".to_owned(), Some("neuron".to_owned()))), "two could be meant");
+        assert_eq!(both, Some(("nvidia".to_owned(), Some("neuron".to_owned()))), "both are equally specific");
     }
 
     #[test]
-    fn a_general_image_yields_to_a_special_one_whatever_its_place() {
+    fn a_special_image_is_preferred_in_any_order() {
         let general = ami("general", &[(ARCH, "In", &["amd64"])]);
         let gpu = ami("gpu", &[(ARCH, "In", &["amd64"]), (INSTANCE_GPU_COUNT, "Exists", &[])]);
         for images in [[general.clone(), gpu.clone()], [gpu, general]] {
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_serves_nothing() {
+    fn an_unreadable_image_matches_nothing() {
         let broken = ami("broken", &[(ARCH, "Is", &["amd64"])]);
         assert_eq!(chosen(&instance_type(None, None), &[broken]), None);
         let two = [ami("new", &[(ARCH, "In", &["amd64"])]), ami("old", &[(ARCH, "In", &["amd64"])])];
         assert_eq!(
             chosen(&instance_type(None, None), &two),
             Some(("new".to_owned(), None)),
-            "the newest stands first"
+            "the newest is first"
         );
     }
 }

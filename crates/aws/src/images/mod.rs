@@ -1,5 +1,5 @@
-//! Images: which SSM parameters and queries a class's selectors stand for, which of the answers count, and which image each
-//! instance type runs.
+//! Images: resolves an EC2NodeClass's selectors to SSM parameters and queries, selects from the results, and maps images to instance
+//! types.
 
 mod alias;
 mod map;

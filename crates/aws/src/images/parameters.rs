@@ -1,38 +1,37 @@
-//! Parameters of SSM as they were last read, for all classes alike.
+//! A cache of SSM parameters, shared by all EC2NodeClasses.
 //!
-//! Two hundred classes of one alias read each parameter once a day, as Karpenter does. A look-up that fails changes nothing: what
-//! was read before counts on, however old, so that a throttled call never looks like an image that is gone.
+//! Two hundred EC2NodeClasses of one alias read each parameter once a day, as in Karpenter. A failed look-up keeps the previous value,
+//! however old, so that a throttled call never looks like a missing image.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cache::Cache;
 use crate::calls::{AwsApi, AwsError};
 
-/// How long the parameter of an alias counts.
+/// How long the parameter of an alias is valid.
 const OF_ALIAS: SignedDuration = SignedDuration::from_hours(24);
-/// How long a parameter that a class names counts, and that there is none of a name.
+/// How long a parameter that an EC2NodeClass names is valid, and the absence of a parameter.
 const CUSTOM: SignedDuration = SignedDuration::from_mins(5);
-/// How long one counts whose image is deprecated: a newer one is to be expected.
+/// How long a parameter with a deprecated image is valid: a newer image is to be expected.
 const DEPRECATED: SignedDuration = SignedDuration::from_mins(30);
-/// Most parameters that are remembered; beyond that, those that were not asked for for longest go. Six families with a dozen versions have
-/// some four hundred.
+/// Most cached parameters; beyond that, the least recently used are evicted. Six families with a dozen versions have about 400.
 const REMEMBERED: u64 = 2000;
 
-/// Who names a parameter.
+/// Where a parameter's name comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An alias of a fixed version: its value does not change.
     Pinned,
     /// An alias of the latest version.
     Latest,
-    /// A class, in `ssmParameter`.
+    /// The field `ssmParameter` of an EC2NodeClass.
     Custom,
 }
 
-/// What was read.
+/// A cached value.
 #[derive(Clone, Debug)]
 struct Read {
-    /// The image's id; `None` where there is no such parameter, or no image's id in it.
+    /// The image id; `None` if there is no such parameter, or no image id in it.
     image: Option<String>,
     source: Source,
     at: Timestamp,
@@ -53,10 +52,10 @@ impl Read {
 pub struct Parameters(Cache<String, Read, REMEMBERED>);
 
 impl Parameters {
-    /// The image's id that a parameter holds; `None` where there is no such parameter, or no image's id in it.
+    /// Returns the image id in a parameter; `None` if there is no such parameter, or no image id in it.
     ///
     /// # Errors
-    /// Where SSM does not answer, and never has.
+    /// If SSM does not answer and no previous value is cached.
     pub async fn image(
         &self,
         api: &dyn AwsApi,
@@ -79,7 +78,7 @@ impl Parameters {
         Ok(image)
     }
 
-    /// Takes note of an image that is deprecated: parameters that may change by now are read again sooner.
+    /// Marks an image as deprecated: parameters that may have changed are read again sooner.
     pub fn deprecated(&self, image: &str) {
         for (path, read) in self.0.all() {
             if read.image.as_deref() == Some(image) {
@@ -92,7 +91,7 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
-    //! When a parameter is read.
+    //! When parameters are read.
     use std::pin::Pin;
     use std::sync::Arc;
     use std::time::Duration;
@@ -119,7 +118,7 @@ mod tests {
 
     const PATH: &str = "/some/path";
 
-    /// Calls of a parameter that is looked up each minute of two days.
+    /// The calls for a parameter that is looked up every minute for two days.
     #[rstest]
     #[case::pinned(Source::Pinned, Some("ami-1"), false, 2)]
     #[case::latest(Source::Latest, Some("ami-1"), false, 2)]
@@ -154,7 +153,7 @@ mod tests {
         let parameters = Parameters::default();
         let throttled = || Fault::Refuse(AwsError::new("ThrottlingException", "slow down"));
         aws.inject(Call::Parameter, throttled());
-        assert!(parameters.image(&aws, PATH, Source::Custom, at(0)).await.is_err(), "nothing is known yet");
+        assert!(parameters.image(&aws, PATH, Source::Custom, at(0)).await.is_err(), "no value is cached yet");
         aws.set_parameter(PATH, Some("ami-1"));
         assert_eq!(
             parameters.image(&aws, PATH, Source::Custom, at(1)).await.unwrap().as_deref(),
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!(later.as_deref(), Some("ami-1"));
         let answered = parameters.image(&aws, PATH, Source::Custom, at(61)).await.unwrap();
         assert_eq!(answered.as_deref(), Some("ami-2"));
-        // A clock that jumps back reads again and lasts no longer.
+        // A clock that jumps back causes a read and does not extend validity.
         let back = parameters.image(&aws, PATH, Source::Custom, at(2)).await.unwrap();
         assert_eq!((back.as_deref(), aws.count(Call::Parameter.name())), (Some("ami-2"), 5));
     }

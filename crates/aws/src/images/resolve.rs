@@ -1,6 +1,6 @@
-//! From a class's selector terms to the images of its status.
+//! Resolves an EC2NodeClass's selector terms to the images of its status.
 //!
-//! What AWS does not answer is an error and never an absence: a throttled look-up must not look like an image that is gone.
+//! A failed call to AWS is an error, never an absence: a throttled look-up must not look like a missing image.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::select::{Candidate, select, variant_of_name};
 use crate::calls::{AwsApi, AwsError, Filter};
 use crate::nodeclass::some;
 
-/// Why a class has no images.
+/// Why an EC2NodeClass has no images.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// The alias is not for this cluster; waiting does not help.
+    /// The alias does not support this cluster; waiting does not help.
     #[error(transparent)]
     Alias(#[from] AliasProblem),
-    /// Nothing matches.
+    /// No image matches.
     #[error("no image matches spec.amiSelectorTerms{}", listed(.0))]
     NoneFound(Vec<String>),
-    /// EC2 did not answer: what is known stands.
+    /// EC2 did not answer: the known images remain.
     #[error("images cannot be looked up, {0}")]
     Unanswered(#[from] AwsError),
     /// SSM did not answer: what is known stands.
@@ -31,7 +31,7 @@ pub enum ImageError {
     Parameter(AwsError),
 }
 
-/// What was looked for and is not there, as the end of a sentence.
+/// What was not found, as the end of a sentence.
 fn listed(missing: &[String]) -> String {
     if missing.is_empty() { String::new() } else { format!(": there is no {}", some(missing)) }
 }
@@ -41,18 +41,18 @@ fn listed(missing: &[String]) -> String {
 pub struct Resolved {
     /// The images, newest first.
     pub amis: Vec<Ami>,
-    /// Parameters that do not exist or hold no image's id, and terms that say nothing.
+    /// Parameters that do not exist or hold no image id, and terms without content.
     pub missing: Vec<String>,
-    /// Whether an alias names the images: not all of its variants are there for every version.
+    /// Whether the images come from an alias, which does not have every variant for every version.
     pub of_alias: bool,
 }
 
-/// Who is asked, and when.
+/// The inputs of a look-up.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
     /// AWS.
     pub api: &'a dyn AwsApi,
-    /// What is known of SSM's parameters.
+    /// The cached SSM parameters.
     pub parameters: &'a Parameters,
     /// The time.
     pub now: Timestamp,
@@ -61,7 +61,7 @@ pub struct Lookup<'a> {
 /// Looks up the images of a class for a cluster's version.
 ///
 /// # Errors
-/// Where nothing is found, or AWS does not answer.
+/// If no image is found, or AWS does not answer.
 pub async fn resolve(
     lookup: Lookup<'_>,
     spec: &Ec2NodeClassSpec,
@@ -94,7 +94,7 @@ pub async fn resolve(
 }
 
 impl Lookup<'_> {
-    /// The image's id that a parameter holds; `None` where there is no such parameter or no id in it.
+    /// The image id in a parameter; `None` if there is no such parameter or no id in it.
     async fn value(
         self,
         path: &str,
@@ -142,7 +142,7 @@ async fn by_terms(
             }
             continue;
         }
-        // A term that says nothing asks for every image in the world, strangers' too; the newest of them would win.
+        // A term without content would match every public image, and the newest of them would be used.
         let (owners, filters) = query(term);
         if owners.is_empty() && filters.is_empty() {
             missing.push(described(term));
@@ -157,7 +157,7 @@ async fn by_terms(
     Ok(found)
 }
 
-/// A term that selects nothing, as people find it.
+/// A term that selects nothing, as it appears in messages.
 fn described(term: &AmiSelectorTerm) -> String {
     match &term.alias {
         Some(alias) => format!("alias {alias:?}, which is not of the form family@version"),
@@ -165,7 +165,7 @@ fn described(term: &AmiSelectorTerm) -> String {
     }
 }
 
-/// Owners and filters of a term by name or tags. A name alone means one's own images and Amazon's: anybody may publish an
+/// Owners and filters of a term by name or tags. A name alone selects images of this account and of Amazon only: anyone may publish an
 /// image of any name.
 fn query(term: &AmiSelectorTerm) -> (Vec<String>, Vec<Filter>) {
     let owners = match (&term.owner, &term.name) {
@@ -180,12 +180,12 @@ fn query(term: &AmiSelectorTerm) -> (Vec<String>, Vec<Filter>) {
 
 #[cfg(test)]
 mod tests {
-    //! What a term asks for.
+    //! The queries of terms.
     use super::*;
 
-    /// Among them an alias that passes the CRD's rules and is none.
+    /// One of them is an alias that passes the CRD's validation and is invalid.
     #[tokio::test]
-    async fn terms_that_say_nothing_are_not_asked() {
+    async fn empty_terms_are_not_queried() {
         struct Still;
         impl fleetwright_core::clock::Clock for Still {
             fn now(&self) -> Timestamp {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_reach_strangers_images() {
+    fn names_do_not_match_foreign_images() {
         let by_name = AmiSelectorTerm { name: Some("ours-*".to_owned()), ..AmiSelectorTerm::default() };
         let (owners, filters) = query(&by_name);
         assert_eq!(owners, ["self", "amazon"]);

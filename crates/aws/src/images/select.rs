@@ -1,4 +1,4 @@
-//! Which of the images that were found count: one for each set of demands.
+//! Selects one image for each set of requirements.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use jiff::Timestamp;
 use super::alias::Variant;
 use crate::calls::Image;
 
-/// An image and what it is known to be for.
+/// An image and its known purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The image.
     pub image: Image,
-    /// What it serves, where an alias or its name says; each is an entry of its own.
+    /// The kinds of instances that it serves, if an alias or its name shows them; each becomes an entry.
     pub variants: Vec<Variant>,
 }
 
-/// What an EKS-optimised image that was not selected by an alias is for, by its name. Only special instances count: a plain
-/// image may have been made into anything by its user data.
+/// The purpose of an EKS-optimized image that was not selected by an alias, by its name. Only special instances are recognized: user data
+/// may adapt a plain image to anything.
 #[must_use]
 pub fn variant_of_name(name: &str) -> Option<Variant> {
     let eks = name.starts_with("amazon-eks-") || name.starts_with("bottlerocket-aws-k8s-");
@@ -36,8 +36,8 @@ pub fn variant_of_name(name: &str) -> Option<Variant> {
     }
 }
 
-/// The images that count, newest first. Of several with the same demands, one that is not deprecated goes before one that
-/// is, then the newer one, then the greater name.
+/// Returns the selected images, newest first. Of several with the same requirements, one that is not deprecated is preferred, then the
+/// newer one, then the greater name.
 #[must_use]
 pub fn select(candidates: &[Candidate], now: Timestamp) -> Vec<Ami> {
     let mut best: BTreeMap<Vec<AmiRequirement>, &Image> = BTreeMap::new();
@@ -79,7 +79,7 @@ fn architecture(image: &Image) -> Option<&'static str> {
     }
 }
 
-/// The demands of each variant with the architecture, sorted; the architecture alone where nothing is known.
+/// The requirements of each variant with the architecture, sorted; the architecture alone if no variant is known.
 fn demands(variants: &[Variant], arch: &str) -> Vec<Vec<AmiRequirement>> {
     let on =
         AmiRequirement { key: ARCH.to_owned(), operator: "In".to_owned(), values: vec![arch.to_owned()] };
@@ -96,7 +96,7 @@ fn demands(variants: &[Variant], arch: &str) -> Vec<Vec<AmiRequirement>> {
 
 #[cfg(test)]
 mod tests {
-    //! Which image wins its place.
+    //! Which image is selected.
     use rstest::rstest;
 
     use super::*;
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_is_not_deprecated() {
+    fn the_newest_image_that_is_not_deprecated() {
         let (old, new) = (candidate("ami-1", "a", 1, None), candidate("ami-2", "b", 2, None));
         assert_eq!(ids(&[old.clone(), new]), ["ami-2"]);
         let gone = candidate("ami-3", "c", 3, Some(100));
         assert_eq!(ids(&[old.clone(), gone.clone()]), ["ami-1"]);
-        assert!(select(&[gone], day(100))[0].deprecated, "alone it still serves");
+        assert!(select(&[gone], day(100))[0].deprecated, "a deprecated image is used if it is the only one");
         assert_eq!(ids(&[old, candidate("ami-4", "d", 4, Some(101))]), ["ami-4"], "not deprecated yet");
         let twins = [candidate("ami-5", "e", 5, None), candidate("ami-6", "f", 5, None)];
         assert_eq!(ids(&twins), ["ami-6"], "the greater name");
@@ -151,7 +151,7 @@ mod tests {
     #[case("bottlerocket-aws-k8s-1.35-x86_64-v1.50.0", None)]
     #[case("amazon-eks-node-al2023-x86_64-standard-1.35", None)]
     #[case("our-own-nvidia-image", None)]
-    fn names_tell_what_images_are_for(#[case] name: &str, #[case] expected: Option<Variant>) {
+    fn names_show_the_purpose_of_images(#[case] name: &str, #[case] expected: Option<Variant>) {
         assert_eq!(variant_of_name(name), expected);
     }
 }

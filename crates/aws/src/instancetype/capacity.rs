@@ -10,11 +10,10 @@ use crate::families::{DEFAULT_VOLUME_SIZE, default_volumes, ephemeral_device};
 
 /// Bytes in a MiB.
 pub(super) const MIB: i64 = 1 << 20;
-/// What Graviton instances keep for contiguous allocation, in MiB.
+/// MiB that Graviton instances reserve for contiguous allocation.
 const ARM_CMA_MIB: i64 = 64;
 
-/// The memory that the kubelet will report, estimated: what EC2 advertises less what the hypervisor takes, that rounded up to
-/// a whole MiB.
+/// The estimated memory that the kubelet reports: EC2's figure minus the hypervisor's overhead, which is rounded up to a whole MiB.
 #[must_use]
 pub(super) fn estimated_memory(info: &InstanceTypeDescription, overhead_ppm: i64) -> i64 {
     let arm = info.architectures.first().is_some_and(|name| name == "arm64");
@@ -24,7 +23,7 @@ pub(super) fn estimated_memory(info: &InstanceTypeDescription, overhead_ppm: i64
     advertised.saturating_sub(overhead).max(0).saturating_mul(MIB)
 }
 
-/// The bytes that pods' files have room in.
+/// The bytes available to pods' files.
 #[must_use]
 pub(super) fn ephemeral_storage(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> i64 {
     let family = spec.family();
@@ -36,7 +35,7 @@ pub(super) fn ephemeral_storage(info: &InstanceTypeDescription, spec: &Ec2NodeCl
     let mappings = spec.block_device_mappings.as_deref().unwrap_or_default();
     let named = mappings.iter().find(|mapping| mapping.root_volume).and_then(size_of).or_else(|| {
         match (family, mappings.last()) {
-            // What a custom image mounts where is not known; the last volume is taken for it.
+            // The device that a custom image mounts is unknown; the last volume is assumed.
             (Family::Custom, Some(last)) => size_of(last).or_else(|| bytes(DEFAULT_VOLUME_SIZE)),
             _ => on_device(mappings, family),
         }
@@ -89,7 +88,7 @@ pub(super) fn capacity(
     all
 }
 
-/// EFA interfaces: those that the class lists, else those that the type can have. An empty list is as none at all.
+/// EFA interfaces: those that the EC2NodeClass lists, else the maximum of the type. An empty list counts as absent.
 fn efas(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> i64 {
     match spec.network_interfaces.as_deref() {
         Some(interfaces) if !interfaces.is_empty() => {

@@ -1,11 +1,11 @@
-//! Whether an instance type can do what a node class asks for. Types that cannot stay listed, without anything to buy.
+//! Whether an instance type supports what an EC2NodeClass asks for. Types that do not remain listed, without offerings.
 
 use fleetwright_aws_api::Family;
 use fleetwright_aws_api::ec2nodeclass::Ec2NodeClassSpec;
 
 use crate::calls::{InstanceTypeDescription, PlacementGroup};
 
-/// Whether instances of the type can be launched with the class.
+/// Whether instances of the type can be launched with the EC2NodeClass.
 #[must_use]
 pub fn compatible(
     info: &InstanceTypeDescription,

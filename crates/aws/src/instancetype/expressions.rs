@@ -1,16 +1,16 @@
-//! Expressions in the kubelet block: CEL over the figures of one instance type.
+//! Expressions in the kubelet block: CEL over the properties of one instance type.
 
 use std::collections::BTreeMap;
 
 use fleetwright_core::model::Quantity;
 use kube_cel::cel::{Context, ExecutionError, Program, Value};
 
-/// Longest expression: the parser's stack is bounded by it and by [`NESTING_MAX`].
+/// Longest expression in bytes: this and [`NESTING_MAX`] bound the parser's stack.
 const LENGTH_MAX: usize = 2048;
 /// Deepest nesting of brackets.
 const NESTING_MAX: usize = 32;
 
-/// The figures that an expression may name.
+/// The variables of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variables {
     /// `vcpus`
@@ -30,12 +30,12 @@ pub struct Variables {
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
-    /// It is no expression.
+    /// It does not compile.
     #[error("expression {expression:?} cannot be compiled: {detail}")]
     Invalid {
         /// The expression, shortened.
         expression: String,
-        /// What the compiler says.
+        /// The compiler's message.
         detail: String,
     },
     /// It fails for this instance type.
@@ -70,7 +70,7 @@ impl Expression {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// [`ExpressionError::Invalid`] for what CEL cannot read, and for what is too long or nested too deeply.
+    /// [`ExpressionError::Invalid`] if CEL cannot parse it, or if it is too long or nested too deeply.
     pub fn compile(text: &str) -> Result<Self, ExpressionError> {
         let invalid = |detail: String| ExpressionError::Invalid { expression: shorten(text), detail };
         if text.len() > LENGTH_MAX || depth(text) > NESTING_MAX {
@@ -81,10 +81,10 @@ impl Expression {
         Ok(Self { text: text.to_owned(), program })
     }
 
-    /// The value for an instance type; doubles lose their fraction.
+    /// The value for an instance type; fractions of doubles are cut off.
     ///
     /// # Errors
-    /// [`ExpressionError::Failed`] where the result is no finite number.
+    /// [`ExpressionError::Failed`] if the result is not a finite number.
     pub fn evaluate(&self, variables: &Variables) -> Result<i64, ExpressionError> {
         let failed = |detail: String| ExpressionError::Failed {
             expression: shorten(&self.text),
@@ -116,7 +116,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// A double without its fraction, where it is an integer's value.
+/// The integer part of a double, if it is in range.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
 fn truncated(number: f64) -> Option<i64> {
     let whole = number.trunc();
@@ -154,15 +154,14 @@ fn context(variables: &Variables) -> Context<'static> {
     context
 }
 
-/// Whether a reserved value is an expression and not a quantity.
+/// Whether a reserved value is an expression rather than a quantity.
 #[must_use]
 pub fn is_expression(value: &str) -> bool {
     value.parse::<Quantity>().is_err()
 }
 
-/// A map of reserved resources with its expressions evaluated, each number in the unit that Karpenter gives it: millicores
-/// rounded up to 10, MiB rounded up to 16, GiB of storage, process ids. An expression that fails or comes out negative is
-/// left out and reported; validation tells of it too.
+/// A map of reserved resources with its expressions evaluated, each number in Karpenter's unit: millicores rounded up to 10, MiB rounded
+/// up to 16, GiB of storage, process ids. An expression that fails or is negative is left out and reported; validation reports it too.
 pub fn reserved(
     map: &BTreeMap<String, String>,
     enabled: bool,

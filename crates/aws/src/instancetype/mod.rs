@@ -1,4 +1,4 @@
-//! Instance types as scheduling sees them: labels, capacity, overhead and offerings, by node class.
+//! Instance types for scheduling: labels, capacity, overhead and offerings, by EC2NodeClass.
 
 mod capacity;
 pub mod compatible;
@@ -35,7 +35,7 @@ pub struct View<'a> {
     pub settings: &'a Settings,
     /// The class's spec.
     pub spec: &'a Ec2NodeClassSpec,
-    /// What the class came to.
+    /// The EC2NodeClass's status.
     pub status: &'a Ec2NodeClassStatus,
     /// The class's kubelet block.
     pub kubelet: &'a ParsedKubelet,
@@ -49,40 +49,40 @@ impl<'a> View<'a> {
         self.status.subnets.iter().filter(move |subnet| subnet.zone == zone)
     }
 
-    /// The class's reservations, where they are switched on.
+    /// The EC2NodeClass's reservations, if the feature is on.
     pub fn reservations(&self) -> impl Iterator<Item = &'a CapacityReservation> {
         let on = self.settings.reserved_capacity;
         self.status.capacity_reservations.iter().filter(move |_| on)
     }
 }
 
-/// An instance type by a class, before it is offered anywhere.
+/// An instance type as launched with an EC2NodeClass, without offerings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shaped {
     /// The type without offerings.
     pub instance_type: InstanceType,
-    /// What it would have if no node had taught anything.
+    /// Its capacity without observations from running nodes.
     pub predicted: Resources,
-    /// The image that its nodes run.
+    /// The image of its nodes.
     pub image: Option<String>,
-    /// What the kubelet is told, with expressions evaluated for the type.
+    /// The kubelet's configuration, with expressions evaluated for the type.
     pub kubelet: ResolvedKubelet,
-    /// What did not come out as the class says, for people.
+    /// Problems to report to users.
     pub problems: Vec<String>,
 }
 
 /// The parts of the kubelet block that differ by instance type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResolvedKubelet {
-    /// Pods of the node: the class's limit, else the family's.
+    /// Pods per node: the EC2NodeClass's limit, else the family's.
     pub pods: i64,
-    /// kubeReserved, evaluated; `None` where the class says nothing.
+    /// kubeReserved, evaluated; `None` if the EC2NodeClass does not set it.
     pub kube_reserved: Option<BTreeMap<String, String>>,
     /// systemReserved, evaluated.
     pub system_reserved: Option<BTreeMap<String, String>>,
 }
 
-/// Why an instance type is left out of a class's catalogue.
+/// Why an instance type is left out of an EC2NodeClass's catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// The expression for maxPods has no usable value.
@@ -93,7 +93,7 @@ pub enum Unusable {
         /// Why.
         why: String,
     },
-    /// EC2 describes it in a way that cannot be right.
+    /// EC2 describes it with impossible figures.
     #[error("instance type {0}: EC2 describes no CPU or no memory")]
     Empty(String),
 }
@@ -126,10 +126,10 @@ fn max_pods(info: &InstanceTypeDescription, view: &View<'_>, default: i64) -> Re
     Ok(Some(value))
 }
 
-/// Works out pods and reserved resources of a type.
+/// Computes pods and reserved resources of a type.
 ///
 /// # Errors
-/// Where the expression for maxPods has no usable value.
+/// If the expression for maxPods has no usable value.
 pub fn resolve_kubelet(
     info: &InstanceTypeDescription,
     view: &View<'_>,
@@ -153,11 +153,11 @@ pub fn resolve_kubelet(
     Ok(ResolvedKubelet { pods, kube_reserved, system_reserved })
 }
 
-/// Describes a type by a class. What earlier nodes of the type and its image reported goes before the estimate, and overhead
-/// and eviction thresholds follow from it.
+/// Describes an instance type as launched with an EC2NodeClass. Figures observed on earlier nodes of the type and its image replace the
+/// estimate, and overhead and eviction thresholds follow from them.
 ///
 /// # Errors
-/// Where the type cannot be used with the class at all.
+/// If the type cannot be used with the EC2NodeClass.
 pub fn shape(
     info: &InstanceTypeDescription,
     sold_in: &BTreeSet<String>,
@@ -215,28 +215,28 @@ pub fn shape(
     Ok(Shaped { instance_type, predicted, image, kubelet, problems })
 }
 
-/// What EC2 sells in a region.
+/// The instance types of a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceTypeCatalogue {
     /// Types by name.
     pub types: BTreeMap<String, InstanceTypeDescription>,
-    /// The zones that sell each.
+    /// The zones that offer each.
     pub sold_in: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// A class's catalogue, and what its types come to besides.
+/// The catalogue of an EC2NodeClass and the details of its types.
 #[derive(Clone, Debug, Default)]
 pub struct ClassCatalog {
     /// The catalogue.
     pub catalog: Arc<Catalog>,
-    /// The types by name, as they are launched.
+    /// The types by name, as launched.
     pub shaped: BTreeMap<String, Shaped>,
-    /// Types that were left out, and what did not come out as the class says.
+    /// Types that were left out, and other problems to report.
     pub problems: Vec<String>,
 }
 
-/// The catalogue of a class. A type that cannot be described is left out and named; the others stand. A type that no zone of
-/// the class sells is not listed; one that has no price anywhere is listed as such.
+/// Builds the catalogue of an EC2NodeClass. A type that cannot be described is left out and reported. A type that no zone of the
+/// EC2NodeClass offers is not listed; one without any price is listed without offerings.
 #[must_use]
 pub fn catalog(
     instance_types: &InstanceTypeCatalogue,

@@ -1,4 +1,4 @@
-//! Where and how an instance type can be bought with a node class.
+//! The offerings of an instance type with an EC2NodeClass.
 
 use fleetwright_aws_api::ec2nodeclass::CapacityReservation;
 use fleetwright_aws_api::labels;
@@ -13,30 +13,30 @@ use crate::calls::InstanceTypeDescription;
 use crate::prices::Prices;
 use crate::unavailable::{Asked, Unavailable};
 
-/// What offerings depend on besides the type and the class.
+/// The inputs of offerings besides the type and the EC2NodeClass.
 #[derive(Clone, Copy)]
 pub struct Market<'a> {
     /// Prices.
     pub prices: &'a Prices,
-    /// What recently failed, swept.
+    /// Offerings that failed recently, without expired ones.
     pub unavailable: &'a Unavailable,
-    /// Zones by id that traffic is shifted away from.
+    /// Whether traffic is shifted away from a zone, by zone id.
     pub shifted_zones: &'a dyn Fn(&str) -> bool,
     /// How many more instances a reservation can hold.
     pub reservation_capacity: &'a dyn Fn(&str) -> u32,
 }
 
-/// The ways to buy a type.
+/// The offerings of a type.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sold {
-    /// Those that are for sale.
+    /// Those with a price.
     pub(super) priced: Vec<Offering>,
-    /// Those that nobody knows the price of, at no price.
+    /// Those without a known price, at price zero.
     pub(super) unpriced: Vec<Offering>,
 }
 
-/// All ways to buy the type in the zones that it and the class share; what has no price is not for sale. What none of the class's
-/// images runs on is of no use to it: it would displace dearer types in plans and launches, and never come.
+/// Returns all offerings of the type in the zones that it and the EC2NodeClass share; offerings without a price are not available. A type
+/// that none of the images supports has no offering: it would displace more expensive types in plans and launches that could never start.
 #[must_use]
 pub(super) fn offerings(
     info: &InstanceTypeDescription,
@@ -74,7 +74,7 @@ pub(super) fn offerings(
     all
 }
 
-/// One way to buy, before placement groups divide it by partitions.
+/// An offering before placement groups divide it by partitions.
 struct Base<'a> {
     zone: &'a str,
     capacity_type: &'static str,
@@ -116,7 +116,7 @@ impl Base<'_> {
         };
         let left = self.reservation.map(|reservation| (market.reservation_capacity)(&reservation.id));
         let ending = self.reservation.is_some_and(|reservation| reservation.state == "expiring");
-        // Reserved capacity is counted; what others ran out of says nothing about it.
+        // Reserved capacity is counted; insufficient capacity elsewhere does not affect it.
         let dry = if self.reservation.is_some() {
             left == Some(0) || ending
         } else {

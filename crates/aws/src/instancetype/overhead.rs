@@ -1,4 +1,4 @@
-//! What of an instance pods cannot have.
+//! The resources of an instance that pods cannot use.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use fleetwright_core::model::{Overhead, Quantity, ResourceName, Resources};
 
 use super::capacity::MIB;
 
-/// Shares of each CPU that the kubelet is given, in hundred-thousandths: 6 % of the first core, 1 % of the second, 0.5 % of
-/// the third and fourth, 0.25 % of each beyond. The table is Bottlerocket's, and EKS' bootstrap has the same.
+/// Shares of each CPU reserved for the kubelet, in hundred-thousandths: 6 % of the first core, 1 % of the second, 0.5 % of the third and
+/// fourth, 0.25 % of each further one. The table is Bottlerocket's; EKS' bootstrap script has the same.
 const CPU_BANDS: [(i64, i64, i64); 4] =
     [(0, 1000, 6000), (1000, 2000, 1000), (2000, 4000, 500), (4000, i64::MAX, 250)];
 
-/// What the overhead follows from.
+/// The inputs of the overhead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis<'a> {
-    /// CPU in milli.
+    /// CPU in millicores.
     pub cpu: i64,
-    /// Memory in bytes, as the node will report it.
+    /// Memory in bytes, as the node reports it.
     pub memory: i64,
     /// Bytes for pods' files.
     pub storage: i64,
-    /// Pods that kube-reserved memory is computed from.
+    /// Pods from which kube-reserved memory is computed.
     pub pods: i64,
     /// The class's kubeReserved, evaluated.
     pub kube_reserved: Option<&'a BTreeMap<String, String>>,
@@ -49,7 +49,7 @@ pub(super) fn overhead(basis: &Basis<'_>) -> Overhead {
     Overhead { kube_reserved, system_reserved, eviction_threshold }
 }
 
-/// Each band is cut to whole milli-CPUs by itself.
+/// Each band is rounded down to whole millicores.
 fn kube_cpu(cpu: i64) -> i64 {
     let band =
         |(from, to, share): &(i64, i64, i64)| (cpu.min(*to) - from).max(0).saturating_mul(*share) / 100_000;
@@ -66,7 +66,7 @@ fn share_up(capacity: i64, share: i128) -> i64 {
     i64::try_from((product + 99_999) / 100_000).unwrap_or(i64::MAX)
 }
 
-/// A threshold in the resource's unit: a quantity, or a percentage of the capacity, of which 100 % switches it off.
+/// A threshold in the resource's unit: a quantity, or a percentage of the capacity, of which 100 % disables it.
 fn eviction(text: &str, capacity: i64) -> Option<i64> {
     let Some(percent) = text.strip_suffix('%') else {
         return text.parse::<Quantity>().ok().map(Quantity::units_ceil);
@@ -76,7 +76,7 @@ fn eviction(text: &str, capacity: i64) -> Option<i64> {
     if !(0..=100_000_000_000).contains(&nanos) {
         return None;
     }
-    // 100 % is no threshold at all, by the kubelet's convention.
+    // By the kubelet's convention, 100 % disables the threshold.
     Some(if nanos == 100_000_000_000 { 0 } else { share_up(capacity, nanos / 1_000_000) })
 }
 

@@ -1,4 +1,4 @@
-//! How many pods an instance type carries.
+//! How many pods an instance type can run.
 
 use fleetwright_aws_api::Family;
 use fleetwright_aws_api::ec2nodeclass::NetworkInterface;
@@ -6,13 +6,13 @@ use fleetwright_aws_api::ec2nodeclass::NetworkInterface;
 use crate::calls::InstanceTypeDescription;
 use crate::families::traits;
 
-/// Pods of a node where neither the class nor its network says a number.
+/// Pods of a node if neither the EC2NodeClass nor its network limits them.
 const DEFAULT_PODS: i64 = 110;
 
-/// Pods that the network interfaces can give an address: interfaces of the card that pods use, less reserved ones and less
-/// those for EFA alone, times addresses beyond an interface's own, plus two pods of the host's network.
+/// Pods for which the network interfaces have an address: interfaces of the card that pods use, minus reserved ones and those for EFA
+/// only, times the addresses beyond an interface's own, plus two pods on the host's network.
 ///
-/// The formula is that of EKS' `max-pods` calculator; it knows nothing of prefix delegation.
+/// The formula of EKS' `max-pods` calculator; it does not consider prefix delegation.
 #[must_use]
 pub fn eni_limited(
     info: &InstanceTypeDescription,
@@ -27,12 +27,12 @@ pub fn eni_limited(
     if usable <= 0 {
         return 0;
     }
-    // EC2 describes no addresses of some types: not even the interface's own is known then.
+    // EC2 describes no addresses for some types: not even the interface's own is known then.
     let for_pods = info.network.ipv4_per_interface.saturating_sub(1).max(0);
     usable.saturating_mul(for_pods).saturating_add(2)
 }
 
-/// What of the kubelet block decides about pods.
+/// The fields of the kubelet block that limit pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodLimits {
     /// maxPods, evaluated.

@@ -1,4 +1,4 @@
-//! What the nodes of an instance type will carry as labels.
+//! The labels of an instance type's nodes.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,14 @@ pub fn architecture(info: &InstanceTypeDescription) -> &str {
     known.or_else(|| info.architectures.first().map(String::as_str)).unwrap_or("unknown")
 }
 
-/// The zones where the type is sold and the class has a subnet.
+/// The zones that offer the type and in which the EC2NodeClass has a subnet.
 #[must_use]
 pub(super) fn zones<'a>(sold_in: &'a BTreeSet<String>, subnets: &[Subnet]) -> BTreeSet<&'a str> {
     let of_class = |zone: &&'a String| subnets.iter().any(|subnet| subnet.zone == **zone);
     sold_in.iter().filter(of_class).map(String::as_str).collect()
 }
 
-/// What a node of the type will carry, by the class that it is launched with.
+/// The labels of a node of the type, launched with the EC2NodeClass.
 #[must_use]
 pub(super) fn requirements(
     info: &InstanceTypeDescription,
@@ -74,7 +74,7 @@ fn operating_system(info: &InstanceTypeDescription, family: Family) -> Option<&'
     }
 }
 
-/// `key In [value]`, or that there is no such label.
+/// `key In [value]`, or `key DoesNotExist` without a value.
 fn maybe(key: &str, value: Option<impl ToString>) -> Requirement {
     Requirement::is_in(key, value.map(|value| value.to_string()))
 }
@@ -123,7 +123,7 @@ fn instance_type(info: &InstanceTypeDescription) -> Vec<Requirement> {
     ]
 }
 
-/// Name, maker and number of the only kind of accelerator; Neuron devices go before others.
+/// Name, manufacturer and number of the only kind of accelerator; Neuron devices are preferred.
 fn accelerator(info: &InstanceTypeDescription) -> Option<(String, String, String)> {
     match (info.neuron.as_deref(), info.accelerators.as_slice()) {
         (Some([only]), _) => Some((kebab(&only.name), "aws".to_owned(), only.count.to_string())),
@@ -153,7 +153,7 @@ fn kebab(text: &str) -> String {
     text.replace(' ', "-").to_lowercase()
 }
 
-/// Category and generation in a type's name: letters, perhaps `-<n>tb`, then digits before a dot.
+/// Category and generation in a type's name: letters, optionally `-<n>tb`, then digits before a dot.
 fn scheme(name: &str) -> Option<(&str, &str)> {
     let (before, _) = name.split_once('.')?;
     let letters = before.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(before.len());
@@ -166,7 +166,7 @@ fn scheme(name: &str) -> Option<(&str, &str)> {
     (digits > 0).then(|| (category, &rest[..digits]))
 }
 
-/// What follows `-<n>tb`.
+/// The text after `-<n>tb`.
 fn high_memory(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-')?;
     let end = digits.find(|c: char| !c.is_ascii_digit())?;

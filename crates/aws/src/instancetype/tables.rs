@@ -1,4 +1,4 @@
-//! What EC2's API does not tell of instance types: baseline bandwidth and the limits of the VPC resource controller.
+//! Figures that EC2's API does not report: baseline bandwidth and the limits of the VPC resource controller.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 /// The figures, one line per type; taken from EC2's documentation and the VPC resource controller's table of limits.
 const FILE: &str = include_str!("../../data/network.txt");
 
-/// What the table says of an instance type.
+/// The table's figures of an instance type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkFigures {
     /// Baseline bandwidth in Mbit/s.
     pub bandwidth_mbps: Option<i64>,
     /// IPv4 addresses of each interface.
     pub ipv4_per_interface: Option<i64>,
-    /// Branch interfaces, where the type carries a trunk.
+    /// Branch interfaces, if the type supports trunking.
     pub branch_interfaces: Option<i64>,
 }
 
-/// The figures of an instance type; all unknown for one that the table does not have.
+/// The figures of an instance type; all `None` if the table does not have it.
 #[must_use]
 pub fn network(instance_type: &str) -> NetworkFigures {
     static TABLE: OnceLock<BTreeMap<&'static str, NetworkFigures>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Types of a region as a class sees them: labels, capacity, overhead, offerings, and what nodes teach.
+//! Types of a region with an EC2NodeClass: labels, capacity, overhead, offerings, and observed figures.
 
 use fleetwright_aws_api::{Ec2NodeClassSpec, Ec2NodeClassStatus, KubeletConfig, labels};
 use fleetwright_core::model::labels::{CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE};
@@ -262,14 +262,14 @@ fn storage(#[case] edits: Value, #[case] expected: i64) {
     assert_eq!(label(&found, labels::INSTANCE_LOCAL_NVME), "75");
 }
 
-/// EC2 may describe an instance without any figure of its network, and a class may list no interface at all.
+/// EC2 may describe an instance without any network figure, and an EC2NodeClass may list no interface.
 #[test]
-fn what_is_not_described_is_none_and_never_less() {
+fn missing_figures_are_zero_and_never_negative() {
     let mut world = World::new(&[("networkInterfaces", json!([]))]);
     let network = Network { ipv4_per_interface: 0, efa_max: Some(1), ..m5_large().network };
     world.sell(InstanceTypeDescription { network, ..m5_large() });
     let found = world.only();
-    assert_eq!(found.capacity.get(&"pods".into()), 2, "those of the host's network");
+    assert_eq!(found.capacity.get(&"pods".into()), 2, "the pods on the host's network");
     assert_eq!(found.capacity.get(&labels::RESOURCE_EFA.into()), 1, "an empty list lists nothing");
 }
 
@@ -317,9 +317,9 @@ fn born(name: &str) -> Node<'_> {
     Node { name, born: Timestamp::UNIX_EPOCH }
 }
 
-/// Storage and pods count where they were predicted alike, and eviction thresholds follow them.
+/// Storage and pods are taken from observations with the same prediction, and eviction thresholds follow them.
 #[test]
-fn storage_and_pods_are_observed_by_what_the_class_predicts() {
+fn storage_and_pods_are_observed_per_prediction() {
     let hard = json!({"evictionHard": {"nodefs.available": "10%"}});
     let mut world = World::new(&[("kubelet", hard.clone())]);
     let predicted = world.catalog().shaped["m5.large"].predicted.clone();
@@ -332,12 +332,12 @@ fn storage_and_pods_are_observed_by_what_the_class_predicts() {
     assert_eq!(
         world.catalog().shaped["m5.large"].predicted,
         predicted,
-        "what is observed does not change the prediction"
+        "observations do not change the prediction"
     );
     assert_eq!(
         world.catalog().shaped["m5.large"].kubelet.pods,
         29,
-        "the kubelet is told what the class says"
+        "the kubelet gets the EC2NodeClass's value"
     );
     let volumes = json!([{"deviceName": "/dev/xvda", "rootVolume": true, "ebs": {"volumeSize": "100Gi"}}]);
     let mut other = World::new(&[("kubelet", hard), ("blockDeviceMappings", volumes)]);
@@ -345,9 +345,9 @@ fn storage_and_pods_are_observed_by_what_the_class_predicts() {
     assert_eq!(other.only().capacity, predicted.with("ephemeral-storage", 100 * GI).with("pods", 20));
 }
 
-/// What nodes of the type and image reported counts, with everything that follows from it; another image's nodes teach nothing.
+/// Figures observed on nodes of the type and image are used, with everything that follows from them; another image's are not.
 #[test]
-fn nodes_teach_per_image() {
+fn capacity_is_observed_per_image() {
     let mut world = World::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
     let before = world.only();
     world.observed.observe("m5.large", "ami-gpu", born("node-1"), &Resources::of(2000, 5 * GI), None);
@@ -376,7 +376,7 @@ fn offerings_are_the_zones_times_the_ways_to_buy() {
         .filter(|o| o.capacity_type().is_some_and(|t| &**t == SPOT))
         .map(|o| o.zone().unwrap().to_string())
         .collect();
-    assert_eq!(spot, ["us-west-2a"], "what has no price is not for sale");
+    assert_eq!(spot, ["us-west-2a"], "an offering without a price is not available");
     world.unavailable.mark(
         Scarce::Offering {
             instance_type: "m5.large".to_owned(),
@@ -388,7 +388,7 @@ fn offerings_are_the_zones_times_the_ways_to_buy() {
     );
     let found = world.only();
     let available: Vec<bool> = found.offerings.iter().map(|offering| offering.available).collect();
-    assert_eq!(available, [true, true, false], "shown, and not to be tried");
+    assert_eq!(available, [true, true, false], "listed, and not available");
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn partitions_multiply_offerings() {
     world.group = Some(group);
     assert!(
         world.only().offerings.iter().all(|offering| !offering.available),
-        "the type knows no partitions"
+        "the type does not support partitions"
     );
     world.sell(InstanceTypeDescription { placement_strategies: vec!["partition".to_owned()], ..m5_large() });
     let found = world.only();
@@ -454,14 +454,14 @@ fn what_a_class_asks_for(#[case] field: &str, #[case] value: Value, #[case] expe
     assert!(found.offerings.iter().all(|offering| offering.available == expected));
 }
 
-/// A class with images for one architecture has no use for instances of another, however cheap.
+/// An EC2NodeClass with images for one architecture cannot use instances of another, however cheap.
 #[test]
-fn what_no_image_runs_on_is_not_to_be_had() {
+fn types_without_an_image_are_unavailable() {
     let mut world = World::new(&[]);
     let available = |world: &World| world.only().offerings.iter().filter(|own| own.available).count();
     assert_eq!(available(&world), 4);
     let amis = std::mem::take(&mut world.status.amis);
-    assert_eq!(available(&world), 4, "which images there are is not known yet");
+    assert_eq!(available(&world), 4, "the images are not known yet");
     world.status.amis = amis;
     for ami in &mut world.status.amis {
         ami.requirements = serde_json::from_value(json!([
@@ -469,5 +469,5 @@ fn what_no_image_runs_on_is_not_to_be_had() {
         ]))
         .unwrap();
     }
-    assert_eq!((available(&world), world.only().offerings.len()), (0, 4), "told of, and not for sale");
+    assert_eq!((available(&world), world.only().offerings.len()), (0, 4), "listed, and not available");
 }

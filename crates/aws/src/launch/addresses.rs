@@ -1,8 +1,8 @@
-//! Free addresses of subnets, with those that launches under way will take.
+//! Free addresses of subnets, minus those of launches in flight.
 
 use std::collections::BTreeMap;
 
-/// Free addresses by subnet. What EC2 tells is minutes old; launches since then are subtracted.
+/// Free addresses by subnet. EC2's figures are minutes old; launches since then are subtracted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     told: BTreeMap<String, i64>,
@@ -10,7 +10,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Takes what EC2 tells now; launches until now are in it.
+    /// Replaces the figures by those that EC2 reports now, which include all launches until now.
     pub fn refresh(&mut self, told: impl IntoIterator<Item = (String, i64)>) {
         for (subnet, free) in told {
             self.held.remove(&subnet);
@@ -18,34 +18,34 @@ impl Addresses {
         }
     }
 
-    /// Addresses that are free, as far as is known; none of a subnet that was never told of.
+    /// The known free addresses; 0 for a subnet that was never reported.
     #[must_use]
     pub fn free(&self, subnet: &str) -> i64 {
         let told = self.told.get(subnet).copied().unwrap_or(0);
         told.saturating_sub(self.held.get(subnet).copied().unwrap_or(0))
     }
 
-    /// The subnet with the most free addresses; of equals the first by name.
+    /// The subnet with the most free addresses; among equals the first by name.
     #[must_use]
     pub fn roomiest<'a>(&self, subnets: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         let best = |a: &&str, b: &&str| self.free(a).cmp(&self.free(b)).then_with(|| b.cmp(a));
         subnets.into_iter().max_by(best)
     }
 
-    /// Counts addresses as taken.
+    /// Reserves addresses.
     pub fn hold(&mut self, subnet: &str, count: i64) {
         let held = self.held.entry(subnet.to_owned()).or_default();
         *held = held.saturating_add(count.max(0));
     }
 
-    /// Gives back what a launch did not take.
+    /// Releases addresses that a launch did not use.
     pub fn release(&mut self, subnet: &str, count: i64) {
         if let Some(held) = self.held.get_mut(subnet) {
             *held = held.saturating_sub(count.max(0)).max(0);
         }
     }
 
-    /// Notes that a subnet has run out.
+    /// Records that a subnet has no free addresses.
     pub fn exhausted(&mut self, subnet: &str) {
         self.told.insert(subnet.to_owned(), 0);
         self.held.remove(subnet);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launches_count_until_ec2_tells_again() {
+    fn launches_count_until_ec2_reports_again() {
         let mut addresses = Addresses::default();
         addresses.refresh([("a".to_owned(), 100), ("b".to_owned(), 90)]);
         assert_eq!(addresses.roomiest(["a", "b"]), Some("a"));
@@ -68,7 +68,7 @@ mod tests {
         addresses.exhausted("a");
         assert_eq!(addresses.roomiest(["a", "b"]), Some("b"));
         addresses.refresh([("a".to_owned(), 90)]);
-        assert_eq!(addresses.roomiest(["b", "a"]), Some("a"), "of equals the first");
+        assert_eq!(addresses.roomiest(["b", "a"]), Some("a"), "among equals the first");
         assert_eq!(addresses.roomiest([]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Which instance types and offerings a launch may choose from: Karpenter's filters in Karpenter's order.
+//! The instance types and offerings that a launch may choose from: Karpenter's filters in Karpenter's order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Candidate {
     }
 }
 
-/// What a launch chooses from, all of one capacity type.
+/// The choices of a launch, all of one capacity type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filtered {
     /// The types, cheapest first.
@@ -41,7 +41,7 @@ pub struct Filtered {
     pub capacity_type: &'static str,
 }
 
-/// Filters the catalogue for a claim; `None` where nothing remains, or less variety than the policy demands.
+/// Filters the catalogue for a NodeClaim; `None` if nothing remains, or less variety than minValues requires.
 #[must_use]
 pub fn candidates(claim: &NodeClaim, catalog: &Catalog, policy: MinValuesPolicy) -> Option<Filtered> {
     let picky = claim.requirements.has_min_values();
@@ -59,7 +59,8 @@ pub fn candidates(claim: &NodeClaim, catalog: &Catalog, policy: MinValuesPolicy)
         a.cheapest().cmp(&b.cheapest()).then_with(|| a.instance_type.name.cmp(&b.instance_type.name))
     });
     all.truncate(TYPES_MAX);
-    // Before the capacity type is chosen: the planner counts the types of all of them, and would make the same claim again.
+    // Checked before the capacity type is chosen: the planner counts types of all capacity types, and would create the same NodeClaim
+    // again.
     let varied = policy == MinValuesPolicy::BestEffort || enough_values(claim, &all);
     let has = |wanted: &str| all.iter().flat_map(|c| &c.offerings).any(|o| is(o, wanted));
     let capacity_type = [RESERVED, SPOT].into_iter().find(|wanted| has(wanted)).unwrap_or(ON_DEMAND);
@@ -74,7 +75,7 @@ fn is(offering: &Offering, capacity_type: &str) -> bool {
     offering.capacity_type().is_some_and(|own| &**own == capacity_type)
 }
 
-/// Types that the claim allows and that hold what it asks for, with their available offerings.
+/// Types that meet the NodeClaim's requirements and fit its requests, with their available offerings.
 fn compatible(claim: &NodeClaim, catalog: &Catalog) -> Vec<Candidate> {
     let allowed = catalog
         .instance_types
@@ -92,7 +93,7 @@ fn compatible(claim: &NodeClaim, catalog: &Catalog) -> Vec<Candidate> {
     allowed.filter_map(candidate).collect()
 }
 
-/// What tells kinds of reservations apart: ordinary ones, blocks, and ones that may be taken back are bought differently.
+/// Distinguishes kinds of reservations: ordinary ones, capacity blocks and interruptible ones are launched differently.
 fn kind(offering: &Offering) -> Option<(u8, u8)> {
     if !offering.is_reserved() {
         return None;
@@ -100,11 +101,11 @@ fn kind(offering: &Offering) -> Option<(u8, u8)> {
     let value = |key: &str| offering.requirements.get(key).and_then(|r| r.single());
     let block = value(labels::CAPACITY_RESERVATION_TYPE).is_some_and(|kind| &**kind == "capacity-block");
     let interruptible = value(labels::CAPACITY_RESERVATION_INTERRUPTIBLE).is_some_and(|v| &**v == "true");
-    // In the order in which equals are preferred: ordinary, blocks, interruptible.
+    // In order of preference among equals: ordinary, capacity block, interruptible.
     Some((u8::from(interruptible), u8::from(block)))
 }
 
-/// Keeps the kind of reservation that has the cheapest offering.
+/// Keeps the kind of reservation with the cheapest offering.
 fn one_kind_of_reservation(all: &mut [Candidate]) {
     let mut best: BTreeMap<(u8, u8), Price> = BTreeMap::new();
     for offering in all.iter().flat_map(|candidate| &candidate.offerings) {
@@ -119,7 +120,7 @@ fn one_kind_of_reservation(all: &mut [Candidate]) {
     }
 }
 
-/// A block is launched by itself: where blocks remain, the cheapest one on the cheapest type.
+/// A capacity block is launched alone: if blocks remain, only the cheapest one on the cheapest type is kept.
 fn one_block(all: &mut Vec<Candidate>) {
     let is_block = |offering: &Offering| kind(offering).is_some_and(|(_, block)| block == 1);
     let blocks = all.iter().flat_map(|candidate| {
@@ -134,7 +135,7 @@ fn one_block(all: &mut Vec<Candidate>) {
     }
 }
 
-/// Where anything is reserved, only that counts: in each zone the reservation with the most room.
+/// If any offering is reserved, only reserved ones are kept: in each zone the reservation with the most free capacity.
 fn reserved_first(all: &mut Vec<Candidate>) {
     if !all.iter().flat_map(|candidate| &candidate.offerings).any(Offering::is_reserved) {
         return;
@@ -153,7 +154,7 @@ fn reserved_first(all: &mut Vec<Candidate>) {
     all.retain(|candidate| !candidate.offerings.is_empty());
 }
 
-/// Instances with devices and bare metal serve pods that ask for them; others only where nothing else is left.
+/// Instances with devices and bare metal are for pods that request them; for others they are the last resort.
 fn without_exotic(all: &mut Vec<Candidate>) {
     let exotic = |candidate: &Candidate| {
         let metal = candidate.instance_type.requirements.get(labels::INSTANCE_SIZE).and_then(|r| r.single());
@@ -166,7 +167,7 @@ fn without_exotic(all: &mut Vec<Candidate>) {
     }
 }
 
-/// Spot capacity above the cheapest price on demand is not worth its interruptions.
+/// Removes spot offerings above the cheapest on-demand price, which are not worth their interruptions.
 fn without_dear_spot(all: &mut Vec<Candidate>) {
     let offerings = || all.iter().flat_map(|candidate| &candidate.offerings);
     let on_demand =
@@ -178,7 +179,7 @@ fn without_dear_spot(all: &mut Vec<Candidate>) {
     all.retain(|candidate| !candidate.offerings.is_empty());
 }
 
-/// Whether enough distinct values remain for every requirement that asks for it.
+/// Whether enough distinct values remain for every requirement with minValues.
 fn enough_values(claim: &NodeClaim, all: &[Candidate]) -> bool {
     claim.requirements.iter().all(|requirement| {
         let Some(least) = requirement.min_values() else { return true };

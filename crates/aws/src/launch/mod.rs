@@ -1,4 +1,4 @@
-//! From a claim to what is asked of EC2: which offerings remain, in which launch templates, subnets and fleets.
+//! From a NodeClaim to EC2 requests: which offerings remain, and in which launch templates, subnets and fleets.
 
 mod addresses;
 mod errors;

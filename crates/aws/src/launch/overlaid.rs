@@ -1,12 +1,11 @@
-//! The catalogue that a launch chooses from, where NodeOverlays correct it: prices and capacity as the decision saw them, and what is
-//! available as the provider knows it by now.
+//! The catalogue of a launch with NodeOverlays: prices and capacity as in the decision, and availability as the provider knows it now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, Str};
 
-/// What a claim's launch chooses from. Without any correction that is the provider's own catalogue.
+/// The catalogue for a NodeClaim's launch. Without overlays it is the provider's own.
 #[must_use]
 pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog> {
     let is_corrected = |seen: &&Catalog| {
@@ -32,13 +31,13 @@ pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog
     Arc::new(Catalog { overlaid: seen.overlaid.clone(), ..Catalog::new(merged.collect()) })
 }
 
-/// The price that an overlay gave to an offering.
+/// The price that an overlay set for an offering.
 fn price_of(offering: &Offering, corrected: &InstanceType) -> Option<Price> {
     let same = |known: &&Offering| known.requirements == offering.requirements;
     corrected.offerings.iter().find(same).filter(|known| known.overlaid).map(|known| known.price)
 }
 
-/// The provider's offerings, with the prices and the resources that overlays gave them.
+/// The provider's offerings, with the prices and resources that overlays set.
 fn merge(own: &InstanceType, corrected: &InstanceType, seen: &Catalog) -> InstanceType {
     let mut merged = own.clone();
     for offering in &mut merged.offerings {

@@ -1,4 +1,4 @@
-//! Launch templates: what every instance of a group is made of.
+//! Launch templates: the common content of a group's instances.
 
 use fleetwright_aws_api::ec2nodeclass::{
     BlockDeviceMapping, Ec2NodeClassSpec, Ec2NodeClassStatus, NetworkInterface,
@@ -21,15 +21,15 @@ pub struct Group {
     pub image: String,
     /// How many EFA interfaces they have.
     pub efas: i64,
-    /// What the kubelet is told.
+    /// The kubelet's configuration.
     pub kubelet: ResolvedKubelet,
-    /// The reservation, its type, and whether it may be taken back.
+    /// The reservation, its type, and whether its owner may reclaim it.
     pub reservation: Option<(String, String, bool)>,
     /// Whether they are spot instances.
     pub spot: bool,
 }
 
-/// Regions whose EC2 does not know the setting for IPv6 of the metadata service, as Karpenter has them.
+/// Regions whose EC2 does not support the IPv6 setting of the metadata service; the list is Karpenter's.
 const WITHOUT_METADATA_IPV6: [&str; 6] = [
     "us-iso-east-1",
     "us-iso-west-1",
@@ -39,7 +39,7 @@ const WITHOUT_METADATA_IPV6: [&str; 6] = [
     "us-isof-south-1",
 ];
 
-/// Whether a region's EC2 knows the setting for IPv6 of the metadata service.
+/// Whether a region's EC2 supports the IPv6 setting of the metadata service.
 #[must_use]
 pub fn has_metadata_ipv6(region: &str) -> bool {
     !WITHOUT_METADATA_IPV6.contains(&region)
@@ -64,12 +64,12 @@ pub fn group_of(shaped: &Shaped, offering: &Offering, claim: &NodeClaim) -> Opti
     })
 }
 
-/// What a template is made from besides its group.
+/// The inputs of a template besides its group.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateInput<'a> {
     /// The class's spec.
     pub spec: &'a Ec2NodeClassSpec,
-    /// What the class came to.
+    /// The EC2NodeClass's status.
     pub status: &'a Ec2NodeClassStatus,
     /// User data, base64.
     pub user_data: &'a str,
@@ -81,11 +81,11 @@ pub struct TemplateInput<'a> {
     pub placement: Option<(&'a str, Option<u32>)>,
     /// Whether the cluster's addresses are IPv6.
     pub ipv6: bool,
-    /// Whether reservations are managed; else the account's preference stands.
+    /// Whether reservations are managed; else the account's preference applies.
     pub reserved_capacity: bool,
-    /// Whether the claim asks for a Nitro sandbox, which is an enclave.
+    /// Whether the NodeClaim requests a Nitro sandbox, which is an enclave.
     pub sandboxed: bool,
-    /// Whether the region's metadata service can be told about IPv6.
+    /// Whether the region's metadata service supports the IPv6 setting.
     pub metadata_ipv6: bool,
 }
 
@@ -124,13 +124,13 @@ pub fn template_data(group: &Group, input: &TemplateInput<'_>) -> TemplateData {
     }
 }
 
-/// A name that is the template's content: a template is never changed, and two processes make the same one.
+/// A name derived from the template's content: a template is never changed, and two processes create the same one.
 #[must_use]
 pub fn template_name(data: &TemplateData) -> String {
     format!("{TEMPLATE_PREFIX}{}", digest_of(data))
 }
 
-/// The class's options; where it has none at all (which the CRD's default rules out), the service is off.
+/// The EC2NodeClass's options; without options (which the CRD's default rules out) the service is disabled.
 fn metadata(input: &TemplateInput<'_>) -> [Option<String>; 4] {
     let ipv6 = |value: Option<String>| value.filter(|_| input.metadata_ipv6);
     match &input.spec.metadata_options {
@@ -171,7 +171,7 @@ fn volume(mapping: &BlockDeviceMapping) -> TemplateVolume {
     }
 }
 
-/// The class's interfaces, else one for each EFA of the type, else a single one.
+/// The EC2NodeClass's interfaces, else one for each EFA of the type, else a single one.
 fn interfaces(group: &Group, input: &TemplateInput<'_>) -> Vec<TemplateInterface> {
     let own = input.spec.network_interfaces.as_deref().unwrap_or_default();
     if !own.is_empty() {
@@ -187,7 +187,7 @@ fn interfaces(group: &Group, input: &TemplateInput<'_>) -> Vec<TemplateInterface
     (0..efas).map(|card| interface(card, i32::from(card != 0), "efa", input)).collect()
 }
 
-/// An interface for EFA alone has no addresses and tracks no connections.
+/// An interface for EFA only has no addresses and tracks no connections.
 fn interface(card: i32, device: i32, kind: &str, input: &TemplateInput<'_>) -> TemplateInterface {
     let security_groups = input.status.security_groups.iter().map(|group| group.id.clone()).collect();
     let bare = TemplateInterface {

@@ -101,21 +101,21 @@ fn filters(#[case] lines: &[&str], #[case] expected: Option<&str>) {
 }
 
 #[test]
-fn what_the_claim_says() {
+fn candidates_meet_the_claim() {
     let lines = ["a.l on-demand 3", "b.l on-demand 4"];
     let only =
         |key: &str, value: &str| -> Requirements { [Requirement::is_in(key, [value])].into_iter().collect() };
     assert_eq!(chosen(&lines, &claim(only(INSTANCE_TYPE, "b.l"))).as_deref(), Some("on-demand: b.l=4"));
     assert_eq!(chosen(&lines, &claim(only(ZONE, "b"))), None);
     let large = NodeClaim { requests: Resources::of(5000, 0), ..claim(Requirements::new()) };
-    assert_eq!(chosen(&lines, &large), None, "none holds it");
+    assert_eq!(chosen(&lines, &large), None, "no type is large enough");
     let two: Requirements =
         [Requirement::exists(INSTANCE_TYPE).with_min_values(Some(2))].into_iter().collect();
     assert!(chosen(&lines, &claim(two.clone())).is_some());
     assert_eq!(chosen(&lines[..1], &claim(two)), None, "too little to choose from");
 }
 
-/// Variety is what the claim may be, as in the planner: the capacity type is chosen from it after that.
+/// minValues counts the types that the NodeClaim allows, as in the planner; the capacity type is chosen afterwards.
 #[test]
 fn variety_counts_types_of_every_capacity_type() {
     let two: Requirements =
@@ -135,9 +135,9 @@ fn sixty_types_at_most() {
     };
     let found = |least: u32, policy: MinValuesPolicy| candidates(&varied(least), &catalog(&lines), policy);
     assert!(found(60, MinValuesPolicy::Strict).is_some());
-    assert_eq!(found(61, MinValuesPolicy::Strict), None, "what is tried has too little variety");
+    assert_eq!(found(61, MinValuesPolicy::Strict), None, "the first 60 types have too little variety");
     let best = found(61, MinValuesPolicy::BestEffort).unwrap();
-    assert_eq!(best.candidates.len(), 60, "as much as can be tried");
+    assert_eq!(best.candidates.len(), 60, "the first 60 types");
 }
 
 fn template(spec: Value, efas: i64, reservation: Option<(&str, bool)>, ipv6: bool) -> TemplateData {
@@ -174,7 +174,7 @@ fn a_template_by_default() {
         (data.interfaces.len(), data.interfaces[0].security_groups.as_slice()),
         (1, ["sg-1".to_owned()].as_slice())
     );
-    assert_eq!(data.metadata[0].as_deref(), Some("disabled"), "the CRD fills in better ones");
+    assert_eq!(data.metadata[0].as_deref(), Some("disabled"), "the CRD's defaults are stricter");
     assert_eq!((data.market, data.enclaves, data.instance_profile.as_str()), (None, false, "profile"));
     let name = template_name(&data);
     assert!(name.starts_with(TEMPLATE_PREFIX));
@@ -199,7 +199,7 @@ fn a_template_in_full() {
     assert_eq!(
         (data.volumes[0].size_gib, data.volumes[0].iops),
         (Some(1), None),
-        "rounded up, and zero is nothing"
+        "rounded up, and zero is left out"
     );
     assert_eq!(data.reservation, Some(TemplateReservation::Only("cr-1".to_owned())));
     assert_eq!(

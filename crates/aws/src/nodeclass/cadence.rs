@@ -1,4 +1,4 @@
-//! When each part of a class is looked at again.
+//! When each part of an EC2NodeClass is looked up again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::settings::Settings;
 
-/// What is looked up for a class, in this order.
+/// The look-ups of an EC2NodeClass, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Subnets.
@@ -22,12 +22,12 @@ pub enum Part {
     PlacementGroup,
     /// The instance profile.
     InstanceProfile,
-    /// Whether all of it can be launched.
+    /// Whether everything can be launched.
     Validation,
 }
 
 impl Part {
-    /// All parts, in the order in which they are looked at.
+    /// All parts, in the order of the look-ups.
     pub const ALL: [Self; 7] = [
         Self::Subnets,
         Self::SecurityGroups,
@@ -38,7 +38,7 @@ impl Part {
         Self::Validation,
     ];
 
-    /// How often it is looked at while nothing is wrong.
+    /// The interval of look-ups without errors.
     #[must_use]
     pub fn every(self, settings: &Settings) -> Duration {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// When the parts of each class are due. A class's new generation makes all of them due.
+/// When the parts of each EC2NodeClass are due. A new generation makes all of them due.
 #[derive(Clone, Debug, Default)]
 pub struct Cadence {
     classes: BTreeMap<String, Entry>,
@@ -62,30 +62,30 @@ pub struct Cadence {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     generation: i64,
-    /// When each part was put off, and until when.
+    /// For each part, when it was scheduled and for when.
     due: BTreeMap<Part, (Timestamp, Timestamp)>,
 }
 
 impl Cadence {
-    /// The parts of a class that are due.
+    /// Returns the due parts of an EC2NodeClass.
     pub fn due(&mut self, uid: &str, generation: i64, now: Timestamp) -> Vec<Part> {
         let entry = self.classes.entry(uid.to_owned()).or_default();
         if entry.generation != generation {
             *entry = Entry { generation, due: BTreeMap::new() };
         }
-        // What was put off in the future was put off before a clock was set back.
+        // A part that was scheduled in the future was scheduled before the clock was set back.
         let due = |part: &Part| entry.due.get(part).is_none_or(|(since, due)| *due <= now || *since > now);
         Part::ALL.into_iter().filter(due).collect()
     }
 
-    /// Makes a part due again after a time.
+    /// Schedules the next look-up of a part.
     pub fn again(&mut self, uid: &str, part: Part, after: Duration, now: Timestamp) {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let due = now.checked_add(after).unwrap_or(Timestamp::MAX);
         self.classes.entry(uid.to_owned()).or_default().due.insert(part, (now, due));
     }
 
-    /// How long until the next part of any class is due, `most` at the longest.
+    /// The time until the next part of any EC2NodeClass is due, at most `most`.
     #[must_use]
     pub fn next(&self, now: Timestamp, most: Duration) -> Duration {
         let soonest = self.classes.values().flat_map(|entry| entry.due.values()).map(|(_, due)| *due).min();
@@ -94,7 +94,7 @@ impl Cadence {
         left.min(most)
     }
 
-    /// Forgets classes that are gone.
+    /// Drops deleted EC2NodeClasses.
     pub fn retain(&mut self, there: impl Fn(&str) -> bool) {
         self.classes.retain(|uid, _| there(uid));
     }
@@ -102,13 +102,13 @@ impl Cadence {
 
 #[cfg(test)]
 mod tests {
-    //! What is due when.
+    //! When parts are due.
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn parts_come_round_by_themselves() {
+    fn parts_become_due_again() {
         let start = Timestamp::UNIX_EPOCH;
         let settings = Settings::new("c", "r");
         let mut cadence = Cadence::default();

@@ -1,4 +1,4 @@
-//! From findings to the conditions of a class.
+//! From findings to the conditions of an EC2NodeClass.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{Condition, ConditionSet, ConditionTypes, Ec2NodeClass, HasConditions as _};
@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use super::{Finding, Outcome};
 use crate::settings::Settings;
 
-/// Reason of a condition that IAM keeps from being known.
+/// Reason of a condition whose look-up IAM refuses.
 pub const UNAUTHORIZED: &str = "Unauthorized";
-/// The condition that says whether anything may be launched.
+/// The condition that launches require.
 const READY: &str = "Ready";
-/// Reason of a condition that AWS does not answer for.
+/// Reason of a condition whose look-up AWS does not answer.
 pub const LOOKUP_FAILED: &str = "LookupFailed";
 
 const WITHOUT_RESERVATIONS: &[&str] = &[
@@ -23,7 +23,7 @@ const WITHOUT_RESERVATIONS: &[&str] = &[
     condition::PLACEMENT_GROUP_READY,
 ];
 
-/// The conditions of a class by the gate for reservations.
+/// The conditions of an EC2NodeClass, by the feature gate for reservations.
 #[must_use]
 pub fn types(settings: &Settings) -> ConditionTypes {
     let dependents = match settings.reserved_capacity {
@@ -33,8 +33,8 @@ pub fn types(settings: &Settings) -> ConditionTypes {
     ConditionTypes { root: Some(READY), dependents }
 }
 
-/// Writes what was found under the class's conditions. Where AWS did not answer, a condition that holds for this generation
-/// keeps its word; any other says that it is not known.
+/// Writes findings to the conditions of an EC2NodeClass. If AWS did not answer, a condition that is True for this generation remains; any
+/// other becomes Unknown.
 pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings, now: Timestamp) {
     let generation = class.metadata.generation.unwrap_or(0);
     let types = types(settings);
@@ -42,7 +42,7 @@ pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings
     let conditions = &mut class.status.get_or_insert_default().conditions;
     let mut set = ConditionSet::new(types, &meta, conditions, now);
     if !settings.reserved_capacity {
-        // With the gate off it is no dependent, so it can be taken away.
+        // With the gate off it is no dependent of Ready and can be removed.
         let _ = set.clear(condition::CAPACITY_RESERVATIONS_READY);
     }
     for Finding { condition, outcome } in findings {
@@ -63,7 +63,7 @@ pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings
     }
 }
 
-/// Whether a condition holds for the class's generation.
+/// Whether a condition is True for the EC2NodeClass's generation.
 #[must_use]
 pub fn holds(class: &Ec2NodeClass, condition: &str) -> bool {
     let generation = class.metadata.generation.unwrap_or(0);
@@ -72,7 +72,7 @@ pub fn holds(class: &Ec2NodeClass, condition: &str) -> bool {
         .any(|known| known.type_ == condition && known.is_true() && known.observed_generation == generation)
 }
 
-/// Whether a class has a condition, whatever it says.
+/// Whether an EC2NodeClass has a condition, whatever its status.
 #[must_use]
 pub fn is_there(class: &Ec2NodeClass, condition: &str) -> bool {
     find(class, condition).is_some()
@@ -82,7 +82,7 @@ fn find<'a>(class: &'a Ec2NodeClass, condition: &str) -> Option<&'a Condition> {
     class.conditions().iter().find(|known| known.type_ == condition)
 }
 
-/// The conditions that are something else in `after` than in `before`, with what they were; one that was not there was Unknown.
+/// The conditions that differ between `before` and `after`, with their previous status; an absent one was Unknown.
 #[must_use]
 pub fn changed<'a>(
     before: &'a Ec2NodeClass,
@@ -100,7 +100,7 @@ pub fn changed<'a>(
 
 #[cfg(test)]
 mod tests {
-    //! Partial failure degrades its own condition alone.
+    //! A partial failure degrades its own condition only.
     use super::*;
     use crate::calls::AwsError;
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_holds_while_aws_does_not_answer() {
+    fn true_conditions_remain_while_aws_does_not_answer() {
         let now = Timestamp::UNIX_EPOCH;
         let settings = Settings::new("c", "r");
         let mut class = Ec2NodeClass::default();
@@ -129,7 +129,11 @@ mod tests {
         assert_eq!(class, before);
         class.metadata.generation = Some(2);
         apply(&mut class, std::slice::from_ref(&lost), &settings, now);
-        assert_eq!(state(&class, condition::AMIS_READY), "Unknown LookupFailed", "of another spec");
+        assert_eq!(
+            state(&class, condition::AMIS_READY),
+            "Unknown LookupFailed",
+            "the condition was of another spec"
+        );
         assert_eq!(state(&class, "Ready"), "Unknown ReconcilingDependents");
         let denied = AwsError::new("AccessDenied", "no");
         let denied = Finding::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &denied);
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gate_decides_what_ready_means() {
+    fn ready_depends_on_the_gate() {
         let now = Timestamp::UNIX_EPOCH;
         let on = Settings::new("c", "r");
         let off = Settings { reserved_capacity: false, ..on.clone() };

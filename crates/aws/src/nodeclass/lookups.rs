@@ -1,21 +1,21 @@
-//! What is asked of EC2 for a class, one function for each part. An answer is whole or none: a part of the queries says nothing
-//! of what is not there.
+//! The EC2 look-ups of an EC2NodeClass, one function per part. An answer is complete or an error: a part of the queries cannot show what
+//! is absent.
 
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassSpec, PlacementGroupSelector};
 
 use super::{reservations, security_group_queries, subnet_queries};
 use crate::calls::{AwsApi, AwsError, GroupInfo, PlacementGroup, ReservationInfo, SubnetInfo};
 
-/// The subnets of a class.
+/// Returns the subnets of an EC2NodeClass.
 ///
 /// # Errors
-/// Where any query is not answered.
+/// If any query fails.
 pub async fn subnets(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<SubnetInfo>, AwsError> {
     let mut all = Vec::new();
     for query in subnet_queries(&spec.subnet_selector_terms) {
         match api.subnets(&query).await {
             Ok(found) => all.extend(found),
-            // Filters pass over ids that are not there; some regions refuse the whole query.
+            // Filters ignore ids that do not exist; some regions refuse the whole query.
             Err(error) if error.code == "InvalidSubnetID.NotFound" => {}
             Err(error) => return Err(error),
         }
@@ -23,10 +23,10 @@ pub async fn subnets(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<Su
     Ok(all)
 }
 
-/// The security groups of a class.
+/// Returns the security groups of an EC2NodeClass.
 ///
 /// # Errors
-/// Where any query is not answered.
+/// If any query fails.
 pub async fn security_groups(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Result<Vec<GroupInfo>, AwsError> {
     let mut all = Vec::new();
     for query in security_group_queries(&spec.security_group_selector_terms) {
@@ -39,10 +39,10 @@ pub async fn security_groups(api: &dyn AwsApi, spec: &Ec2NodeClassSpec) -> Resul
     Ok(all)
 }
 
-/// The reservations of a class, each once.
+/// Returns the reservations of an EC2NodeClass, each once.
 ///
 /// # Errors
-/// Where any query is not answered.
+/// If any query fails.
 pub async fn reservations(
     api: &dyn AwsApi,
     spec: &Ec2NodeClassSpec,
@@ -60,10 +60,10 @@ pub async fn reservations(
     Ok(all)
 }
 
-/// The placement group that a selector names; `None` where there is none.
+/// Returns the placement group that a selector names; `None` if it does not exist.
 ///
 /// # Errors
-/// Where the query is not answered.
+/// If the query fails.
 pub async fn placement_group(
     api: &dyn AwsApi,
     selector: &PlacementGroupSelector,

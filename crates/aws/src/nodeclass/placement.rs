@@ -1,4 +1,4 @@
-//! The placement group of a class, and which of its partitions a claim goes into.
+//! The placement group of an EC2NodeClass, and the partition of a NodeClaim.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::calls::{AwsError, PlacementGroup};
 use crate::launch::Filtered;
 use crate::recent::is_recent;
 
-/// For how long a group that was found counts while AWS does not answer.
+/// How long a known group is used while AWS does not answer.
 pub const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(24);
-/// Strategies that instances can be launched by.
+/// Strategies that launches support.
 const STRATEGIES: [&str; 3] = ["cluster", "partition", "spread"];
 
-/// A group, and when AWS last told of it.
+/// A placement group, and when AWS returned it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The group.
     pub group: PlacementGroup,
-    /// When it was told of.
+    /// When AWS returned it.
     pub at: Timestamp,
 }
 
-/// What a class's group comes to: `None` takes away what was known.
+/// Resolves the group of an EC2NodeClass: `None` removes the known one.
 #[must_use]
 pub fn resolve(
     selector: Option<&PlacementGroupSelector>,
@@ -52,7 +52,7 @@ pub fn resolve(
             let unanswered = Finding::unanswered(CONDITION, "ec2:DescribePlacementGroups", &error);
             match (known, unanswered.outcome) {
                 (Some(known), outcome) => (Some(known), Finding { condition: CONDITION, outcome }),
-                // An instance outside of the group that was asked for would be worse than none.
+                // An instance outside of the requested group would be worse than none.
                 (None, Outcome::Unanswered { message, .. }) => {
                     (None, Finding::bad(CONDITION, "PlacementGroupResolutionFailed", message))
                 }
@@ -62,7 +62,7 @@ pub fn resolve(
     }
 }
 
-/// How soon a group is asked for again.
+/// The delay until a group is looked up again.
 #[must_use]
 pub fn again(finding: &Finding, every: Duration) -> Duration {
     match &finding.outcome {
@@ -71,8 +71,8 @@ pub fn again(finding: &Finding, every: Duration) -> Duration {
     }
 }
 
-/// The partition that a claim asks for: the lowest by number that it allows and that has an offering left. `None` leaves the
-/// choice to EC2, where the claim says nothing of partitions or the group has none.
+/// The partition for a NodeClaim: the lowest number that its requirements allow and that has an offering left. `None` leaves the choice
+/// to EC2, if the NodeClaim does not restrict partitions or the group has none.
 #[must_use]
 pub fn partition(claim: &NodeClaim, group: &PlacementGroup, filtered: &Filtered) -> Option<u32> {
     let asked = claim.requirements.get(labels::PLACEMENT_GROUP_PARTITION)?;
@@ -89,7 +89,7 @@ pub fn partition(claim: &NodeClaim, group: &PlacementGroup, filtered: &Filtered)
 
 #[cfg(test)]
 mod tests {
-    //! What a selector comes to.
+    //! How a selector is resolved.
     use super::*;
 
     fn group(strategy: &str) -> PlacementGroup {
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_known_group_counts_for_a_day() {
+    fn the_last_known_group_is_used_for_a_day() {
         let now = Timestamp::UNIX_EPOCH;
         let by_name = PlacementGroupSelector { name: Some("rack".to_owned()), id: None };
         let throttled = || Err(AwsError::new("RequestLimitExceeded", "slow down"));
         let (none, finding) = resolve(None, throttled(), None, now);
-        assert_eq!((none, reason(&finding)), (None, "True"), "nothing is asked for");
+        assert_eq!((none, reason(&finding)), (None, "True"), "no group is selected");
         let (known, finding) = resolve(Some(&by_name), Ok(Some(group("partition"))), None, now);
         assert_eq!((known.is_some(), reason(&finding)), (true, "True"));
         let later = now + SignedDuration::from_hours(23);

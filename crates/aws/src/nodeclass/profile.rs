@@ -1,7 +1,7 @@
-//! Instance profiles: made for `spec.role`, found again, replaced when the role changes, and deleted by proof of ownership.
+//! Instance profiles: created for `spec.role`, adopted, replaced when the role changes, and deleted only with proof of ownership.
 //!
-//! The name of a profile follows from cluster, class and role, so that a process that ends between making a profile and
-//! writing its name down finds it again. Roles are compared by name: a path in `spec.role` is no difference.
+//! The name of a profile is derived from cluster, EC2NodeClass and role, so that a process that exits between the creation of a profile
+//! and the write of its name finds it again. Roles are compared by name: a path in `spec.role` makes no difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::calls::{AwsApi, AwsError, Class, ProfileInfo, TagSet};
 use crate::digest::digest;
 use crate::settings::Settings;
 
-/// For how long a profile that was just made is not asked for: IAM shows it late.
+/// How long a new profile is not looked up: IAM is eventually consistent.
 const SETTLING: SignedDuration = SignedDuration::from_secs(60);
-/// For how long a role that IAM does not know is not tried again.
+/// How long a role that IAM does not find is not tried again.
 const ROLE_MISSING: SignedDuration = SignedDuration::from_secs(60);
-/// Most entries of a cache here: more than there are classes.
+/// Most entries of a cache in this module: more than there are EC2NodeClasses.
 const REMEMBERED: u64 = 10_000;
-/// How long nobody must have used a profile before it is deleted: a claim may be on its way.
+/// How long a profile must be unused before it is deleted: a NodeClaim may be in flight.
 pub const UNUSED_FOR: SignedDuration = SignedDuration::from_hours(1);
-/// How often unused profiles are looked for.
+/// How often unused profiles are collected.
 pub const COLLECT_EVERY: Duration = Duration::from_secs(30 * 60);
 /// Most profiles that one round deletes.
 const DELETED_MAX: usize = 20;
 
-/// Account asks.
+/// The account and the cluster.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
     /// The calls to AWS.
@@ -40,14 +40,15 @@ pub struct Account<'a> {
     pub cluster_uid: &'a str,
 }
 
-/// What was done lately.
+/// What this process remembers of its calls.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Profiles that were made a moment ago, by class and role: IAM may not show them yet.
+    /// Profiles that were just created, by EC2NodeClass and role: IAM may not show them yet.
     made: Cache<(String, String), String, REMEMBERED>,
-    /// Roles that IAM said are not there.
+    /// Roles that IAM did not find.
     missing_roles: Cache<String, (), REMEMBERED>,
-    /// State, for a profile is deleted by it. Only profiles that IAM lists are in it.
+    /// Since when profiles are unused. This is state rather than a cache, because profiles are deleted by it. It has only profiles that
+    /// IAM lists.
     unused_since: BTreeMap<String, Timestamp>,
 }
 
@@ -57,7 +58,7 @@ pub fn role_name(role: &str) -> &str {
     role.rsplit('/').next().unwrap_or(role)
 }
 
-/// The path below which a cluster's profiles stand, with those of all its classes.
+/// The path of a cluster's profiles, below which all its EC2NodeClasses have theirs.
 #[must_use]
 pub fn cluster_path(settings: &Settings) -> String {
     format!("/karpenter/{}/{}/", settings.region, settings.cluster_name)
@@ -67,12 +68,12 @@ fn class_path(settings: &Settings, class_uid: &str) -> String {
     format!("{}{class_uid}/", cluster_path(settings))
 }
 
-/// The name of a class's profile for a role.
+/// The name of an EC2NodeClass's profile for a role.
 #[must_use]
 pub fn profile_name(account: &Account<'_>, class_uid: &str, role: &str) -> String {
     let from = format!("{}/{}/{class_uid}/{}", account.settings.region, account.cluster_uid, role_name(role));
     let digest = digest(&from);
-    // IAM takes 128 characters, EKS 100 for the name of a cluster: 27 are left.
+    // IAM allows 128 characters, and EKS 100 for the name of a cluster: 27 remain.
     let cluster: String = account.settings.cluster_name.chars().take(100).collect();
     format!("{cluster}_{}", &digest[5..])
 }
@@ -89,8 +90,8 @@ fn tags(account: &Account<'_>, class: &Ec2NodeClass) -> TagSet {
     all
 }
 
-/// Whether a profile is ours by its UID; one without any UID is ours where it stands below the path of a class of ours, whose
-/// UID no other cluster has.
+/// Whether a profile is ours by its UID tag. One without the tag is ours if its path is that of one of our EC2NodeClasses, whose UID no
+/// other cluster has.
 fn is_ours(account: &Account<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<String>) -> bool {
     match profile.tags.get(labels::TAG_CLUSTER_UID) {
         Some(uid) => uid == account.cluster_uid,
@@ -98,7 +99,7 @@ fn is_ours(account: &Account<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<S
     }
 }
 
-/// Looks after the profile of a class; its name goes into the status.
+/// Reconciles the profile of an EC2NodeClass, and writes its name to the status.
 pub async fn reconcile(
     account: &Account<'_>,
     class: &mut Ec2NodeClass,
@@ -165,7 +166,7 @@ fn refused(action: &'static str) -> impl Fn(AwsError) -> Trouble {
     move |error| Trouble::Refused(action, error)
 }
 
-/// The profile of the status where it still has the role, else the one whose name follows from the role.
+/// The profile of the status if it still has the role, else the one whose name is derived from the role.
 async fn find_or_make(
     account: &Account<'_>,
     class: &Ec2NodeClass,
@@ -201,7 +202,7 @@ fn has_role(profile: &ProfileInfo, role: &str) -> bool {
     profile.roles.first().is_some_and(|known| role_name(known) == role_name(role))
 }
 
-/// A profile that an interrupted process left, or that was there all along.
+/// Adopts an existing profile, for example of an interrupted process.
 async fn adopt(account: &Account<'_>, found: ProfileInfo, uid: &str, role: &str) -> Result<Made, Trouble> {
     if !is_ours(account, &found, &BTreeSet::from([uid.to_owned()])) {
         return Err(Trouble::NotOurs(found.name));
@@ -216,11 +217,11 @@ async fn adopt(account: &Account<'_>, found: ProfileInfo, uid: &str, role: &str)
     give_role(account, &found.name, role).await
 }
 
-/// Gives a profile its role. A profile without one is of no use, so it does not stay where the role is not there.
+/// Adds the role to a profile. A profile without a role is useless and is deleted if the role does not exist.
 async fn give_role(account: &Account<'_>, name: &str, role: &str) -> Result<Made, Trouble> {
     match account.api.add_role(name, role_name(role)).await {
         Ok(()) => Ok(Made { name: name.to_owned(), new: true }),
-        // Somebody else was faster, with the same role: the name says so.
+        // Another process was faster, with the same role: the name proves it.
         Err(error) if error.code == "LimitExceeded" => Ok(Made { name: name.to_owned(), new: true }),
         Err(error) if error.is_not_found() => {
             let _ = account.api.delete_profile(name).await;
@@ -230,14 +231,14 @@ async fn give_role(account: &Account<'_>, name: &str, role: &str) -> Result<Made
     }
 }
 
-/// What a round of collecting came to.
+/// The result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Profiles that were deleted.
+    /// Deleted profiles.
     pub deleted: Vec<String>,
     /// Profiles below our path that are not ours, with their tags.
     pub foreign: Vec<ProfileInfo>,
-    /// What came of each action, by name: the first refusal where there was one. Nothing is wrong with one that was not needed.
+    /// The result of each action, by name: the first refusal if there was one. An action that was not needed counts as successful.
     pub answers: BTreeMap<&'static str, Result<(), AwsError>>,
 }
 
@@ -246,7 +247,7 @@ impl Collected {
         Self { answers: [GET, REMOVE_ROLE, DELETE].map(|action| (action, Ok(()))).into(), ..Self::default() }
     }
 
-    /// Takes note of a refusal; `true` where IAM will not allow the action for another profile either.
+    /// Records a refusal; `true` if IAM will refuse the action for other profiles too.
     fn refused(&mut self, action: &'static str, error: &AwsError) -> bool {
         let denied = error.class() == Class::Unauthorized;
         let answer = self.answers.entry(action).or_insert(Ok(()));
@@ -261,10 +262,10 @@ const GET: &str = "iam:GetInstanceProfile";
 const REMOVE_ROLE: &str = "iam:RemoveRoleFromInstanceProfile";
 const DELETE: &str = "iam:DeleteInstanceProfile";
 
-/// Deletes profiles that no class and no claim has used for an hour, as far as this process saw.
+/// Deletes profiles that no EC2NodeClass and no NodeClaim has used for an hour, as far as this process observed.
 ///
 /// # Errors
-/// Where IAM does not tell what there is. One that cannot be deleted stays for the next round.
+/// If IAM does not list the profiles. A profile that cannot be deleted is retried in the next round.
 pub async fn collect(
     account: &Account<'_>,
     class_uids: &BTreeSet<String>,
@@ -281,13 +282,13 @@ pub async fn collect(
             continue;
         }
         let since = memory.unused_since.entry(profile.name.clone()).or_insert(now);
-        // A clock that was set back begins again.
+        // A clock that was set back restarts the interval.
         *since = (*since).min(now);
         let since = *since;
         if now.duration_since(since) < UNUSED_FOR || collected.deleted.len() >= DELETED_MAX {
             continue;
         }
-        // The list tells no tags, and it is minutes old.
+        // The list has no tags, and it is minutes old.
         let fresh = match account.api.profile(&profile.name).await {
             Ok(fresh) => fresh,
             Err(error) if error.is_not_found() => continue,
@@ -310,7 +311,7 @@ pub async fn collect(
     Ok(collected)
 }
 
-/// The profiles below the cluster's path, with whether each is ours.
+/// Lists the profiles below the cluster's path, with whether each is ours.
 ///
 /// # Errors
 /// If IAM does not list them.
@@ -347,17 +348,17 @@ fn gone_is_ok(result: Result<(), AwsError>) -> Result<(), AwsError> {
     }
 }
 
-/// Deletes the profiles of a class that goes: those below its path, and the one of older releases where its status names it.
+/// Deletes the profiles of a deleted EC2NodeClass: those below its path, and the one of older releases if its status names it.
 ///
 /// # Errors
-/// Where IAM refuses; nothing is lost, for the finalizer stays.
+/// If IAM refuses; nothing is lost, because the finalizer remains.
 pub async fn delete_all(account: &Account<'_>, class: &Ec2NodeClass) -> Result<(), (&'static str, AwsError)> {
     let uid = class.metadata.uid.clone().unwrap_or_default();
     if uid.is_empty() {
         return Ok(());
     }
-    // A class with a profile of the user's own needs no right to IAM, and in an isolated network there is no way to it. What it
-    // had by a role before is collected when nothing uses it.
+    // An EC2NodeClass with `spec.instanceProfile` needs no IAM permission, and in an isolated network IAM is unreachable. A profile that
+    // it had for a role before is collected once unused.
     let needed = class.spec.role.is_some();
     if !needed && account.settings.isolated_vpc {
         return Ok(());
@@ -398,7 +399,7 @@ async fn read(account: &Account<'_>, name: &str) -> Result<Option<ProfileInfo>, 
     }
 }
 
-/// How soon a class's profile is looked at again.
+/// The delay until the profile of an EC2NodeClass is reconciled again.
 #[must_use]
 pub fn again(finding: &Finding, every: Duration) -> Duration {
     match &finding.outcome {

@@ -1,4 +1,4 @@
-//! Capacity reservations: which a class selects, what of them stands in its status, and how much room they have left.
+//! Capacity reservations: which ones an EC2NodeClass selects, their entry in its status, and their free capacity.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Finding, MATCHES_MAX, Outcome, counted};
 use crate::calls::{AwsError, Filter, ReservationInfo};
 
-/// How long before its end a capacity block is left: EC2 takes its instances back half an hour before the end.
+/// How long before its end a capacity block is vacated: EC2 terminates its instances 30 minutes before the end.
 pub const EXPIRING: SignedDuration = SignedDuration::from_mins(40);
-/// For how long a count is believed that EC2 did not confirm.
+/// How long a count is used without confirmation by EC2.
 pub const BELIEVED_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// One query: by id alone, or by filters.
@@ -26,7 +26,7 @@ pub struct Query {
     pub filters: Vec<Filter>,
 }
 
-/// The queries of a class's terms. Ids are asked one by one: one that is gone fails the whole of a query.
+/// The queries of an EC2NodeClass's terms. Ids are queried one by one: one that does not exist fails a whole query.
 #[must_use]
 pub fn queries(terms: &[CapacityReservationSelectorTerm]) -> Vec<Query> {
     let query = |term: &CapacityReservationSelectorTerm| {
@@ -42,13 +42,13 @@ pub fn queries(terms: &[CapacityReservationSelectorTerm]) -> Vec<Query> {
     terms.iter().map(query).collect()
 }
 
-/// Whether a reservation is a block that is about to end.
+/// Whether a reservation is a capacity block about to end.
 #[must_use]
 pub fn is_expiring(kind: &str, ends: Option<Timestamp>, now: Timestamp) -> bool {
     kind == "capacity-block" && ends.is_some_and(|ends| ends.duration_since(now) <= EXPIRING)
 }
 
-/// A reservation as it stands in the status; `None` for one of a kind that is not known.
+/// The status entry of a reservation; `None` for an unknown kind.
 fn known(info: &ReservationInfo, now: Timestamp) -> Option<CapacityReservation> {
     let kind = match info.kind.as_str() {
         "" | "default" => "default",
@@ -71,13 +71,13 @@ fn known(info: &ReservationInfo, now: Timestamp) -> Option<CapacityReservation> 
     })
 }
 
-/// The wire carries whole seconds; what is finer would look like a change after every round trip.
+/// The API has whole seconds; fractions would look like a change after every round trip.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Reservations by id. What is known stays while AWS does not answer; where IAM forbids the look-up, the class goes on without
-/// reservations that it does not know yet, and says so.
+/// Writes the reservations to the status, by id. The known ones remain while AWS does not answer; if IAM denies the look-up, the
+/// EC2NodeClass continues with the known ones and reports it.
 pub fn reservations(
     found: &Result<Vec<ReservationInfo>, AwsError>,
     status: &mut Ec2NodeClassStatus,
@@ -114,11 +114,11 @@ pub fn reservations(
     }
     strange.sort_unstable();
     strange.truncate(10);
-    let message = format!("reservations of kinds that are not known are passed over: {}", strange.join(", "));
+    let message = format!("reservations of unknown kinds are ignored: {}", strange.join(", "));
     Finding { condition: CONDITION, outcome: Outcome::Limited { reason: "UnknownReservations", message } }
 }
 
-/// When reservations are looked at again: when the next one changes its state or ends, `every` at the latest.
+/// The delay until the next look-up: when the next reservation changes its state or ends, at most `every`.
 #[must_use]
 pub fn again(status: &Ec2NodeClassStatus, every: Duration, now: Timestamp) -> Duration {
     let moments = status.capacity_reservations.iter().filter_map(|reservation| {
@@ -132,7 +132,7 @@ pub fn again(status: &Ec2NodeClassStatus, every: Duration, now: Timestamp) -> Du
     left.min(every)
 }
 
-/// How many more instances each reservation holds: what EC2 told last, with what was launched and ended since.
+/// The free capacity of each reservation: EC2's last figure, adjusted by launches and terminations since then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     by_id: BTreeMap<String, Count>,
@@ -146,7 +146,7 @@ struct Count {
 }
 
 impl Room {
-    /// Takes what EC2 tells now.
+    /// Replaces the figures by those that EC2 reports now.
     pub fn sync(&mut self, told: impl IntoIterator<Item = (String, u32)>, now: Timestamp) {
         for (id, left) in told {
             self.put(id, left, now);
@@ -162,23 +162,23 @@ impl Room {
         self.version += u64::from(before.map(|count| count.left) != Some(left));
     }
 
-    /// How many more instances a reservation holds; none where nothing is known.
+    /// How many more instances a reservation can hold; 0 if unknown.
     #[must_use]
     pub fn left(&self, id: &str) -> u32 {
         self.by_id.get(id).map_or(0, |count| count.left)
     }
 
-    /// Counts instances that were launched into a reservation.
+    /// Subtracts instances that were launched into a reservation.
     pub fn launched(&mut self, id: &str, count: u32) {
         self.change(id, |left| left.saturating_sub(count));
     }
 
-    /// Counts an instance of a reservation that is gone.
+    /// Adds back an instance of a reservation that was terminated.
     pub fn ended(&mut self, id: &str) {
         self.change(id, |left| left.saturating_add(1));
     }
 
-    /// A reservation has no room: EC2 said so.
+    /// EC2 reported that a reservation is full.
     pub fn full(&mut self, id: &str, now: Timestamp) {
         self.put(id.to_owned(), 0, now);
     }
@@ -189,7 +189,7 @@ impl Room {
         }
     }
 
-    /// Changes whenever a count changes.
+    /// A version that changes with every count.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -198,7 +198,7 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    //! What is selected, what it comes to, and how counts move.
+    //! Selection, status entries, and counts.
     use serde_json::json;
 
     use super::*;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_asked_one_by_one() {
+    fn terms_are_queried_one_by_one() {
         let terms: Vec<CapacityReservationSelectorTerm> = serde_json::from_value(json!([
             {"id": "cr-1"}, {"ownerID": "123456789012", "tags": {"a": "*"}},
             {"instanceMatchCriteria": "open"},
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_expire_and_strange_ones_are_named() {
+    fn blocks_expire_and_unknown_kinds_are_reported() {
         let now = Timestamp::UNIX_EPOCH;
         let mut status = Ec2NodeClassStatus::default();
         let odd = ReservationInfo { match_criteria: "telepathic".to_owned(), ..info("cr-5", "", None) };
@@ -260,7 +260,7 @@ mod tests {
         let denied = Err(AwsError::new("UnauthorizedOperation", "no"));
         let finding = reservations(&denied, &mut status, now);
         assert!(matches!(finding.outcome, Outcome::Limited { reason: "Unauthorized", .. }), "{finding:?}");
-        assert_eq!(status, before, "what is known stays");
+        assert_eq!(status, before, "the known reservations remain");
         let throttled = Err(AwsError::new("RequestLimitExceeded", "no"));
         assert!(!reservations(&throttled, &mut status, now).is_answered());
     }
@@ -269,7 +269,7 @@ mod tests {
     fn counts_move_with_launches_and_ends() {
         let now = Timestamp::UNIX_EPOCH;
         let mut room = Room::default();
-        assert_eq!(room.left("cr-1"), 0, "what is not known has no room");
+        assert_eq!(room.left("cr-1"), 0, "an unknown reservation is full");
         room.ended("cr-1");
         assert_eq!(room.left("cr-1"), 0);
         room.sync([("cr-1".to_owned(), 3)], now);
@@ -279,11 +279,11 @@ mod tests {
         assert_eq!(room.left("cr-1"), 1);
         let version = room.version();
         room.sync([("cr-1".to_owned(), 1)], now);
-        assert_eq!(room.version(), version, "nothing new");
+        assert_eq!(room.version(), version, "no change");
         room.full("cr-1", now);
         assert!(room.left("cr-1") == 0 && room.version() > version);
         room.sync([("cr-1".to_owned(), 2)], now);
         room.sync([], now + BELIEVED_FOR);
-        assert_eq!(room.left("cr-1"), 0, "nobody has confirmed it for a day");
+        assert_eq!(room.left("cr-1"), 0, "EC2 has not confirmed it for a day");
     }
 }

@@ -1,6 +1,6 @@
-//! Prices as a file: for networks without a way to AWS' price list.
+//! Prices from a file, for networks without access to AWS' price list.
 //!
-//! Lines of `type price` under a `[region]`, and lines of `type zone price` for the spot market; `#` begins a comment.
+//! Lines of `type price` below a `[region]`, and lines of `type zone price` for spot prices; `#` begins a comment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use fleetwright_core::model::{Price, Quantity};
 
 use super::Prices;
 
-/// Why a file of prices cannot be read.
+/// Why a price file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// A line makes no sense.
+    /// A line is invalid.
     #[error("prices line {number}: {text:?} is neither `type price` nor `type zone price`")]
     Line {
         /// The line, from 1.
@@ -20,7 +20,7 @@ pub enum FileError {
         /// The line, shortened.
         text: String,
     },
-    /// There is nothing for the region.
+    /// The region has no section.
     #[error("prices have no section [{0}]: export them in that region")]
     Region(String),
 }
@@ -31,7 +31,7 @@ fn price(text: &str) -> Option<Price> {
     i64::try_from(nanos).ok().map(Price::from_nanos)
 }
 
-/// On-demand prices by region; lines that make no sense are passed over, for tables that tests have seen.
+/// On-demand prices by region; invalid lines are ignored, because tests have checked the built-in tables.
 pub(super) fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, Price>> {
     let mut all: BTreeMap<String, BTreeMap<String, Price>> = BTreeMap::new();
     let mut region = String::new();
@@ -50,7 +50,7 @@ pub(super) fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, Price>> 
 /// Reads the section of a region.
 ///
 /// # Errors
-/// Where a line makes no sense, or the region has no section.
+/// If a line is invalid, or the region has no section.
 pub fn parse(text: &str, region: &str) -> Result<Prices, FileError> {
     let mut prices = Prices::default();
     let (mut here, mut found) = (false, false);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_prices_are_read_back() {
         let mut prices = Prices::of_region("us-gov-west-1");
         prices.update_spot([(
             ("m5.large".to_owned(), "us-gov-west-1a".to_owned()),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_lines_are_reported() {
         assert_eq!(parse("[a]\nm5.large 0.1 # dear\n", "b"), Err(FileError::Region("b".to_owned())));
         for bad in ["[a]\nm5.large", "[a]\nm5.large x", "[a]\nm5.large -1", "[a]\na b c d"] {
             assert!(matches!(parse(bad, "a"), Err(FileError::Line { number: 2, .. })), "{bad}");

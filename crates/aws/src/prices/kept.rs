@@ -1,5 +1,4 @@
-//! Prices across restarts: what AWS told last, as an annotation of a node class, for a process that starts while AWS does not
-//! answer.
+//! Prices across restarts: AWS' last answers in an annotation of an EC2NodeClass, for a process that starts while AWS does not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Prices;
 
-/// The prices of a region. All amounts are nano-dollars per hour; zero stands for none.
+/// The prices of a region. All amounts are nano-dollars per hour; zero means none.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Kept {
     region: String,
-    /// Seconds since 1970, of the last time that AWS told them; none where it never did.
+    /// Seconds since 1970 of AWS' last answer; `None` without one.
     on_demand_told: Option<i64>,
     spot_told: Option<i64>,
     zones: Vec<String>,
-    /// By instance type: the price on demand, then the spot price of each of `zones`.
+    /// By instance type: the on-demand price, then the spot price in each of `zones`.
     prices: BTreeMap<String, Vec<i64>>,
 }
 
-/// What AWS has told, as text of at most `max` bytes. Spot prices are kept whole or not at all: a zone without one does not
-/// sell. `None` where AWS has told nothing, or too much.
+/// AWS' last answers as text of at most `max` bytes. Spot prices are stored completely or not at all: a zone without a price has no
+/// offering. `None` if AWS has not answered, or the text is too long.
 #[must_use]
 pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
     let write = |with_spot: bool| {
@@ -57,8 +56,8 @@ pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
 }
 
 impl Prices {
-    /// Lays what an earlier process kept over what is known, where it is of this region, newer, and not of the future.
-    /// Returns whether anything changed; text that makes no sense changes nothing.
+    /// Merges the stored prices of an earlier process, if they are of this region, newer, and not from the future. Returns whether any
+    /// price changed; invalid text changes nothing.
     pub fn restore(&mut self, text: &str, region: &str, now: Timestamp) -> bool {
         let Ok(kept) = serde_json::from_str::<Kept>(text) else { return false };
         if kept.region != region {
@@ -89,7 +88,7 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
-    //! There and back again.
+    //! The round trip.
     use super::*;
     use crate::prices::Told;
 
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_prices_are_restored() {
         let text = keep(&told(), "here", MAX).unwrap();
         let mut fresh = Prices::default();
         assert!(fresh.restore(&text, "here", at(300)));
@@ -128,22 +127,22 @@ mod tests {
             (fresh.as_of(), fresh.on_demand_told, fresh.spot_told),
             (Some(at(100)), Some(at(100)), Some(at(200)))
         );
-        assert!(!fresh.restore(&text, "here", at(300)), "it is no news any more");
+        assert!(!fresh.restore(&text, "here", at(300)), "the text is not newer");
         assert_eq!(keep(&fresh, "here", MAX), Some(text));
     }
 
     #[test]
-    fn what_is_newer_stays() {
+    fn newer_prices_remain() {
         let text = keep(&told(), "here", MAX).unwrap();
         let mut newer = Prices::default();
         let _ = newer.tell(Told::OnDemand(vec![("m5.large".to_owned(), Price::from_nanos(7))]), at(150));
-        assert!(newer.restore(&text, "here", at(300)), "spot prices are news");
+        assert!(newer.restore(&text, "here", at(300)), "the spot prices are newer");
         assert_eq!(newer.on_demand("m5.large"), Some(Price::from_nanos(7)));
         assert_eq!(newer.as_of(), Some(at(150)));
     }
 
     #[test]
-    fn nonsense_and_other_regions_change_nothing() {
+    fn invalid_text_and_other_regions_change_nothing() {
         let text = keep(&told(), "here", MAX).unwrap();
         let mut fresh = Prices::default();
         for (text, region, now) in [
@@ -155,14 +154,14 @@ mod tests {
             assert!(!fresh.restore(text, region, at(now)), "{text}");
         }
         assert_eq!(fresh, Prices::default());
-        // What is cut short, negative or beyond the zones is passed over.
+        // Truncated, negative or surplus figures are ignored.
         let odd = r#"{"region":"here","onDemandTold":1,"spotTold":1,"zones":["a"],"prices":{"x":[],"y":[-5,-6],"z":[7,8,9]}}"#;
         assert!(fresh.restore(odd, "here", at(300)));
         assert_eq!((fresh.on_demand.len(), fresh.spot("z", "a")), (1, Some(Price::from_nanos(8))));
     }
 
     #[test]
-    fn what_is_too_long_goes_without_spot_and_what_was_never_told_is_not_kept() {
+    fn long_texts_omit_spot_and_unanswered_prices_are_not_stored() {
         let whole = keep(&told(), "here", MAX).unwrap();
         let text = keep(&told(), "here", whole.len() - 1).unwrap();
         let mut fresh = Prices::default();

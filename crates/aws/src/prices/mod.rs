@@ -1,4 +1,4 @@
-//! Prices of instance types: what AWS told last, over tables for where it tells nothing.
+//! Prices of instance types: AWS' last answers, and built-in tables for prices that AWS does not return.
 
 mod file;
 mod kept;
@@ -15,22 +15,22 @@ pub use trust::{Doubt, told};
 
 use trust::{Doubts, Reference, Sifted};
 
-/// What AWS tells of one market.
+/// AWS' answer about one market.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// On demand, by instance type.
+    /// On-demand prices by instance type.
     OnDemand(Vec<(String, Price)>),
-    /// On the spot market, by instance type and zone.
+    /// Spot prices by instance type and zone.
     Spot(Vec<((String, String), Price)>),
 }
 
-/// Prices of one region.
+/// The prices of one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
     on_demand: BTreeMap<String, Price>,
-    /// By instance type and zone; `None` until AWS has told them once.
+    /// By instance type and zone; `None` until AWS' first answer.
     spot: Option<BTreeMap<(String, String), Price>>,
-    /// When AWS told them last; `None` where they are of a table or a file, which do not age.
+    /// When AWS answered last; `None` for prices of a table or a file, which do not age.
     on_demand_told: Option<Timestamp>,
     spot_told: Option<Timestamp>,
     doubts: Doubts<String>,
@@ -38,13 +38,13 @@ pub struct Prices {
     version: u64,
 }
 
-/// The tables that come with the program, for regions and partitions whose prices cannot be asked for.
+/// The built-in tables, for regions and partitions without a price API.
 const STATIC: &str = include_str!("../../data/prices.txt");
-/// The region whose table stands for those without one.
+/// The region whose table is used for regions without one.
 const FALLBACK: &str = "us-east-1";
 
 impl Prices {
-    /// The tables' prices for a region.
+    /// The prices of a region by the built-in tables.
     #[must_use]
     pub fn of_region(region: &str) -> Self {
         let mut tables = file::sections(STATIC);
@@ -52,14 +52,14 @@ impl Prices {
         Self { on_demand: table, ..Self::default() }
     }
 
-    /// The price on demand, the same in every zone.
+    /// The on-demand price, which is the same in every zone.
     #[must_use]
     pub fn on_demand(&self, instance_type: &str) -> Option<Price> {
         self.on_demand.get(instance_type).copied()
     }
 
-    /// The price on the spot market of a zone. Until AWS has told any, the price on demand; after that, a zone without a
-    /// price does not sell the type.
+    /// The spot price in a zone. Before AWS' first answer it is the on-demand price; afterwards, a zone without a price does not offer
+    /// the type.
     #[must_use]
     pub fn spot(&self, instance_type: &str, zone: &str) -> Option<Price> {
         match &self.spot {
@@ -68,16 +68,16 @@ impl Prices {
         }
     }
 
-    /// The price of reserved capacity, which is paid for already: above nothing, below everything else, and in the order of
-    /// the prices on demand.
+    /// The price of reserved capacity, which is already paid for: above zero, below all other prices, and in the order of the on-demand
+    /// prices.
     #[must_use]
     pub fn reserved(&self, instance_type: &str) -> Price {
         let nanos = self.on_demand(instance_type).map_or(0, Price::nanos);
         Price::from_nanos(nanos / 10_000_000)
     }
 
-    /// Lays what AWS tells over what is known. Types of which it tells nothing keep their price; a free instance is a
-    /// mistake and passed over. Returns whether anything changed.
+    /// Merges on-demand prices of AWS. Types without a new price keep theirs; a price of zero is an error and is ignored. Returns whether
+    /// any price changed.
     pub fn update_on_demand(&mut self, told: impl IntoIterator<Item = (String, Price)>) -> bool {
         let mut changed = false;
         for (instance_type, price) in told.into_iter().filter(|(_, price)| *price > Price::ZERO) {
@@ -87,7 +87,7 @@ impl Prices {
         changed
     }
 
-    /// Lays spot prices, by instance type and zone, over what is known. An answer without any changes nothing.
+    /// Merges spot prices, by instance type and zone. An empty answer changes nothing.
     pub fn update_spot(&mut self, told: impl IntoIterator<Item = ((String, String), Price)>) -> bool {
         let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
         if told.is_empty() {
@@ -102,7 +102,7 @@ impl Prices {
         changed
     }
 
-    /// Takes what AWS tells of a market, but for what is not believed, which comes back. An answer without any price is none.
+    /// Applies AWS' answer about a market, except for doubtful prices, which are returned. An empty answer counts as no answer.
     #[must_use]
     pub fn tell(&mut self, told: Told, now: Timestamp) -> Vec<Doubt> {
         let (on_demand, spot) = (&self.on_demand, self.spot.as_ref());
@@ -134,26 +134,26 @@ impl Prices {
         }
     }
 
-    /// When AWS told the older ones of its prices; `None` where it never told any.
+    /// The time of the older of the two answers; `None` without any.
     #[must_use]
     pub fn as_of(&self) -> Option<Timestamp> {
         self.on_demand_told.into_iter().chain(self.spot_told).min()
     }
 
-    /// Lays the prices of a file over what is known.
+    /// Merges the prices of a file.
     pub fn lay(&mut self, file: Self) {
         self.update_on_demand(file.on_demand);
         self.update_spot(file.spot.unwrap_or_default());
     }
 
-    /// Changes whenever a price changes.
+    /// A version that changes with every price.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 }
 
-/// The region whose endpoint answers for the prices of `region`; `None` where none does.
+/// The region whose endpoint has the prices of `region`; `None` without one.
 #[must_use]
 pub fn pricing_region(region: &str, isolated_vpc: bool) -> Option<&'static str> {
     if isolated_vpc || region.starts_with("us-gov-") || region.starts_with("us-iso") {
@@ -169,7 +169,7 @@ pub fn pricing_region(region: &str, isolated_vpc: bool) -> Option<&'static str> 
 
 #[cfg(test)]
 mod tests {
-    //! Which price counts.
+    //! Which price is used.
     use rstest::rstest;
 
     use super::*;
@@ -188,18 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn spot_falls_back_until_told() {
+    fn spot_prices_fall_back_until_the_first_answer() {
         let mut prices = Prices::of_region("us-east-1");
         assert_eq!(prices.spot("m5.large", "a"), Some(price(0.096)));
-        assert!(!prices.update_spot([]), "no answer is no news");
+        assert!(!prices.update_spot([]), "an empty answer changes nothing");
         assert!(prices.update_spot([(("m5.large".to_owned(), "a".to_owned()), price(0.03))]));
         assert_eq!(prices.spot("m5.large", "a"), Some(price(0.03)));
-        assert_eq!(prices.spot("m5.large", "b"), None, "a zone without a price does not sell");
+        assert_eq!(prices.spot("m5.large", "b"), None, "a zone without a price has no offering");
         assert!(!prices.update_spot([(("m5.large".to_owned(), "a".to_owned()), price(0.03))]));
     }
 
     #[test]
-    fn news_are_laid_over_what_is_known() {
+    fn answers_are_merged_into_known_prices() {
         let mut prices = Prices::of_region("us-east-1");
         let version = prices.version();
         assert!(
@@ -209,14 +209,14 @@ mod tests {
             ])
         );
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.2)));
-        assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "nothing is free");
+        assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "a price of zero is ignored");
         assert!(prices.version() > version);
         assert_eq!(prices.reserved("m5.large"), Price::from_nanos(20));
         assert_eq!(prices.reserved("m99.large"), Price::ZERO);
     }
 
     #[test]
-    fn what_is_far_off_waits_until_it_is_told_again() {
+    fn a_doubtful_price_awaits_confirmation() {
         let at = |hours: i64| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(hours);
         let mut prices = Prices::of_region("us-east-1");
         assert_eq!(prices.as_of(), None, "tables do not age");
@@ -230,7 +230,7 @@ mod tests {
             (prices.on_demand("m5.large"), prices.on_demand("c5.large")),
             (Some(price(0.096)), Some(price(0.09)))
         );
-        assert!(prices.tell(wrong(0.000_096), at(12)).is_empty(), "it is so");
+        assert!(prices.tell(wrong(0.000_096), at(12)).is_empty(), "confirmed by the second answer");
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.000_096)));
         let place = |zone: &str| ("c5.large".to_owned(), zone.to_owned());
         let spot = [(place("a"), price(0.03)), (place("b"), price(0.000_03)), (place("c"), price(3.0))];
@@ -247,13 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_laid_over_the_tables() {
+    fn a_file_overrides_the_tables() {
         let mut prices = Prices::of_region("us-east-1");
         let file = parse("[here]\nm5.large 0.2\nm5.large a 0.1\n", "here").unwrap();
         prices.lay(file);
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.2)));
         assert_eq!(prices.spot("m5.large", "a"), Some(price(0.1)));
-        assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "what the file lacks stays");
+        assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "prices that the file lacks remain");
         assert_eq!(prices.version(), 2);
     }
 

@@ -1,37 +1,37 @@
-//! Which prices are believed: one that is far from what the same instance cost before is a mistake until it is told again.
+//! Plausibility of prices: a price far from the previous one of the same instance is ignored until a later answer confirms it.
 //!
-//! A price that is wrong by an order of magnitude would have instances bought, or pods moved, for nothing. A price that did
-//! change by so much is told again with the next round.
+//! A price that is wrong by an order of magnitude would cause needless launches or evictions. A real change is confirmed by the next
+//! answer.
 
 use std::collections::BTreeMap;
 
 use fleetwright_core::model::Price;
 use jiff::{SignedDuration, Timestamp};
 
-/// More than so many times what was told before, or less than that part of it, is doubtful.
+/// A price that differs from the previous one by more than this factor is doubtful.
 const JUMP: i128 = 10;
-/// How far down a first spot price may be from the price on demand: discounts go to nine tenths and a little more.
+/// How far below the on-demand price a first spot price may be, as a factor: discounts reach slightly more than 90 %.
 const FIRST: i128 = 100;
-/// What is told again after so long is believed.
+/// The same price after this time is confirmed.
 const CONFIRMED_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
-/// A price that is not believed yet.
+/// A price that is not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// The instance type, and the zone on the spot market.
+    /// The instance type, with the zone for a spot price.
     pub place: String,
-    /// What is told.
+    /// AWS' price.
     pub told: Price,
-    /// What counts until it is told again.
+    /// The price that is used until then.
     pub known: Price,
 }
 
-/// With what a price is compared.
+/// The price to compare with.
 #[derive(Clone, Copy)]
 pub(super) enum Reference {
-    /// What was known of the same instance.
+    /// The previous price.
     Known(Price),
-    /// Nothing was known of it on the spot market; this is what it costs on demand.
+    /// Without a previous spot price: the on-demand price.
     OnDemand(Price),
 }
 
@@ -49,7 +49,7 @@ impl Reference {
     }
 }
 
-/// What is doubtful in one market, and since when.
+/// The doubtful prices of one market, each with the time of its first occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Doubts<K>(BTreeMap<K, (Price, Timestamp)>);
 
@@ -59,14 +59,14 @@ impl<K> Default for Doubts<K> {
     }
 }
 
-/// What is told of one market, by whether it is believed.
+/// An answer about one market, divided into accepted and doubtful prices.
 pub(super) struct Sifted<K> {
     pub(super) believed: Vec<(K, Price)>,
     pub(super) doubtful: Vec<Doubt>,
 }
 
 impl<K: Ord + Clone> Doubts<K> {
-    /// Sorts what is told of a market. A free instance is a mistake and passed over.
+    /// Divides an answer about a market. A price of zero is an error and is ignored.
     pub(super) fn sift(
         &mut self,
         told: Vec<(K, Price)>,
@@ -86,7 +86,7 @@ impl<K: Ord + Clone> Doubts<K> {
         sifted
     }
 
-    /// Whether `told` is believed of `key`. One that is not is kept in mind, until another price is told of it.
+    /// Whether the price of `key` is accepted. A doubtful one is stored until another price arrives.
     pub(super) fn believes(
         &mut self,
         key: &K,
@@ -114,7 +114,7 @@ impl<K: Ord + Clone> Doubts<K> {
     }
 }
 
-/// What people are told of prices that are not believed.
+/// The message about doubtful prices.
 #[must_use]
 pub fn told(doubts: &[Doubt]) -> String {
     let first = doubts.first().map_or_else(String::new, |doubt| {
@@ -122,14 +122,14 @@ pub fn told(doubts: &[Doubt]) -> String {
         format!(", the first of {place}: ${told}/h, ${known}/h before")
     });
     format!(
-        "{} prices are far from what was told before{first}; they count once they are told again",
+        "{} prices differ from the previous ones by more than a factor of {JUMP}{first}; they are used once AWS reports them again",
         doubts.len()
     )
 }
 
 #[cfg(test)]
 mod tests {
-    //! What is far, and for how long it is doubted.
+    //! Which prices are doubtful, and for how long.
     use rstest::rstest;
 
     use super::*;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_an_hour_later_is_believed() {
+    fn a_price_confirmed_after_an_hour_is_used() {
         let known = Some(Reference::Known(Price::from_nanos(1_000_000)));
         let mut doubts = Doubts::default();
         let mut believes =
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn doubts_are_told_in_a_sentence() {
+    fn doubtful_prices_have_a_message() {
         let (told_price, known) = (Price::from_nanos(100_000), Price::from_nanos(96_000_000));
         let doubt = Doubt { place: "m5.large".to_owned(), told: told_price, known };
         assert_eq!(
             told(&[doubt.clone(), doubt]),
-            "2 prices are far from what was told before, the first of m5.large: $0.0001/h, $0.096/h before; they count \
-             once they are told again"
+            "2 prices differ from the previous ones by more than a factor of 10, the first of m5.large: $0.0001/h, \
+             $0.096/h before; they are used once AWS reports them again"
         );
     }
 }

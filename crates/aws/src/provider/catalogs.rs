@@ -1,4 +1,4 @@
-//! What the region sells, and the catalogue of each node class that follows from it.
+//! The region's instance types, and the catalogues of EC2NodeClasses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use crate::unavailable::{Scarce, Unavailable};
 /// Most classes whose catalogues are cached; the catalogue of any other class is made again each time.
 const CATALOGS_MAX: u64 = 1000;
 
-/// What the region sells. Clones of the provider share it.
+/// The region's offers. Clones of the provider share them.
 pub(super) struct Catalogs {
     settings: Settings,
     region: Mutex<RegionOffers>,

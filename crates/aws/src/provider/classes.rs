@@ -19,14 +19,14 @@ pub struct Known {
     pub version: u64,
 }
 
-/// Whether a class can be launched with.
+/// Whether an EC2NodeClass can be used for launches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It can be launched with.
+    /// It can be used.
     Yes,
     /// Unknown at the moment: the same launch may work later.
     Unknown(String),
-    /// It cannot be launched with, for this reason.
+    /// It cannot be used, for this reason.
     No(String),
 }
 
@@ -90,7 +90,7 @@ impl Classes {
 }
 
 impl Known {
-    /// A class with its kubelet block read; one that cannot be read counts as empty, and its class is not ready.
+    /// An EC2NodeClass with its parsed kubelet block; an unreadable block counts as empty, and the EC2NodeClass is not ready.
     #[must_use]
     pub fn new(class: Ec2NodeClass, version: u64) -> Self {
         let kubelet = class.spec.kubelet.as_ref().and_then(|block: &KubeletConfig| block.parse().ok());
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_not_refused() {
+    fn an_unknown_condition_is_not_a_refusal() {
         let of = |status: &str, observed: i64| {
             let mut class = Ec2NodeClass::new("a", Default::default());
             class.metadata.generation = Some(2);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_replaces_what_was_known() {
+    fn a_list_replaces_the_known_classes() {
         let class = |name: &str, version: &str| {
             let mut class = Ec2NodeClass::new(name, Default::default());
             class.metadata.resource_version = Some(version.to_owned());

@@ -1,4 +1,4 @@
-//! What is known of the cluster: from EKS, from the API server, and from the operator.
+//! The cluster's description: from EKS, from the API server, and from the operator.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

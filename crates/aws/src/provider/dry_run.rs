@@ -54,10 +54,10 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
     candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
 }
 
-/// What an error of a dry run says of the class; `None` if nothing.
+/// The finding of a dry run's error; `None` if it does not concern the class.
 fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bool) -> Option<Finding> {
     match error.class() {
-        // The credentials are not accepted, which says nothing of the class.
+        // AWS rejects the credentials: this does not concern the class.
         Class::Unauthorized if error.is_unidentified() => Some(Finding::unanswered(CONDITION, action, error)),
         Class::Unauthorized => Some(Finding::bad(CONDITION, reason, permissions::denial(action))),
         Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
@@ -75,7 +75,7 @@ fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bo
     }
 }
 
-/// What an error of a launch template says of the class.
+/// The finding of a launch template's error.
 fn of_template(error: &LaunchError) -> Finding {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {

@@ -36,7 +36,7 @@ pub fn is_ending(info: &InstanceInfo) -> bool {
     info.state == "shutting-down" || info.state == "terminated"
 }
 
-/// What the class of an instance says of it, as far as the class is known.
+/// The class of an instance, as far as it is known.
 #[derive(Clone, Copy)]
 struct OfClass<'a> {
     /// The instance type by the class.
@@ -46,14 +46,14 @@ struct OfClass<'a> {
 }
 
 impl<'a> OfClass<'a> {
-    /// The reservation that an instance draws on, where the class selects it.
+    /// The reservation that an instance uses, if the class selects it.
     fn reservation(self, info: &InstanceInfo) -> Option<&'a CapacityReservation> {
         let id = info.reservation.as_ref()?;
         self.status?.capacity_reservations.iter().find(|known| known.id == *id)
     }
 }
 
-/// An instance, with what its class says of it.
+/// Converts an instance, with the details of its class.
 fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
     let tag = |key: &str| {
         info.tags.get(key).filter(|value| !value.is_empty()).map(|value| Str::from(value.as_str()))
@@ -87,7 +87,7 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
 }
 
 impl AwsProvider {
-    /// An instance in the terms of the provider API, with what its class says of its type.
+    /// Describes an instance in the terms of the provider API, with the details of its class.
     pub(super) fn describe(&self, info: &InstanceInfo) -> Instance {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
         let catalog = class.as_ref().map(|known| self.class_catalog(known));

@@ -163,7 +163,7 @@ impl AwsProvider {
         &self.settings
     }
 
-    /// The classes that launches and catalogues go by.
+    /// The classes that launches and catalogues use.
     #[must_use]
     pub fn classes(&self) -> &Classes {
         &self.classes

@@ -1,4 +1,4 @@
-//! The AWS provider keeps the contract of a cloud, on a region in memory; and what only AWS has.
+//! The AWS provider passes the conformance tests of cloud providers, on the in-memory region, and AWS-specific tests.
 use std::{future::Future, pin::Pin};
 
 use fleetwright_core::{
@@ -34,7 +34,7 @@ mod world;
 
 const UID: &str = "7f1c0a52-cluster-uid";
 
-/// Time that passes when a test says so.
+/// A clock that tests advance.
 struct ManualClock(Mutex<Timestamp>);
 
 impl Clock for ManualClock {
@@ -82,7 +82,7 @@ impl Aws {
         let provider =
             AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
         provider.identify(UID).await.unwrap();
-        // The loops begin with the process.
+        // The steps start with the process.
         let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
         names.run(&Outlook::at(provider.clock.now())).await.unwrap_or_default();
         Arc::new(provider)
@@ -162,7 +162,7 @@ async fn the_contract() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The certificate authority that EKS reports proves which cluster this is.
+/// The certificate authority that EKS reports identifies the cluster.
 #[tokio::test]
 async fn identity_is_the_certificate_authority() {
     let aws = Aws::new(settings()).await;
@@ -196,7 +196,7 @@ fn batch(count: usize) -> Vec<LaunchRequest> {
     (0..count).map(request).collect()
 }
 
-/// A burst of one shape is one fleet, and looking on changes nothing.
+/// A burst of equal NodeClaims is one fleet, and further rounds change nothing.
 #[tokio::test]
 async fn calls_are_few() {
     let aws = Aws::new(settings()).await;
@@ -212,9 +212,9 @@ async fn calls_are_few() {
     assert_eq!((mutating(), aws.cloud.count("DescribeInstances")), (before.0, before.1 + 1));
 }
 
-/// A throttled burst is one refused call, and its claims come back at different times.
+/// A throttled burst is one refused call, and its NodeClaims are retried at different times.
 #[tokio::test]
-async fn a_throttled_burst_comes_back_apart() {
+async fn a_throttled_burst_is_retried_at_different_times() {
     let aws = Aws::new(settings()).await;
     let refusal = AwsError {
         retry_after: Some(Duration::from_secs(10)),
@@ -230,14 +230,14 @@ async fn a_throttled_burst_comes_back_apart() {
         })
         .collect();
     assert_eq!(aws.cloud.count("CreateFleet"), 1);
-    assert!(waits.len() > 150, "only {} different waits", waits.len());
+    assert!(waits.len() > 150, "only {} different delays", waits.len());
     let (first, last) = (waits.first().unwrap(), waits.last().unwrap());
     assert!(*first >= Duration::from_secs(10) && *last <= Duration::from_secs(15), "{first:?} {last:?}");
 }
 
-/// The process ends between a fleet and its answer: the instances are found by their batch and dealt, each to one claim.
+/// The process exits between a fleet and its answer: the instances are found by their batch and assigned, one to each NodeClaim.
 #[tokio::test]
-async fn an_interrupted_batch_is_dealt_once() {
+async fn an_interrupted_batch_is_assigned_once() {
     let aws = Aws::new(settings()).await;
     aws.cloud.inject(Call::CreateFleet, Fault::Lose);
     assert!(aws.provider().launch(&batch(5)).await.iter().all(Result::is_err));
@@ -250,10 +250,10 @@ async fn an_interrupted_batch_is_dealt_once() {
     assert_eq!((aws.cloud.count("CreateFleet"), aws.provider().list().await.unwrap().len()), (1, 5));
 }
 
-/// Names could not be written, one claim has its instance and the other's answer was lost with the process: the one that is
-/// left is the other's, also where its id comes second.
+/// Names could not be written, one NodeClaim has its instance and the other's answer was lost with the process: the remaining instance
+/// belongs to the other, even if its id is second.
 #[tokio::test]
-async fn no_instance_is_dealt_twice_where_names_could_not_be_written() {
+async fn no_instance_is_assigned_twice_without_name_tags() {
     let aws = Aws::new(settings()).await;
     for _ in 0..2 {
         let refusal = AwsError::new("RequestLimitExceeded", "slow down");
@@ -273,7 +273,7 @@ async fn no_instance_is_dealt_twice_where_names_could_not_be_written() {
     assert_eq!(aws.cloud.count("CreateFleet"), 1);
 }
 
-/// An instance of Karpenter's has no UID: it is ended for the claim that names it, and for no other.
+/// An instance that Karpenter launched has no UID: it is terminated for the NodeClaim that names it only.
 #[tokio::test]
 async fn unstamped_instances_are_the_claims_that_name_them() {
     let aws = Aws::new(settings()).await;
@@ -294,14 +294,14 @@ async fn unstamped_instances_are_the_claims_that_name_them() {
     assert_eq!(aws.provider().terminate(&named, &id).await, Ok(Termination::Accepted));
 }
 
-/// Where EKS knows another cluster of this name, nothing is launched and nothing is ended.
+/// If EKS knows another cluster of this name, nothing is launched or terminated.
 #[tokio::test]
 async fn nothing_is_mutated_under_another_clusters_name() {
     let aws = Aws::new(Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() }).await;
     let answers = aws.provider().launch(&batch(1)).await;
     let told =
         matches!(answers.as_slice(), [Err(LaunchError::Unknown(why))] if why.contains("nothing is mutated"));
-    assert!(told, "what was asked for before may be there: {answers:?}");
+    assert!(told, "the outcome of earlier calls is unknown: {answers:?}");
     assert!(aws.provider().terminate(&claim("a", "b"), &provider_id("a", "i-1")).await.is_err());
     assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.count("CreateLaunchTemplate")), (0, 0));
 }
@@ -320,12 +320,12 @@ async fn a_new_image_is_drift_and_an_empty_status_is_not() {
     assert_eq!(aws.provider().drift(&owned).await, Ok(Some(Drift("AMIDrift".into()))));
     changed.status.as_mut().unwrap().amis.clear();
     aws.classes.set(changed);
-    assert!(aws.provider().drift(&owned).await.is_err(), "that is the class's trouble");
+    assert!(aws.provider().drift(&owned).await.is_err(), "a problem of the class is not drift");
     aws.classes.remove("default");
     assert_eq!(aws.provider().drift(&owned).await, Ok(None));
 }
 
-/// An alias comes to its variants; a parameter that is missing is told of, and one that is throttled is no absence.
+/// An alias resolves to its variants; a missing parameter is reported, and a throttled one is not absent.
 #[tokio::test]
 async fn aliases_are_resolved() {
     let aws = Aws::new(settings()).await;
@@ -349,7 +349,7 @@ async fn aliases_are_resolved() {
     let by_id =
         serde_json::from_value(json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-nvidia"}]}));
     let found = images::resolve(lookup(1), &by_id.unwrap(), "1.35").await.unwrap();
-    assert_eq!(found.amis[0].requirements.len(), 2, "its name tells that it is for GPUs");
+    assert_eq!(found.amis[0].requirements.len(), 2, "its name shows that it is for GPUs");
 }
 
 fn notice(detail_type: &str, detail: serde_json::Value) -> String {
@@ -357,10 +357,10 @@ fn notice(detail_type: &str, detail: serde_json::Value) -> String {
         .to_string()
 }
 
-/// A warning is reported until its instance is ending, then its message goes; garbage goes at once; what is another cluster's
-/// stays for that cluster.
+/// A warning is reported until its instance is terminating, then its message is deleted; invalid messages are deleted at once; those of
+/// another cluster remain.
 #[tokio::test]
-async fn interruptions_are_reported_until_they_are_acted_on() {
+async fn interruptions_are_reported_until_their_instance_terminates() {
     const SPOT: &str = "EC2 Spot Instance Interruption Warning";
     let aws = Aws::new(Settings { interruption_queue: Some("queue".to_owned()), ..settings() }).await;
     let provider = aws.provider();
@@ -387,7 +387,7 @@ async fn interruptions_are_reported_until_they_are_acted_on() {
         aws.advance(Duration::from_secs(20)).await;
     }
     let after = provider.catalog(&pool()).await.unwrap();
-    assert!(!Arc::ptr_eq(&before, &after), "there is no spot capacity of its type in its zone");
+    assert!(!Arc::ptr_eq(&before, &after), "spot capacity of its type and zone is unavailable");
     assert_eq!(provider.terminate_orphan(&id).await, Ok(Termination::Accepted));
     assert!(step.run(&Outlook::at(aws.now())).await.unwrap().interruptions.is_empty());
     assert_eq!(aws.cloud.messages(), 1);

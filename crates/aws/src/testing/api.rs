@@ -1,4 +1,4 @@
-//! The region's answers.
+//! The fake region's answers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn passes(filters: &[Filter], tags: &TagSet, attribute: impl Fn(&str) -> Option<
 }
 
 impl Inner {
-    /// Counts a call and lets it go wrong where a test says so. `true`: its answer gets lost.
+    /// Counts a call and applies an injected fault. `true`: its answer is lost.
     fn enter(&mut self, call: Call) -> Result<bool, AwsError> {
         *self.counts.entry(call.name()).or_default() += 1;
         self.mutations += u64::from(call.mutates());
@@ -43,12 +43,12 @@ impl Inner {
     }
 }
 
-/// The answer, unless it gets lost.
+/// The answer, unless it is lost.
 fn answer<T>(lose: bool, answer: T) -> Result<T, AwsError> {
     if lose { Err(lost()) } else { Ok(answer) }
 }
 
-/// What a dry run that would be allowed is answered with, as the adapter sees it: no error.
+/// The answer to a dry run that would be allowed, as the adapter returns it: no error.
 const ALLOWED: Result<(), AwsError> = Ok(());
 
 fn lost() -> AwsError {
@@ -56,7 +56,7 @@ fn lost() -> AwsError {
 }
 
 impl FakeAws {
-    /// Starts and ends what has had its time.
+    /// Advances instances through their states.
     pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
         let Inner { instances, reservations, .. } = inner;
@@ -76,7 +76,7 @@ impl FakeAws {
         }
     }
 
-    /// A new instance of a way.
+    /// Creates the instance of an override.
     fn born(
         &self,
         inner: &Inner,
@@ -97,7 +97,7 @@ impl FakeAws {
             spot: request.kind == FleetKind::Spot,
             tenancy: "default".to_owned(),
             placement: data.and_then(|data| data.placement.clone()).map(|(id, part)| {
-                // EC2 spreads over the partitions of a group where it is not told one.
+                // EC2 spreads over the partitions of a group unless one is requested.
                 let chosen = u32::try_from(inner.born % 3).unwrap_or(0) + 1;
                 (id, Some(part.unwrap_or(chosen)))
             }),
@@ -159,7 +159,7 @@ impl FakeAws {
 }
 
 impl FakeAws {
-    /// Lets an instance of a way be born.
+    /// Adds the instance of an override.
     fn put(&self, inner: &mut Inner, request: &FleetRequest, way: &crate::calls::Override) -> FleetInstance {
         let zone_id =
             inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
@@ -306,7 +306,7 @@ impl AwsApi for FakeAws {
     ) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::TryInstance)?;
-        // Without any it would get the network's default group, which the policy may not allow.
+        // Without one it would get the network's default group, which the policy may not allow.
         let known = |id: &String| inner.groups.iter().any(|group| group.id == *id);
         if security_groups.is_empty() || !security_groups.iter().all(known) {
             return Err(AwsError::new("UnauthorizedOperation", "the default security group is not allowed"));
@@ -364,7 +364,7 @@ impl AwsApi for FakeAws {
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::CreateTags)?;
-        // Karpenter's policy lets these keys be added to an instance after its birth, and no others.
+        // Karpenter's policy allows these keys to be added to an existing instance, and no others.
         let late = [labels::TAG_CLUSTER_NAME, labels::TAG_NODECLAIM, labels::TAG_NAME];
         if tags.keys().any(|key| !late.contains(&key.as_str())) {
             return Err(AwsError::new("UnauthorizedOperation", "only late tags may be added"));
@@ -489,7 +489,7 @@ impl AwsApi for FakeAws {
     async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::Profiles)?;
-        // The list tells no tags.
+        // The list has no tags.
         let bare = |profile: &ProfileInfo| ProfileInfo { tags: TagSet::new(), ..profile.clone() };
         Ok(inner.profiles.values().filter(|profile| profile.path.starts_with(path)).map(bare).collect())
     }

@@ -1,6 +1,6 @@
-//! What runs on an instance: it reads its user data as the image's bootstrap does, and becomes a node of the cluster that this names.
+//! The node that boots on an instance: it reads its user data as the image's bootstrap does, and joins the cluster that they name.
 //!
-//! An oracle for user data: it shares no code with what writes them, and believes nothing else that the provider says.
+//! An oracle for user data: it shares no code with their generation, and uses no other information from the provider.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::calls::{Image, InstanceInfo, InstanceTypeDescription};
 
 const MIB: i64 = 1 << 20;
-/// The root volume that every image has here.
+/// The root volume of every image in the fake region.
 const DISK: i64 = 20 << 30;
 
 /// An instance as a node.
@@ -28,13 +28,13 @@ pub struct Guest {
     pub taints: Vec<Taint>,
     /// `amd64` or `arm64`.
     pub architecture: &'static str,
-    /// What the kubelet finds.
+    /// The capacity that the kubelet detects.
     pub capacity: Resources,
-    /// What it leaves to pods.
+    /// The allocatable resources.
     pub allocatable: Resources,
 }
 
-/// What a bootstrap program takes from user data.
+/// The configuration that a bootstrap program reads from user data.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     endpoint: String,
@@ -44,7 +44,7 @@ struct Told {
     reserved: BTreeMap<String, String>,
 }
 
-/// Starts an instance. `None` where the image's bootstrap makes nothing of the user data: then no node ever joins.
+/// Boots an instance. `None` if the image's bootstrap cannot use the user data: then no node joins.
 pub(super) fn boot(
     instance: &InstanceInfo,
     user_data: &str,
@@ -54,7 +54,7 @@ pub(super) fn boot(
 ) -> Option<Guest> {
     let text = String::from_utf8(STANDARD.decode(user_data).ok()?).ok()?;
     let told = if image.name.starts_with("bottlerocket-") { settings(&text)? } else { node_config(&text)? };
-    // A kernel of another architecture does not start.
+    // A kernel of another architecture does not boot.
     let architecture = if image.architecture == "arm64" { "arm64" } else { "amd64" };
     if !instance_type.architectures.contains(&image.architecture) {
         return None;
@@ -87,8 +87,8 @@ pub(super) fn boot(
     })
 }
 
-/// What EKS' images reserve of so many CPUs, in milli: 60 of the first, 10 of the second, 5 of the third and fourth each, and
-/// 2.5 of each beyond.
+/// The CPU that EKS' images reserve, in millicores: 60 of the first core, 10 of the second, 5 of the third and fourth each, and 2.5 of
+/// each further one.
 fn default_cpu(vcpus: i64) -> i64 {
     60 + 10 * (vcpus - 1).clamp(0, 1) + 5 * (vcpus - 2).clamp(0, 2) + 5 * (vcpus - 4).max(0) / 2
 }
@@ -118,7 +118,7 @@ fn settings(text: &str) -> Option<Told> {
     })
 }
 
-/// The last NodeConfig of a MIME archive: nodeadm lets later ones overrule earlier ones.
+/// The last NodeConfig of a MIME archive: in nodeadm, later ones take precedence.
 fn node_config(text: &str) -> Option<Told> {
     let boundary = text.split_once("boundary=\"")?.1.split('"').next()?;
     let delimiter = format!("--{boundary}\n");
@@ -152,7 +152,7 @@ fn node_config(text: &str) -> Option<Told> {
 
 #[cfg(test)]
 mod tests {
-    //! What real user data tell a node.
+    //! Reads real user data.
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! A region in memory that behaves, behind [`crate::calls::AwsApi`]: instances are born, age and end, tokens are honoured, capacity runs out,
-//! tags are demanded as Karpenter's IAM policy demands them, and answers get lost where a test says so.
+//! A fake region in memory, behind [`crate::calls::AwsApi`]: instances start, age and terminate, tokens are honoured, capacity is
+//! limited, tags are required as in Karpenter's IAM policy, and tests can inject lost answers.
 
 mod api;
 mod guest;
@@ -22,17 +22,16 @@ use crate::calls::{
 };
 use fleetwright_core::model::Price;
 
-/// How long an instance takes to end.
+/// How long an instance takes to terminate.
 pub const ENDING: SignedDuration = SignedDuration::from_secs(30);
-/// How long an instance takes to begin to run.
+/// How long an instance takes to start.
 pub const STARTING: SignedDuration = SignedDuration::from_secs(10);
-/// For how long a message that was received is not handed out again.
+/// How long a received message is invisible.
 pub const INVISIBLE: SignedDuration = SignedDuration::from_secs(20);
-/// How much of the memory that it is sold with an instance has, in per cent, where nobody says otherwise: a little more than the
-/// provider's first guess.
+/// An instance's share of its nominal memory in per cent, unless a test sets it: slightly more than the provider's estimate.
 const MEMORY_PERCENT: i64 = 93;
 
-/// What goes wrong at the next call of its kind.
+/// A fault of the next call of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is refused.
@@ -41,7 +40,7 @@ pub enum Fault {
     Lose,
 }
 
-/// A call that faults are for.
+/// A call in which faults can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `DescribeInstanceTypes`
@@ -107,7 +106,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call as AWS names it.
+    /// The call's name at AWS.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -169,16 +168,16 @@ pub struct FakeAws {
     inner: Mutex<Inner>,
 }
 
-/// An instance and when its end was ordered.
+/// An instance with the time of its termination call.
 #[derive(Clone, Debug)]
 struct RegionInstance {
     info: InstanceInfo,
     ended: Option<Timestamp>,
-    /// As its launch template had them at its birth.
+    /// The user data of its launch template at launch.
     user_data: String,
 }
 
-/// Everything that the region has.
+/// The content of the region.
 #[derive(Default)]
 pub(crate) struct Inner {
     pub(crate) instance_types: Vec<InstanceTypeDescription>,
@@ -187,31 +186,31 @@ pub(crate) struct Inner {
     pub(crate) groups: Vec<GroupInfo>,
     pub(crate) images: Vec<Image>,
     pub(crate) parameters: BTreeMap<String, String>,
-    /// What EKS knows.
+    /// The cluster in EKS.
     pub(crate) cluster: Option<ClusterInfo>,
-    /// How much memory instances with an image have, in per cent.
+    /// The share of memory of instances with an image, in per cent.
     memory: BTreeMap<String, i64>,
     templates: BTreeMap<String, LaunchTemplate>,
     instances: BTreeMap<String, RegionInstance>,
     tokens: BTreeMap<String, (FleetRequest, FleetAnswer)>,
-    /// Instances that EC2 does not show yet, and until when.
+    /// Instances that EC2 does not show yet, each with its time of appearance.
     hidden: BTreeMap<String, Timestamp>,
-    /// Whether the account has no role for spot capacity.
+    /// Whether the account lacks the role for spot capacity.
     no_spot: bool,
-    /// Whether a fleet with a launch template that is not there is refused as a whole, instead of override by override.
+    /// Whether a fleet with a missing launch template is refused as a whole, instead of per override.
     whole: bool,
-    /// How many instances may be launched until EC2 throttles launches, where it does.
+    /// How many instances may be launched until EC2 throttles launches; `None` for no limit.
     launchable: Option<usize>,
-    /// Zones without any capacity; the empty name stands for all.
+    /// Zones without capacity; the empty name means all.
     dry: BTreeSet<String>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
     denied: BTreeSet<Call>,
-    /// Roles that profiles can take.
+    /// Existing roles.
     pub(crate) roles: BTreeSet<String>,
     pub(crate) placement_groups: Vec<PlacementGroup>,
     pub(crate) reservations: Vec<ReservationInfo>,
     statuses: Vec<InstanceStatus>,
-    /// What every answer about instances has besides what was asked for.
+    /// Instances that every answer about instances contains in addition.
     intruders: Vec<InstanceInfo>,
     shifts: Vec<ZonalShift>,
     on_demand: Vec<(String, Price)>,
@@ -220,13 +219,13 @@ pub(crate) struct Inner {
     fleets: Vec<FleetRequest>,
     profiles: BTreeMap<String, ProfileInfo>,
     messages: VecDeque<Message>,
-    /// Until when messages that were received are not handed out again, by receipt.
+    /// Until when received messages are invisible, by receipt.
     received: BTreeMap<String, Timestamp>,
-    /// So many of the next messages that are to be deleted stay, each by itself.
+    /// How many of the next deletions of single messages fail.
     stubborn: usize,
     /// Instances with termination protection.
     protected: BTreeSet<String>,
-    /// Instances that the policy lets nobody end.
+    /// Instances that the policy does not allow to be terminated.
     untouchable: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
@@ -234,7 +233,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Orders the end of instances. As at EC2, one that is protected keeps all others of its zone, and one that IAM refuses keeps all.
+    /// Terminates instances. As at EC2, a protected one fails all others of its zone, and one that IAM denies fails all.
     fn end(&mut self, ids: &[String], now: Timestamp) -> Result<(), AwsError> {
         if let Some(id) = ids.iter().find(|id| !self.instances.contains_key(*id)) {
             return Err(AwsError::new("InvalidInstanceID.NotFound", id));
@@ -273,12 +272,12 @@ impl FakeAws {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the next call of a kind go wrong.
+    /// Injects a fault into the next call of a kind.
     pub fn inject(&self, call: Call, fault: Fault) {
         self.lock().faults.entry(call).or_default().push_back(fault);
     }
 
-    /// Refuses every call of a kind from now on, as IAM does.
+    /// Denies every call of a kind from now on, as IAM does.
     pub fn deny(&self, call: Call) {
         self.lock().denied.insert(call);
     }
@@ -288,40 +287,40 @@ impl FakeAws {
         self.lock().denied.remove(&call);
     }
 
-    /// Protects an instance against its end, as its owner can.
+    /// Enables termination protection of an instance.
     pub fn protect(&self, id: &str) {
         self.lock().protected.insert(id.to_owned());
     }
 
-    /// Lets the policy allow nobody to end an instance, as where it lost the tag that the policy goes by.
+    /// Denies the termination of an instance, as if it lost the tag that the policy requires.
     pub fn forbid_end(&self, id: &str) {
         self.lock().untouchable.insert(id.to_owned());
     }
 
-    /// Lets an instance be ended again, whatever was in the way.
+    /// Allows the termination of an instance again.
     pub fn free(&self, id: &str) {
         let mut inner = self.lock();
         inner.protected.remove(id);
         inner.untouchable.remove(id);
     }
 
-    /// Changes what there is besides instances.
+    /// Changes the content of the region.
     #[cfg(test)]
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         change(&mut self.lock())
     }
 
-    /// Lets the region's shifts of traffic be these.
+    /// Sets the zonal shifts.
     pub fn set_shifts(&self, shifts: Vec<ZonalShift>) {
         self.lock().shifts = shifts;
     }
 
-    /// Lets these instances be impaired or have events.
+    /// Sets the statuses of impaired instances and those with events.
     pub fn set_statuses(&self, statuses: Vec<InstanceStatus>) {
         self.lock().statuses = statuses;
     }
 
-    /// Lets these be the prices of the region.
+    /// Sets the prices of the region.
     pub fn set_prices(&self, on_demand: Vec<(String, Price)>, spot: Vec<((String, String), Price)>) {
         let mut inner = self.lock();
         (inner.on_demand, inner.spot) = (on_demand, spot);
@@ -333,12 +332,12 @@ impl FakeAws {
         self.lock().profiles.clone()
     }
 
-    /// Puts an instance profile of somebody else's into the account.
+    /// Adds an instance profile of another owner.
     pub fn adopt_profile(&self, profile: ProfileInfo) {
         self.lock().profiles.insert(profile.name.clone(), profile);
     }
 
-    /// The launch templates, by name, with what they say; those that were adopted say nothing.
+    /// The launch templates, by name, with their content; `None` for adopted ones.
     #[must_use]
     pub fn templates_now(&self) -> BTreeMap<String, (LaunchTemplate, Option<TemplateData>)> {
         let inner = self.lock();
@@ -348,25 +347,25 @@ impl FakeAws {
         inner.templates.iter().map(with_data).collect()
     }
 
-    /// Puts a launch template of somebody else's into the account.
+    /// Adds a launch template of another owner.
     pub fn adopt_template(&self, template: LaunchTemplate) {
         self.lock().templates.insert(template.name.clone(), template);
     }
 
-    /// Changes an instance as EC2 has it.
+    /// Changes an instance.
     pub fn change_instance(&self, id: &str, change: impl FnOnce(&mut InstanceInfo)) {
         if let Some(instance) = self.lock().instances.get_mut(id) {
             change(&mut instance.info);
         }
     }
 
-    /// Lets EC2 show an instance only after so long.
+    /// Hides an instance for a time.
     pub fn hide(&self, id: &str, after: SignedDuration) {
         let until = self.clock.now() + after;
         self.lock().hidden.insert(id.to_owned(), until);
     }
 
-    /// An instance as EC2 has it.
+    /// An instance by id.
     #[must_use]
     pub fn instance_now(&self, id: &str) -> Option<InstanceInfo> {
         self.lock().instances.get(id).map(|instance| instance.info.clone())
@@ -378,17 +377,17 @@ impl FakeAws {
         self.lock().mutations
     }
 
-    /// Takes the role for spot capacity from the account, and forbids to create it.
+    /// Removes the role for spot capacity, and forbids its creation.
     pub fn forbid_spot(&self) {
         self.lock().no_spot = true;
     }
 
-    /// Lets every answer about instances have these as well, whatever is asked for.
+    /// Adds these instances to every answer about instances.
     pub fn intrude(&self, instances: Vec<InstanceInfo>) {
         self.lock().intruders = instances;
     }
 
-    /// Takes back an instance after so long, whatever becomes of it until then, as EC2 does with spot capacity.
+    /// Reclaims an instance after a time, as EC2 does with spot capacity.
     pub fn reclaim(&self, id: &str, after: SignedDuration) {
         let at = self.clock.now() + after - ENDING;
         if let Some(instance) = self.lock().instances.get_mut(id) {
@@ -396,33 +395,33 @@ impl FakeAws {
         }
     }
 
-    /// Lets the region have these capacity reservations.
+    /// Sets the capacity reservations.
     pub fn set_reservations(&self, reservations: Vec<ReservationInfo>) {
         self.lock().reservations = reservations;
     }
 
-    /// Lets the region have these placement groups.
+    /// Sets the placement groups.
     pub fn set_placement_groups(&self, groups: Vec<PlacementGroup>) {
         self.lock().placement_groups = groups;
     }
 
-    /// Refuses fleets with a launch template that is not there as a whole; otherwise each override has an error of its own.
+    /// Refuses fleets with a missing launch template as a whole; by default each override has its own error.
     pub fn refuse_whole(&self) {
         self.lock().whole = true;
     }
 
-    /// Lets so many more instances be launched, and has an error for each override of a fleet beyond, which is what EC2 does where
-    /// it throttles instances and not calls; `None` for no bound.
+    /// Sets how many more instances can be launched. Each override beyond gets an error, as when EC2 throttles instances rather than
+    /// calls; `None` for no limit.
     pub fn throttle_launches(&self, left: Option<usize>) {
         self.lock().launchable = left;
     }
 
-    /// Takes all capacity from a zone, from all of them where it is empty.
+    /// Removes all capacity from a zone, or from all zones if `zone` is empty.
     pub fn exhaust(&self, zone: &str) {
         self.lock().dry.insert(zone.to_owned());
     }
 
-    /// Puts an instance with tags of somebody else's into the region; returns its zone and id.
+    /// Adds an instance with tags of another owner; returns its zone and id.
     pub fn adopt(&self, tags: TagSet) -> (String, String) {
         let mut inner = self.lock();
         inner.born += 1;
@@ -442,7 +441,7 @@ impl FakeAws {
         place
     }
 
-    /// What runs on each instance that runs, by id: those whose image and user data do not go together are missing.
+    /// The nodes on running instances, by id; an instance whose image and user data do not match has none.
     #[must_use]
     pub fn guests(&self) -> Vec<Guest> {
         let mut inner = self.lock();
@@ -458,13 +457,13 @@ impl FakeAws {
         running.filter_map(boot).collect()
     }
 
-    /// The fleets that were asked for, in order.
+    /// The requested fleets, in order.
     #[must_use]
     pub fn fleets(&self) -> Vec<FleetRequest> {
         self.lock().fleets.clone()
     }
 
-    /// The ids of all instances that run.
+    /// The ids of all running instances.
     #[must_use]
     pub fn running(&self) -> BTreeSet<String> {
         let mut inner = self.lock();
@@ -473,7 +472,7 @@ impl FakeAws {
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Instance types and the zones that sell them.
+    /// Instance types and the zones that offer them.
     #[must_use]
     pub fn sold_now(&self) -> Vec<SoldIn> {
         self.lock().sold_in.clone()
@@ -485,17 +484,17 @@ impl FakeAws {
         self.lock().subnets.clone()
     }
 
-    /// Lets EKS know this cluster, or none.
+    /// Sets the cluster that EKS returns, or none.
     pub fn set_cluster(&self, cluster: Option<ClusterInfo>) {
         self.lock().cluster = cluster;
     }
 
-    /// Lets instances with an image have this much of the memory that they are sold with, in per cent.
+    /// Sets the share of nominal memory of instances with an image, in per cent.
     pub fn set_memory(&self, image: &str, percent: i64) {
         self.lock().memory.insert(image.to_owned(), percent);
     }
 
-    /// Puts a message into the queue.
+    /// Adds a message to the queue.
     pub fn push_message(&self, body: &str) {
         let mut inner = self.lock();
         inner.born += 1;
@@ -503,18 +502,18 @@ impl FakeAws {
         inner.messages.push_back(Message { receipt, body: body.to_owned(), received: 0 });
     }
 
-    /// Lets so many of the next deletions of messages fail, each by itself, while others of their batch do not.
+    /// Fails the next deletions of single messages, while others of their batch succeed.
     pub fn keep_messages(&self, count: usize) {
         self.lock().stubborn = count;
     }
 
-    /// How many messages the queue has.
+    /// The number of messages in the queue.
     #[must_use]
     pub fn messages(&self) -> usize {
         self.lock().messages.len()
     }
 
-    /// Changes a parameter of SSM; `None` takes it away.
+    /// Changes an SSM parameter; `None` removes it.
     pub fn set_parameter(&self, name: &str, value: Option<&str>) {
         let mut inner = self.lock();
         match value {
@@ -523,7 +522,7 @@ impl FakeAws {
         };
     }
 
-    /// How often a call was made.
+    /// The number of calls of a kind.
     #[must_use]
     pub fn count(&self, call: &str) -> u64 {
         self.lock().counts.get(call).copied().unwrap_or(0)

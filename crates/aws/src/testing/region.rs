@@ -1,4 +1,4 @@
-//! What the region has from the start.
+//! The initial content of the region.
 
 use fleetwright_aws_api::Ec2NodeClass;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn instance_type(
     }
 }
 
-/// One alias of Bottlerocket stands for four images: variant, architecture and id of each.
+/// One Bottlerocket alias resolves to four images: variant, architecture and id of each.
 const BOTTLEROCKET: [(&str, &str, &str); 4] = [
     ("", "x86_64", "ami-br-amd64"),
     ("", "arm64", "ami-br-arm64"),
@@ -70,7 +70,7 @@ fn bottlerocket_parameter((variant, arch, id): (&str, &str, &str)) -> (String, S
     (format!("/aws/service/bottlerocket/aws-k8s-1.35{variant}/{arch}/latest/image_id"), id.to_owned())
 }
 
-/// The cluster as EKS knows it.
+/// The cluster in EKS.
 #[must_use]
 pub fn cluster() -> ClusterInfo {
     ClusterInfo {
@@ -133,7 +133,7 @@ pub(super) fn inner() -> Inner {
     }
 }
 
-/// A class that selects everything of the region, with the status that it comes to.
+/// A class that selects everything in the region, with the resulting status.
 #[must_use]
 pub fn class(name: &str, ready: bool) -> Ec2NodeClass {
     let subnets: Vec<_> = ZONES
@@ -171,6 +171,6 @@ pub fn class(name: &str, ready: bool) -> Ec2NodeClass {
             }],
         },
     });
-    // What is written above is an object of the kind; a mistake shows as an empty class in every test.
+    // The object above matches the kind; a mistake shows as an empty class in every test.
     serde_json::from_value(object).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the region has room for.
+//! The capacity of the region.
 
 use super::Inner;
 use crate::calls::{
@@ -9,7 +9,7 @@ use crate::calls::{
 const SPREAD_MAX: usize = 7;
 
 impl Inner {
-    /// Refuses a request that names a launch template which is not there.
+    /// Refuses a request that names a missing launch template.
     pub(super) fn has_templates(&self, request: &FleetRequest) -> Result<(), AwsError> {
         let gone = |way: &&Override| !self.templates.contains_key(&way.template);
         let refused =
@@ -21,7 +21,7 @@ impl Inner {
         self.dry.contains("") || self.dry.contains(zone)
     }
 
-    /// How many instances of a way there is room for; where there is none, in which code and words EC2 says so.
+    /// How many instances of an override can be launched, or EC2's code and message if none.
     pub(super) fn room(
         &self,
         kind: FleetKind,

@@ -1,5 +1,5 @@
-//! Whatever a class's user data is, merging it does not panic, ends soon, and keeps what it could read. The inputs are made of the
-//! words that the formats are made of, for chance alone seldom writes a boundary or a table.
+//! Merging any user data does not panic, terminates quickly, and keeps all that it could parse. The inputs consist of the formats'
+//! keywords, because random text rarely contains a boundary or a table.
 
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ proptest! {
         }
     }
 
-    /// What reads as an archive keeps each of its parts, with ours behind them.
+    /// A text that parses as an archive keeps each of its parts, followed by ours.
     #[test]
     fn no_part_that_is_read_is_dropped(custom in mime()) {
         if let (true, Ok(parts)) = (mime::is_archive(&custom), mime::read(&custom))
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// What reads as TOML keeps every table but Kubernetes' own, and of that one every setting that Bottlerocket knows.
+    /// A text that parses as TOML keeps every table except Kubernetes' own, and in that one every setting that Bottlerocket supports.
     #[test]
     fn no_table_that_is_read_is_dropped(custom in toml_text()) {
         if let (Ok(root), Ok(data)) =
@@ -136,16 +136,16 @@ proptest! {
             for (key, value) in settings.iter().filter(|(key, _)| *key != "kubernetes") {
                 prop_assert_eq!(format!("{:?}", merged["settings"].get(key)), format!("{:?}", Some(value)));
             }
-            // None of these words is a setting that Bottlerocket knows and we do not decide.
+            // None of these words is a setting that Bottlerocket supports and the provider does not set.
             let told = settings.get("kubernetes").and_then(toml::Value::as_table).into_iter().flatten();
             let unknown = told.filter(|(key, _)| !bottlerocket::KNOWN.contains(&key.as_str()));
             let unknown: Vec<String> = unknown.map(|(key, _)| format!("settings.kubernetes.{key}")).collect();
-            prop_assert_eq!(data.dropped, unknown, "what is dropped is told");
+            prop_assert_eq!(data.dropped, unknown, "dropped settings are reported");
         }
     }
 }
 
-/// A part may come without a header.
+/// A part may have no header.
 #[test]
 fn a_part_without_headers_keeps_its_content() {
     let custom = "Content-Type: multipart/mixed; boundary=B\n\n--B\n\nMIME-Version: 1.0\n";
@@ -153,9 +153,9 @@ fn a_part_without_headers_keeps_its_content() {
     assert_eq!(mime::read(&data.text).unwrap()[0], mime::read(custom).unwrap()[0]);
 }
 
-/// A text of few bytes that stands for billions of nodes is refused, or comes to no more than its own size.
+/// A short text that expands to billions of nodes is rejected, or does not grow.
 #[test]
-fn bombs_do_not_go_off() {
+fn expansion_bombs_are_refused() {
     let mut yaml = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
         let before = format!("*a{}", n - 1);

@@ -1,4 +1,4 @@
-//! Bottlerocket: TOML settings. The class's settings stay, but for those of Kubernetes that Fleetwright decides.
+//! Bottlerocket: TOML settings. The class's settings are kept, except those of Kubernetes that Fleetwright sets.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use toml::{Table, Value};
 
 use super::{Bootstrap, UserData, UserDataError, dns, grace_periods};
 
-/// What Bottlerocket's API knows below `settings.kubernetes`. It refuses a whole document for one setting that it does not
-/// know, so others are dropped.
+/// The settings that Bottlerocket supports below `settings.kubernetes`. It rejects a whole document for one unknown setting, so others
+/// are dropped.
 pub(super) const KNOWN: &[&str] = &[
     "allowed-unsafe-sysctls",
     "api-server",
@@ -86,7 +86,7 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<UserData, UserDataErro
     Ok(UserData { text, dropped })
 }
 
-/// The table under a key, made where there is none; `None` where something else stands there.
+/// The table under a key, created if absent; `None` if the key has another type.
 fn table<'a>(parent: &'a mut Table, key: &str) -> Option<&'a mut Table> {
     parent.entry(key.to_owned()).or_insert_with(|| Value::Table(Table::new())).as_table_mut()
 }
@@ -95,7 +95,7 @@ fn texts(map: &BTreeMap<String, String>) -> Value {
     Value::Table(map.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect())
 }
 
-/// What the class cannot set, or sets elsewhere.
+/// Sets what the class cannot set, or sets elsewhere.
 fn decide(kubernetes: &mut Table, bootstrap: &Bootstrap<'_>) {
     let parsed = &bootstrap.parsed;
     let mut put = |key: &str, value: Option<Value>| {
@@ -133,7 +133,7 @@ fn decide(kubernetes: &mut Table, bootstrap: &Bootstrap<'_>) {
     }
 }
 
-/// The command that makes one file system of the instance's own disks and binds the folders of containers onto it.
+/// The command that formats the instance store as one file system and binds the containers' directories to it.
 fn mount(by_default: bool) -> Value {
     let words = |words: &[&str]| Value::Array(words.iter().map(|word| Value::from(*word)).collect());
     let bind: &[&str] = if by_default {
@@ -154,8 +154,8 @@ fn mount(by_default: bool) -> Value {
     Value::Table(entries.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
 }
 
-/// Whether a class's images bind their usual folders without being told: from version 1.46 on. The version is the alias', else
-/// that in a term's name, else that in the name of an image of the status.
+/// Whether a class's images bind their usual directories by default: from version 1.46 on. The version is the alias', else that in a
+/// term's name, else that in an image name of the status.
 #[must_use]
 pub fn mounts_by_default(spec: &Ec2NodeClassSpec, amis: &[Ami]) -> bool {
     if let Some(alias) = spec.alias() {

@@ -1,5 +1,5 @@
-//! Golden user data: every family with every option, byte by byte. A file is named after its family and option; the Windows families
-//! differ in their images alone and share theirs. `UPDATE_GOLDEN=1` writes them again; whoever does so reads what has changed.
+//! Golden user data: every family with every option, compared byte by byte. A file is named after its family and option; the Windows
+//! families differ only in their images and share theirs. `UPDATE_GOLDEN=1` rewrites the files; review the difference.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ const SHELL: &str = "#!/bin/bash\necho \"Running custom user data script\"\n";
 const NODE_CONFIG: &str = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config:\n      maxPods: 42\n";
 const TWO_NODE_CONFIGS: &str = "---\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config:\n      maxPods: 42\n---\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd:\n    config: |\n      [plugins]\n";
 const NODE_CONFIG_JSON: &str = "{\"apiVersion\": \"node.eks.aws/v1alpha1\", \"kind\": \"NodeConfig\", \"spec\": {\"kubelet\": {\"config\": {\"maxPods\": 42}}}}";
-/// Every form that a part may have: a script with headers of its own, a NodeConfig, a cloud-config, and no end.
+/// Every form of a part: a script with its own headers, a NodeConfig, a cloud-config, and a missing final boundary.
 const MIME: &str = "Content-Type: multipart/mixed; boundary=\"BOUNDARY\"\r\nMIME-Version: 1.0\r\n\r\nfor people only\r\n--BOUNDARY\r\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\r\nContent-Disposition: attachment; filename=\"one.sh\"\r\n\r\n#!/bin/bash\r\necho one\r\n\r\n--BOUNDARY\r\nContent-Type: application/node.eks.aws\r\n\r\napiVersion: node.eks.aws/v1alpha1\r\nkind: NodeConfig\r\n--BOUNDARY\r\nContent-Type: text/cloud-config\r\n\r\n#cloud-config\r\nruncmd:\r\n- echo two\r\n--BOUNDARY--";
 const TOML: &str = "[settings.kubernetes]\nunknown-setting = 'unknown'\napi-server = 'replaceme'\ncluster-certificate = 'replaceme'\ncluster-name = 'replaceme'\ncluster-dns-ip = ['8.8.8.8', '8.8.4.4']\ncloud-provider = 'external'\nmax-pods = 9999999999\n[settings.kubernetes.eviction-hard]\n'memory.available' = '12%'\n[settings.kubernetes.node-labels]\ncustom-node-label = 'custom'\n'karpenter.sh/nodepool' = 'should-be-overridden'\n[settings.kubernetes.node-taints]\nreplace = ['me:Schedule']\n[settings.kubernetes.static-pods.agent]\nenabled = true\nmanifest = 'eA=='\n[settings.kubernetes.credential-providers.ecr]\nenabled = true\nimage-patterns = ['*.amazonaws.com']\n[settings.bootstrap-commands.100-mine]\ncommands = [['apiclient', 'set', 'motd=hi']]\nessential = false\nmode = 'once'\n[settings.network]\nhostname = 'test.local'\nhosts = [['10.0.0.0', ['test.example.com', 'test1.example.com']]]\n[settings.ntp]\ntime-servers = ['169.254.169.123']\n";
 const POWERSHELL: &str =
     "Write-Host \"Running custom user data script\"\nWrite-Host \"Finished running custom user data script\"";
 
-/// What one node is given.
+/// The input of one node.
 #[derive(Clone)]
 struct Given {
     kubelet: Value,
@@ -51,7 +51,7 @@ fn taint(key: &str, value: &str, effect: TaintEffect) -> Taint {
     Taint { key: key.into(), value: value.into(), effect }
 }
 
-/// Every field that all families apply, one that AL2023 alone does, and what expressions came to.
+/// Every field that all families support, one that only AL2023 does, and evaluated expressions.
 fn whole_kubelet() -> Given {
     let map = |pairs: &[(&str, &str)]| {
         Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
@@ -80,7 +80,7 @@ fn whole_kubelet() -> Given {
     Given { kubelet, resolved, ..given() }
 }
 
-/// What every family is given, by the name of the option.
+/// The options of every family, by name.
 fn options() -> Vec<(&'static str, Given)> {
     let own = vec![
         taint("dedicated", "gpu", TaintEffect::NoSchedule),
@@ -95,16 +95,16 @@ fn options() -> Vec<(&'static str, Given)> {
         ("raid0", Given { raid0: true, ..given() }),
         ("ipv6", Given { dns: "fd30:1c53:5f8a::a", cidr: "fd30:1c53:5f8a::/108", ..given() }),
         ("taints", Given { own, startup, ..given() }),
-        // The taint of a node that has not registered is there once, whoever gives it.
+        // The taint of an unregistered node appears once, whichever source sets it.
         ("taints-unregistered", Given { startup: unregistered, ..given() }),
         ("kubelet", whole_kubelet()),
-        // A cache on each node, as NodeLocal DNSCache is.
+        // A cache on each node, such as NodeLocal DNSCache.
         ("dns-local", Given { kubelet: json!({"clusterDNS": ["169.254.20.10"]}), ..given() }),
         ("max-pods", Given { kubelet: json!({"maxPods": 4}), resolved: pods, ..given() }),
     ]
 }
 
-/// What the families have by themselves.
+/// The options of one family.
 fn own_options(family: Family) -> Vec<(&'static str, Given)> {
     let custom = |text: &'static str| Given { custom: Some(text), ..given() };
     match family {
@@ -183,5 +183,5 @@ fn every_family_with_every_option() {
     }
     let there = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
     let there: BTreeSet<String> = there.map(|name| name.into_string().unwrap()).collect();
-    assert_eq!(there, seen, "no file is there for nothing");
+    assert_eq!(there, seen, "every file is used");
 }

@@ -1,5 +1,4 @@
-//! A merge drops nothing: whatever parts, tables, settings and documents a class's user data have, the node gets each of them,
-//! unchanged and in order.
+//! A merge drops nothing: a node gets all parts, tables, settings and documents of its class's user data, unchanged and in order.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +37,7 @@ fn toml_table(value: impl Strategy<Value = toml::Value>) -> impl Strategy<Value 
     prop::collection::vec(("[a-z-]{1,8}", value), 0..4).prop_map(|entries| entries.into_iter().collect())
 }
 
-/// Settings of Kubernetes that Bottlerocket knows. Of those, what the provider decides for every node is not the class's.
+/// Settings of Kubernetes that Bottlerocket supports. Those that the provider sets for every node are excluded.
 fn kubernetes() -> impl Strategy<Value = toml::Table> {
     const DECIDED: [&str; 7] = [
         "api-server",
@@ -54,7 +53,7 @@ fn kubernetes() -> impl Strategy<Value = toml::Table> {
         .prop_map(|entries| entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A NodeConfig with some fields of its own, as block or as JSON.
+/// A NodeConfig with some fields, as block YAML or JSON.
 fn document() -> impl Strategy<Value = String> {
     let fields = prop::collection::btree_map("[a-z]{1,6}", "[a-zA-Z0-9 ]{0,8}", 0..4);
     (fields, any::<bool>()).prop_map(|(fields, flow)| {
@@ -64,7 +63,7 @@ fn document() -> impl Strategy<Value = String> {
     })
 }
 
-/// What a YAML text says, document by document.
+/// The content of a YAML text, document by document.
 fn documents(text: &str) -> Vec<Value> {
     let texts = text.split("---\n").filter(|text| !text.trim().is_empty());
     texts.map(|text| serde_saphyr::from_str(text).unwrap()).collect()

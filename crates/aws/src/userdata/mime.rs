@@ -1,5 +1,4 @@
-//! Multi-part archives: reading the class's, and writing one with our part at the end. No part is lost, and none of its
-//! headers.
+//! Multi-part archives: reads the class's, and writes one with our part at the end. Parts and their headers are kept.
 
 use super::UserDataError;
 
@@ -21,7 +20,7 @@ impl Part {
     }
 }
 
-/// Whether a text says of itself that it is an archive.
+/// Whether a text declares itself an archive.
 pub(super) fn is_archive(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with("MIME-Version:") || text.starts_with("Content-Type:")
@@ -62,13 +61,13 @@ pub(super) fn read(text: &str) -> Result<Vec<Part>, UserDataError> {
             }
         }
     }
-    // The end of the text ends the last part, if it has come as far as its content.
+    // The end of the text ends the last part, if its content has begun.
     let last = current.filter(|lines| lines.contains(&"") && lines.iter().any(|line| !line.is_empty()));
     parts.extend(last.and_then(|lines| part(&lines)));
     Ok(parts)
 }
 
-/// A part from its lines: headers up to the empty line, then content. `None` for one without any line.
+/// A part from its lines: headers up to the empty line, then content. `None` without lines.
 fn part(lines: &[&str]) -> Option<Part> {
     if lines.is_empty() {
         return None;
@@ -110,7 +109,7 @@ fn boundary(content_type: &str) -> Option<String> {
     (!value.is_empty() && value.len() <= 70).then_some(value)
 }
 
-/// An archive of `parts`. Its boundary is Karpenter's, unless a part has a line that could be taken for it.
+/// An archive of `parts`. Its boundary is Karpenter's, unless a part has a line that looks like it.
 pub(super) fn write(parts: &[Part]) -> String {
     let taken = |boundary: &str| {
         let delimiter = format!("--{boundary}");

@@ -1,4 +1,4 @@
-//! User data: how a new instance is told to join, in the form of its family, merged with what the class says.
+//! User data: how a new instance joins the cluster, in the format of its image family, merged with the class's user data.
 
 mod bottlerocket;
 mod linux;
@@ -19,24 +19,24 @@ pub use bottlerocket::mounts_by_default;
 
 use crate::instancetype::ResolvedKubelet;
 
-/// Most bytes of user data that EC2 takes, before base64.
+/// EC2's limit for user data in bytes, before base64.
 pub const SIZE_MAX: usize = 16_384;
 
-/// From how many bytes on people are warned: nine tenths.
+/// The size in bytes from which a warning is reported: 90 % of the limit.
 pub const SIZE_WARNING: usize = SIZE_MAX / 10 * 9;
 
-/// Why there is no user data.
+/// Why user data cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {
-    /// The class's user data cannot be merged into.
+    /// The class's user data cannot be parsed.
     #[error("spec.userData cannot be read as {form}: {why}")]
     Unreadable {
-        /// What it should be.
+        /// The expected format.
         form: &'static str,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// EC2 would refuse it.
+    /// Larger than EC2's limit.
     #[error(
         "user data is {size} bytes, and {SIZE_MAX} is the most: shorten spec.userData, or fetch parts of it at boot"
     )]
@@ -44,35 +44,35 @@ pub enum UserDataError {
         /// Its size.
         size: usize,
     },
-    /// The services' address range is not known (yet).
+    /// The service CIDR is not known (yet).
     #[error("the cluster's service CIDR is not known")]
     NoCidr,
 }
 
-/// What an instance is told.
+/// The configuration of an instance.
 #[derive(Clone, Debug, Default)]
 pub struct Bootstrap<'a> {
     /// Name of the cluster.
     pub cluster_name: &'a str,
     /// Address of the API server.
     pub endpoint: &'a str,
-    /// Its certificate authority, base64; empty where it is not told.
+    /// Its certificate authority, base64; empty if unknown.
     pub ca_bundle: &'a str,
-    /// The services' range, for AL2023.
+    /// The service CIDR, for AL2023.
     pub service_cidr: Option<&'a str>,
     /// The kubelet block, resolved.
     pub kubelet: KubeletConfig,
-    /// Its fields that every family applies.
+    /// Its fields that every family supports.
     pub parsed: ParsedKubelet,
-    /// Taints that the node is born with.
+    /// Taints that the node registers with.
     pub taints: Vec<Taint>,
-    /// Labels that the node is born with.
+    /// Labels that the node registers with.
     pub labels: BTreeMap<String, String>,
     /// The class's user data.
     pub custom: Option<&'a str>,
-    /// Whether disks of the instance's own become one.
+    /// Whether the instance store's disks become one RAID 0 volume.
     pub raid0: bool,
-    /// Whether Bottlerocket binds its usual folders by itself.
+    /// Whether Bottlerocket binds its usual directories by default.
     pub bind_by_default: bool,
 }
 
@@ -81,12 +81,12 @@ pub struct Bootstrap<'a> {
 pub struct UserData {
     /// The text, as the instance sees it.
     pub text: String,
-    /// Settings of the class that are not known and were dropped.
+    /// Unknown settings of the class, which were dropped.
     pub dropped: Vec<String>,
 }
 
 impl UserData {
-    /// As a launch template takes it.
+    /// The text as base64, for a launch template.
     #[must_use]
     pub fn base64(&self) -> String {
         STANDARD.encode(&self.text)
@@ -96,7 +96,7 @@ impl UserData {
 /// Writes the user data of a family.
 ///
 /// # Errors
-/// Where the class's part cannot be read, something is not known, or it becomes too large.
+/// If the class's part cannot be parsed, a required value is unknown, or the result is too large.
 pub fn render(family: Family, bootstrap: &Bootstrap<'_>) -> Result<UserData, UserDataError> {
     let plain = |text: String| UserData { text, dropped: Vec::new() };
     let data = match family {
@@ -112,18 +112,18 @@ pub fn render(family: Family, bootstrap: &Bootstrap<'_>) -> Result<UserData, Use
     }
 }
 
-/// What can be told of a class's own part before any node: the settings in it that are dropped.
+/// Checks a class's own part: returns the settings in it that are dropped.
 ///
 /// # Errors
-/// Where it cannot be read, or is too large by itself.
+/// If it cannot be parsed, or is too large without additions.
 pub fn check(family: Family, custom: &str) -> Result<Vec<String>, UserDataError> {
     let service_cidr = Some("10.0.0.0/16");
     let data = render(family, &Bootstrap { custom: Some(custom), service_cidr, ..Bootstrap::default() })?;
     Ok(data.dropped)
 }
 
-/// The kubelet block as a node of one instance type gets it: pods as a number, reserved values evaluated, the cluster's DNS
-/// where the class names none.
+/// The kubelet block for a node of one instance type: pods as a number, reserved values evaluated, the cluster's DNS unless the class
+/// sets it.
 #[must_use]
 pub fn resolve(
     config: &KubeletConfig,
@@ -154,7 +154,7 @@ pub fn resolve(
     (config, parsed)
 }
 
-/// The taints that a node is born with: the claim's, and the one that says that it is not registered yet.
+/// The taints that a node registers with: the NodeClaim's, and the one of unregistered nodes.
 #[must_use]
 pub fn taints(own: &[Taint], startup: &[Taint]) -> Vec<Taint> {
     let mut all: Vec<Taint> = own.iter().chain(startup).cloned().collect();
@@ -164,11 +164,11 @@ pub fn taints(own: &[Taint], startup: &[Taint]) -> Vec<Taint> {
     all
 }
 
-/// Domains whose labels a kubelet may not set on its own node, but for those that admission knows.
+/// Domains whose labels a kubelet may not set on its own node, except for those that admission allows.
 const RESTRICTED_DOMAINS: [&str; 3] = ["node-restriction.kubernetes.io", "kubernetes.io", "k8s.io"];
 
-/// The labels that a node is born with: the claim's and the capacity type, without those that the API server refuses from
-/// a kubelet.
+/// The labels that a node registers with: the NodeClaim's and the capacity type, without those that the API server refuses from a
+/// kubelet.
 #[must_use]
 pub fn labels(claim: &Labels, capacity_type: &str, family: Family) -> BTreeMap<String, String> {
     let text = |(key, value): (&fleetwright_core::model::Str, &fleetwright_core::model::Str)| {
@@ -188,7 +188,7 @@ pub fn labels(claim: &Labels, capacity_type: &str, family: Family) -> BTreeMap<S
     all
 }
 
-/// `key=value:effect`, as the kubelet's flag takes a taint.
+/// `key=value:effect`, the format of the kubelet's flag.
 fn taint_flag(taint: &Taint) -> String {
     let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
     format!("{}{value}:{}", taint.key, taint.effect.as_str())

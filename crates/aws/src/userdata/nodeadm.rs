@@ -1,4 +1,4 @@
-//! Amazon Linux 2023: a NodeConfig for nodeadm, as the last part of a MIME archive, so that it overrules the class's.
+//! Amazon Linux 2023: a NodeConfig for nodeadm, as the last part of a MIME archive, so that it takes precedence over the class's.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError>
     Ok(mime::write(&parts))
 }
 
-/// Whether the first document of a text is a YAML mapping (JSON is YAML), or nothing: else it is a script.
+/// Whether the first document of a text is a YAML mapping (JSON is YAML), or empty: otherwise it is a script.
 fn is_mapping(text: &str) -> bool {
     let mut lines = text.lines().skip_while(|line| line.trim().is_empty() || *line == "---").peekable();
     let first: Vec<&str> = lines.by_ref().take_while(|line| *line != "---" && *line != "...").collect();

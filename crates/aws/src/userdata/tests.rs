@@ -1,4 +1,4 @@
-//! Golden user data of each family, what is merged, what is refused, and that nothing gets lost.
+//! Golden user data of each family, merging, and rejected input.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Labels of a claim: some that the node sets itself, and one of users.
+/// Labels of a NodeClaim: some that the node sets itself, and one of users.
 pub(super) fn claim_labels() -> Labels {
     [
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
@@ -41,7 +41,7 @@ fn text(family: Family, bootstrap: &Bootstrap<'_>) -> String {
     render(family, bootstrap).unwrap().text
 }
 
-/// An archive reads the same whichever of its headers is first, and a script is one part of one.
+/// The order of an archive's headers does not matter, and a script becomes one part.
 #[rstest]
 #[case::archive(
     "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"BOUNDARY\"\n\n--BOUNDARY\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/bash\necho \"Running custom user data script\"\n\n--BOUNDARY--"
@@ -55,7 +55,7 @@ fn forms_of_one_script(#[case] custom: &str) {
 }
 
 #[test]
-fn bottlerocket_says_what_it_drops() {
+fn bottlerocket_reports_dropped_settings() {
     let custom = "[settings.kubernetes]\n\"unknown-setting\" = \"unknown\"\napi-server = 'replaceme'\n[settings.kubernetes.labels]\n\"replace\" = \"me\"\n";
     let data = render(Family::Bottlerocket, &bootstrap(Some(custom))).unwrap();
     assert_eq!(data.dropped, ["settings.kubernetes.labels", "settings.kubernetes.unknown-setting"]);
@@ -133,7 +133,7 @@ fn what_cannot_be_read_is_refused(#[case] family: Family, #[case] custom: &str) 
 }
 
 #[test]
-fn what_is_too_large_or_unknown_is_refused() {
+fn too_large_or_unknown_input_is_refused() {
     let long = "#".repeat(SIZE_MAX + 1);
     let found = render(Family::Custom, &bootstrap(Some(&long)));
     assert_eq!(found, Err(UserDataError::TooLarge { size: SIZE_MAX + 1 }));
@@ -156,9 +156,9 @@ fn yaml_is_read_back_as_written() {
 }
 
 proptest! {
-    /// Nothing makes it panic, and nothing but what is readable is merged.
+    /// No input causes a panic, and only parsable input is merged.
     #[test]
-    fn anything_may_come(custom in ".{0,200}") {
+    fn any_input_is_accepted_or_refused(custom in ".{0,200}") {
         for family in Family::ALL {
             let _ = render(family, &bootstrap(Some(&custom)));
             let _ = render(family, &bootstrap(Some(&format!("Content-Type: {custom}"))));

@@ -1,4 +1,4 @@
-//! YAML in the form that Go programs write: keys sorted, lists at their key's depth, quotes only where they are needed.
+//! YAML in the format of Go programs: keys sorted, lists at their key's depth, quotes only if needed.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn block(value: &Value, depth: usize, out: &mut String) {
             for item in items {
                 indent(depth, out);
                 out.push_str("- ");
-                // The first line of an item stands beside its dash.
+                // The first line of an item is beside its dash.
                 let mut inner = String::new();
                 block(item, depth + 1, &mut inner);
                 out.push_str(inner.trim_start_matches(' '));
@@ -70,7 +70,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A string, in quotes where it could be read as something else. JSON's quoting is YAML's.
+/// A string, in quotes if it could be read as another type. JSON's quoting is valid YAML.
 fn scalar(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }

@@ -1,4 +1,4 @@
-//! Profiles through crashes, strangers and paths.
+//! Profiles after crashes, with other owners, and with paths.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -59,14 +59,14 @@ impl FakeAccount {
         self.class.status.as_ref().unwrap().instance_profile.clone()
     }
 
-    /// The status is lost, as by a process that ends before it is written, and nothing is remembered.
+    /// Simulates a process that exits before the status is written: status and memory are lost.
     fn crash(&mut self) {
         self.memory = Memory::default();
         self.class.status = Some(Ec2NodeClassStatus::default());
     }
 }
 
-/// Wherever the process ends, the next one comes to the same profile, with its role.
+/// After an exit at any point, the next process gets the same profile, with its role.
 #[tokio::test]
 async fn an_interrupted_making_is_finished() {
     for call in [Call::CreateProfile, Call::AddRole] {
@@ -87,7 +87,7 @@ async fn an_interrupted_making_is_finished() {
     }
 }
 
-/// A path in `spec.role` is no other role: the profile stays, however often it is looked at.
+/// A path in `spec.role` does not change the role: the profile remains.
 #[tokio::test]
 async fn a_path_is_no_difference() {
     let mut account = FakeAccount::new();
@@ -102,10 +102,10 @@ async fn a_path_is_no_difference() {
     assert_eq!(account.cloud.profiles_now().len(), 1);
 }
 
-/// A profile that Karpenter made stays while it has the role; another role gets a profile of its own, and the old one stays for
-/// those who use it.
+/// A profile that Karpenter created is kept while it has the role. Another role gets its own profile, and the old one remains for the
+/// instances that use it.
 #[tokio::test]
-async fn karpenters_profile_is_taken_over() {
+async fn karpenters_profile_is_adopted() {
     let mut account = FakeAccount::new();
     let theirs = ProfileInfo {
         name: "test-cluster_123".to_owned(),
@@ -135,7 +135,7 @@ async fn a_role_that_is_not_there_leaves_nothing_and_is_not_asked_for_at_once() 
 }
 
 #[tokio::test]
-async fn a_strangers_profile_of_our_name_is_not_touched() {
+async fn a_foreign_profile_of_our_name_is_not_changed() {
     let mut account = FakeAccount::new();
     let who = Account { api: &account.cloud, settings: &account.settings, cluster_uid: "uid" };
     let name = profile_name(&who, "class-uid", "node");
@@ -146,9 +146,9 @@ async fn a_strangers_profile_of_our_name_is_not_touched() {
     assert_eq!(account.cloud.profiles_now()[&name], theirs);
 }
 
-/// The profile of older releases is one for all clusters of a name: it goes only with the class whose status names it.
+/// The profile of older releases is shared by all clusters of a name: it is deleted only with the EC2NodeClass whose status names it.
 #[tokio::test]
-async fn legacy_profiles_go_with_the_class_that_names_them() {
+async fn legacy_profiles_are_deleted_with_the_class_that_names_them() {
     for named in [true, false] {
         let mut account = FakeAccount::new();
         let legacy = labels::legacy_profile_name(CLUSTER, REGION, "default");

@@ -1,4 +1,4 @@
-//! Hands out what the provider and its calls have gathered for metrics.
+//! Exposes the metrics that the provider and its calls have recorded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use futures::lock::Mutex;
 use super::super::AwsProvider;
 use crate::figures;
 
-/// How often figures are handed out: a little less than the usual pause between two scrapes.
+/// The interval, slightly below the usual one of scrapes.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Hands out figures.
+/// Exposes metrics.
 pub(super) struct Figures {
     provider: AwsProvider,
-    /// Actions that were shown as off.
+    /// Actions that were exposed as off.
     off: Mutex<BTreeSet<&'static str>>,
 }
 

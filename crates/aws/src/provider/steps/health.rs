@@ -1,4 +1,4 @@
-//! What EC2 and ARC say of instances and zones: impaired instances, and zones that traffic is shifted away from.
+//! Impaired instances by EC2's status checks, and zones that traffic is shifted away from.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::shift::Changed;
 const STATUSES_EVERY: Duration = Duration::from_secs(60);
 /// How often shifts are read.
 const SHIFTS_EVERY: Duration = Duration::from_secs(30);
-/// When what IAM refuses is asked for again.
+/// When a call that IAM denied is repeated.
 const DENIED_AGAIN: Duration = Duration::from_secs(600);
-/// How long a check must have failed.
+/// How long a check must fail.
 const IMPAIRED_FOR: SignedDuration = SignedDuration::from_secs(120);
-/// Scheduled events that end the use of an instance.
+/// Scheduled events after which the instance cannot be used.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
-/// Until when a node's drain must be over.
+/// The deadline of a node's drain.
 const DEADLINE: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 
-/// What a status says of an instance; the most urgent first.
+/// The interruption that a status stands for; the most urgent first.
 fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKind> {
     let long = |since: Option<Timestamp>| since.is_some_and(|at| now.duration_since(at) >= IMPAIRED_FOR);
     if long(status.instance_impaired_since) {
@@ -44,11 +44,11 @@ fn impairment(status: &InstanceStatus, now: Timestamp) -> Option<InterruptionKin
     }
 }
 
-/// Replaces nodes that EC2 finds impaired: their drain has no time left, for nothing on them can be trusted to run. Those with a
-/// scheduled event are drained as usual.
+/// Replaces nodes that EC2 reports as impaired: they are drained without a grace period, because nothing on them can be relied on. Nodes
+/// with a scheduled event are drained as usual.
 ///
-/// A drain without time asks no budget of pods, so that only a share of all nodes is drained so within a while, however many
-/// EC2 calls impaired.
+/// Such a drain ignores PodDisruptionBudgets, so that only a limited share of all nodes is drained this way per interval, however many
+/// EC2 reports.
 pub(super) struct Statuses {
     provider: AwsProvider,
     limits: Mutex<Limits>,
@@ -88,7 +88,7 @@ impl ProviderStep for Statuses {
         let mut round = Round::quiet(STATUSES_EVERY);
         let mut limits = self.limits.lock().await;
         let mut held_back = 0;
-        // The answer is about the whole account: only what a claim of ours names counts.
+        // The answer covers the whole account: only instances that NodeClaims name are used.
         for (claim, _) in &outlook.nodes {
             let Some(id) = &claim.provider_id else { continue };
             let of = |status: &&InstanceStatus| instance_id(id) == Some(status.id.as_str());
@@ -123,7 +123,7 @@ impl ProviderStep for Statuses {
 pub(super) struct ZonalShift(pub(super) AwsProvider);
 
 impl ZonalShift {
-    /// Tells the pools that can use the zones.
+    /// Events for the NodePools that can use the zones.
     fn notices(&self, changed: &Changed, outlook: &Outlook) -> Vec<Notice> {
         let all = [
             ("ZonalShiftActive", &changed.begun, "Traffic is shifted away from zone"),
@@ -174,7 +174,7 @@ impl ProviderStep for ZonalShift {
                 self.0.catalogs.sweep_shifts(now)
             }
             Err(error) => {
-                // A shift ends by itself also while AWS does not answer; that is told with the next answer.
+                // A shift expires even if AWS does not answer; the event is published with the next answer.
                 self.0.catalogs.sweep_shifts(now);
                 return Err(error);
             }

@@ -1,7 +1,7 @@
-//! The interruption queue: what is about to happen to instances.
+//! Reads the interruption queue.
 //!
-//! One loop waits for messages. Where they come by the window, it takes ten windows at once, looks at all their instances in one call,
-//! and deletes what is done with ten by ten: a flood of thousands takes a round for each hundred of them.
+//! One loop waits for messages. If a receive call returns a full window, the loop receives ten windows concurrently, describes all their
+//! instances in one call, and deletes the finished messages in tens: a burst of thousands takes one round per hundred messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,47 +21,47 @@ use crate::figures;
 use crate::interruption::{self, Kind, Unreadable};
 use crate::tags::{Ownership, is_namesake, ownership};
 
-/// When a queue without messages is asked again; receiving itself waits for messages.
+/// The delay before an empty queue is read again; the receive call itself waits for messages.
 const EMPTY: Duration = Duration::from_secs(1);
-/// How many instances are looked at at once: looks that come together are one call.
+/// How many instances are described concurrently: concurrent calls are batched into one.
 const LOOKED_AT_ONCE: usize = 500;
 /// Most messages that one call receives or deletes.
 const WINDOW: usize = 10;
-/// How many windows are received at once, where the first is full.
+/// How many windows are received concurrently once one is full.
 const WINDOWS: usize = 10;
-/// How long receiving waits for a first message, which is as long as SQS allows.
+/// How long a receive call waits for a first message: SQS' maximum.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What receiving needs.
+/// The IAM action of a receive call.
 const RECEIVE: &str = "sqs:ReceiveMessage";
-/// When what IAM refuses is asked for again.
+/// When a call that IAM denied is repeated.
 const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
-/// Longest text about a message that is none, in characters: it quotes the message.
+/// Longest text about an unreadable message in characters: it quotes the message.
 const MESSAGE_MAX: usize = 300;
 
-/// What is about to happen to instances.
+/// Reads the interruption queue.
 pub(super) struct Interruptions {
     pub(super) provider: AwsProvider,
     pub(super) queue: String,
 }
 
-/// What becomes of a message.
+/// What happens to a message.
 enum Fate {
-    /// It is done with, or nobody's: the rules of EventBridge send what happens to any instance of the account.
+    /// Delete it: it is finished, or concerns no instance of this cluster. EventBridge rules match all instances of the account.
     Delete,
-    /// It is for an instance of another cluster of our name, whose queue this is too.
+    /// Leave it: its instance belongs to another cluster of the same name that shares the queue.
     Leave,
-    /// It is reported, and comes again until its instances are ending.
+    /// Report it, and leave it in the queue until its instances are terminating.
     Report(Vec<Interruption>),
-    /// People are told, once, and it is deleted.
+    /// Publish events once and delete it.
     Tell(Vec<Notice>),
 }
 
-/// A message that was read.
+/// A parsed message.
 enum Read {
-    /// What becomes of it is clear.
+    /// Decided without its instances.
     Decided(Fate),
-    /// It is about instances that are to be looked at.
+    /// It concerns instances that must be described.
     About { kind: Kind, announced: InterruptionKind, ids: Vec<String> },
 }
 
@@ -74,10 +74,10 @@ impl Read {
     }
 }
 
-/// What is known of instances by id; `None` of one that is not there.
+/// Descriptions of instances by id; `None` for one that does not exist.
 type Looked = BTreeMap<String, Result<Option<InstanceInfo>, CloudError>>;
 
-/// Adds what is not told yet.
+/// Adds events that the round does not have yet.
 fn add(round: &mut Round, notices: Vec<Notice>) {
     for notice in notices {
         if !round.notices.contains(&notice) {
@@ -86,7 +86,7 @@ fn add(round: &mut Round, notices: Vec<Notice>) {
     }
 }
 
-/// What people are told of capacity that may be taken back: nothing is done about it.
+/// Events about rebalance recommendations: no action follows.
 fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
     let named = |claim: &NodeClaim| {
         let id = claim.provider_id.as_deref().and_then(instance_id);
@@ -118,7 +118,7 @@ fn announced(kind: Kind) -> Option<InterruptionKind> {
 }
 
 impl Interruptions {
-    /// Counts a message, and for how long it was in the queue where it is of any concern.
+    /// Counts a message, and observes its age if it is relevant.
     fn count(&self, notice: &interruption::Notice, now: Timestamp) {
         self.provider.ledger.note(&figures::MESSAGES_RECEIVED, &[notice.kind.as_str()], 1.0);
         if let (true, Ok(sent)) = (notice.kind != Kind::NoOp, notice.sent.parse::<Timestamp>()) {
@@ -127,13 +127,13 @@ impl Interruptions {
         }
     }
 
-    /// What a message says, as far as no instance has to be looked at for it.
+    /// Parses a message, and decides what is possible without describing instances.
     fn read(&self, message: &Message, outlook: &Outlook, now: Timestamp) -> Read {
         let notice = match interruption::parse(&message.body) {
             Ok(notice) => notice,
             Err(why) => return Read::Decided(Fate::Tell(self.unreadable(&why, now))),
         };
-        // What is left in the queue until it was acted on comes again, and is no news then.
+        // A message that is left in the queue is received again and is counted only once.
         if message.received <= 1 {
             self.count(&notice, now);
         }
@@ -146,7 +146,7 @@ impl Interruptions {
         }
     }
 
-    /// What becomes of a message about instances, by what they are.
+    /// Decides about a message by the descriptions of its instances.
     fn fate(
         &self,
         (kind, announced, ids): (Kind, InterruptionKind, &[String]),
@@ -179,7 +179,7 @@ impl Interruptions {
         })
     }
 
-    /// The instances that messages are about, each asked for once and all together.
+    /// Describes the instances of messages, each once, all concurrently.
     async fn look(&self, read: &[Read]) -> Looked {
         let ids: BTreeSet<String> = read.iter().flat_map(Read::ids).cloned().collect();
         let looks = futures::stream::iter(ids).map(|id| async move {
@@ -189,7 +189,7 @@ impl Interruptions {
         looks.buffered(LOOKED_AT_ONCE).collect().await
     }
 
-    /// The windows behind a full one, all at once, and none of them waits for messages. What went wrong with one keeps no other back.
+    /// Receives the windows after a full one concurrently and without waiting for messages. An error of one does not affect the others.
     async fn more(&self, now: Timestamp, round: &mut Round) -> (Vec<Message>, Option<CloudError>) {
         let windows = (1..WINDOWS).map(|_| self.provider.api.receive(&self.queue, Duration::ZERO));
         let (mut messages, mut failed) = (Vec::new(), None);
@@ -203,7 +203,7 @@ impl Interruptions {
         (messages, failed)
     }
 
-    /// Deletes messages. What is not deleted comes again, and the others do not wait for it.
+    /// Deletes messages. A message that is not deleted is received again, and the others do not wait for it.
     async fn delete(&self, receipts: &[String], now: Timestamp, round: &mut Round) {
         let batches =
             receipts.chunks(WINDOW).map(|batch| self.provider.api.delete_messages(&self.queue, batch));
@@ -211,7 +211,7 @@ impl Interruptions {
         for outcomes in join_all(batches).await {
             for outcome in outcomes.unwrap_or_else(|error| vec![Err(error)]) {
                 deleted += u32::from(outcome.is_ok());
-                // One that failed is the trouble, however many others did not.
+                // One failure makes the result an error.
                 answer = answer.and(outcome);
             }
         }
@@ -224,13 +224,13 @@ impl Interruptions {
         }
     }
 
-    /// A message that is none would come again for ever: it is counted, told of and deleted.
+    /// An unreadable message would be received again forever: it is counted, reported and deleted.
     fn unreadable(&self, why: &Unreadable, now: Timestamp) -> Vec<Notice> {
         const REASON: &str = "UnreadableMessages";
         self.provider.ledger.note(&figures::MESSAGES_UNREADABLE, &[], 1.0);
         let queue = &self.queue;
         let message = format!(
-            "the interruption queue {queue} has messages that are no events, they are deleted: {why}"
+            "the interruption queue {queue} has messages that are not events; they are deleted: {why}"
         );
         self.provider.problems.report(
             "interruption queue",
@@ -265,7 +265,7 @@ impl ProviderStep for Interruptions {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let first = self.provider.api.receive(&self.queue, PATIENCE).await;
-        // Waiting for messages has taken its time.
+        // The receive call has taken time.
         let now = self.provider.clock.now();
         let mut messages = match self.provider.problems.permitted(RECEIVE, first, now)? {
             Ok(messages) => messages,
@@ -287,12 +287,12 @@ impl ProviderStep for Interruptions {
                 Read::Decided(fate) => Ok(fate),
             };
             match fate {
-                // It comes again, and what is known of the others does not wait for it.
+                // It is received again, and the other messages do not wait for it.
                 Err(error) => {
                     failed.get_or_insert(error);
                 }
                 Ok(Fate::Leave) => {}
-                // The queue may hand out a message twice.
+                // SQS may deliver a message twice.
                 Ok(Fate::Report(interruptions)) => round.interruptions.extend(
                     interruptions.into_iter().filter(|told| reported.insert((told.id.clone(), told.kind))),
                 ),

@@ -1,5 +1,4 @@
-//! What nodes teach about instances, from all that run: observed again after a restart, and kept at the classes for instances that are
-//! gone by then.
+//! Observes the capacity of all running nodes: again after a restart, and stored on EC2NodeClasses for nodes that are deleted by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +16,12 @@ use super::super::classes::object;
 use crate::instancetype::ClassCatalog;
 use crate::observed::Node;
 
-/// How often nodes are looked at.
+/// How often nodes are observed.
 const EVERY: Duration = Duration::from_secs(30);
 /// Longest annotation in bytes; all annotations of an object may have 256 KiB.
 const TEXT_MAX: usize = 64 * 1024;
 
-/// A class as it is now, to compare what its nodes report with what it predicts.
+/// An EC2NodeClass as it is now, to compare its predictions with the reports of nodes.
 struct Current {
     hash: String,
     catalog: Arc<ClassCatalog>,
@@ -35,8 +34,7 @@ impl Current {
         Some(Self { hash, catalog: provider.class_catalog(&known) })
     }
 
-    /// What was predicted of an instance of the class as it is now. A node of the class as it was before an edit was promised other
-    /// figures, which nobody knows any more.
+    /// The prediction for an instance of the current EC2NodeClass. For a node that was launched before an edit the prediction is unknown.
     fn predicted(&self, claim: &Labels, instance_type: &str) -> Option<&Resources> {
         let is = |key: &str, value: &str| claim.get(key).is_some_and(|own| **own == *value);
         let same = is(labels::HASH_VERSION, labels::CURRENT_HASH_VERSION) && is(labels::HASH, &self.hash);
@@ -44,7 +42,7 @@ impl Current {
     }
 }
 
-/// Takes note of what nodes report.
+/// Observes the capacity of nodes.
 pub(super) struct Capacity {
     provider: AwsProvider,
     /// Classes by UID whose annotation was read.
@@ -56,7 +54,7 @@ impl Capacity {
         Self { provider, restored: Mutex::default() }
     }
 
-    /// What earlier processes wrote down; live nodes correct it.
+    /// Restores the observations of earlier processes; live nodes correct them.
     async fn restore(&self) {
         let mut restored = self.restored.lock().await;
         for known in self.provider.classes.all() {
@@ -72,8 +70,8 @@ impl Capacity {
         }
     }
 
-    /// Every registered node teaches, whatever class or image it came of. What they teach together is known at once: who reads
-    /// meanwhile sees nothing that only some of them taught.
+    /// Observes every registered node, whatever its EC2NodeClass or image. All observations of a round are published together, so that no
+    /// reader sees a part of them.
     fn observe(&self, outlook: &Outlook) {
         let mut classes: BTreeMap<&str, Option<Current>> = BTreeMap::new();
         let mut registered = Vec::new();
@@ -97,7 +95,7 @@ impl Capacity {
         });
     }
 
-    /// Forgets images that no class resolves to and no claim runs. While a class has resolved none, nothing is known to be unused.
+    /// Drops images that no EC2NodeClass selects and no NodeClaim runs. While an EC2NodeClass has no images, none is known to be unused.
     fn forget(&self, outlook: &Outlook) {
         let classes = self.provider.classes.all();
         let mut used: BTreeSet<&str> = BTreeSet::new();
@@ -115,14 +113,14 @@ impl Capacity {
         self.provider.with_observed(|observed| observed.retain_images(|image| used.contains(image)));
     }
 
-    /// What each class is to remember: the pairs of its own images. An image that is replaced is forgotten with it.
+    /// The annotation of each EC2NodeClass: the pairs of its own images. A replaced image is dropped.
     fn writes(&self) -> Vec<Write> {
         let mut writes = Vec::new();
         for known in self.provider.classes.all() {
             let status = known.class.status.as_ref();
             let images: BTreeSet<&str> =
                 status.into_iter().flat_map(|status| &status.amis).map(|ami| ami.id.as_str()).collect();
-            // While no image is known, nothing is known to be outdated.
+            // Without images, none is known to be outdated.
             if images.is_empty() {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! The status of node classes: what their selectors find, their conditions, hashes, finalizer and deletion.
+//! The status of EC2NodeClasses: results of selectors, conditions, hashes, finalizer and deletion.
 //!
-//! Each part of a class is looked up at its own pace, and a look-up that fails degrades its own condition alone. What was found
-//! is kept until the API server has it, so that a refused write loses nothing.
+//! Each part of an EC2NodeClass is looked up at its own interval, and a failed look-up degrades its own condition only. Results are kept
+//! until the API server has them, so that a rejected write loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,20 +29,20 @@ use crate::nodeclass::{images as found_images, security_groups, subnets, validat
 use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
 
-/// Classes are looked after at least this often.
+/// The longest interval between two rounds.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// What was written is compared with what stands after this.
+/// The delay after a write before it is compared with the stored object.
 const WRITTEN: Duration = Duration::from_secs(5);
-/// How often people are told that a class waits for its claims.
+/// The interval of events about an EC2NodeClass that waits for its NodeClaims.
 const TELL_EVERY: SignedDuration = SignedDuration::from_mins(10);
-/// For how long a dry run counts.
+/// How long the result of a dry run is valid.
 const TRIED_FOR: SignedDuration = SignedDuration::from_mins(30);
-/// How soon something that was not found is looked for again.
+/// The delay before a missing resource is looked up again.
 const MISSING_AGAIN: Duration = Duration::from_secs(60);
-/// Most claims that one round stamps again.
+/// Most NodeClaims whose hash one round updates.
 const STAMPED_MAX: usize = 500;
 
-/// Looks after the classes.
+/// Reconciles EC2NodeClasses.
 pub(super) struct NodeClasses {
     pub(super) provider: AwsProvider,
     pub(super) profiles: Arc<Mutex<profile::Memory>>,
@@ -52,14 +52,14 @@ pub(super) struct NodeClasses {
 #[derive(Default)]
 struct Memory {
     cadence: Cadence,
-    /// Status by UID and generation, as it should stand.
+    /// The desired status by UID and generation.
     desired: BTreeMap<String, (i64, Ec2NodeClassStatus)>,
-    /// Dry runs that came out well, by UID: what was tried, when, and what was found.
+    /// Successful dry runs by UID: the inputs, the time, and the finding.
     tried: BTreeMap<String, (String, Timestamp, Finding)>,
     told: BTreeMap<String, Timestamp>,
 }
 
-/// The claims of a class.
+/// The NodeClaims of an EC2NodeClass.
 fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'a Arc<NodeClaim>> {
     let of_class = move |claim: &&Arc<NodeClaim>| {
         *claim.class.name == *name && *claim.class.kind == *labels::NODE_CLASS_KIND
@@ -76,7 +76,7 @@ impl NodeClasses {
         Account { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: uid }
     }
 
-    /// One class, one round.
+    /// Reconciles one EC2NodeClass.
     async fn one(
         &self,
         class: &Ec2NodeClass,
@@ -119,7 +119,7 @@ impl NodeClasses {
             write.status = Some(patch.into());
             round.notices.extend(transitions(class, &next));
         }
-        // One write: a second one would find the version changed by the first.
+        // One write: the version of a second one would be outdated by the first.
         if !write.is_empty() {
             round.writes.push(write);
             round.again = WRITTEN;
@@ -128,7 +128,7 @@ impl NodeClasses {
         round
     }
 
-    /// Where EKS knows another cluster by our name, classes say so, and nothing else is done.
+    /// If EKS knows another cluster by our name, the conditions report it and nothing else is done.
     fn mismatched(&self, all: &[Known], why: &Str, now: Timestamp, memory: &mut Memory) -> Round {
         let mut round = Round::quiet(AT_LEAST);
         for known in all.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
@@ -144,14 +144,14 @@ impl NodeClasses {
                 round.writes.push(Write { version, status: Some(patch.into()), ..Write::to(object(class)) });
                 round.notices.extend(transitions(class, &next));
             }
-            // Once the cluster is proven to be ours, the class is looked at as it stands.
+            // Once the cluster's identity is proven, the stored status is the starting point.
             memory.desired.remove(&uid);
             memory.cadence.again(&uid, Part::Validation, Duration::ZERO, now);
         }
         round
     }
 
-    /// Looks up one part: what it says, and when it is due again.
+    /// Looks up one part: returns the finding and the delay until the next look-up.
     async fn part(
         &self,
         part: Part,
@@ -232,7 +232,7 @@ impl NodeClasses {
         (finding, again)
     }
 
-    /// What can be told of the spec, then whether the rest is known, then expressions on every type, then dry runs.
+    /// Checks the spec, then the other conditions, then expressions on every type, then runs dry runs.
     async fn validation(
         &self,
         class: &Ec2NodeClass,
@@ -253,7 +253,7 @@ impl NodeClasses {
         }
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let key = tried_by(class);
-        // What the spec says of itself is told first, what single types come to last.
+        // Findings about the spec come first, those about single types last.
         let both = |found: Finding| {
             let said = [of_spec.clone(), found].into_iter().find(|finding| finding.outcome != Outcome::True);
             said.unwrap_or_else(|| self.of_types(class))
@@ -270,14 +270,14 @@ impl NodeClasses {
                 return (both(finding), every);
             }
             Outcome::Unanswered { after, .. } => *after,
-            // A policy that was just changed, or a profile that was just made, should not wait for long.
+            // A corrected IAM policy or a new profile should take effect soon.
             _ => MISSING_AGAIN,
         };
         (finding, again)
     }
 
-    /// Whether every instance type comes to something: one that is left out of the catalogue, or that two images are meant for
-    /// alike, is no fault of the class and keeps nobody from launching others.
+    /// Reports instance types that are left out of the catalogue, or that two images match equally. They are no error of the
+    /// EC2NodeClass, and other types are launched.
     fn of_types(&self, class: &Ec2NodeClass) -> Finding {
         const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
         let catalog = self.provider.catalogs.of_draft(&Known::new(class.clone(), 0));
@@ -287,7 +287,8 @@ impl NodeClasses {
         }
     }
 
-    /// Kubelet expressions on every known type: one that fails anywhere fails here, before a node is launched by it.
+    /// Evaluates kubelet expressions on every known type: an expression that fails for any type is an error here, before a node is
+    /// launched with it.
     fn expressions(&self, class: &Ec2NodeClass) -> Option<Finding> {
         let kubelet = class.spec.kubelet.as_ref()?.parse().ok()?;
         let status = class.status.clone().unwrap_or_default();
@@ -308,7 +309,8 @@ impl NodeClasses {
         None
     }
 
-    /// A class that is being deleted goes when its claims are gone, and with it the profiles and templates that were made for it.
+    /// Finalizes a deleted EC2NodeClass once its NodeClaims are deleted, with the instance profiles and launch templates that were
+    /// created for it.
     async fn finalize(
         &self,
         class: &Ec2NodeClass,
@@ -345,7 +347,10 @@ impl NodeClasses {
             return;
         }
         if let Err((action, error)) = self.clean(class, &name, cluster_uid).await {
-            let message = format!("what was made for the class cannot be deleted, {action}: {}", error.code);
+            let message = format!(
+                "the launch templates and instance profiles of the class cannot be deleted, {action}: {}",
+                error.code
+            );
             round.notices.push(Notice {
                 object: object(class),
                 warning: true,
@@ -375,7 +380,7 @@ impl NodeClasses {
         ];
         let templates = provider.api.launch_templates(&filters).await;
         for template in templates.map_err(|error| ("ec2:DescribeLaunchTemplates", error))? {
-            // A filter of ours that is not honoured must not delete another's.
+            // If a filter were ignored, this must not delete another cluster's template.
             let cluster = &provider.settings.cluster_name;
             if ownership(&template.tags, cluster, cluster_uid) != Ownership::Ours {
                 continue;
@@ -389,7 +394,7 @@ impl NodeClasses {
     }
 }
 
-/// What a dry run depends on: everything but conditions and our own annotations.
+/// The inputs of a dry run: everything but conditions and our own annotations.
 fn tried_by(class: &Ec2NodeClass) -> String {
     let mut status = class.status.clone().unwrap_or_default();
     status.conditions.clear();
@@ -400,7 +405,7 @@ fn tried_by(class: &Ec2NodeClass) -> String {
     digest(&format!("{status:?}/{:?}/{annotations:?}", class.spec))
 }
 
-/// Why validation has to wait for other conditions; `None` where all of them hold.
+/// The conditions for which validation has to wait; `None` if all are True.
 fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
     const NEEDED: [&str; 4] = [
         condition::AMIS_READY,
@@ -423,7 +428,7 @@ fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
     Some(Finding { condition: condition::VALIDATION_SUCCEEDED, outcome })
 }
 
-/// Whether the cloud's cluster is the API server's. That nothing proves it stops nobody, and is there to be seen.
+/// The finding about the cluster's identity. An unproven identity blocks nothing, and is reported.
 fn identity(identity: &Identity) -> Finding {
     const CONDITION: &str = condition::CLUSTER_IDENTITY_PROVEN;
     match identity {
@@ -436,7 +441,7 @@ fn identity(identity: &Identity) -> Finding {
     }
 }
 
-/// What people are told where IAM refuses a look-up, or where a condition holds and they should know something all the same.
+/// The warning event for a look-up that IAM denies, or for a limitation of a condition that is True.
 fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
     let (reason, message) = match &finding.outcome {
         Outcome::Unanswered { message, denied: true, .. } => (conditions::UNAUTHORIZED, message),
@@ -446,7 +451,7 @@ fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
     Some(Notice { object: object(class), warning: true, reason, message: message.as_str().into() })
 }
 
-/// An event for each condition that changes its status, in the words that Karpenter's users search for.
+/// An event for each condition whose status changes, in Karpenter's words.
 fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
     let told = |(kind, was, now): (&'static str, &str, &Condition)| {
         let mut message = format!(
@@ -462,7 +467,7 @@ fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
     conditions::changed(before, after).into_iter().map(told).collect()
 }
 
-/// Finalizer and hash of a class.
+/// Writes the finalizer and hash of an EC2NodeClass.
 fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
     let mut write = Write::to(object(class));
     let finalizers = class.metadata.finalizers.clone().unwrap_or_default();
@@ -480,10 +485,10 @@ fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
     write
 }
 
-/// Claims whose hash is of another version take the class's over, unless they are known to have drifted.
+/// Updates NodeClaims whose hash has another version, unless they are known to have drifted.
 fn restamp_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &mut Round) {
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    // A claim that is not launched yet gets its hash with its instance.
+    // A NodeClaim without an instance gets its hash at launch.
     let launched = claims_of(outlook, name).filter(|claim| claim.provider_id.is_some());
     for claim in launched.take(STAMPED_MAX) {
         let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
@@ -499,7 +504,7 @@ fn restamp_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &m
     }
 }
 
-/// The merge patch from one status to another; `None` where nothing differs.
+/// The merge patch from one status to another; `None` if they are equal.
 fn status_patch(old: Option<&Ec2NodeClassStatus>, new: &Ec2NodeClassStatus) -> Option<String> {
     let fields = |status: &Ec2NodeClassStatus| match serde_json::to_value(status) {
         Ok(serde_json::Value::Object(map)) => map,

@@ -1,4 +1,4 @@
-//! What instances cost: asked for twice a day, kept at a class for a process that starts while AWS does not tell.
+//! Reads prices twice a day and stores them on an EC2NodeClass, for a process that starts while AWS does not answer.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::{DENIED_AGAIN, HALF_A_DAY};
 use crate::figures;
 use crate::prices::{Doubt, Told, keep, pricing_region, told};
 
-/// Longest annotation in bytes; all annotations of an object may have 256 KiB. A region with six zones has some 70 KiB of prices.
+/// Longest annotation in bytes; all annotations of an object may have 256 KiB. The prices of a region with six zones have about 70 KiB.
 const TEXT_MAX: usize = 128 * 1024;
 
-/// What it costs.
+/// Reads prices.
 pub(super) struct Pricing {
     provider: AwsProvider,
     /// Classes by UID whose annotation was read.
@@ -29,7 +29,7 @@ impl Pricing {
         Self { provider, restored: Mutex::default() }
     }
 
-    /// What an earlier process was told last.
+    /// Restores the prices of an earlier process.
     async fn restore(&self, now: Timestamp) {
         let mut restored = self.restored.lock().await;
         let region = &self.provider.settings.region;
@@ -44,7 +44,7 @@ impl Pricing {
         }
     }
 
-    /// The first class keeps the prices, and no other one does.
+    /// The first EC2NodeClass stores the prices; it is removed from all others.
     fn writes(&self) -> Vec<Write> {
         let region = &self.provider.settings.region;
         let Some(text) = self.provider.with_prices(|prices| keep(prices, region, TEXT_MAX)) else {
@@ -67,7 +67,7 @@ impl Pricing {
         writes
     }
 
-    /// Tells people of prices that are not believed.
+    /// Publishes events about doubtful prices.
     fn doubt(&self, market: &'static str, doubts: &[Doubt], now: Timestamp) -> Vec<Notice> {
         const REASON: &str = "PricesDoubtful";
         if doubts.is_empty() {
@@ -97,7 +97,7 @@ impl ProviderStep for Pricing {
             let on_demand = provider.api.on_demand_prices(&settings.region).await.map(Told::OnDemand);
             markets.push(("on-demand prices", "pricing:GetProducts", on_demand));
         }
-        // One market's failure does not keep the other's prices back.
+        // The failure of one market does not affect the other.
         for (market, action, answer) in markets {
             match provider.problems.permitted(action, answer, now) {
                 Ok(Ok(told)) => {
@@ -108,7 +108,7 @@ impl ProviderStep for Pricing {
                 Err(error) => failed = Some(error),
             }
         }
-        // What is told of one market is told again with the next try of the other.
+        // Both markets are read again in the next round.
         match (failed, refused.is_empty() && round.notices.is_empty()) {
             (Some(error), true) => return Err(error),
             (failed, _) if failed.is_some() || !refused.is_empty() => round.again = DENIED_AGAIN,

@@ -1,4 +1,5 @@
-//! Nodes in capacity reservations: those whose block ends are left in time, those whose reservation ended are on demand now.
+//! Nodes in capacity reservations: nodes of an ending capacity block are drained in time, and nodes whose reservation ended become
+//! on-demand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use fleetwright_core::model::{
 use super::super::{AwsProvider, instance_id};
 use super::claims::instances_of_claims;
 
-/// How often nodes are looked at.
+/// How often nodes are checked.
 const EVERY: Duration = Duration::from_secs(60);
 /// Most instances of one call.
 const TOGETHER: usize = 500;
@@ -56,7 +57,7 @@ impl ProviderStep for Expiration {
     }
 }
 
-/// Nodes that EC2 does not count into a reservation any more are on demand: all three of its labels go.
+/// Removes all three reservation labels from nodes that EC2 no longer counts into a reservation: they are on-demand.
 pub(super) struct CapacityType(pub(super) AwsProvider);
 
 fn to_on_demand(object: Object) -> Write {
@@ -88,7 +89,7 @@ impl ProviderStep for CapacityType {
             })
             .collect();
         let mut round = Round::quiet(EVERY);
-        // By id, and only those that are reserved: this is no reason to list everything.
+        // By id, and only reserved ones: a list of all instances is not needed.
         for chunk in reserved.chunks(TOGETHER) {
             let claims: Vec<&Arc<NodeClaim>> = chunk.iter().map(|(claim, _)| claim).collect();
             let found = instances_of_claims(&*self.0.api, &claims).await;
@@ -102,7 +103,7 @@ impl ProviderStep for CapacityType {
                 if is_reserved(&claim.labels) {
                     round.writes.push(to_on_demand(Object::NodeClaim(claim.name.clone())));
                 }
-                // A node that has not registered gets its labels from the claim.
+                // A node that is not registered gets its labels from the NodeClaim.
                 let registered = node.as_ref().filter(|node| {
                     node.deleting.is_none()
                         && is_reserved(&node.labels)

@@ -1,4 +1,4 @@
-//! What is written on nodes after their birth: names on instances once their node has one, and the partition that EC2 chose.
+//! Late tags and labels: node names on instances, and the partition that EC2 chose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::calls::Class;
 use crate::recent::is_recent;
 use crate::tags::{Ownership, late, ownership};
 
-/// Instances that one round names: EC2 allows ten `CreateTags` a second over time.
+/// Instances tagged per round: EC2 allows ten `CreateTags` per second in the long run.
 const TAGGED_MAX: usize = 10;
-/// When the next are named, while there are more.
+/// The delay before the next round while instances remain.
 const MORE: Duration = Duration::from_secs(1);
-/// When new claims are looked for.
+/// The interval at which new NodeClaims are looked for.
 const EVERY: Duration = Duration::from_secs(10);
-/// For how long EC2 may take to tell a new instance's partition; one that has none by then may never have one.
+/// How long EC2 may take to show a new instance's partition; one without a partition by then may never get one.
 const YOUNG: SignedDuration = SignedDuration::from_mins(10);
-/// When older ones are asked for again.
+/// The interval for older instances.
 const SELDOM: Duration = Duration::from_secs(60);
-/// When what IAM refuses is tried again.
+/// When a call that IAM denied is repeated.
 const DENIED_AGAIN: Duration = Duration::from_secs(600);
 
-/// Names instances after their nodes.
+/// Tags instances with the names of their nodes.
 pub(super) struct Tagging(pub(super) AwsProvider);
 
-/// Claims with a node whose instance has not all of its late tags, oldest first.
+/// NodeClaims with a node whose instance lacks late tags, oldest first.
 fn untagged(outlook: &Outlook) -> Vec<&Arc<NodeClaim>> {
     let done =
         |claim: &NodeClaim, key: &str| claim.annotations.get(key).is_some_and(|value| &**value == "true");
@@ -62,7 +62,7 @@ impl ProviderStep for Tagging {
         for claim in now {
             let id = claim.provider_id.as_deref().and_then(instance_id);
             let Some(info) = found.iter().find(|info| Some(info.id.as_str()) == id) else { continue };
-            // The claim names it, so one without a UID is ours as well.
+            // The NodeClaim names it, so an instance without a UID is ours as well.
             if ownership(&info.tags, &cluster, &cluster_uid) == Ownership::Foreign
                 || self.0.not_away(&info.zone_id).is_err()
             {
@@ -94,7 +94,7 @@ impl ProviderStep for Tagging {
     }
 }
 
-/// Writes the partition that EC2 chose on claims and nodes that do not have it yet.
+/// Writes the partition that EC2 chose to NodeClaims and nodes without it.
 pub(super) struct Partitions(pub(super) AwsProvider);
 
 #[async_trait]

@@ -30,7 +30,7 @@ const DENIED_AGAIN: Duration = Duration::from_secs(600);
 /// Deletes launch templates that no launch has used for a while.
 pub(super) struct Templates {
     provider: AwsProvider,
-    /// When this process began to look: what was used before is not known.
+    /// When this process began to observe: earlier uses are unknown.
     since: Mutex<Option<Timestamp>>,
 }
 
@@ -41,7 +41,7 @@ impl Templates {
 
     fn is_unused(&self, template: &LaunchTemplate, since: Timestamp, now: Timestamp) -> bool {
         let used = self.provider.templates.last_use(&template.name);
-        // What was used in the future was used before a clock was set back: when, nobody knows.
+        // A last use in the future was recorded before the clock was set back, so its age is unknown.
         let last = [Some(since), used, template.created].into_iter().flatten().map(|at| at.min(now)).max();
         let last = last.unwrap_or(now);
         now.duration_since(last) >= UNUSED_FOR
@@ -73,7 +73,7 @@ impl ProviderStep for Templates {
             .collect();
         let unused = ours.iter().filter(|template| self.is_unused(template, since, outlook.now));
         for template in unused.take(DELETED_MAX) {
-            // Forgotten first: a launch that comes now makes it again.
+            // Forgotten first: a concurrent launch creates it again.
             provider.templates.forget(&template.name);
             let answer = match provider.api.delete_launch_template(&template.name).await {
                 Err(error) if error.is_not_found() => Ok(()),
@@ -92,14 +92,14 @@ impl ProviderStep for Templates {
     }
 }
 
-/// Deletes instance profiles that no class and no claim uses.
+/// Deletes instance profiles that no class and no NodeClaim uses.
 pub(super) struct Profiles {
     pub(super) provider: AwsProvider,
     pub(super) profiles: Arc<Mutex<profile::Memory>>,
 }
 
 impl Profiles {
-    /// What people are told of profiles below the cluster's path that carry no UID, and that no class of ours has made.
+    /// Events about profiles below the cluster's path that have no UID and that no class of ours created.
     fn unstamped(&self, foreign: &[ProfileInfo]) -> Vec<Notice> {
         let unstamped = |known: &&ProfileInfo| !known.tags.contains_key(labels::TAG_CLUSTER_UID);
         let names: Vec<&str> = foreign.iter().filter(unstamped).map(|known| known.name.as_str()).collect();
@@ -107,7 +107,7 @@ impl Profiles {
             return Vec::new();
         }
         let message = format!(
-            "{} instance profiles below the cluster's path are nobody's ({}): they are left alone",
+            "{} instance profiles below the cluster's path have no owner ({}) and are not changed",
             names.len(),
             names[..names.len().min(3)].join(", ")
         );
@@ -142,14 +142,14 @@ impl ProviderStep for Profiles {
         let notices = match answer {
             Err(notices) => notices,
             Ok(collected) => {
-                // Their path has our name, whatever other tags they have.
+                // The path has our name, whatever other tags the profiles have.
                 let others = collected.foreign.iter().filter_map(|known| {
                     Some((known.name.clone(), known.tags.get(labels::TAG_CLUSTER_UID)?.clone()))
                 });
                 self.provider.unowned().foreign.replace(ResourceType::InstanceProfile, others);
                 let mut notices = self.unstamped(&collected.foreign);
                 for (action, answer) in collected.answers {
-                    // What is not deleted stays for the next round; that it was not is told until it is.
+                    // A profile that could not be deleted is retried in the next round, and the error is reported until then.
                     if let Ok(Err(refused)) = self.provider.problems.permitted(action, answer, outlook.now) {
                         notices.extend(refused);
                     }
@@ -161,11 +161,11 @@ impl ProviderStep for Profiles {
     }
 }
 
-/// Tells people of another cluster that has our name, and of instances that are nobody's.
+/// Reports resources of another cluster with our name, and instances without an owner.
 pub(super) struct Foreigners(pub(super) AwsProvider);
 
 impl Foreigners {
-    /// Instances of our name without any UID that no NodeClaim names: they are counted and told of, and never ended.
+    /// Instances of our name without a UID that no NodeClaim names: they are counted and reported, never terminated.
     fn unowned(&self, outlook: &Outlook) -> (usize, Vec<Notice>) {
         let claimed: BTreeSet<ProviderId> =
             outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone()).collect();
@@ -177,8 +177,8 @@ impl Foreigners {
         let some: Vec<&str> = found.iter().take(3).filter_map(|found| instance_id(&found.id)).collect();
         let more = if found.len() > some.len() { ", ..." } else { "" };
         let message = format!(
-            "{} instances carry the name {} and no UID, and no NodeClaim names them ({}{more}): nothing ends them; \
-             end them by hand where nobody needs them",
+            "{} instances carry the name {} and no UID, and no NodeClaim names them ({}{more}); they are not terminated: \
+             terminate them manually if they are not needed",
             found.len(),
             self.0.settings.cluster_name,
             some.join(", ")

@@ -1,5 +1,4 @@
-//! What AWS, users and others should not say and do: each degrades what it is about and nothing else, with a condition, an event
-//! and a metric.
+//! Invalid input of AWS, users and others: each degrades only what it concerns, with a condition, an event and a metric.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::labels;
@@ -25,9 +24,9 @@ fn refusal(code: &str) -> Fault {
     Fault::Refuse(AwsError::new(code, "why"))
 }
 
-/// Without the gate, an instance that EC2 has put into an open reservation by itself is an ordinary one, and no drift.
+/// Without the gate, an instance that EC2 placed into an open reservation is on-demand, and not drifted.
 #[tokio::test]
-async fn open_reservations_are_nobodys_business_where_they_are_not_managed() {
+async fn open_reservations_are_ignored_without_the_gate() {
     for (managed, expected) in [(false, "on-demand"), (true, "reserved")] {
         let settings = Settings { reserved_capacity: managed, ..settings() };
         let mut world = World::new(settings, fresh("default")).await;
@@ -47,7 +46,7 @@ async fn open_reservations_are_nobodys_business_where_they_are_not_managed() {
     }
 }
 
-/// EKS does not answer when the process starts: classes that do not need it are looked after, the others keep what they had.
+/// EKS does not answer when the process starts: classes that do not need it are reconciled, the others keep their status.
 #[tokio::test]
 async fn classes_do_not_wait_for_eks() {
     let mut world = World::new(settings(), fresh("default")).await;
@@ -73,8 +72,8 @@ async fn classes_do_not_wait_for_eks() {
             serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
     });
     settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready", "Bottlerocket asks EKS for nothing");
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "none", "a moment is no trouble");
+    assert_eq!(world.condition("default", "Ready"), "True Ready", "Bottlerocket needs nothing from EKS");
+    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "none", "not reported yet");
     world.pass(300).await;
     let round = world.round("nodeclass").await;
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
@@ -83,9 +82,9 @@ async fn classes_do_not_wait_for_eks() {
     assert_eq!(world.condition("default", "Ready"), "True Ready", "nothing depends on it");
 }
 
-/// Garbage in the queue is deleted and told of; a message that cannot be looked into now keeps none of the others back.
+/// An invalid message is deleted and reported; a message whose instance cannot be described does not delay the others.
 #[tokio::test]
-async fn one_message_keeps_no_other_back() {
+async fn one_message_delays_no_other() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
     let mut world = World::new(on, fresh("default")).await;
     settle(&mut world).await;
@@ -100,20 +99,20 @@ async fn one_message_keeps_no_other_back() {
     world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
     let round = world.round("interruption").await;
     let told: Vec<&ProviderId> = round.interruptions.iter().map(|told| &told.id).collect();
-    assert_eq!(told, [&ids[1]], "the first one comes again");
+    assert_eq!(told, [&ids[1]], "the first one is retried");
     let [event] = round.notices.as_slice() else { panic!("{:?}", round.notices) };
     assert!(event.reason == "UnreadableMessages" && event.message.len() < 400, "{event:?}");
-    assert_eq!(world.aws.cloud.messages(), 2, "garbage is deleted");
+    assert_eq!(world.aws.cloud.messages(), 2, "invalid messages are deleted");
     world.pass(30).await;
     assert_eq!(world.round("interruption").await.interruptions.len(), 2);
-    // The condition says so for an hour, and nothing else is degraded.
+    // The condition reports it for an hour, and nothing else is degraded.
     settle(&mut world).await;
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False UnreadableMessages");
     assert_eq!(world.condition("default", "Ready"), "True Ready");
     world.pass(3600).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
-    // Where nothing at all can be looked into, that is an error.
+    // If no instance can be described, the round is an error.
     world.pass(20).await;
     for _ in 0..2 {
         world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
@@ -121,9 +120,9 @@ async fn one_message_keeps_no_other_back() {
     assert!(world.try_round("interruption").await.is_err());
 }
 
-/// What IAM refuses, or a queue that is not there, is told at every class, and over once it is over.
+/// A denied permission or a missing queue is reported on every class until it is resolved.
 #[tokio::test]
-async fn what_is_off_stands_in_a_condition() {
+async fn disabled_features_are_in_a_condition() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
     let mut world = World::new(on, fresh("default")).await;
     settle(&mut world).await;
@@ -149,12 +148,12 @@ async fn what_is_off_stands_in_a_condition() {
     let settled = world.class("default");
     assert_ne!(settled, before);
     settle(&mut world).await;
-    assert_eq!(world.class("default"), settled, "told once");
+    assert_eq!(world.class("default"), settled, "reported once");
 }
 
-/// A class with a profile of the user's own goes without any right to IAM, and without a way to it.
+/// A class with `spec.instanceProfile` needs no IAM permission, and no access to IAM.
 #[tokio::test]
-async fn a_class_without_a_role_goes_without_iam() {
+async fn a_class_without_a_role_needs_no_iam() {
     for isolated in [false, true] {
         let mut class = fresh("default");
         (class.spec.role, class.spec.instance_profile) = (None, Some("own".to_owned()));
@@ -170,9 +169,9 @@ async fn a_class_without_a_role_goes_without_iam() {
     }
 }
 
-/// An answer without an instance's zone names it by another id than its claim does: it is none, and proves no absence.
+/// An answer without an instance's zone would give it another id than its NodeClaim has: it is an error, and proves no absence.
 #[tokio::test]
-async fn an_instance_without_a_zone_is_no_answer() {
+async fn an_instance_without_a_zone_is_an_error() {
     let aws = Aws::new(settings()).await;
     let provider = aws.provider();
     let id = provider.launch(&batch(1)).await.remove(0).unwrap().provider_id;
@@ -191,7 +190,7 @@ async fn an_instance_without_a_zone_is_no_answer() {
     assert_eq!(aws.provider().launch(&batch(1)).await.remove(0).unwrap().provider_id, id);
 }
 
-/// An account without the role for spot capacity: it is off for a while, and people are told what to do.
+/// An account without the service-linked role for spot capacity: spot is off for a while, and the event says what to do.
 #[tokio::test]
 async fn a_missing_role_for_spot_is_named() {
     let mut world = World::new(settings(), fresh("default")).await;
@@ -207,9 +206,9 @@ async fn a_missing_role_for_spot_is_named() {
     assert!(offerings.all(|offering| !offering.available || &**offering.capacity_type().unwrap() != "spot"));
 }
 
-/// A clock that is set back an hour: what nobody uses is cleared away all the same.
+/// A clock that is set back an hour does not stop the deletion of unused resources.
 #[tokio::test]
-async fn a_clock_that_is_set_back_stops_no_clearing() {
+async fn a_clock_that_is_set_back_stops_no_collection() {
     let mut world = World::new(settings(), fresh("default")).await;
     settle(&mut world).await;
     world.pass(3600).await;
@@ -231,7 +230,7 @@ async fn a_clock_that_is_set_back_stops_no_clearing() {
     assert!(!world.aws.cloud.profiles_now().contains_key("stale"));
 }
 
-/// What is taken back out of a reservation is not launched into it at once, until EC2 tells of room again.
+/// An interrupted reservation is full until EC2 reports free capacity again.
 #[tokio::test]
 async fn an_interrupted_reservation_counts_as_full() {
     let mut class = fresh("default");
@@ -272,12 +271,12 @@ async fn an_interrupted_reservation_counts_as_full() {
         Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
     assert_eq!(round.interruptions, std::slice::from_ref(&expected));
     let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
-    assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "EC2 has just said that there is none");
+    assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "the reservation is full");
     world.pass(61).await;
     settle(&mut world).await;
     let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
-    assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 tells of room again");
-    // The message comes again until its instance is ending: it is older than what EC2 has told since.
+    assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 reports free capacity again");
+    // The message is received until its instance is terminating: it is older than EC2's later figures.
     let version = world.aws.provider.lock().unwrap().catalogs.with_reservations(|room| room.version());
     let round = world.round("interruption").await;
     assert_eq!(round.interruptions, [expected]);
@@ -286,8 +285,8 @@ async fn an_interrupted_reservation_counts_as_full() {
     assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
 }
 
-/// A class with reservations of several kinds for one type: each instance says which it is in, and nothing of one that its class does not
-/// select.
+/// A class with reservations of several kinds for one type: each instance has the labels of its own, and none of one that its class does
+/// not select.
 #[tokio::test]
 async fn instances_carry_the_type_of_their_reservation() {
     const KINDS: [(&str, &str, bool); 3] = [
@@ -333,7 +332,7 @@ async fn instances_carry_the_type_of_their_reservation() {
         let born = provider.launch(&[request]).await.remove(0).unwrap();
         assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
         assert_eq!(kind(&born), (Some(told.to_owned()), Some(interruptible.to_string())), "{id}");
-        // EC2 has put it into one that nobody selected: what it is is not known.
+        // EC2 placed it into a reservation that no class selects: its kind is unknown.
         let other = |info: &mut InstanceInfo| info.reservation = Some("cr-open".to_owned());
         world.aws.cloud.change_instance(instance_id(&born.provider_id).unwrap(), other);
         let seen = provider.get(&born.provider_id).await.unwrap();
@@ -342,8 +341,7 @@ async fn instances_carry_the_type_of_their_reservation() {
     }
 }
 
-/// While a control plane is updated, EKS and the API server tell two versions: the setting says whose counts, and the other one is
-/// asked where that one tells nothing.
+/// While a control plane is updated, EKS and the API server report two versions: the setting chooses one, and the other is the fallback.
 #[rstest]
 #[case::of_the_server(false, Some("1.36"), "1.36")]
 #[case::of_eks(true, Some("1.36"), "1.35")]
@@ -363,15 +361,15 @@ async fn the_version_is_the_one_that_the_settings_choose(
     assert_eq!(provider.cluster.kubernetes_version().as_deref(), Some(expected));
 }
 
-/// EC2 answers with more than was asked for, and with the same instance twice: each is there once, and strangers are nobody's.
+/// EC2 returns more than was requested, and one instance twice: each is used once, and others are ignored.
 #[tokio::test]
-async fn what_was_not_asked_for_is_nobodys() {
+async fn unrequested_instances_are_ignored() {
     let aws = Aws::new(settings()).await;
     let first = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
     let twin = aws.cloud.instance_now(instance_id(&first.provider_id).unwrap()).unwrap();
     let stranger = InstanceInfo { id: "i-0".to_owned(), tags: TagSet::new(), ..twin.clone() };
     aws.cloud.intrude(vec![stranger, twin]);
-    // A process that remembers nothing asks EC2 what its batches came to.
+    // A new process queries EC2 for the instances of its batch.
     aws.restart().await;
     let provider = aws.provider();
     let again = provider.launch(&batch(1)).await.remove(0).unwrap();
@@ -393,7 +391,7 @@ async fn what_was_not_asked_for_is_nobodys() {
     assert_eq!(provider.get(&first.provider_id).await.unwrap().provider_id, first.provider_id);
 }
 
-/// A process that runs with another region than the cluster's finds none of its instances: none counts as gone, none is let go.
+/// A process with the wrong region finds no instances of the cluster: none counts as terminated, and no finalizer is removed.
 #[rstest]
 #[case::of_this_region("us-west-2a", false)]
 #[case::of_a_local_zone("us-west-2-lax-1a", false)]

@@ -1,4 +1,4 @@
-//! What nodes teach: what is taken, what survives, what is forgotten.
+//! Observed capacity: what is recorded, what survives a restart, what is dropped.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::ResourceName;
@@ -10,7 +10,7 @@ use super::*;
 
 const GI: i64 = 1 << 30;
 
-/// What nodes report counts for their type and image, survives the process and even the nodes, and goes with the image.
+/// The reports of nodes are used for their type and image, survive the process and the nodes, and are dropped with the image.
 #[tokio::test]
 async fn capacity_is_observed_and_kept() {
     const STEP: &str = "providers.instancetype.capacity";
@@ -25,12 +25,12 @@ async fn capacity_is_observed_and_kept() {
     assert_ne!(memory(&world).await, 7 * GI);
     world.round(STEP).await;
     assert_eq!(memory(&world).await, 7 * GI);
-    assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
+    assert!(world.round(STEP).await.writes.is_empty(), "no change");
     world.outlook.nodes.clear();
     world.restart().await;
     world.round(STEP).await;
     assert_eq!(memory(&world).await, 7 * GI, "the class remembers");
-    // A live node corrects what was remembered, upwards too.
+    // A live node corrects the stored figure, upwards too.
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*instance_type)];
     let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
     world.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
@@ -43,18 +43,18 @@ async fn capacity_is_observed_and_kept() {
     class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
     world.aws.classes.set(class);
     world.round(STEP).await;
-    assert_eq!(text(&world), None, "its image is replaced");
+    assert_eq!(text(&world), None, "dropped with its image");
 }
 
-/// More nodes of a pair than are remembered, with a little more or less memory each: the youngest count whatever their names are, and a
-/// round that finds nothing new moves nothing, so that no catalogue is made again.
+/// More nodes of a pair than are stored, with slightly different memory: the youngest are used whatever their names, and a round without
+/// news changes nothing, so that no catalogue is rebuilt.
 #[tokio::test]
-async fn many_nodes_of_a_pair_come_to_rest() {
+async fn many_nodes_of_a_pair_reach_a_fixed_point() {
     const STEP: &str = "providers.instancetype.capacity";
     let mut world = ready(settings()).await;
     let whole = [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "m5.large")];
     for at in 0..20_i64 {
-        // Names do not stand in the order of births, nor do figures.
+        // Neither names nor figures are in the order of creation.
         let name = format!("node-{:02}", (at * 7) % 20);
         let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(at);
         let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim(&name, &name) };
@@ -66,7 +66,7 @@ async fn many_nodes_of_a_pair_come_to_rest() {
         let provider = world.aws.provider.lock().unwrap();
         provider.with_observed(|observed| (observed.version(), observed.known("m5.large", "ami-1").unwrap()))
     };
-    // Of those that were born in minutes 12 to 19, the one of minute 14 has the least: 3 * 14 = 2 * 20 + 2.
+    // Of the nodes created in minutes 12 to 19, the one of minute 14 has the least: 3 * 14 = 2 * 20 + 2.
     world.round(STEP).await;
     let first = observed(&world);
     assert_eq!(first.1, (2000, 7 * GI + 2));
@@ -74,7 +74,7 @@ async fn many_nodes_of_a_pair_come_to_rest() {
         world.round(STEP).await;
         assert_eq!(observed(&world), first);
     }
-    // One that is born later counts in place of the oldest of the eight.
+    // A younger node replaces the oldest of the eight.
     let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(30);
     let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim("a", "a") };
     world.add(own, Some(node("a", &whole, Resources::of(2000, 6 * GI))));
@@ -82,7 +82,7 @@ async fn many_nodes_of_a_pair_come_to_rest() {
     assert_eq!(observed(&world).1, (2000, 6 * GI));
 }
 
-/// Storage is observed by nodes of the class as it is now, once they are whole; an image that nothing uses is forgotten.
+/// Storage is observed on initialized nodes of the current class; unused images are dropped.
 #[tokio::test]
 async fn storage_is_observed_of_nodes_of_the_same_class() {
     const STEP: &str = "providers.instancetype.capacity";
@@ -117,7 +117,7 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
     world.restart().await;
     let nodes = std::mem::take(&mut world.outlook.nodes);
     world.round(STEP).await;
-    assert_eq!(storage(&world).await, promised - 1, "the class remembers");
+    assert_eq!(storage(&world).await, promised - 1, "stored on the class");
     world.outlook.nodes = nodes;
     world.add(claim_of("last", &hash), Some(node("last", &whole, told(9))));
     let knows = |world: &World| {
@@ -129,16 +129,16 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
     let class = world.class("default");
     world.edit("default", |class| class.status.as_mut().unwrap().amis.clear());
     world.round(STEP).await;
-    assert!(knows(&world).is_some(), "what is used is not known");
+    assert!(knows(&world).is_some(), "the images in use are unknown");
     world.aws.classes.set(class);
     world.round(STEP).await;
     assert_eq!(knows(&world), None);
-    assert_eq!(storage(&world).await, promised - 1, "all others stay");
+    assert_eq!(storage(&world).await, promised - 1, "all others remain");
 }
 
-/// What is about a class or a template goes with it.
+/// Entries of a class or a template are dropped with it.
 #[tokio::test]
-async fn what_is_gone_is_forgotten() {
+async fn entries_of_deleted_objects_are_dropped() {
     let mut world = ready(settings()).await;
     let aws = world.aws.provider.lock().unwrap().clone();
     aws.catalog(&pool()).await.unwrap();

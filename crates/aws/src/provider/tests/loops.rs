@@ -1,4 +1,4 @@
-//! The other loops: names, observations, health, shifts, what is cleared away, and how few calls all of it makes.
+//! The other steps: names, observations, health, shifts, garbage collection, and the number of calls of all of them.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Object;
@@ -65,7 +65,7 @@ async fn a_launch_notes_hash_and_profile() {
 }
 
 #[tokio::test]
-async fn instances_are_named_after_their_nodes_a_few_at_a_time() {
+async fn instances_are_tagged_with_their_nodes_a_few_at_a_time() {
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 25).await;
     let before = world.aws.cloud.count("CreateTags");
@@ -78,11 +78,11 @@ async fn instances_are_named_after_their_nodes_a_few_at_a_time() {
     assert_eq!(&*world.claim("claim-000").annotations[labels::TAGGED], "true");
     let asked = world.aws.cloud.count("DescribeInstances");
     world.round("nodeclaim.tagging").await;
-    assert_eq!(world.aws.cloud.count("DescribeInstances"), asked, "all of them are named");
+    assert_eq!(world.aws.cloud.count("DescribeInstances"), asked, "all of them are tagged");
 }
 
 #[tokio::test]
-async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
+async fn foreign_or_forbidden_instances_are_not_tagged() {
     let mut world = ready(settings()).await;
     launched(&mut world, 1).await;
     let foreign = world.aws.foreign().await;
@@ -104,9 +104,9 @@ async fn names_are_not_written_where_that_is_not_allowed_or_not_ours() {
     assert!(!world.claim("forged").annotations.contains_key(labels::TAGGED));
 }
 
-/// However many EC2 calls impaired, a drain that no budget holds back takes a few at a time.
+/// However many instances EC2 reports as impaired, only a few at a time are drained without a grace period.
 #[tokio::test]
-async fn few_impaired_instances_are_drained_by_force_at_a_time() {
+async fn few_impaired_instances_are_drained_without_grace_at_a_time() {
     const STEP: &str = "interruption.instancestatus";
     let mut world = ready(settings()).await;
     let ids = launched(&mut world, 8).await;
@@ -123,9 +123,9 @@ async fn few_impaired_instances_are_drained_by_force_at_a_time() {
     assert_eq!(notice.reason, "ImpairedHeldBack");
     assert!(notice.message.contains("replacement of 5 impaired instances is held"), "{}", notice.message);
     world.pass(60).await;
-    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the same again, until they go");
+    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the same ones, until they are deleted");
     world.pass(600).await;
-    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the next");
+    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the next ones");
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     assert_eq!(available(&world).await, 0);
     let refused = world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await;
     assert!(matches!(refused, Err(CloudError::Unavailable(_))), "{refused:?}");
-    // That EC2 does not show an instance there proves nothing, while it proves as much as ever elsewhere.
+    // The absence of an instance there proves nothing; elsewhere it does.
     let missing = provider_id(&zone.zone, "i-0f");
     let absent = world.aws.provider().get(&missing).await;
     assert!(matches!(absent, Err(CloudError::Unavailable(_))), "{absent:?}");
@@ -209,7 +209,7 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
 }
 
 #[tokio::test]
-async fn templates_go_when_nobody_uses_them_and_only_ours() {
+async fn only_our_unused_templates_are_deleted() {
     const STEP: &str = "launchtemplate.garbagecollection";
     let mut world = ready(settings()).await;
     launched(&mut world, 1).await;
@@ -228,7 +228,7 @@ async fn templates_go_when_nobody_uses_them_and_only_ours() {
     world.pass(120).await;
     world.round(STEP).await;
     assert_eq!(names(&world), ["karpenters", "theirs"]);
-    // The next launch makes what it needs.
+    // The next launch creates the templates that it needs.
     let again = LaunchRequest {
         claim: Arc::new(claim("again", "again")),
         batch: "again".into(),
@@ -268,7 +268,7 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
     let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
     let left: Option<u32> =
         catalog.get("m5.large").unwrap().offerings.iter().find_map(|o| o.reservation_capacity);
-    assert_eq!(left, Some(0), "its room is taken at once");
+    assert_eq!(left, Some(0), "its capacity is used at once");
     assert!(world.round("capacityreservation.expiration").await.interruptions.is_empty());
     world.pass(25 * 60).await;
     let round = world.round("capacityreservation.expiration").await;
@@ -285,7 +285,7 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
 }
 
 #[tokio::test]
-async fn profiles_that_nobody_uses_go_after_an_hour() {
+async fn unused_profiles_are_deleted_after_an_hour() {
     const STEP: &str = "instanceprofile.garbagecollection";
     let mut world = ready(settings()).await;
     launched(&mut world, 1).await;
@@ -338,14 +338,14 @@ async fn profiles_that_nobody_uses_go_after_an_hour() {
     assert!(!names(&world).contains(&first));
 }
 
-/// Each action that IAM refuses while profiles are collected is told with its statement, and over once it is allowed or no more
+/// Each action that IAM refuses during the collection of profiles is reported with its statement, until it is allowed or no longer
 /// needed.
 #[rstest]
 #[case(Call::Profile, "iam:GetInstanceProfile")]
 #[case(Call::RemoveRole, "iam:RemoveRoleFromInstanceProfile")]
 #[case(Call::DeleteProfile, "iam:DeleteInstanceProfile")]
 #[tokio::test]
-async fn refusals_of_collecting_profiles_are_told(#[case] call: Call, #[case] action: &'static str) {
+async fn refusals_of_profile_collection_are_reported(#[case] call: Call, #[case] action: &'static str) {
     const STEP: &str = "instanceprofile.garbagecollection";
     let mut world = ready(settings()).await;
     let stale = |name: &str| ProfileInfo {
@@ -377,8 +377,8 @@ async fn refusals_of_collecting_profiles_are_told(#[case] call: Call, #[case] ac
     assert!(!world.aws.cloud.profiles_now().keys().any(|name| name.starts_with("stale")));
 }
 
-/// A thousand nodes for an hour, all loops: one full list by the garbage collection of the controllers every two minutes, none by
-/// the provider, and nothing is changed at AWS.
+/// A thousand nodes for an hour, all steps: one full list every two minutes by the controllers' garbage collection, none by the provider,
+/// and no mutation.
 #[tokio::test]
 async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
     let quiet = Settings { zonal_shift: true, interruption_queue: Some("queue".to_owned()), ..settings() };
@@ -398,7 +398,7 @@ async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
     for second in 0..3600 {
         for step in world.steps.clone() {
             let name = step.name();
-            // Templates that no launch uses go after a while; what is left to look at does not change.
+            // Templates that no launch uses are deleted after a while; the rest of the work does not change.
             if name.starts_with("launchtemplate") || due.get(name).is_some_and(|due| *due > world.aws.now()) {
                 continue;
             }
@@ -415,9 +415,9 @@ async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
     assert_eq!(cloud.count("DescribeInstances") - before.2, 30, "nothing else asks for instances");
 }
 
-/// Two clusters of one name in one account: what is the other's is counted, told of, and never touched.
+/// Two clusters of one name in one account: the other's resources are counted, reported, and never changed.
 #[tokio::test]
-async fn another_cluster_of_our_name_is_told_of() {
+async fn another_cluster_of_our_name_is_reported() {
     let mut world = ready(settings()).await;
     launched(&mut world, 2).await;
     let foreign = world.aws.foreign().await;
@@ -463,9 +463,9 @@ async fn another_cluster_of_our_name_is_told_of() {
     assert!(matches!(refused, Err(CloudError::NotOwned { .. })));
 }
 
-/// A recommendation is told on the claim and its node, once; without rights the queue is off, and says so.
+/// A recommendation is published on the NodeClaim and its node, once; without permissions the queue is off, and reported.
 #[tokio::test]
-async fn recommendations_are_told_and_a_closed_queue_is_named() {
+async fn recommendations_and_a_denied_queue_are_reported() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
     let mut world = ready(on).await;
     let ids = launched(&mut world, 1).await;
@@ -480,9 +480,9 @@ async fn recommendations_are_told_and_a_closed_queue_is_named() {
     assert!(round.notices[0].message.contains("AllowInterruptionQueueActions"), "{round:?}");
 }
 
-/// What metrics show, after a launch, a message that is none, and an action that IAM refuses; each is handed out once.
+/// The metrics after a launch, an unreadable message, and an action that IAM refuses; each figure is exposed once.
 #[tokio::test]
-async fn figures_are_gathered_and_handed_out_once() {
+async fn figures_are_exposed_once() {
     let queue = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
     let mut world = World::new(queue, class("default", true)).await;
     world.aws.cloud.exhaust("us-west-2a");
@@ -515,6 +515,6 @@ async fn figures_are_gathered_and_handed_out_once() {
     world.aws.cloud.allow(Call::Statuses);
     world.round("interruption.instancestatus").await;
     let second = shown(world.round("cloudprovider.metrics").await);
-    assert_eq!(second["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], -1.0, "taken away");
+    assert_eq!(second["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], -1.0, "removed");
     assert_eq!(failures(&second), 0);
 }

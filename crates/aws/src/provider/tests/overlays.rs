@@ -1,4 +1,4 @@
-//! What NodeOverlays and enclaves change of a launch.
+//! How NodeOverlays and enclaves change a launch.
 
 use fleetwright_core::model::{Catalog, Price, Requirement, labels::INSTANCE_TYPE};
 use fleetwright_core::overlay::{NodeOverlay, PriceChange, evaluate};
@@ -9,7 +9,7 @@ use crate::calls::{SoldIn, Strategy};
 
 const TYPES: [&str; 2] = ["m5.large", "m5.xlarge"];
 
-/// A claim of two types with the marks of an overlay, and the request for it.
+/// A NodeClaim with two types and an overlay's annotations, and its launch request.
 fn request(claim: NodeClaim, decided_by: Catalog) -> LaunchRequest {
     let mut claim = claim;
     claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, TYPES));
@@ -58,16 +58,16 @@ async fn a_price_that_an_overlay_sets_decides() {
     };
 }
 
-/// The catalogue that decided is as old as the decision: only what overlays set in it counts.
+/// The decision's catalogue is as old as the decision: only the values of overlays in it are used.
 #[tokio::test]
-async fn a_price_that_nobody_set_is_the_market_s() {
+async fn a_price_without_an_overlay_is_the_market_s() {
     let aws = Aws::new(settings()).await;
     let stale = corrected(&aws, |instance_type| {
         for offering in &mut instance_type.offerings {
             let (price, overlaid) = match &*instance_type.name {
-                // Cheaper than all others when it was decided, and not any more.
+                // The cheapest at the time of the decision, but no longer.
                 "m5.xlarge" => (1, false),
-                // What makes the catalogue a corrected one.
+                // Makes the catalogue an overlaid one.
                 "c5.large" => (2, true),
                 _ => continue,
             };
@@ -77,9 +77,9 @@ async fn a_price_that_nobody_set_is_the_market_s() {
     assert_eq!(launched(&aws, request(claim("a", "a"), stale.await)).await.unwrap(), "m5.large");
 }
 
-/// A type that nobody knows the price of is listed apart, and launched once an overlay has named one.
+/// A type without a price is listed separately, and launched once an overlay sets a price.
 #[tokio::test]
-async fn what_an_overlay_prices_is_launched() {
+async fn a_type_priced_by_an_overlay_is_launched() {
     let aws = Aws::new(settings()).await;
     aws.cloud.with(|inner| {
         let mut dark = inner
@@ -150,7 +150,7 @@ async fn a_resource_that_an_overlay_promises_can_be_asked_for() {
     assert_eq!(launched(&aws, request(wants, promised)).await.unwrap(), "m5.xlarge");
 }
 
-/// A sandbox is an enclave: on where pods ask for one and the class says nothing, refused where the class says no.
+/// A sandbox is an enclave: enabled if pods request one and the class does not set it, refused if the class disables it.
 #[tokio::test]
 async fn sandboxes_turn_enclaves_on() {
     let name = "eks.amazonaws.com/nitro-sandbox";

@@ -1,4 +1,4 @@
-//! Prices over time: kept across restarts, aging while AWS does not tell, and doubted where they jump.
+//! Prices over time: stored across restarts, aging while AWS does not answer, and doubtful after jumps.
 
 use fleetwright_aws_api::{ec2nodeclass::condition, labels};
 use fleetwright_core::model::Price;
@@ -12,7 +12,7 @@ fn cents(count: i64) -> Price {
     Price::from_nanos(count * 10_000_000)
 }
 
-/// A region where an hour of m5.large costs so many cents on demand, and four on the spot market.
+/// A region where an hour of m5.large costs `on_demand` cents on demand, and four as spot.
 async fn region(on_demand: i64) -> World {
     let world = World::new(settings(), fresh("default")).await;
     tell(&world, on_demand);
@@ -49,14 +49,14 @@ async fn prices_outlive_the_process() {
     world.round(STEP).await;
     let told_at = world.aws.now();
     assert_eq!(known(&world), (Some(cents(11)), Some(cents(4))));
-    assert!(world.round(STEP).await.writes.is_empty(), "nothing new");
+    assert!(world.round(STEP).await.writes.is_empty(), "no change");
     world.pass(3600).await;
     world.restart().await;
-    assert_ne!(known(&world).0, Some(cents(11)), "a new process has its tables");
+    assert_ne!(known(&world).0, Some(cents(11)), "a new process has the built-in prices");
     fail(&world, 1);
     assert!(world.try_round(STEP).await.is_err());
-    assert_eq!(known(&world), (Some(cents(11)), Some(cents(4))), "the class remembers");
-    assert_eq!(world.aws.provider().prices_as_of(), Some(told_at), "and how old it is");
+    assert_eq!(known(&world), (Some(cents(11)), Some(cents(4))), "stored on the class");
+    assert_eq!(world.aws.provider().prices_as_of(), Some(told_at), "with their time");
     tell(&world, 12);
     world.round(STEP).await;
     assert_eq!(known(&world).0, Some(cents(12)));
@@ -76,11 +76,11 @@ async fn one_class_keeps_the_prices() {
         class.metadata.deletion_timestamp = Some(at);
     });
     world.round(STEP).await;
-    assert!(kept(&world, "default").is_some(), "one that goes takes no prices with it");
+    assert!(kept(&world, "default").is_some(), "a deleted class does not delete the prices");
 }
 
 #[tokio::test]
-async fn prices_age_while_aws_does_not_tell() {
+async fn prices_age_while_aws_does_not_answer() {
     let mut world = region(11).await;
     assert_eq!(world.aws.provider().prices_as_of(), None, "tables do not age");
     world.round(STEP).await;
@@ -88,7 +88,7 @@ async fn prices_age_while_aws_does_not_tell() {
     world.pass(12 * 3600).await;
     world.aws.cloud.inject(Call::OnDemandPrices, Fault::Refuse(AwsError::new("InternalError", "try again")));
     assert!(world.try_round(STEP).await.is_err());
-    assert_eq!(world.aws.provider().prices_as_of(), Some(told_at), "the older of both counts");
+    assert_eq!(world.aws.provider().prices_as_of(), Some(told_at), "the older of both");
     world.aws.cloud.deny(Call::OnDemandPrices);
     let round = world.round(STEP).await;
     assert_eq!(round.again, Duration::from_secs(1800));
@@ -96,7 +96,7 @@ async fn prices_age_while_aws_does_not_tell() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_told_prices_do_not_age() {
+async fn built_in_prices_do_not_age() {
     let mut world = region(11).await;
     world.aws.cloud.deny(Call::OnDemandPrices);
     world.aws.cloud.deny(Call::SpotPrices);
@@ -105,7 +105,7 @@ async fn where_nothing_is_told_prices_do_not_age() {
 }
 
 #[tokio::test]
-async fn a_price_that_jumps_counts_once_it_is_told_again() {
+async fn a_price_that_jumps_is_used_once_confirmed() {
     let mut world = region(11).await;
     world.round(STEP).await;
     tell(&world, 1100);
@@ -118,5 +118,5 @@ async fn a_price_that_jumps_counts_once_it_is_told_again() {
     assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False PricesDoubtful");
     world.pass(12 * 3600).await;
     assert!(world.round(STEP).await.notices.is_empty());
-    assert_eq!(known(&world).0, Some(cents(1100)), "it is so");
+    assert_eq!(known(&world).0, Some(cents(1100)), "confirmed");
 }

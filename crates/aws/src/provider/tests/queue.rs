@@ -1,4 +1,4 @@
-//! The interruption queue: what stays in it, and how few calls it takes to work it off.
+//! The interruption queue: which messages remain, and the number of calls to process them.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::Round;
@@ -14,7 +14,7 @@ use crate::calls::TagSet;
 
 const SPOT: &str = "EC2 Spot Instance Interruption Warning";
 
-/// Time that stands still, and pauses that are over when everybody else has come.
+/// A clock that stands still, with sleeps that end once all other tasks have run.
 struct Still(Timestamp);
 
 impl Clock for Still {
@@ -36,7 +36,7 @@ async fn round(provider: &dyn CloudProvider, now: Timestamp) -> Round {
     step.run(&Outlook::at(now)).await.unwrap()
 }
 
-/// The rules of EventBridge are the account's: only what another cluster of our name waits for stays in the queue.
+/// EventBridge rules match the whole account: only messages for another cluster of our name remain.
 #[rstest]
 #[case::of_nobody(&[], false)]
 #[case::of_another_name(&[(labels::TAG_CLUSTER_NAME, "other"), (labels::TAG_CLUSTER_UID, "other-uid")], false)]
@@ -44,7 +44,7 @@ async fn round(provider: &dyn CloudProvider, now: Timestamp) -> Round {
 #[case::of_a_uid_without_a_name(&[(labels::TAG_CLUSTER_UID, "other-uid")], false)]
 #[case::of_our_name_and_another_uid(&[(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::TAG_CLUSTER_UID, "other-uid")], true)]
 #[tokio::test]
-async fn what_is_nobodys_does_not_come_again(#[case] tags: &[(&str, &str)], #[case] stays: bool) {
+async fn messages_without_an_owner_are_deleted(#[case] tags: &[(&str, &str)], #[case] stays: bool) {
     let aws = Aws::new(with_queue()).await;
     let tags: TagSet = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let (_, id) = aws.cloud.adopt(tags);
@@ -57,7 +57,7 @@ async fn what_is_nobodys_does_not_come_again(#[case] tags: &[(&str, &str)], #[ca
     }
 }
 
-/// What metrics have been told since they were handed out last.
+/// The metrics recorded since the last call.
 async fn figures(provider: &dyn CloudProvider, now: Timestamp) -> BTreeMap<String, f64> {
     let steps = provider.steps();
     let step = steps.iter().find(|step| step.name() == "cloudprovider.metrics").unwrap();
@@ -73,7 +73,7 @@ const RECEIVED: &str = "karpenter_interruption_received_messages_total";
 const DELETED: &str = "karpenter_interruption_deleted_messages_total ";
 const LATENCY: &str = "karpenter_interruption_message_queue_duration_seconds ";
 
-/// A provider whose time stands still, with as many instances as asked for.
+/// A provider with a stopped clock and `count` instances.
 async fn still(count: usize) -> (Arc<FakeAws>, AwsProvider, Timestamp, Vec<ProviderId>) {
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
     let clock: SharedClock = Arc::new(Still(now));
@@ -88,9 +88,9 @@ async fn still(count: usize) -> (Arc<FakeAws>, AwsProvider, Timestamp, Vec<Provi
     (cloud, provider, now, ids)
 }
 
-/// A storm of announcements: one look and none to wait for at a hundred of them, and nothing is left over.
+/// A hundred messages take one describe call and one waiting receive call, and none remains.
 #[tokio::test]
-async fn a_hundred_messages_are_one_look() {
+async fn a_hundred_messages_are_one_describe_call() {
     let (cloud, provider, now, mut ours) = still(50).await;
     ours.sort();
     for id in &ours {
@@ -105,14 +105,14 @@ async fn a_hundred_messages_are_one_look() {
     assert_eq!(reported, ours, "in the order in which they came");
     assert_eq!((cloud.count("DescribeInstances") - before, cloud.count("ReceiveMessage")), (1, 10));
     assert_eq!((cloud.messages(), cloud.count("DeleteMessageBatch")), (50, 5));
-    assert_eq!(round(&provider, now).await.again, Duration::from_secs(1), "an empty queue");
-    assert_eq!(cloud.count("ReceiveMessage"), 11, "where nothing comes, one call waits for it");
+    assert_eq!(round(&provider, now).await.again, Duration::from_secs(1), "the queue is empty");
+    assert_eq!(cloud.count("ReceiveMessage"), 11, "one call waits on an empty queue");
 }
 
-/// Thousands of messages of every kind, some of them twice: a round for each hundred, everything counted once by what it is, and
-/// nothing deleted before it was acted on.
+/// Thousands of messages of every kind, some twice: one round per hundred, each message counted once by its kind, and none deleted before
+/// its action.
 #[tokio::test]
-async fn a_flood_takes_a_round_for_each_hundred() {
+async fn a_burst_takes_one_round_per_hundred_messages() {
     let (cloud, provider, now, ours) = still(200).await;
     let nobodys: Vec<String> = (0..1600).map(|_| cloud.adopt(TagSet::new()).1).collect();
     for (at, id) in nobodys.iter().enumerate() {
@@ -137,14 +137,14 @@ async fn a_flood_takes_a_round_for_each_hundred() {
         (rounds, reported) = (rounds + 1, reported + told.interruptions.len());
     }
     assert_eq!((rounds, cloud.count("ReceiveMessage")), (26, 260), "2.6 s at ten rounds a second");
-    // A round whose messages are all of one instance looks at it alone.
+    // A round whose messages concern one instance describes it alone.
     assert!(cloud.count("DescribeInstances") - before <= 26);
     assert!(
         (220..=220 + 26).contains(&cloud.count("DeleteMessageBatch")),
         "{}",
         cloud.count("DeleteMessageBatch")
     );
-    // The two messages of one instance come together or in two rounds; either way each of ours is reported, and stays.
+    // The two messages of one instance arrive together or in two rounds; either way each of ours is reported, and remains.
     assert!((200..=400).contains(&reported), "{reported}");
     assert_eq!(cloud.messages(), 400);
     let shown = figures(&provider, now).await;
@@ -154,9 +154,9 @@ async fn a_flood_takes_a_round_for_each_hundred() {
     assert_eq!((shown[DELETED], shown["fleetwright_aws_unreadable_messages_total "]), (2200.0, 200.0));
 }
 
-/// What a batch could not delete comes again, with what was deleted beside it gone; it is counted once.
+/// A message that a batch could not delete is received again; it is counted once.
 #[tokio::test]
-async fn what_could_not_be_deleted_comes_again() {
+async fn an_undeleted_message_is_received_again() {
     let aws = Aws::new(with_queue()).await;
     let sent = format!("\"time\":\"{}\"", aws.now());
     for _ in 0..25 {
@@ -172,8 +172,8 @@ async fn what_could_not_be_deleted_comes_again() {
     assert_eq!((shown[DELETED], shown[&format!("{RECEIVED} spot_interrupted")]), (22.0, 25.0));
     assert!(shown.contains_key(LATENCY));
     round(&*aws.provider(), aws.now()).await;
-    assert_eq!(aws.cloud.messages(), 3, "it is not handed out at once");
-    // A whole batch that is refused is as if none of it were.
+    assert_eq!(aws.cloud.messages(), 3, "it is invisible at first");
+    // A whole batch that is refused leaves all its messages.
     aws.advance(Duration::from_secs(20)).await;
     aws.cloud.inject(Call::DeleteMessages, Fault::Refuse(AwsError::new("InternalError", "why")));
     round(&*aws.provider(), aws.now()).await;
@@ -183,12 +183,12 @@ async fn what_could_not_be_deleted_comes_again() {
     assert_eq!(aws.cloud.messages(), 0);
     let shown = figures(&*aws.provider(), aws.now()).await;
     assert_eq!((shown[DELETED], shown.get(&format!("{RECEIVED} spot_interrupted"))), (3.0, None));
-    assert!(!shown.contains_key(LATENCY), "it is no news when it comes again");
+    assert!(!shown.contains_key(LATENCY), "a repeated message is not observed");
 }
 
-/// An action that IAM refuses is told of, however many of its calls come at once.
+/// An action that IAM refuses is reported once, however many calls are refused at once.
 #[tokio::test]
-async fn a_queue_that_nothing_may_be_deleted_from_is_told_of_once() {
+async fn a_denied_deletion_is_reported_once() {
     let (cloud, provider, now, _) = still(1).await;
     for _ in 0..100 {
         cloud.push_message("{}");
@@ -201,14 +201,14 @@ async fn a_queue_that_nothing_may_be_deleted_from_is_told_of_once() {
     assert!(provider.features_off().contains_key("sqs:DeleteMessage"));
 }
 
-/// Spot capacity that is taken back is gone for three minutes from when it was heard of, however often its message comes again. What
-/// nothing could be looked at for, and what a process before this one heard of, is heard of then.
+/// Reclaimed spot capacity is unavailable for three minutes from the first message, however often the message is received. A message
+/// whose instance could not be described, or that an earlier process received, counts from then.
 #[rstest]
 #[case::at_once(false, false)]
 #[case::looked_at_later(true, false)]
 #[case::by_another_process(false, true)]
 #[tokio::test]
-async fn what_is_taken_back_counts_once(#[case] unseen: bool, #[case] restarts: bool) {
+async fn reclaimed_capacity_counts_once(#[case] unseen: bool, #[case] restarts: bool) {
     let aws = Aws::new(with_queue()).await;
     let mut spot = claim("a", "a");
     spot.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT_CAPACITY]));
@@ -254,12 +254,12 @@ async fn what_is_taken_back_counts_once(#[case] unseen: bool, #[case] restarts: 
         assert_eq!(round(&*aws.provider(), aws.now()).await.interruptions.len(), 1);
     }
     aws.advance(Duration::from_secs(5)).await;
-    assert!(is_there().await, "three minutes are over");
+    assert!(is_there().await, "after three minutes");
 }
 
-/// A window that is refused, or messages that are left to another cluster of our name, keep nothing back.
+/// A refused window, or messages that are left to another cluster of our name, delay nothing.
 #[tokio::test]
-async fn what_stays_keeps_nothing_back() {
+async fn remaining_messages_delay_no_others() {
     let aws = Aws::new(with_queue()).await;
     let theirs = [(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::TAG_CLUSTER_UID, "other-uid")];
     let theirs: TagSet = theirs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -269,14 +269,14 @@ async fn what_stays_keeps_nothing_back() {
         aws.cloud.push_message(&notice(SPOT, json!({"instance-id": foreign})));
     }
     aws.cloud.push_message(&notice(SPOT, json!({"instance-id": instance_id(&own).unwrap()})));
-    // The first window comes, the second is refused.
+    // The first window arrives, the second is refused.
     aws.cloud.inject(Call::Receive, Fault::Lose);
     aws.cloud.inject(Call::Receive, Fault::Refuse(AwsError::new("InternalError", "why")));
     let told = round(&*aws.provider(), aws.now()).await;
     let expected = Interruption { id: own.clone(), kind: InterruptionKind::Spot };
     assert_eq!(told.interruptions, [expected]);
     assert_eq!(aws.cloud.messages(), 31);
-    // Once the instance is ending, its message goes, and theirs stay.
+    // Once the instance is terminating its message is deleted, and those of others remain.
     let claim = NodeClaim { provider_id: Some(own.clone()), ..claim("claim-000", "batch") };
     aws.provider().terminate(&claim, &own).await.unwrap();
     aws.advance(Duration::from_secs(20)).await;
@@ -284,9 +284,9 @@ async fn what_stays_keeps_nothing_back() {
     assert_eq!(aws.cloud.messages(), 30);
 }
 
-/// One message that cannot be deleted is a trouble, however many others of its batch can.
+/// One message that cannot be deleted is reported, however many others of its batch can.
 #[tokio::test]
-async fn deletions_that_keep_failing_are_told_of() {
+async fn repeated_deletion_failures_are_reported() {
     let aws = Aws::new(with_queue()).await;
     for _ in 0..20 {
         aws.cloud.push_message("{}");

@@ -1,4 +1,4 @@
-//! The stories that the provider was written for: one alias of several images, and two clusters of one name.
+//! The incidents that the provider was written for: one alias of several images, and two clusters of one name.
 
 use fleetwright_aws_api::labels;
 use fleetwright_core::model::Requirement;
@@ -9,8 +9,8 @@ use super::world::{World, fresh, node};
 use super::*;
 use crate::calls::Image;
 
-/// One Bottlerocket alias stands for four images. Pods without GPU get an instance with the plain one on the first launch; what its
-/// node reports is observed for that type and image, and for no other.
+/// One Bottlerocket alias resolves to four images. Pods without GPU get an instance with the plain one on the first launch; its node's
+/// capacity is observed for that type and image, and for no other.
 #[tokio::test]
 async fn one_alias_four_images() {
     let mut class = fresh("default");
@@ -51,8 +51,8 @@ async fn one_alias_four_images() {
     world.add(registered, Some(node("node", &own, Resources::of(2000, real))));
     world.round("providers.instancetype.capacity").await;
     let after = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
-    assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair alone");
-    // A new image of one variant forgets that variant's observations only.
+    assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair only");
+    // A new image of one variant drops that variant's observations only.
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m6g.large")];
     let arm = NodeClaim { image_id: Some("ami-br-arm64".into()), ..claim("arm", "arm") };
     world.add(arm, Some(node("node-arm", &own, Resources::of(2000, real))));
@@ -97,8 +97,8 @@ async fn neighbour(ours: &World) -> World {
     }
 }
 
-/// Two clusters of one name in one account and region, each with its loops and its collector: after hours of both, each has what
-/// it made, and has deleted nothing of the other's.
+/// Two clusters of one name in one account and region, each with its steps and its garbage collection: after hours of both, each has its
+/// own resources and has deleted none of the other's.
 #[tokio::test]
 async fn two_clusters_of_one_name_leave_each_other_alone() {
     let mut ours = World::new(settings(), fresh("default")).await;
@@ -148,7 +148,7 @@ async fn two_clusters_of_one_name_leave_each_other_alone() {
         let all = cloud.templates_now();
         all.values().filter(|(template, _)| template.tags[labels::TAG_CLUSTER_UID] == uid).count()
     };
-    // Dry runs make one now and then; what the launches used is cleared away by whoever made it.
+    // Dry runs create one now and then; the templates of launches were deleted by their owner.
     assert!(owner(UID) <= 1 && owner("their-cluster-uid") <= 1);
     assert!(cloud.count("DeleteLaunchTemplate") >= 2);
     assert!(ours.aws.provider.lock().unwrap().foreign().count(ResourceType::Instance) == 3);

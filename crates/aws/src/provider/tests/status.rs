@@ -1,4 +1,4 @@
-//! The status of classes: what a user sees while AWS answers, refuses, or does neither.
+//! The status of classes: what a user sees while AWS answers, refuses, or does not answer.
 
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{HasConditions as _, labels};
@@ -15,7 +15,7 @@ use crate::calls::{
 
 const STEP: &str = "nodeclass";
 
-/// Rounds until nothing changes.
+/// Runs rounds until nothing changes.
 async fn settle(world: &mut World) -> Round {
     let mut last = world.round(STEP).await;
     for _ in 0..8 {
@@ -43,7 +43,7 @@ async fn a_new_class_becomes_ready_and_stays_quiet() {
     assert_eq!(annotations[labels::HASH_VERSION], "v6");
     assert_eq!(annotations[labels::HASH], class.spec.drift_hash(CA));
     assert!(last.writes.is_empty(), "{last:?}");
-    // From here on looking changes nothing at AWS.
+    // From here on rounds change nothing at AWS.
     let before = world.aws.cloud.mutations();
     for _ in 0..60 {
         world.pass(30).await;
@@ -65,7 +65,7 @@ async fn a_new_class_becomes_ready_and_stays_quiet() {
 #[case(Call::CreateProfile, condition::INSTANCE_PROFILE_READY)]
 #[case(Call::AddRole, condition::INSTANCE_PROFILE_READY)]
 #[tokio::test]
-async fn a_right_that_is_missing_is_named_under_its_own_condition(#[case] call: Call, #[case] of: &str) {
+async fn a_missing_permission_is_reported_in_its_own_condition(#[case] call: Call, #[case] of: &str) {
     let mut world = World::new(settings(), fresh("default")).await;
     world.aws.cloud.deny(call);
     let first = world.round(STEP).await;
@@ -80,19 +80,19 @@ async fn a_right_that_is_missing_is_named_under_its_own_condition(#[case] call: 
     world.pass(61).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", "Ready"), "True Ready");
-    // A class that was ready stays ready: what is known does not become wrong by a policy.
+    // A ready class remains ready: a policy change does not invalidate known values.
     world.aws.cloud.deny(call);
     world.pass(1000).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", "Ready"), "True Ready");
 }
 
-/// A profile that is too new is refused for a while, and so is for ever what EC2 takes from nobody: the class stays ready and says so.
+/// EC2 refuses a profile that is too new for a while, and some launches always: the class remains ready and reports it.
 #[rstest]
 #[case(Call::TryFleet, "ec2:CreateFleet")]
 #[case(Call::TryInstance, "ec2:RunInstances")]
 #[tokio::test]
-async fn a_launch_that_would_be_refused_is_told(#[case] call: Call, #[case] action: &str) {
+async fn a_launch_that_would_be_refused_is_reported(#[case] call: Call, #[case] action: &str) {
     let mut world = World::new(settings(), fresh("default")).await;
     (0..20).for_each(|_| world.aws.cloud.inject(call, refusal("InvalidParameterValue")));
     settle(&mut world).await;
@@ -108,7 +108,7 @@ async fn a_launch_that_would_be_refused_is_told(#[case] call: Call, #[case] acti
 #[case(Call::TryInstance, "RunInstancesAuthCheckFailed")]
 #[case(Call::CreateTemplate, "CreateLaunchTemplateAuthCheckFailed")]
 #[tokio::test]
-async fn dry_runs_tell_what_a_launch_would_be_refused(#[case] call: Call, #[case] reason: &str) {
+async fn dry_runs_report_refusals(#[case] call: Call, #[case] reason: &str) {
     let mut world = World::new(settings(), fresh("default")).await;
     world.aws.cloud.deny(call);
     settle(&mut world).await;
@@ -125,7 +125,7 @@ async fn dry_runs_tell_what_a_launch_would_be_refused(#[case] call: Call, #[case
 }
 
 #[tokio::test]
-async fn throttling_changes_nothing_that_stands() {
+async fn throttling_changes_no_condition() {
     let mut world = World::new(settings(), fresh("default")).await;
     settle(&mut world).await;
     let before = world.class("default");
@@ -137,7 +137,7 @@ async fn throttling_changes_nothing_that_stands() {
     assert_eq!(world.class("default"), before);
 }
 
-/// A status that the API server refused is written again, though nothing was looked up again.
+/// A rejected status write is repeated, without another look-up.
 #[tokio::test]
 async fn a_refused_write_loses_nothing() {
     let mut world = World::new(settings(), fresh("default")).await;
@@ -151,7 +151,7 @@ async fn a_refused_write_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_ready() {
+async fn missing_resources_are_not_ready() {
     let mut world = World::new(settings(), fresh("default")).await;
     settle(&mut world).await;
     world.edit("default", |class| {
@@ -171,12 +171,12 @@ async fn what_is_not_there_is_not_ready() {
     }
     let status = world.class("default").status.unwrap();
     assert!(status.subnets.is_empty() && status.security_groups.is_empty() && status.amis.len() == 3);
-    // The list that is empty now was taken off the object: the patch says so.
+    // The now empty list was removed from the object by the patch.
     assert!(world.aws.cloud.profiles_now().values().all(|profile| !profile.roles.is_empty()));
 }
 
 #[tokio::test]
-async fn a_selector_that_matches_thousands_ends_somewhere() {
+async fn a_selector_that_matches_thousands_is_cut() {
     let mut world = World::new(settings(), fresh("default")).await;
     world.aws.cloud.with(|inner| {
         let mut like = inner.images[0].clone();
@@ -199,7 +199,7 @@ async fn a_selector_that_matches_thousands_ends_somewhere() {
     assert_eq!((status.subnets.len(), status.amis.len()), (crate::nodeclass::MATCHES_MAX, 1));
     assert_eq!(world.condition("default", condition::SUBNETS_READY), "True TooManyMatches");
     assert!(round.notices.iter().any(|notice| notice.message.contains("select fewer")), "{round:?}");
-    // Which of them count does not change with their free addresses: nodes would drift with it.
+    // The selection does not change with free addresses: nodes would drift.
     let ids = |world: &World| -> BTreeSet<String> {
         world.class("default").status.unwrap().subnets.into_iter().map(|subnet| subnet.id).collect()
     };
@@ -209,7 +209,7 @@ async fn a_selector_that_matches_thousands_ends_somewhere() {
     world.pass(61).await;
     settle(&mut world).await;
     assert_eq!(ids(&world), before);
-    // And a refusal in all of them is tried in a few.
+    // A refusal in all of them is found by trying a few.
     world.aws.cloud.deny(Call::TryInstance);
     world.edit("default", |class| class.spec.context = Some("new".to_owned()));
     let asked = world.aws.cloud.count("RunInstances (dry run)");
@@ -222,7 +222,7 @@ async fn a_selector_that_matches_thousands_ends_somewhere() {
 }
 
 #[tokio::test]
-async fn reservations_come_go_and_are_optional() {
+async fn reservations_change_and_are_optional() {
     let mut class = fresh("default");
     class.spec.capacity_reservation_selector_terms =
         serde_json::from_value(json!([{"id": "cr-1"}, {"instanceMatchCriteria": "targeted"}])).unwrap();
@@ -290,12 +290,12 @@ async fn placement_groups_are_demanded_at_launch() {
     world.pass(61).await;
     settle(&mut world).await;
     assert_eq!(world.condition("default", "Ready"), "True Ready");
-    // EC2 chooses, and tells at once.
+    // EC2 chooses, and shows it at once.
     let provider = world.aws.provider();
     let chosen = provider.launch(&batch(1)).await.remove(0).unwrap();
     assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_ID], "pg-1");
     assert!(["1", "2", "3"].contains(&&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION]));
-    // The claim chooses: the lowest that it allows by number.
+    // The NodeClaim chooses: the lowest number that it allows.
     let mut picky = claim("picky", "other");
     picky
         .requirements
@@ -316,9 +316,9 @@ async fn placement_groups_are_demanded_at_launch() {
     assert_eq!(provider.drift(&owned).await, Ok(Some(Drift("PlacementGroupDrift".into()))));
 }
 
-/// A shortage within a placement group hides nothing from a class outside of it.
+/// A shortage within a placement group does not affect a class outside of it.
 #[tokio::test]
-async fn a_shortage_in_a_group_is_the_groups() {
+async fn a_shortage_in_a_group_affects_only_the_group() {
     let mut grouped = fresh("default");
     grouped.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
     let mut world = World::new(settings(), grouped).await;
@@ -353,7 +353,7 @@ async fn a_shortage_in_a_group_is_the_groups() {
 }
 
 #[tokio::test]
-async fn older_hashes_are_stamped_again_and_never_drift() {
+async fn older_hashes_are_updated_and_never_drift() {
     let mut world = World::new(settings(), fresh("default")).await;
     let launched = |name: &str, annotations: &[(&str, &str)]| NodeClaim {
         provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
@@ -382,13 +382,13 @@ async fn older_hashes_are_stamped_again_and_never_drift() {
         (of(labels::HASH), of(labels::HASH_VERSION))
     };
     assert_eq!(stamp("old"), (hash, "v6".to_owned()));
-    assert_eq!(stamp("current"), ("1".to_owned(), "v6".to_owned()), "that is drift");
+    assert_eq!(stamp("current"), ("1".to_owned(), "v6".to_owned()), "drifted");
     assert_eq!(stamp("drifted"), ("1".to_owned(), "v6".to_owned()));
     assert_eq!(stamp("unlaunched"), (String::new(), String::new()));
 }
 
 #[tokio::test]
-async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
+async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates() {
     let mut world = World::new(settings(), fresh("default")).await;
     settle(&mut world).await;
     world.aws.provider().launch(&batch(1)).await.remove(0).unwrap();
@@ -416,7 +416,7 @@ async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
     let round = world.round(STEP).await;
     assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
     world.pass(60).await;
-    assert!(world.round(STEP).await.notices.is_empty(), "told every ten minutes");
+    assert!(world.round(STEP).await.notices.is_empty(), "published every ten minutes");
     world.outlook.nodes.clear();
     world.aws.cloud.inject(Call::DeleteProfile, refusal("ServiceUnavailable"));
     let round = world.round(STEP).await;
@@ -424,14 +424,14 @@ async fn a_class_goes_after_its_claims_and_takes_along_what_was_made_for_it() {
     world.round(STEP).await;
     assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()));
     let names: Vec<String> = world.aws.cloud.profiles_now().into_keys().collect();
-    assert_eq!(names, ["theirs"], "another cluster's is never touched");
+    assert_eq!(names, ["theirs"], "another cluster's is never changed");
     let names: Vec<String> = world.aws.cloud.templates_now().into_keys().collect();
     assert_eq!(names, ["karpenter.k8s.aws/theirs"]);
 }
 
-/// Nothing is looked after, and nothing is made, under another cluster's name.
+/// Nothing is reconciled or created under another cluster's name.
 #[tokio::test]
-async fn a_mismatch_stops_the_loop() {
+async fn a_mismatch_stops_the_step() {
     let other = Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() };
     let mut world = World::new(other, fresh("default")).await;
     world.round(STEP).await;
@@ -443,11 +443,11 @@ async fn a_mismatch_stops_the_loop() {
         assert_eq!(world.condition("default", name), expected);
     }
     assert_eq!((world.aws.cloud.mutations(), world.aws.cloud.count("DescribeSubnets")), (0, 0));
-    assert!(world.class("default").metadata.finalizers.is_none(), "nothing was made for it");
-    assert!(world.round(STEP).await.writes.is_empty(), "it is told once");
+    assert!(world.class("default").metadata.finalizers.is_none(), "nothing was created for it");
+    assert!(world.round(STEP).await.writes.is_empty(), "published once");
 }
 
-/// Expressions are tried on every type before any node is launched by them.
+/// Expressions are evaluated for every type before any node is launched with them.
 #[tokio::test]
 async fn an_expression_that_fails_on_one_type_fails_here() {
     let on = Settings { node_class_cel: true, ..settings() };
@@ -465,12 +465,12 @@ async fn an_expression_that_fails_on_one_type_fails_here() {
     assert_eq!(world.condition("default", "Ready"), "True Ready");
 }
 
-/// People hear of user data that are nearly too large before a pool's labels make them too large.
+/// User data near the limit are reported before a NodePool's labels exceed it.
 #[rstest]
 #[case::with_dry_runs(true)]
 #[case::without(false)]
 #[tokio::test]
-async fn user_data_near_the_limit_are_told_of(#[case] dry_runs: bool) {
+async fn user_data_near_the_limit_are_reported(#[case] dry_runs: bool) {
     let mut class = fresh("default");
     class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(1000)));
     let mut world = World::new(Settings { dry_runs, ..settings() }, class).await;
@@ -492,9 +492,9 @@ async fn user_data_near_the_limit_are_told_of(#[case] dry_runs: bool) {
     assert_eq!(world.condition("default", "ValidationSucceeded"), "False UserDataSizeLimitExceeded");
 }
 
-/// A type that cannot be described, and one that two images are meant for alike, are named; all others are launched.
+/// A type that cannot be described, and one that two images match equally, are reported; all others are launched.
 #[tokio::test]
-async fn types_that_come_to_nothing_clear_are_named() {
+async fn unclear_types_are_reported() {
     let mut class = fresh("default");
     class.spec.ami_selector_terms = serde_json::from_value(json!([
         {"id": "ami-amd64"}, {"id": "ami-nvidia"}, {"id": "ami-neuron"},
@@ -537,12 +537,12 @@ async fn types_that_come_to_nothing_clear_are_named() {
     assert!(launched.is_ok(), "{launched:?}");
 }
 
-/// What IAM kept from being proven is looked at again without a restart: it may come out either way.
+/// An identity that IAM kept from being proven is checked again without a restart, with either result.
 #[rstest]
 #[case::ours(CA, "True ClusterIdentityProven", "True Ready", 1)]
 #[case::anothers(OTHER_CA, "False ClusterMismatch", "False UnhealthyDependents", 0)]
 #[tokio::test]
-async fn identity_is_asked_for_again(
+async fn identity_is_checked_again(
     #[case] authority: &str,
     #[case] identity: &str,
     #[case] ready: &str,
@@ -562,7 +562,7 @@ async fn identity_is_asked_for_again(
     assert_eq!(world.condition("default", "Ready"), ready);
     let answer = world.aws.provider().launch(&batch(1)).await.remove(0);
     assert_eq!((u64::from(answer.is_ok()), world.aws.cloud.count("CreateFleet")), (launched, launched));
-    // EKS tells of ours after all: one that has our name was deleted, say.
+    // EKS returns our cluster after all, for example because another one of our name was deleted.
     world.aws.cloud.with(|inner| inner.cluster.as_mut().unwrap().ca_bundle = authority.to_owned());
     world.pass(300).await;
     settle(&mut world).await;

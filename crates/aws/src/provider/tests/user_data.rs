@@ -1,11 +1,11 @@
-//! User data that nothing can be made of: the class says so in a condition and an event, and is whole again once they are.
+//! Invalid user data: the class reports it in a condition and an event, and recovers once they are corrected.
 
 use rstest::rstest;
 
 use super::world::{World, fresh};
 use super::*;
 
-/// What people are told while the class comes to rest.
+/// The events until nothing changes.
 async fn settle(world: &mut World) -> Vec<String> {
     let mut told = Vec::new();
     for _ in 0..10 {
@@ -25,7 +25,11 @@ async fn settle(world: &mut World) -> Vec<String> {
 #[case::no_toml("Bottlerocket", "#!/bin/bash\n".repeat(3) + "echo", "UserDataInvalid")]
 #[case::settings_that_are_none("Bottlerocket", "settings = 1".to_owned(), "UserDataInvalid")]
 #[tokio::test]
-async fn the_class_says_so(#[case] family: &str, #[case] user_data: String, #[case] reason: &str) {
+async fn invalid_user_data_is_reported(
+    #[case] family: &str,
+    #[case] user_data: String,
+    #[case] reason: &str,
+) {
     let mut class = fresh("default");
     class.spec.ami_family = Some(family.to_owned());
     class.spec.ami_selector_terms =

@@ -1,4 +1,4 @@
-//! A cluster around the provider's loops: objects that their writes change, and time that passes.
+//! A cluster around the provider's steps: objects that their writes change, and a clock.
 
 use fleetwright_aws_api::{Ec2NodeClass, HasConditions};
 use fleetwright_core::cloud::{Object, Round, Write};
@@ -11,7 +11,7 @@ pub(super) struct World {
     pub(super) aws: Aws,
     pub(super) outlook: Outlook,
     pub(super) steps: Vec<Arc<dyn ProviderStep>>,
-    /// Writes are refused while this is set, as by a conflict.
+    /// Writes are rejected while this is set, as by a conflict.
     pub(super) deaf: bool,
 }
 
@@ -34,7 +34,7 @@ impl World {
         Self { aws, outlook, steps, deaf: false }
     }
 
-    /// A new process.
+    /// Starts a new process.
     pub(super) async fn restart(&mut self) {
         self.aws.restart().await;
         self.steps = self.aws.provider().steps();
@@ -45,7 +45,7 @@ impl World {
         self.outlook.now = self.aws.now();
     }
 
-    /// One round of a loop; its writes are made.
+    /// Runs one round of a step and applies its writes.
     pub(super) async fn try_round(&mut self, step: &str) -> Result<Round, CloudError> {
         let step = self.steps.iter().find(|known| known.name() == step).unwrap().clone();
         let round = step.run(&self.outlook).await?;
