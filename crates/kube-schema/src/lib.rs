@@ -127,6 +127,11 @@ impl Structural {
         pruning::prune(&self.root, obj);
     }
 
+    /// Removes nulls of fields that are neither nullable nor defaulted, and nothing else.
+    pub fn prune_nulls(&self, obj: &mut Value) {
+        pruning::drop_nulls(Some(&self.root), obj);
+    }
+
     /// Fills in defaults, also inside of lists, maps and other defaults. A null of a field that is not nullable
     /// counts as absent.
     pub fn default(&self, obj: &mut Value) {

@@ -77,7 +77,7 @@ fn keep_meta(map: &mut Map<String, Value>) {
 }
 
 /// Removes nulls of fields that are neither nullable nor defaulted; entries of lists stay.
-fn drop_nulls(node: Option<&Node>, value: &mut Value) {
+pub(crate) fn drop_nulls(node: Option<&Node>, value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
             let field = node.and_then(|node| node.field(name));

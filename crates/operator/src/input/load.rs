@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_api::{self as api, condition, labels::condition::NODE_CLASS_READY};
+use fleetwright_api::{
+    self as api, condition,
+    labels::condition::{NODE_CLASS_READY, READY},
+};
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
 use fleetwright_state::{
@@ -173,6 +176,9 @@ impl Loader {
             };
             return self.note(source, format_args!("{kind}: metadata.name {fix}"));
         }
+        if matches!(source, Source::File { .. }) && !prepare::is_dump(&value) {
+            prepare::manifest(&kind, &mut value);
+        }
         prepare::identify(&mut value, namespaced);
         let namespace =
             value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -207,12 +213,7 @@ impl Loader {
             ("", "Node") => self.apply::<Node>(value, source),
             ("", "Pod") => self.pod(value, source),
             ("", "PersistentVolume") => self.apply::<PersistentVolume>(value, source),
-            ("", "PersistentVolumeClaim") => {
-                if matches!(source, Source::File { .. }) {
-                    prepare::bound(&mut value);
-                }
-                self.apply::<PersistentVolumeClaim>(value, source);
-            }
+            ("", "PersistentVolumeClaim") => self.apply::<PersistentVolumeClaim>(value, source),
             ("", "Service") => self.apply::<Service>(value, source),
             ("", "ReplicationController") => self.apply::<ReplicationController>(value, source),
             ("apps", "DaemonSet") => self.apply::<DaemonSet>(value, source),
@@ -318,17 +319,17 @@ impl Loader {
         self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
     }
 
-    fn pod(&mut self, mut value: Value, source: &Source) {
+    fn pod(&mut self, value: Value, source: &Source) {
         let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
         let waits =
             of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
         let nominated = of("/status/nominatedNodeName");
+        let is_refused = prepare::is_refused(&value) || !of("/metadata/deletionTimestamp").is_empty();
         // Of two with one name the last counts, whatever was wrong with the first.
         self.loaded.broken_pods.remove(&id);
         self.loaded.held_pods.remove(&id);
         if let Source::File { .. } = source {
-            prepare::pending(&mut value);
             self.namespaces.insert(id.namespace.to_string());
         }
         let gates: Vec<String> = value
@@ -356,6 +357,9 @@ impl Loader {
         } else if !nominated.is_empty() {
             let text = format!("nominated by kube-scheduler to node {nominated}");
             self.loaded.held_pods.insert(id, ("Nominated", text));
+        } else if !is_refused {
+            let text = "kube-scheduler has not said that it fits no node (condition PodScheduled)".to_owned();
+            self.loaded.held_pods.insert(id, ("NotRefused", text));
         }
     }
 
@@ -476,6 +480,14 @@ impl Loader {
                 Err(("NodeClassReadinessUnknown", format!("{class} does not say yet whether it is ready")))
             }
             (Some(_), _) => Ok(()),
+        }?;
+        // The controller reads this condition alone. It may say more than is known here.
+        match condition::find(conditions, READY).filter(|ready| !ready.is_true()) {
+            Some(ready) => Err((
+                "NodePoolNotReady",
+                format!("its condition Ready is {}: {}", ready.status.as_str(), ready.message),
+            )),
+            None => Ok(()),
         }
     }
 }

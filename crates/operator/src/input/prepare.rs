@@ -39,13 +39,14 @@ impl Schemas {
         Ok(Self(schemas))
     }
 
-    /// Fills in defaults as the API server does; what it would refuse the object for otherwise.
+    /// Prunes nulls and fills in defaults as the API server does; what it would refuse the object for otherwise.
     pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<String> {
         let Some(Served { version, schema }) = self.0.get(kind) else { return Vec::new() };
         let written = value["apiVersion"].as_str().unwrap_or_default();
         if written != version {
             return vec![format!("apiVersion: {written} is not served: convert it to {version}")];
         }
+        schema.prune_nulls(value);
         schema.default(value);
         schema.validate(value, None).iter().map(ToString::to_string).collect()
     }
@@ -69,9 +70,24 @@ pub(super) fn identify(value: &mut Value, namespaced: bool) {
     }
 }
 
-/// A pod of a file that has no node waits for one: a manifest does not know what a scheduler has said. A dump that knows
-/// where kube-scheduler makes room for the pod is believed.
-pub(super) fn pending(value: &mut Value) {
+/// Whether an object of a file was read from an API server, with its status: it is believed as it is.
+pub(super) fn is_dump(value: &Value) -> bool {
+    let has_status = value["status"].as_object().is_some_and(|status| !status.is_empty());
+    let is_stored = |key: &str| value["metadata"][key].as_str().is_some_and(|text| !text.is_empty());
+    has_status && (is_stored("uid") || is_stored("resourceVersion"))
+}
+
+/// Adds to a manifest what the controllers of a cluster would have written.
+pub(super) fn manifest(kind: &str, value: &mut Value) {
+    match kind {
+        "Pod" => pending(value),
+        "PersistentVolumeClaim" => bound(value),
+        _ => {}
+    }
+}
+
+/// A pod of a manifest that has no node waits for one: a manifest does not know what a scheduler has said.
+fn pending(value: &mut Value) {
     if !text(value, "/spec/nodeName").is_empty()
         || matches!(text(value, "/status/phase"), "Succeeded" | "Failed")
         || !text(value, "/metadata/deletionTimestamp").is_empty()
@@ -114,8 +130,8 @@ pub(super) fn named(value: &mut Value) {
     }
 }
 
-/// A volume claim of a file that names its volume is bound: the mark that the binder leaves is no part of a manifest.
-pub(super) fn bound(value: &mut Value) {
+/// A volume claim of a manifest that names its volume is bound: the mark that the binder leaves is no part of a manifest.
+fn bound(value: &mut Value) {
     if text(value, "/spec/volumeName").is_empty() {
         return;
     }
@@ -127,6 +143,17 @@ pub(super) fn bound(value: &mut Value) {
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.entry("pv.kubernetes.io/bind-completed").or_insert_with(|| json!("yes"));
     }
+}
+
+/// Whether kube-scheduler has said that a pod fits no node.
+pub(super) fn is_refused(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let refused = |condition: &Value| {
+        condition["type"] == "PodScheduled"
+            && condition["status"] == "False"
+            && condition["reason"] == "Unschedulable"
+    };
+    conditions.is_some_and(|conditions| conditions.iter().any(refused))
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

@@ -216,16 +216,27 @@ fn owner(meta: &ObjectMeta) -> Option<Owner> {
     Some(Owner { kind: text(&owner.kind), name: text(&owner.name), uid: text(&owner.uid) })
 }
 
-/// Reads `karpenter.sh/do-not-disrupt` of a pod: `true`, `false` or a positive Go duration.
+/// Values of `karpenter.sh/do-not-disrupt` that do not protect, in any case; neither does a duration of zero.
+const NO: [&str; 4] = ["", "false", "no", "0"];
+
+/// Reads `karpenter.sh/do-not-disrupt` of a pod: `true`, `false` or a positive Go duration. A value that says no in other
+/// words does not protect; one that cannot be read does.
 #[must_use]
 pub fn do_not_disrupt(value: Option<&str>) -> DoNotDisrupt {
-    match value {
-        None | Some("false") => DoNotDisrupt::No,
-        Some("true") => DoNotDisrupt::Always,
-        Some(other) => match duration::parse(other).ok().and_then(|time| Duration::try_from(time).ok()) {
-            Some(time) if !time.is_zero() => DoNotDisrupt::For(time),
-            _ => DoNotDisrupt::Invalid(text(other)),
-        },
+    let Some(value) = value else { return DoNotDisrupt::No };
+    let plain = value.trim();
+    if NO.iter().any(|no| plain.eq_ignore_ascii_case(no)) {
+        return DoNotDisrupt::No;
+    }
+    if value == "true" {
+        return DoNotDisrupt::Always;
+    }
+    let lowercase = plain.to_ascii_lowercase();
+    match duration::parse(&lowercase).ok().and_then(|time| Duration::try_from(time).ok()) {
+        Some(time) if time.is_zero() => DoNotDisrupt::No,
+        // Go's durations are lower case.
+        Some(time) if lowercase == value => DoNotDisrupt::For(time),
+        _ => DoNotDisrupt::Invalid(text(value)),
     }
 }
 

@@ -43,7 +43,13 @@ pub fn claim(
         topology: Vec::new(),
         driver: None,
     };
-    let result = if volume_name(claim).is_some() {
+    let result = if claim.metadata.deletion_timestamp.is_some() {
+        Err(format!("persistentvolumeclaim {} is being deleted", lowered.id))
+    } else if is_lost(claim) {
+        // The binder leaves no volume name where the claim lost its reference: it waits for no consumer.
+        let of = volume_name(claim).map(|name| format!(" {name}")).unwrap_or_default();
+        Err(format!("persistentvolumeclaim {} has lost its volume{of}", lowered.id))
+    } else if volume_name(claim).is_some() {
         bound(&mut lowered, claim, volume, schema)
     } else {
         unbound(&mut lowered, claim, class, schema)
@@ -51,11 +57,12 @@ pub fn claim(
     if let Err(why) = result {
         lowered.state = VolumeState::Broken(why.into());
     }
-    if claim.metadata.deletion_timestamp.is_some() {
-        lowered.state =
-            VolumeState::Broken(format!("persistentvolumeclaim {} is being deleted", lowered.id).into());
-    }
     lowered
+}
+
+/// Whether the volume of a claim is gone.
+fn is_lost(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost")
 }
 
 /// The volume that a claim is bound to.
@@ -78,9 +85,6 @@ fn bound(
 ) -> Result<(), String> {
     let id = &lowered.id;
     let name = volume_name(claim).unwrap_or_default();
-    if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
-        return Err(format!("persistentvolumeclaim {id} has lost its volume {name}"));
-    }
     let volume = volume.ok_or_else(|| format!("persistentvolume {name} of claim {id} does not exist"))?;
     if volume.metadata.deletion_timestamp.is_some() {
         return Err(format!("persistentvolume {name} of claim {id} is being deleted"));
