@@ -99,16 +99,18 @@ fn merging_and_defaults() {
 fn schemas_lose_nothing() {
     for (crd, schema) in kwok().iter().zip([
         root::<KwokNodeClassSpec, KwokNodeClassStatus>(
-            "A KWOKNodeClass configures the nodes of the fake cloud.",
+            "A KWOKNodeClass configures the nodes of the simulated provider.",
         ),
         root::<CapacityBufferSpec, CapacityBufferStatus>(
-            "A CapacityBuffer keeps room ready for pods to come.",
+            "A CapacityBuffer keeps capacity ready for future pods.",
         ),
-        root::<NodeClaimSpec, NodeClaimStatus>("A NodeClaim asks for one node."),
+        root::<NodeClaimSpec, NodeClaimStatus>("A NodeClaim requests one node."),
         root::<NodeOverlaySpec, NodeOverlayStatus>(
-            "A NodeOverlay corrects prices and capacities of instance types.",
+            "A NodeOverlay adjusts prices and capacities of instance types.",
         ),
-        root::<NodePoolSpec, NodePoolStatus>("A NodePool says which nodes may be made and disrupted."),
+        root::<NodePoolSpec, NodePoolStatus>(
+            "A NodePool defines which nodes may be created and how they are disrupted.",
+        ),
     ]) {
         let typed = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
         let mut typed = serde_json::to_value(typed).unwrap();
