@@ -65,7 +65,7 @@ const TRIES: u64 = 20;
 #[case(Bug::TaintKept, 40)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
-#[case(Bug::ReplacedForgotten, 50)]
+#[case(Bug::ReplacedForgotten, 115)]
 #[case(Bug::PricesThoughtNew, 20)]
 #[case(Bug::PodsIgnored, 0)]
 #[case(Bug::GhostsUnseen, 0)]
