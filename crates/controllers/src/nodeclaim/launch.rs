@@ -129,7 +129,8 @@ impl Launches {
         self.state().failed.contains(claim)
     }
 
-    /// Whether a deleted claim must stay for now: others of its batch tell by it that the cloud was not called.
+    /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not tell that the cloud was not
+    /// called.
     pub(super) fn holds(&self, ctx: &Ctx, claim: &NodeClaim) -> bool {
         let is_busy = self.state().busy.contains(&claim.batch);
         claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(ctx, claim)))

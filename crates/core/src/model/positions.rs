@@ -12,7 +12,7 @@ pub struct Positions(Arc<[(u32, u32)]>);
 pub struct InvalidPositions;
 
 impl Positions {
-    /// Positions are below this: a batch has at most so many NodeClaims, and a call launches at most so many instances.
+    /// Upper bound of positions, exclusive: the largest number of NodeClaims in a batch and of instances in a call.
     pub const LIMIT: u32 = 1000;
 
     /// How many there are.

@@ -49,7 +49,7 @@ fn throttled(answers: &[Result<Instance, LaunchError>]) -> usize {
     answers.iter().filter(is).count()
 }
 
-/// The next attempt of a batch, with so many members.
+/// The next attempt of a batch, with this number of members.
 fn next(count: usize) -> Vec<LaunchRequest> {
     batch(count).into_iter().map(|request| LaunchRequest { attempt: 1001, ..request }).collect()
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::world::World;
 
-/// Lets so many effects through.
+/// Lets this number of effects through.
 pub(super) struct Power(AtomicI64);
 
 /// What becomes of an effect.

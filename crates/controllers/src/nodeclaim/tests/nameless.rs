@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::world::{World, instance};
 
-/// Claims `a` and `b` of one call whose outcome nobody wrote down, and so many instances of it.
+/// NodeClaims `a` and `b` of one call whose outcome was not recorded, and this number of instances of it.
 fn cut_off(instances: u32) -> World {
     let world = World::new();
     for (name, position) in [("a", "0"), ("b", "1")] {

@@ -108,7 +108,7 @@ fn a_claim_that_is_named_stays(#[case] batch: &[&str], #[case] expected: bool) {
 enum Event {
     Create(u32),
     Delete(u32),
-    /// A claim takes the next step; the process is killed after so many effects of it, and after the call where there is none left.
+    /// A NodeClaim takes the next step; the process is killed after this number of its effects, or after the call.
     Launch(u32, usize),
     /// The same, with as many instances fewer.
     Partial(u32, usize),
