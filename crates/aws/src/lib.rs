@@ -17,6 +17,7 @@ pub mod interruption;
 pub mod launch;
 pub mod nodeclass;
 pub mod observed;
+pub mod offline;
 mod pace;
 pub mod permissions;
 pub mod prices;

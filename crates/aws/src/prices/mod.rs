@@ -2,6 +2,7 @@
 
 mod file;
 mod kept;
+mod offline;
 mod trust;
 
 use std::collections::BTreeMap;
