@@ -20,7 +20,8 @@ use fleetwright_core::{
         labels::{CAPACITY_TYPE, ON_DEMAND, SPOT},
     },
     scheduling::{
-        Compatible, Effort, LeastCost, Packer, Plan, Purpose, Request, Rules, Solver, validator::violations,
+        Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules,
+        validator::violations,
     },
     testing::{Scene, ec2_catalog, pod, pool, shaped_pods},
 };
@@ -101,9 +102,9 @@ fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
 fn measure(snapshot: &Snapshot, packer: &dyn Packer, effort: Effort<'_>) -> (Duration, Plan) {
     let mut best: Option<(Duration, Plan)> = None;
     for _ in 0..3 {
-        let mut solver = Solver::new(snapshot, &Rules::default());
+        let mut prepared = PreparedSnapshot::new(snapshot, &Rules::default());
         let begin = Instant::now();
-        let plan = packer.pack(&mut solver, &request(snapshot, effort));
+        let plan = packer.pack(&mut prepared, &request(snapshot, effort));
         let took = begin.elapsed();
         if best.as_ref().is_none_or(|(fastest, _)| took < *fastest) {
             best = Some((took, plan));
@@ -113,9 +114,9 @@ fn measure(snapshot: &Snapshot, packer: &dyn Packer, effort: Effort<'_>) -> (Dur
 }
 
 fn improved(snapshot: &Snapshot) -> (Duration, Plan) {
-    let mut solver = Solver::new(snapshot, &Rules::default());
+    let mut prepared = PreparedSnapshot::new(snapshot, &Rules::default());
     let begin = Instant::now();
     let go_on = || begin.elapsed() < BUDGET;
-    let plan = LeastCost.pack(&mut solver, &request(snapshot, Effort::While(&go_on)));
+    let plan = LeastCost.pack(&mut prepared, &request(snapshot, Effort::While(&go_on)));
     (begin.elapsed(), plan)
 }

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_the_solver_is_covered() {
-        assert!(is_covered("crates/core/src/scheduling/solver/pass.rs"));
+        assert!(is_covered("crates/core/src/scheduling/greedy/pass.rs"));
         for other in ["crates/core/src/disruption/pass.rs", "crates/core/src/scheduling/tests/a.rs"] {
             assert!(!is_covered(other), "{other}");
         }

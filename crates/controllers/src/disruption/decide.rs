@@ -81,10 +81,10 @@ impl Controller for Disruption {
         let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&ctx.settings));
         let solvers = Arc::clone(&ctx.solvers);
         let decide = move || {
-            let solver = solvers.on(&snapshot, &rules.scheduling);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
+            let prepared = solvers.on(&snapshot, &rules.scheduling);
+            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
             let proposal = propose_after(&mut solver, &rules, now, &methods, recall);
-            solvers.keep(solver.into_solver());
+            solvers.keep(solver.into_prepared());
             let all = reports.then(|| statuses(&snapshot, &rules, now, &methods, &proposal));
             (proposal, all.unwrap_or_default())
         };
@@ -178,10 +178,10 @@ impl Disruption {
             if !simulate {
                 return still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
             }
-            let solver = solvers.on(&snapshot, &rules.scheduling);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
+            let prepared = solvers.on(&snapshot, &rules.scheduling);
+            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
             let confirmed = validate_on(&decided, &mut solver, &rules, now);
-            solvers.keep(solver.into_solver());
+            solvers.keep(solver.into_prepared());
             confirmed
         };
         match ctx.offload(judge).await? {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Effort, Plan, Purpose, Request, Solver, Unplaced},
+    scheduling::{Effort, LeastCost, Packer as _, Plan, PreparedSnapshot, Purpose, Request, Unplaced},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -258,16 +258,16 @@ async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Resul
     };
     let (clock, solvers) = (ctx.clock.clone(), Arc::clone(&ctx.solvers));
     let work = move || {
-        let mut solver = solvers.on(&snapshot, &rules);
-        let plan = solve_now(&mut solver, &pods, effort, deadline, &clock);
-        solvers.keep(solver);
+        let mut prepared = solvers.on(&snapshot, &rules);
+        let plan = solve_now(&mut prepared, &pods, effort, deadline, &clock);
+        solvers.keep(prepared);
         plan
     };
     ctx.offload(work).await
 }
 
 fn solve_now(
-    solver: &mut Solver,
+    prepared: &mut PreparedSnapshot,
     pods: &[Arc<Pod>],
     effort: SolveEffort,
     deadline: Option<Timestamp>,
@@ -280,7 +280,7 @@ fn solve_now(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
-    solver.solve(&request)
+    LeastCost.pack(prepared, &request)
 }
 
 fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {

@@ -1,42 +1,42 @@
-//! Keeps solvers between passes, so that the next pass only applies the changes of the snapshot.
+//! Keeps prepared snapshots between passes, so that the next pass only applies the changes of the snapshot.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleetwright_core::{
     model::Snapshot,
-    scheduling::{Rules, Solver},
+    scheduling::{PreparedSnapshot, Rules},
 };
 
-/// Number of solvers that are kept: provisioning and disruption may run at the same time.
+/// Number of prepared snapshots that are kept: provisioning and disruption may run at the same time.
 const MAX_IDLE: usize = 2;
 
-/// Idle solvers, the most recently used last.
+/// Idle ones, the most recently used last.
 #[derive(Debug, Default)]
-pub struct Solvers(Mutex<Vec<Solver>>);
+pub struct Solvers(Mutex<Vec<PreparedSnapshot>>);
 
 impl Solvers {
-    /// Returns a solver on `snapshot`: an idle one that is brought up to date, or a new one.
-    pub fn on(&self, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
+    /// Returns `snapshot` made ready: an idle one that is brought up to date, or a new one.
+    pub fn on(&self, snapshot: &Arc<Snapshot>, rules: &Rules) -> PreparedSnapshot {
         let kept = self.idle().pop();
-        match kept.filter(|solver| solver.rules() == rules) {
-            Some(mut solver) => {
-                solver.update(snapshot);
-                solver
+        match kept.filter(|prepared| prepared.rules() == rules) {
+            Some(mut prepared) => {
+                prepared.update(snapshot);
+                prepared
             }
-            None => Solver::on(Arc::clone(snapshot), rules),
+            None => PreparedSnapshot::on(Arc::clone(snapshot), rules),
         }
     }
 
-    /// Keeps a solver for the next pass.
-    pub fn keep(&self, solver: Solver) {
+    /// Keeps one for the next pass.
+    pub fn keep(&self, prepared: PreparedSnapshot) {
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE {
-            idle.push(solver);
+            idle.push(prepared);
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Solver>> {
-        // A panic leaves no solver half inserted.
+    fn idle(&self) -> MutexGuard<'_, Vec<PreparedSnapshot>> {
+        // A panic leaves none half inserted.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

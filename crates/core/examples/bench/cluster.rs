@@ -9,7 +9,10 @@ use fleetwright_core::{
         labels::{HOSTNAME, SPOT, ZONE},
         nodeclaim::ConditionType,
     },
-    scheduling::{Effort, Plan, Purpose, Request, Rules, Solver, validator::violations},
+    scheduling::{
+        Effort, LeastCost, Packer as _, Plan, PreparedSnapshot, Purpose, Request, Rules,
+        validator::violations,
+    },
     testing::{NodeBuilder, Numbers, Scene, affinity_to, kwok_catalog, node, now, pod, pool, spread_over},
 };
 
@@ -103,13 +106,13 @@ fn simulations() -> Measured {
         (10_000, 3_600, "-", None),
     ] {
         let snapshot = cluster(nodes, 10, load);
-        let mut solver = Solver::new(&snapshot, &Rules::default());
+        let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
         let (mut times, mut new_claims) = (Vec::new(), 0);
         for at in 0..nodes {
             let (pods, without) = (&snapshot.nodes[at].pods, [at]);
             let request =
                 Request { pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
-            let (plan, cost) = measure::cost(|| solver.solve(&request));
+            let (plan, cost) = measure::cost(|| LeastCost.pack(&mut prepared, &request));
             times.push(cost.time);
             new_claims += plan.new_claims.len();
         }
@@ -139,11 +142,11 @@ fn newcomer(at: usize, numbers: &mut Numbers) -> Arc<Pod> {
     .build()
 }
 
-/// A pod comes, is placed, and runs: each time the snapshot is another, and the solver follows.
+/// A pod comes, is placed, and runs: each time the snapshot is another, and what is prepared follows.
 fn one_pod() -> Measured {
     let mut numbers = Numbers::new(SEED);
     let mut snapshot = Arc::new(cluster(10_000, 10, 3_600));
-    let mut solver = Solver::on(Arc::clone(&snapshot), &Rules::default());
+    let mut prepared = PreparedSnapshot::on(Arc::clone(&snapshot), &Rules::default());
     let (mut times, mut wrong, mut allocations) = (Vec::new(), 0, 0);
     for at in 0..2_000 {
         let mut next = (*snapshot).clone();
@@ -158,8 +161,8 @@ fn one_pod() -> Measured {
         };
         // What is left behind is let go of afterwards.
         let ((plan, left), cost): ((Plan, _), _) = measure::cost(|| {
-            let left = solver.update(&next);
-            (solver.solve(&request), left)
+            let left = prepared.update(&next);
+            (LeastCost.pack(&mut prepared, &request), left)
         });
         drop(left);
         times.push(cost.time);
@@ -203,9 +206,9 @@ fn passes() -> Measured {
         let limit = Duration::from_millis(limit);
         let snapshot = Arc::new(cluster(nodes, 10, 3_900));
         let rules = disruption::Rules::default();
-        let solver = Solver::on(Arc::clone(&snapshot), &rules.scheduling);
+        let prepared = PreparedSnapshot::on(Arc::clone(&snapshot), &rules.scheduling);
         let single = method("single-node-consolidation").ok_or("no such method")?;
-        let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
+        let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
         let mut best: Option<(Duration, u32, usize)> = None;
         for _ in 0..3 {
             let (proposal, cost) =
@@ -227,20 +230,20 @@ fn passes() -> Measured {
     Ok(rows)
 }
 
-/// What a snapshot and its solver hold once they have answered.
+/// What a snapshot and what is made of it hold once they have answered.
 fn memory() -> Measured {
     let (before, resident) = (measure::live_bytes(), measure::rss());
     let mut snapshot = cluster(10_000, 10, 3_600);
     snapshot.pending = vec![newcomer(0, &mut Numbers::new(SEED))];
     let snapshot = Arc::new(snapshot);
-    let mut solver = Solver::on(Arc::clone(&snapshot), &Rules::default());
+    let mut prepared = PreparedSnapshot::on(Arc::clone(&snapshot), &Rules::default());
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let plan = solver.solve(&request);
+    let plan = LeastCost.pack(&mut prepared, &request);
     let live = measure::live_bytes() - before;
     let grown = measure::rss().zip(resident).map(|(now, before)| now - before);
     drop(plan);

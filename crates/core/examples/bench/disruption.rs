@@ -9,7 +9,7 @@ use fleetwright_core::{
         labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT},
         nodeclaim::ConditionType,
     },
-    scheduling::Solver,
+    scheduling::PreparedSnapshot,
     testing::{NodeBuilder, affinity_to, now, pod},
 };
 
@@ -31,7 +31,7 @@ struct Case {
     drifted: Option<usize>,
     /// One node in this number is empty.
     empty: Option<usize>,
-    /// Whether half of the nodes came after the solver was built, as in any cluster after a while.
+    /// Whether half of the nodes came after the tables were built, as in any cluster after a while.
     churned: bool,
     /// So many deployments instead, whose pods keep apart by hostname.
     apart: Option<usize>,
@@ -125,18 +125,18 @@ fn half_empty(Roomy { pods, types }: Roomy, nodes: usize) -> Snapshot {
     snapshot
 }
 
-fn solver(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> Solver {
+fn prepared(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> PreparedSnapshot {
     if !case.churned {
-        return Solver::on(Arc::clone(snapshot), &rules.scheduling);
+        return PreparedSnapshot::on(Arc::clone(snapshot), &rules.scheduling);
     }
     let mut before = (**snapshot).clone();
     before.nodes = before.nodes.into_iter().step_by(2).collect();
-    let mut solver = Solver::on(Arc::new(before), &rules.scheduling);
-    drop(solver.update(snapshot));
-    solver
+    let mut prepared = PreparedSnapshot::on(Arc::new(before), &rules.scheduling);
+    drop(prepared.update(snapshot));
+    prepared
 }
 
-/// All methods, on a solver that has followed the cluster.
+/// All methods, on tables that have followed the cluster.
 fn passes() -> Measured {
     let mut rows = Vec::new();
     for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
@@ -144,8 +144,8 @@ fn passes() -> Measured {
         for case in &CASES {
             let snapshot = Arc::new(snapshot(case, nodes));
             let rules = Rules::default();
-            let solver = solver(case, &snapshot, &rules);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, solver);
+            let prepared = prepared(case, &snapshot, &rules);
+            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {
                 let (proposal, cost) =

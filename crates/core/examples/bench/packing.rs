@@ -11,7 +11,8 @@ use fleetwright_core::{
         labels::{CAPACITY_TYPE, ON_DEMAND, SPOT},
     },
     scheduling::{
-        Compatible, Effort, LeastCost, Packer, Plan, Purpose, Request, Rules, Solver, validator::violations,
+        Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules,
+        validator::violations,
     },
     testing::{Scene, diverse_pods, ec2_catalog, linear_catalog, pod, pool, preference_pods, shaped_pods},
 };
@@ -146,12 +147,13 @@ impl Case {
 
     /// Tables and plan, with what each took.
     fn run(&self, snapshot: &Arc<Snapshot>) -> (Plan, Cost, Cost) {
-        let (mut solver, tables) = measure::cost(|| Solver::on(Arc::clone(snapshot), &Rules::default()));
+        let (mut prepared, tables) =
+            measure::cost(|| PreparedSnapshot::on(Arc::clone(snapshot), &Rules::default()));
         let begin = Instant::now();
         let go_on = || begin.elapsed() < BUDGET;
         let effort =
             if matches!(self.target, Target::Gap(_)) { Effort::While(&go_on) } else { Effort::First };
-        let (plan, solving) = measure::cost(|| self.packer.pack(&mut solver, &request(snapshot, effort)));
+        let (plan, solving) = measure::cost(|| self.packer.pack(&mut prepared, &request(snapshot, effort)));
         (plan, tables, solving)
     }
 

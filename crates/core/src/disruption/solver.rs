@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::Rules;
 use crate::{
     model::{Pod, Snapshot},
-    scheduling::{self, Plan, Repack, Solver},
+    scheduling::{self, Plan, PreparedSnapshot, Removals, Repack},
 };
 
 /// A solver that the first simulation prepares. Each simulation leaves it as it was.
 pub struct SimulationSolver<'a> {
     snapshot: &'a Snapshot,
     rules: &'a scheduling::Rules,
-    solver: Option<Box<Solver>>,
+    removals: Option<Box<Removals>>,
     /// How many simulations the pass may still run.
     left: u32,
     /// How many it has run.
@@ -23,13 +23,13 @@ impl<'a> SimulationSolver<'a> {
     /// For simulations on `snapshot`.
     #[must_use]
     pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
-        Self { snapshot, rules, solver: None, left: Rules::SIMULATIONS_MAX, run: 0 }
+        Self { snapshot, rules, removals: None, left: Rules::SIMULATIONS_MAX, run: 0 }
     }
 
-    /// For simulations on `snapshot`, by a solver that has been updated to it.
+    /// For simulations on `snapshot`, which `prepared` has been updated to.
     #[must_use]
-    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, solver: Solver) -> Self {
-        Self { solver: Some(Box::new(solver)), ..Self::new(snapshot, rules) }
+    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, prepared: PreparedSnapshot) -> Self {
+        Self { removals: Some(Box::new(Removals::new(prepared))), ..Self::new(snapshot, rules) }
     }
 
     /// Starts a pass of at most `simulations_max` simulations.
@@ -43,35 +43,35 @@ impl<'a> SimulationSolver<'a> {
         self.snapshot
     }
 
-    /// The solver, for the next user.
+    /// The snapshot as it was made ready, for the next user.
     #[must_use]
-    pub fn into_solver(self) -> Solver {
-        let (snapshot, rules) = (self.snapshot, self.rules);
-        let mut solver = self.solver.map_or_else(|| Solver::new(snapshot, rules), |solver| *solver);
-        solver.rewind_base();
-        solver
+    pub fn into_prepared(self) -> PreparedSnapshot {
+        match self.removals {
+            Some(removals) => removals.into_prepared(),
+            None => PreparedSnapshot::new(self.snapshot, self.rules),
+        }
     }
 
     /// The snapshot of the next simulation.
     pub(super) fn base(&mut self) -> Arc<Snapshot> {
-        Arc::clone(self.prepared().snapshot())
+        Arc::clone(self.removals().snapshot())
     }
 
     /// Moves on to another snapshot.
     pub(super) fn follow(&mut self, snapshot: &Arc<Snapshot>) {
-        drop(self.prepared().update(snapshot));
+        drop(self.removals().update(snapshot));
     }
 
     /// Keeps the result of a simulation that creates no node, so that later ones start from it. `false` where that is
     /// not possible.
     pub(super) fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
-        self.prepared().settle(moved, without)
+        self.removals().keep(moved, without)
     }
 
     /// Schedules `moved` on the cluster without some nodes.
     pub(super) fn simulate(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
         self.count();
-        self.prepared().what_if(moved, without)
+        self.removals().without(moved, without)
     }
 
     /// [`Self::simulate`] with its new NodeClaims packed by price.
@@ -82,7 +82,7 @@ impl<'a> SimulationSolver<'a> {
         terms: &Repack<'_>,
     ) -> Option<Plan> {
         self.count();
-        self.prepared().repack(moved, without, terms)
+        self.removals().repack(moved, without, terms)
     }
 
     /// Whether the pass has run all its simulations.
@@ -102,8 +102,9 @@ impl<'a> SimulationSolver<'a> {
         self.run = self.run.saturating_add(1);
     }
 
-    fn prepared(&mut self) -> &mut Solver {
+    fn removals(&mut self) -> &mut Removals {
         let (snapshot, rules) = (self.snapshot, self.rules);
-        self.solver.get_or_insert_with(|| Box::new(Solver::new(snapshot, rules)))
+        let new = || Box::new(Removals::new(PreparedSnapshot::new(snapshot, rules)));
+        self.removals.get_or_insert_with(new)
     }
 }

@@ -2,34 +2,39 @@
 
 use std::{cmp::Ordering, fmt, hash, marker::PhantomData, ops};
 
-use super::solver::{Claim, Class, Compatibility, Group, LabelSet, Level, NodeRow, Pool, Reservations, Row};
-use crate::model::Pod;
+/// What ids are of: types without values.
+mod of {
+    macro_rules! of {
+        ($($name:ident),+) => { $(pub(crate) enum $name {})+ };
+    }
+    of!(Claim, Class, Compatibility, Group, LabelSet, Level, Node, Pod, Pool, Reservation, Row);
+}
 
 /// A node of the snapshot, by slot.
-pub(super) type NodeId = Idx<NodeRow>;
+pub(crate) type NodeId = Idx<of::Node>;
 /// A NodePool that takes part.
-pub(super) type NodePoolId = Idx<Pool>;
+pub(crate) type NodePoolId = Idx<of::Pool>;
 /// A row of a NodePool: an instance type with one allocatable.
-pub(super) type InstanceTypeId = Idx<Row>;
+pub(crate) type InstanceTypeId = Idx<of::Row>;
 /// A class of pods with equal constraints.
-pub(super) type PodClassId = Idx<Class>;
+pub(crate) type PodClassId = Idx<of::Class>;
 /// A level of relaxation of a pod class.
-pub(super) type LevelId = Idx<Level>;
+pub(crate) type LevelId = Idx<of::Level>;
 /// What decides which nodes and NodePools a pod class can use at a level.
-pub(super) type CompatibilityId = Idx<Compatibility>;
+pub(crate) type CompatibilityId = Idx<of::Compatibility>;
 /// Pods that label selectors cannot tell apart.
-pub(super) type LabelSetId = Idx<LabelSet>;
+pub(crate) type LabelSetId = Idx<of::LabelSet>;
 /// A topology group.
-pub(super) type TopologyGroupId = Idx<Group>;
+pub(crate) type TopologyGroupId = Idx<of::Group>;
 /// A new NodeClaim of the pass.
-pub(super) type NewClaimId = Idx<Claim>;
+pub(crate) type NewClaimId = Idx<of::Claim>;
 /// A capacity reservation.
-pub(super) type ReservationId = Idx<Reservations>;
+pub(crate) type ReservationId = Idx<of::Reservation>;
 /// A pod of the request.
-pub(super) type PodId = Idx<Pod>;
+pub(crate) type PodId = Idx<of::Pod>;
 
 /// What indexes an [`IdVec`] or is in a set of indices.
-pub(super) trait Id: Copy {
+pub(crate) trait Id: Copy {
     /// The id at a position.
     fn new(position: usize) -> Self;
     /// Its position.
@@ -46,14 +51,14 @@ impl Id for usize {
 }
 
 /// A position among things of one type.
-pub(super) struct Idx<T> {
+pub(crate) struct Idx<T> {
     position: usize,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Idx<T> {
     /// The first.
-    pub(super) const FIRST: Self = Self { position: 0, of: PhantomData };
+    pub(crate) const FIRST: Self = Self { position: 0, of: PhantomData };
 }
 
 impl<T> Id for Idx<T> {
@@ -106,40 +111,40 @@ impl<T> hash::Hash for Idx<T> {
 }
 
 /// A vector by id.
-pub(super) struct IdVec<I, T> {
+pub(crate) struct IdVec<I, T> {
     items: Vec<T>,
     by: PhantomData<fn(I)>,
 }
 
 impl<I: Id, T> IdVec<I, T> {
     /// Adds an item; returns its id.
-    pub(super) fn push(&mut self, item: T) -> I {
+    pub(crate) fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::new(self.items.len() - 1)
     }
 
     /// The id that the next item gets.
-    pub(super) fn next_id(&self) -> I {
+    pub(crate) fn next_id(&self) -> I {
         I::new(self.items.len())
     }
 
     /// The item of an id.
-    pub(super) fn get(&self, id: I) -> Option<&T> {
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.position())
     }
 
     /// All ids.
-    pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
         (0..self.items.len()).map(I::new)
     }
 
     /// All items with their ids.
-    pub(super) fn entries(&self) -> impl DoubleEndedIterator<Item = (I, &T)> {
+    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = (I, &T)> {
         self.items.iter().enumerate().map(|(position, item)| (I::new(position), item))
     }
 
     /// The vector itself.
-    pub(super) fn items_mut(&mut self) -> &mut Vec<T> {
+    pub(crate) fn items_mut(&mut self) -> &mut Vec<T> {
         &mut self.items
     }
 }
@@ -218,7 +223,7 @@ impl<'a, I, T> IntoIterator for &'a mut IdVec<I, T> {
 
 /// An existing node or a new NodeClaim of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Host {
+pub(crate) enum Host {
     /// An existing or in-flight node.
     Node(NodeId),
     /// A new NodeClaim.
@@ -227,14 +232,14 @@ pub(super) enum Host {
 
 /// A domain of a topology group: of a group by hostname a node or a new NodeClaim, of others a value of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct DomainId(usize);
+pub(crate) struct DomainId(usize);
 
 /// The domain of a group by hostname that is the first new NodeClaim of a pass.
 const CLAIMS: usize = 1 << (usize::BITS - 2);
 
 impl DomainId {
     /// The node or new NodeClaim that is a domain of a group by hostname.
-    pub(super) fn host(self) -> Host {
+    pub(crate) fn host(self) -> Host {
         match self.0.checked_sub(CLAIMS) {
             Some(claim) => Host::NewClaim(Id::new(claim)),
             None => Host::Node(Id::new(self.0)),
@@ -242,7 +247,7 @@ impl DomainId {
     }
 
     /// The position among new NodeClaims or values, most of which have pods; `None` of a node, few of which do.
-    pub(super) fn dense(self, by_hostname: bool) -> Option<usize> {
+    pub(crate) fn dense(self, by_hostname: bool) -> Option<usize> {
         match self.host() {
             Host::Node(_) if by_hostname => None,
             Host::Node(_) => Some(self.0),
@@ -251,7 +256,7 @@ impl DomainId {
     }
 
     /// The value of a label.
-    pub(super) fn of_value(value: u32) -> Self {
+    pub(crate) fn of_value(value: u32) -> Self {
         Self(value as usize)
     }
 }

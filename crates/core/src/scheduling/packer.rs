@@ -1,14 +1,25 @@
 //! How a batch becomes new NodeClaims: a trait with two implementations.
 
+pub(super) mod run;
+
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{
-    Effort, Plan, Purpose, Request, Solver,
-    solver::{Share, Start, Strategy},
+use crate::{
+    model::{Pod, Price},
+    scheduling::{
+        greedy::{
+            deferral::{Share, keeps_domains, share},
+            pass::Strategy,
+        },
+        improve::{NODE_OVERHEAD, rearrange::Start},
+        plan::Plan,
+        prepared::PreparedSnapshot,
+        request::{Effort, Purpose, Request},
+    },
 };
-use crate::model::{Pod, Price};
+use run::{pass, pass_and_rearrange};
 
 /// Turns a request into a plan.
 ///
@@ -19,8 +30,8 @@ pub trait Packer {
     /// Name for settings and reports.
     fn name(&self) -> &'static str;
 
-    /// Packs. The solver is the same before and after.
-    fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan;
+    /// Packs. What is prepared is the same before and after.
+    fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan;
 }
 
 /// Karpenter's placement order, and nothing else: the reference.
@@ -32,16 +43,16 @@ impl Packer for Compatible {
         "compatible"
     }
 
-    fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
-        solver.pass(request, Strategy::KARPENTER)
+    fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan {
+        pass(prepared, request, Strategy::KARPENTER)
     }
 }
 
 /// The cheapest of several plans, the first of which is [`Compatible`]'s: never dearer than that unless it places more pods,
 /// never with another pod left out, and never with a pod in a pool of lower weight.
 ///
-/// Pods that topology says nothing about are packed by patterns (`solver::patterns`). Where others are among them, the
-/// reference's new NodeClaims are packed again by price (`solver::rearrange`), which keeps every pod in its zone. Both are improved
+/// Pods that topology says nothing about are packed by patterns (`improve::patterns`). Where others are among them, the
+/// reference's new NodeClaims are packed again by price (`improve::rearrange`), which keeps every pod in its zone. Both are improved
 /// as long as the effort lasts. What neither can touch (limits, ports, volumes, reservations) is packed one by one into the
 /// oldest new NodeClaim that takes it, with a preference for nodes up to a size, which keeps it off the largest sizes of a
 /// catalogue: few families have those, and their price per CPU is higher. A claim still names every type that holds its pods.
@@ -50,11 +61,6 @@ impl Packer for Compatible {
 /// Where the reference leaves pods out and some keep apart by zone, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
-
-/// What a node weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
-/// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
-/// is hard to place. A plan's price does not contain it.
-pub(crate) const NODE_OVERHEAD: i64 = 3_000_000;
 
 /// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
 const VARIANTS: [Strategy; 6] = [
@@ -71,18 +77,20 @@ impl Packer for LeastCost {
         "least-cost"
     }
 
-    fn pack(&self, solver: &mut Solver, request: &Request<'_>) -> Plan {
+    fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan {
         // Simulations are many and have to be fast.
         if request.purpose == Purpose::Simulation {
-            return Compatible.pack(solver, request);
+            return Compatible.pack(prepared, request);
         }
         let first = Request { effort: Effort::First, ..request.clone() };
-        let share = solver.share(request);
+        let PreparedSnapshot { tables, placement, asked, .. } = prepared;
+        let classes = asked.counted_classes(tables, placement, request.pods);
+        let share = share(tables, placement, &classes);
         let (reference, afresh) = match share {
-            Share::All => (Compatible.pack(solver, request), None),
-            _ => solver.pass_and_rearrange(&first, Strategy::KARPENTER, Start::Afresh),
+            Share::All => (Compatible.pack(prepared, request), None),
+            _ => pass_and_rearrange(prepared, &first, Strategy::KARPENTER, Start::Afresh),
         };
-        let crowded = !reference.unplaced.is_empty() && solver.keeps_domains(request);
+        let crowded = !reference.unplaced.is_empty() && keeps_domains(&prepared.tables, &classes);
         // What costs the bound cannot cost less.
         if reference.partial || (is_settled(&reference) && !crowded) {
             return reference;
@@ -90,40 +98,46 @@ impl Packer for LeastCost {
         let mut contest = Contest::new(reference);
         if crowded {
             let pinned = Strategy::KARPENTER.pinned();
-            let (plan, cheaper) = solver.pass_and_rearrange(request, pinned, Start::Afresh);
+            let (plan, cheaper) = pass_and_rearrange(prepared, request, pinned, Start::Afresh);
             contest.enter(plan, 0);
             cheaper.into_iter().for_each(|plan| contest.enter(plan, 0));
         }
         match (share, afresh) {
             (Share::All, _) => {
                 // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
-                contest.enter(solver.pass(&first, VARIANTS[0].patterns()), 0);
+                contest.enter(pass(prepared, &first, VARIANTS[0].patterns()), 0);
                 if goes_on(request.effort, 1) {
-                    contest.enter(solver.pass(request, VARIANTS[0].patterns()), 0);
+                    contest.enter(pass(prepared, request, VARIANTS[0].patterns()), 0);
                 }
             }
-            (_, Some(afresh)) => rearrange(solver, request, share, afresh, &mut contest),
-            (_, None) => vary(solver, request, share, &mut contest),
+            (_, Some(afresh)) => rearrange(prepared, request, share, afresh, &mut contest),
+            (_, None) => vary(prepared, request, share, &mut contest),
         }
         contest.decide()
     }
 }
 
 /// Tries new NodeClaims that are packed again, from two starts, and improves the better one.
-fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: Plan, contest: &mut Contest) {
+fn rearrange(
+    prepared: &mut PreparedSnapshot,
+    request: &Request<'_>,
+    share: Share,
+    afresh: Plan,
+    contest: &mut Contest,
+) {
     let first = Request { effort: Effort::First, ..request.clone() };
     let price = afresh.cost.hourly;
     contest.enter(afresh, 0);
     let mut start = (Strategy::KARPENTER, Start::Afresh);
     if share == Share::Most || goes_on(request.effort, 1) {
-        let packed = solver.pass(&first, VARIANTS[0].patterns());
+        let packed = pass(prepared, &first, VARIANTS[0].patterns());
         if packed.cost.hourly < price {
             start = (VARIANTS[0].patterns(), Start::NewClaims);
         }
         contest.enter(packed, 0);
     }
     if goes_on(request.effort, 1) {
-        let (_, improved) = solver.pass_and_rearrange(request, start.0, start.1);
+        let (_, improved) = pass_and_rearrange(prepared, request, start.0, start.1);
         if let Some(improved) = improved {
             contest.enter(improved, 0);
         }
@@ -131,17 +145,17 @@ fn rearrange(solver: &mut Solver, request: &Request<'_>, share: Share, afresh: P
 }
 
 /// Tries one strategy after the other, and improves the best.
-fn vary(solver: &mut Solver, request: &Request<'_>, share: Share, contest: &mut Contest) {
+fn vary(prepared: &mut PreparedSnapshot, request: &Request<'_>, share: Share, contest: &mut Contest) {
     let first = Request { effort: Effort::First, ..request.clone() };
     for (tried, strategy) in VARIANTS.into_iter().enumerate() {
         if tried > 0 && !goes_on(request.effort, tried) {
             break;
         }
-        contest.enter(solver.pass(&first, strategy.patterns()), tried);
+        contest.enter(pass(prepared, &first, strategy.patterns()), tried);
     }
     if share != Share::None && goes_on(request.effort, 1) {
         let variant = contest.leader.unwrap_or(0);
-        contest.enter(solver.pass(request, VARIANTS[variant].patterns()), variant);
+        contest.enter(pass(prepared, request, VARIANTS[variant].patterns()), variant);
     }
 }
 

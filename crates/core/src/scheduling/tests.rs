@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     model::{
-        ClaimSource, Operator, PodAffinityTerm, PodClaim, Resources, TaintEffect, TopologySpread,
+        ClaimSource, Operator, Pod, PodAffinityTerm, PodClaim, Resources, TaintEffect, TopologySpread,
         VolumeState, labels::*,
     },
     testing::*,
@@ -356,23 +356,23 @@ fn settling_nodes_take_only_the_unschedulable_in_simulations() {
 }
 
 #[test]
-fn a_solver_forgets_what_it_was_asked() {
+fn what_was_asked_leaves_no_trace() {
     let p = pod("p").app("x").cpu(300).spread(spread_over(ZONE, 1, "x"));
     let scene = Scene::with_default_pool().node(node("n").pod(p.clone().bound("n"))).pending_many(7, &p);
     let snapshot = scene.build();
-    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let first = report(&snapshot, &solver.solve(&request));
+    let first = report(&snapshot, &LeastCost.pack(&mut prepared, &request));
     let moved = [Arc::clone(&snapshot.nodes[0].pods[0])];
     let what_if =
         Request { pods: &moved, without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
-    assert_eq!(report(&snapshot, &solver.solve(&what_if)), ["+default small a spot: p"]);
-    assert_eq!(report(&snapshot, &solver.solve(&request)), first);
+    assert_eq!(report(&snapshot, &LeastCost.pack(&mut prepared, &what_if)), ["+default small a spot: p"]);
+    assert_eq!(report(&snapshot, &LeastCost.pack(&mut prepared, &request)), first);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use fleetwright_controllers::{
 };
 use fleetwright_core::{
     model::{ClaimName, Pod, Str},
-    scheduling::{Compatible, Effort, Packer as _, Purpose, Request, Solver},
+    scheduling::{Compatible, Effort, Packer as _, PreparedSnapshot, Purpose, Request},
 };
 use fleetwright_state::{Index, intents::RENEWALS};
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     }
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
-    let plan = Compatible.pack(&mut Solver::new(&snapshot, &settings.rules()), &request);
+    let plan = Compatible.pack(&mut PreparedSnapshot::new(&snapshot, &settings.rules()), &request);
     let until = later(now, settings.nomination_window());
     let mut chunks: BTreeMap<Str, u32> = BTreeMap::new();
     for placement in &plan.existing {

@@ -11,7 +11,7 @@ use fleetwright_controllers::{provisioning::eligible, runtime::later, settings::
 use fleetwright_core::{
     clock::Clock as _,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Compatible, Effort, LeastCost, Packer, Plan, Purpose, Request, Rules, Solver},
+    scheduling::{Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules},
 };
 use jiff::Timestamp;
 
@@ -82,10 +82,10 @@ fn plan(
     loaded.notes = notes;
     let read = SystemClock.now();
     let snapshot = loaded.index.snapshot(read);
-    let mut solver = Solver::new(&snapshot, &rules(values));
+    let mut prepared = PreparedSnapshot::new(&snapshot, &rules(values));
     let pods = pods(&snapshot, live);
     let ready = SystemClock.now();
-    let plan = solve(&mut solver, &pods, options.packer, options.budget);
+    let plan = solve(&mut prepared, &pods, options.packer, options.budget);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done);
     Ok(Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: options.seed, timing }))
@@ -106,7 +106,12 @@ fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     pods
 }
 
-fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: SolveEffort) -> Plan {
+fn solve(
+    prepared: &mut PreparedSnapshot,
+    pods: &[Arc<Pod>],
+    packer: PackerName,
+    budget: SolveEffort,
+) -> Plan {
     let deadline = match budget {
         SolveEffort::Time(time) if !time.is_zero() => Some(later(SystemClock.now(), time)),
         _ => None,
@@ -119,8 +124,8 @@ fn solve(solver: &mut Solver, pods: &[Arc<Pod>], packer: PackerName, budget: Sol
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
     match packer {
-        PackerName::LeastCost => LeastCost.pack(solver, &request),
-        PackerName::Compatible => Compatible.pack(solver, &request),
+        PackerName::LeastCost => LeastCost.pack(prepared, &request),
+        PackerName::Compatible => Compatible.pack(prepared, &request),
     }
 }
 

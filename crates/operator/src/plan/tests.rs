@@ -39,7 +39,7 @@ fn report(path: &Path) -> String {
     let snapshot = loaded.index.snapshot(now);
     let rules = rules(&values);
     let pods = pods(&snapshot, false);
-    let plan = solve(&mut Solver::new(&snapshot, &rules), &pods, options.packer, options.budget);
+    let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, options.packer, options.budget);
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0], "{}", path.display());

@@ -8,15 +8,15 @@ use crate::model::{
 };
 
 /// Amounts in nano units by capacity.
-pub(in crate::scheduling) type Consumed = Vec<(Str, i128)>;
+pub(crate) type Consumed = Vec<(Str, i128)>;
 
 /// Whether a device has all that is asked for.
-pub(in crate::scheduling) fn has(device: &Device, asked: &BTreeMap<Str, Quantity>) -> bool {
+pub(crate) fn has(device: &Device, asked: &BTreeMap<Str, Quantity>) -> bool {
     asked.iter().all(|(name, amount)| device.capacity.get(name).is_some_and(|has| has.value >= *amount))
 }
 
 /// What is taken of a shared device; `None` where its policies do not allow what is asked for.
-pub(in crate::scheduling) fn consumed(device: &Device, asked: &BTreeMap<Str, Quantity>) -> Option<Consumed> {
+pub(crate) fn consumed(device: &Device, asked: &BTreeMap<Str, Quantity>) -> Option<Consumed> {
     let each = device.capacity.iter().map(|(name, capacity)| {
         let amount = taken(capacity, asked.get(name).copied())?;
         (amount >= 0).then(|| (name.clone(), amount))

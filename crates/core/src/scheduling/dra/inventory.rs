@@ -14,14 +14,14 @@ use crate::model::{
 
 /// Devices, pools and counters.
 #[derive(Debug, Default)]
-pub(in crate::scheduling) struct Inventory {
+pub(crate) struct Inventory {
     /// By driver, pool and slice, in the driver's order.
-    pub(in crate::scheduling) items: Vec<Item>,
-    pub(in crate::scheduling) pools: Vec<Pool>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) pools: Vec<Pool>,
     /// What each counter has in all, in nano units.
-    pub(in crate::scheduling) counters: Vec<i128>,
+    pub(crate) counters: Vec<i128>,
     /// Which nodes can use what: told apart by index.
-    pub(in crate::scheduling) places: Vec<Nodes>,
+    pub(crate) places: Vec<Nodes>,
     /// Whether a device matches an expression.
     matches: HashMap<(u32, usize), bool>,
     /// Groups of devices that will share an attribute whose value nobody knows yet.
@@ -30,30 +30,30 @@ pub(in crate::scheduling) struct Inventory {
 
 /// A device in its pool.
 #[derive(Debug)]
-pub(in crate::scheduling) struct Item {
-    pub(in crate::scheduling) id: DeviceId,
-    pub(in crate::scheduling) device: Arc<Device>,
+pub(crate) struct Item {
+    pub(crate) id: DeviceId,
+    pub(crate) device: Arc<Device>,
     /// Index of its place.
-    pub(in crate::scheduling) place: usize,
+    pub(crate) place: usize,
     /// What it takes of counters: index and nano units.
-    pub(in crate::scheduling) uses: Vec<(usize, i128)>,
+    pub(crate) uses: Vec<(usize, i128)>,
     /// The first device that differs from it in nothing but the name.
-    pub(in crate::scheduling) alike: usize,
+    pub(crate) alike: usize,
     /// Whether nodes may compete for it, or for a counter that it uses.
-    pub(in crate::scheduling) wide: bool,
+    pub(crate) wide: bool,
 }
 
 /// Slices with one driver and name.
 #[derive(Debug)]
-pub(in crate::scheduling) struct Pool {
-    pub(in crate::scheduling) driver: Str,
-    pub(in crate::scheduling) name: Str,
+pub(crate) struct Pool {
+    pub(crate) driver: Str,
+    pub(crate) name: Str,
     /// Slices of its generation are missing.
-    pub(in crate::scheduling) incomplete: bool,
+    pub(crate) incomplete: bool,
     /// It contradicts itself: names occur twice, or counters are used that it does not have.
-    pub(in crate::scheduling) invalid: bool,
+    pub(crate) invalid: bool,
     /// Places from where it can be seen.
-    pub(in crate::scheduling) places: BTreeSet<usize>,
+    pub(crate) places: BTreeSet<usize>,
 }
 
 /// What makes up a pool.
@@ -69,7 +69,7 @@ struct Parts<'a> {
 
 impl Inventory {
     /// What drivers have published.
-    pub(in crate::scheduling) fn of_cluster<'a>(slices: impl Iterator<Item = &'a ResourceSlice>) -> Self {
+    pub(crate) fn of_cluster<'a>(slices: impl Iterator<Item = &'a ResourceSlice>) -> Self {
         let mut pools: BTreeMap<(&Str, &Str), Parts<'a>> = BTreeMap::new();
         for slice in slices {
             let parts = pools.entry((&slice.driver, &slice.pool)).or_default();
@@ -93,7 +93,7 @@ impl Inventory {
     }
 
     /// What a node will have.
-    pub(in crate::scheduling) fn of_templates(templates: &DeviceTemplates) -> Self {
+    pub(crate) fn of_templates(templates: &DeviceTemplates) -> Self {
         let mut pools: BTreeMap<(&Str, &Str), Parts<'_>> = BTreeMap::new();
         for slice in &templates.slices {
             let parts = pools.entry((&slice.driver, &slice.pool)).or_default();
@@ -159,7 +159,7 @@ impl Inventory {
     }
 
     /// The index of a place.
-    pub(in crate::scheduling) fn place(&mut self, nodes: &Nodes) -> usize {
+    pub(crate) fn place(&mut self, nodes: &Nodes) -> usize {
         self.places.iter().position(|known| known == nodes).unwrap_or_else(|| {
             self.places.push(nodes.clone());
             self.places.len() - 1
@@ -220,7 +220,7 @@ impl Inventory {
     }
 
     /// Whether a device matches expressions, each with its number. One that cannot be evaluated on it does not match.
-    pub(in crate::scheduling) fn matches(&mut self, selectors: &[(u32, Selector)], at: usize) -> bool {
+    pub(crate) fn matches(&mut self, selectors: &[(u32, Selector)], at: usize) -> bool {
         let item = &self.items[at];
         selectors.iter().all(|(id, selector)| {
             *self.matches.entry((*id, at)).or_insert_with(|| {
@@ -231,7 +231,7 @@ impl Inventory {
     }
 
     /// The group of devices that will share an attribute with this one.
-    pub(in crate::scheduling) fn group(&self, attribute: &Str, at: usize) -> Option<usize> {
+    pub(crate) fn group(&self, attribute: &Str, at: usize) -> Option<usize> {
         if self.bindings.is_empty() {
             return None;
         }
@@ -239,7 +239,7 @@ impl Inventory {
     }
 
     /// A device by its name.
-    pub(in crate::scheduling) fn find(&self, id: &DeviceId) -> Option<usize> {
+    pub(crate) fn find(&self, id: &DeviceId) -> Option<usize> {
         // Pools are sorted by driver and name, and devices stand in their pools.
         let key = |item: &Item| (item.id.driver.clone(), item.id.pool.clone());
         let wanted = (id.driver.clone(), id.pool.clone());

@@ -10,24 +10,34 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{Ref, inventory::Inventory, search::Given};
 use crate::model::{Str, resource_claim::GivenDevice};
-pub(in crate::scheduling) use crate::scheduling::ids::Host;
+pub(crate) use crate::scheduling::ids::Host;
 
 /// A kind of node: index of what its template has.
-pub(in crate::scheduling) type Kind = usize;
+pub(crate) type Kind = usize;
 
 /// A device that a claim holds on a node.
 #[derive(Clone, Debug)]
-pub(in crate::scheduling) struct Held {
+pub(crate) struct Held {
     /// Number of the claim.
-    pub(in crate::scheduling) claim: usize,
+    pub(crate) claim: usize,
     /// `request` or `request/subrequest`.
-    pub(in crate::scheduling) request: Str,
-    pub(in crate::scheduling) given: Given,
+    pub(crate) request: Str,
+    pub(crate) given: Given,
+}
+
+/// Devices for a pod on one node.
+#[derive(Debug)]
+pub(crate) struct Grant<At> {
+    /// The claims that get devices.
+    pub(crate) claims: Vec<usize>,
+    pub(crate) by_kind: Vec<(Kind, Vec<Held>)>,
+    /// What is left of the node's choice.
+    pub(crate) at: At,
 }
 
 /// All that is held.
 #[derive(Debug, Default)]
-pub(in crate::scheduling) struct Ledger {
+pub(crate) struct Ledger {
     /// What allocations of the cluster hold.
     before: Sums,
     hosts: BTreeMap<Host, BTreeMap<Kind, Vec<Held>>>,
@@ -39,7 +49,7 @@ pub(in crate::scheduling) struct Ledger {
 
 /// What is held as one node sees it as one kind.
 #[derive(Debug)]
-pub(in crate::scheduling) struct Lens<'a> {
+pub(crate) struct Lens<'a> {
     before: &'a Sums,
     pass: Sums,
 }
@@ -56,18 +66,18 @@ struct Sums {
 
 impl Lens<'_> {
     /// Whether a device is given to anyone.
-    pub(in crate::scheduling) fn is_in_use(&self, device: Ref) -> bool {
+    pub(crate) fn is_in_use(&self, device: Ref) -> bool {
         self.before.in_use.contains(&device) || self.pass.in_use.contains(&device)
     }
 
     /// What is taken of a capacity of a shared device.
-    pub(in crate::scheduling) fn consumed(&self, device: Ref, name: &Str) -> i128 {
+    pub(crate) fn consumed(&self, device: Ref, name: &Str) -> i128 {
         let of = |sums: &Sums| sums.consumed.get(&(device, name.clone())).copied().unwrap_or(0);
         of(self.before).saturating_add(of(&self.pass))
     }
 
     /// What is taken of a counter.
-    pub(in crate::scheduling) fn charged(&self, counter: Ref) -> i128 {
+    pub(crate) fn charged(&self, counter: Ref) -> i128 {
         let of = |sums: &Sums| sums.charged.get(&counter).copied().unwrap_or(0);
         of(self.before).saturating_add(of(&self.pass))
     }
@@ -120,7 +130,7 @@ impl Sums {
 
 impl Ledger {
     /// Notes a device that an allocation of the cluster holds.
-    pub(in crate::scheduling) fn hold(&mut self, held: &GivenDevice, cluster: &Inventory) {
+    pub(crate) fn hold(&mut self, held: &GivenDevice, cluster: &Inventory) {
         let Some(at) = cluster.find(&held.id) else { return };
         let device = Ref { template: false, at };
         let given = Given {
@@ -136,13 +146,7 @@ impl Ledger {
     }
 
     /// What is held, as a node sees it as one kind.
-    pub(in crate::scheduling) fn lens(
-        &self,
-        host: Host,
-        kind: Kind,
-        cluster: &Inventory,
-        template: &Inventory,
-    ) -> Lens<'_> {
+    pub(crate) fn lens(&self, host: Host, kind: Kind, cluster: &Inventory, template: &Inventory) -> Lens<'_> {
         let mut lens = Lens { before: &self.before, pass: Sums::default() };
         for other in self.wide.iter().filter(|other| **other != host) {
             let mut most = Sums::default();
@@ -161,36 +165,30 @@ impl Ledger {
     }
 
     /// What a node holds as one kind.
-    pub(in crate::scheduling) fn of(&self, host: Host, kind: Kind) -> &[Held] {
+    pub(crate) fn of(&self, host: Host, kind: Kind) -> &[Held] {
         self.hosts.get(&host).and_then(|kinds| kinds.get(&kind)).map_or(&[], Vec::as_slice)
     }
 
     /// What a node holds, by kind.
-    pub(in crate::scheduling) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[Held])> {
+    pub(crate) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[Held])> {
         self.hosts.get(&host).into_iter().flatten().map(|(kind, held)| (*kind, held.as_slice()))
     }
 
     /// Whether a node holds anything.
-    pub(in crate::scheduling) fn holds(&self, host: Host) -> bool {
+    pub(crate) fn holds(&self, host: Host) -> bool {
         self.hosts.contains_key(&host)
     }
 
     /// The node on which a claim got its devices in this pass.
-    pub(in crate::scheduling) fn host_of(&self, claim: usize) -> Option<Host> {
+    pub(crate) fn host_of(&self, claim: usize) -> Option<Host> {
         self.claims.get(&claim).copied()
     }
 
     /// Notes what claims get on a node, by kind.
-    pub(in crate::scheduling) fn give(
-        &mut self,
-        host: Host,
-        claims: &[usize],
-        by_kind: Vec<(Kind, Vec<Held>)>,
-        cluster: &Inventory,
-    ) {
-        self.claims.extend(claims.iter().map(|claim| (*claim, host)));
+    pub(crate) fn give<At>(&mut self, host: Host, grant: Grant<At>, cluster: &Inventory) {
+        self.claims.extend(grant.claims.iter().map(|claim| (*claim, host)));
         let kinds = self.hosts.entry(host).or_default();
-        for (kind, held) in by_kind {
+        for (kind, held) in grant.by_kind {
             let wide = |held: &Held| !held.given.device.template && cluster.items[held.given.device.at].wide;
             if held.iter().any(wide) {
                 self.wide.insert(host);
@@ -200,7 +198,7 @@ impl Ledger {
     }
 
     /// Lets go of what a node holds as kinds that it cannot become any more.
-    pub(in crate::scheduling) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
+    pub(crate) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
         if let Some(kinds) = self.hosts.get_mut(&host) {
             kinds.retain(|kind, _| is_left(*kind));
         }

@@ -16,10 +16,10 @@ use crate::model::{Str, device::Attribute, resource_claim::DeviceCount};
 
 /// Maximum number of devices that are tried for one node as one kind. A search that is not contrived needs as many as there are
 /// devices, a few times over.
-pub(in crate::scheduling) const MAX_STEPS: u64 = 20_000;
+pub(crate) const MAX_STEPS: u64 = 20_000;
 
 /// Says what places mean for the node at hand.
-pub(in crate::scheduling) trait Ground {
+pub(crate) trait Ground {
     /// What the node may still become.
     type At: Copy;
 
@@ -28,38 +28,38 @@ pub(in crate::scheduling) trait Ground {
 }
 
 /// What is searched.
-pub(in crate::scheduling) struct Field<'a> {
+pub(crate) struct Field<'a> {
     /// What is in the cluster.
-    pub(in crate::scheduling) cluster: &'a mut Inventory,
+    pub(crate) cluster: &'a mut Inventory,
     /// Of that, the devices that the node might see, ascending.
-    pub(in crate::scheduling) visible: &'a [usize],
+    pub(crate) visible: &'a [usize],
     /// Of that, the pools that it might see.
-    pub(in crate::scheduling) pools: &'a [usize],
+    pub(crate) pools: &'a [usize],
     /// What the node will have.
-    pub(in crate::scheduling) template: &'a mut Inventory,
+    pub(crate) template: &'a mut Inventory,
     /// What is held already.
-    pub(in crate::scheduling) lens: &'a Lens<'a>,
+    pub(crate) lens: &'a Lens<'a>,
 }
 
 /// A device for a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::scheduling) struct Given {
+pub(crate) struct Given {
     /// Index of the claim.
-    pub(in crate::scheduling) claim: usize,
-    pub(in crate::scheduling) request: usize,
-    pub(in crate::scheduling) option: usize,
-    pub(in crate::scheduling) device: Ref,
+    pub(crate) claim: usize,
+    pub(crate) request: usize,
+    pub(crate) option: usize,
+    pub(crate) device: Ref,
     /// Whether others may have it too.
-    pub(in crate::scheduling) admin: bool,
+    pub(crate) admin: bool,
     /// What is taken of it, where it is shared.
-    pub(in crate::scheduling) consumed: Consumed,
+    pub(crate) consumed: Consumed,
     /// Whether the device's counters are charged: not for administration, and once for a shared device.
-    pub(in crate::scheduling) charged: bool,
+    pub(crate) charged: bool,
 }
 
 /// Why there is no allocation.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::scheduling) enum Failure {
+pub(crate) enum Failure {
     /// The request at which the search came farthest, and how many devices it lacked.
     Devices { claim: usize, request: usize, option: usize, wanted: Option<u32>, found: Tally },
     /// All devices are asked for, and this pool of the cluster or template cannot be relied on.
@@ -69,7 +69,7 @@ pub(in crate::scheduling) enum Failure {
 }
 
 /// What is left of the node's choice, and the devices.
-pub(in crate::scheduling) type Found<At> = Result<(At, Vec<Given>), Failure>;
+pub(crate) type Found<At> = Result<(At, Vec<Given>), Failure>;
 
 struct Search<'a, 'f, G: Ground> {
     field: &'a mut Field<'f>,
@@ -98,7 +98,7 @@ enum Next<'a> {
 }
 
 /// Looks for devices for all of `wants`. Returns what is left of the node's choice, the devices, and the steps taken.
-pub(in crate::scheduling) fn search<G: Ground>(
+pub(crate) fn search<G: Ground>(
     field: &mut Field<'_>,
     ground: &mut G,
     wants: &[Arc<Want>],

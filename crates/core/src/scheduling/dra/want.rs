@@ -13,50 +13,50 @@ use crate::model::{
 
 /// A claim, ready for the search.
 #[derive(Debug)]
-pub(in crate::scheduling) struct Want {
-    pub(in crate::scheduling) requests: Vec<WantedRequest>,
-    pub(in crate::scheduling) matches: Vec<MatchAttribute>,
+pub(crate) struct Want {
+    pub(crate) requests: Vec<WantedRequest>,
+    pub(crate) matches: Vec<MatchAttribute>,
 }
 
 /// A request.
 #[derive(Debug)]
-pub(in crate::scheduling) struct WantedRequest {
-    pub(in crate::scheduling) name: Str,
+pub(crate) struct WantedRequest {
+    pub(crate) name: Str,
     /// The first that can be had.
-    pub(in crate::scheduling) options: Vec<WantedOption>,
+    pub(crate) options: Vec<WantedOption>,
 }
 
 /// One way to satisfy a request.
 #[derive(Debug)]
-pub(in crate::scheduling) struct WantedOption {
+pub(crate) struct WantedOption {
     /// `request` or `request/subrequest`.
-    pub(in crate::scheduling) name: Str,
-    pub(in crate::scheduling) class: Str,
+    pub(crate) name: Str,
+    pub(crate) class: Str,
     /// Of the class and of the request, with the numbers of their expressions.
-    pub(in crate::scheduling) selectors: Vec<(u32, Selector)>,
-    pub(in crate::scheduling) count: DeviceCount,
-    pub(in crate::scheduling) admin: bool,
-    pub(in crate::scheduling) capacity: BTreeMap<Str, Quantity>,
-    pub(in crate::scheduling) tolerations: Vec<DeviceToleration>,
+    pub(crate) selectors: Vec<(u32, Selector)>,
+    pub(crate) count: DeviceCount,
+    pub(crate) admin: bool,
+    pub(crate) capacity: BTreeMap<Str, Quantity>,
+    pub(crate) tolerations: Vec<DeviceToleration>,
 }
 
 /// All devices of some requests have the same value of an attribute.
 #[derive(Debug)]
-pub(in crate::scheduling) struct MatchAttribute {
-    pub(in crate::scheduling) attribute: Str,
+pub(crate) struct MatchAttribute {
+    pub(crate) attribute: Str,
     requests: Vec<Str>,
 }
 
 impl MatchAttribute {
     /// Whether it is about devices of a request (and option).
-    pub(in crate::scheduling) fn applies(&self, request: &Str, option: &Str) -> bool {
+    pub(crate) fn applies(&self, request: &Str, option: &Str) -> bool {
         self.requests.is_empty() || self.requests.contains(request) || self.requests.contains(option)
     }
 }
 
 /// Numbers of expressions.
 #[derive(Debug, Default)]
-pub(in crate::scheduling) struct Expressions(HashMap<Str, u32>);
+pub(crate) struct Expressions(HashMap<Str, u32>);
 
 impl Expressions {
     fn number(&mut self, expression: &Str) -> u32 {
@@ -67,7 +67,7 @@ impl Expressions {
 
 impl Want {
     /// Makes a claim ready, or says what is wrong with it.
-    pub(in crate::scheduling) fn new(
+    pub(crate) fn new(
         id: &NamespacedName,
         spec: &ClaimSpec,
         classes: &BTreeMap<Str, Arc<DeviceClass>>,

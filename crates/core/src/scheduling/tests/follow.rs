@@ -1,8 +1,9 @@
-//! A solver that is brought from snapshot to snapshot answers as one that is built on the last.
+//! What is brought from snapshot to snapshot answers as what is made ready on the last.
 
 use proptest::prelude::*;
 use rstest::rstest;
 
+use super::super::greedy::pass::Strategy;
 use super::{
     random::{random_node, random_pod, random_scene, text},
     *,
@@ -55,10 +56,14 @@ fn edit(snapshot: &mut Snapshot, step: usize, numbers: &mut Numbers) {
     }
 }
 
-fn agree(snapshot: &Snapshot, request: &Request<'_>, solver: &mut Solver) -> Result<(), TestCaseError> {
-    let mut fresh = Solver::new(snapshot, &Rules::default());
+fn agree(
+    snapshot: &Snapshot,
+    request: &Request<'_>,
+    prepared: &mut PreparedSnapshot,
+) -> Result<(), TestCaseError> {
+    let mut fresh = PreparedSnapshot::new(snapshot, &Rules::default());
     for packer in [&Compatible as &dyn Packer, &LeastCost] {
-        let (updated, built) = (packer.pack(solver, request), packer.pack(&mut fresh, request));
+        let (updated, built) = (packer.pack(prepared, request), packer.pack(&mut fresh, request));
         prop_assert_eq!(text(snapshot, &updated), text(snapshot, &built));
         prop_assert_eq!(updated.cost, built.cost);
     }
@@ -68,7 +73,7 @@ fn agree(snapshot: &Snapshot, request: &Request<'_>, solver: &mut Solver) -> Res
 fn follow(seed: u64) -> Result<(), TestCaseError> {
     let mut numbers = Numbers::new(seed);
     let mut snapshot = random_scene(seed);
-    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
     for step in 0..6 {
         let pending = snapshot.pending.clone();
         let request = Request {
@@ -77,18 +82,18 @@ fn follow(seed: u64) -> Result<(), TestCaseError> {
             purpose: Purpose::Provisioning,
             effort: Effort::Iterations(2),
         };
-        agree(&snapshot, &request, &mut solver)?;
+        agree(&snapshot, &request, &mut prepared)?;
         for at in 0..snapshot.nodes.len() {
             let pods: Vec<_> =
                 snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
             let (without, purpose) = ([at], Purpose::Simulation);
             let what_if = Request { pods: &pods, without: &without, purpose, ..request.clone() };
-            agree(&snapshot, &what_if, &mut solver)?;
+            agree(&snapshot, &what_if, &mut prepared)?;
         }
         edit(&mut snapshot, step, &mut numbers);
         snapshot.epoch += 1;
         snapshot.taken_at += jiff::SignedDuration::from_secs(20);
-        solver.update(&Arc::new(snapshot.clone()));
+        prepared.update(&Arc::new(snapshot.clone()));
     }
     Ok(())
 }
@@ -97,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_updated_solver_answers_as_a_new_one(seed in any::<u64>()) {
+    fn what_was_updated_answers_as_what_is_new(seed in any::<u64>()) {
         follow(seed)?;
     }
 }
@@ -115,36 +120,36 @@ fn zones_of_leaving_nodes_come_and_go(#[case] team: Option<&str>) {
     let without = Scene::new().pool(only_a).pending_many(3, &pods).build();
     let leaving = node("n0").zone("c").label("team", "red").marked().build();
     let with = Snapshot { nodes: vec![leaving], ..without.clone() };
-    let mut solver = Solver::new(&without, &Rules::default());
+    let mut prepared = PreparedSnapshot::new(&without, &Rules::default());
     // There and gone, twice, so that its place is a vacant one in between.
     for (step, (snapshot, unplaced)) in
         [(&without, 0), (&with, 2), (&without, 0), (&with, 2)].into_iter().enumerate()
     {
         let epoch = u64::try_from(step).unwrap();
         let snapshot = Snapshot { epoch, ..snapshot.clone() };
-        solver.update(&Arc::new(snapshot.clone()));
+        prepared.update(&Arc::new(snapshot.clone()));
         let request = Request {
             pods: &snapshot.pending,
             without: &[],
             purpose: Purpose::Provisioning,
             effort: Effort::First,
         };
-        for solver in [&mut solver, &mut Solver::new(&snapshot, &Rules::default())] {
-            let plan = Compatible.pack(solver, &request);
+        for prepared in [&mut prepared, &mut PreparedSnapshot::new(&snapshot, &Rules::default())] {
+            let plan = Compatible.pack(prepared, &request);
             assert_eq!(plan.unplaced.len(), unplaced, "{:?}", text(&snapshot, &plan));
         }
     }
 }
 
 /// The plan of a pass, to the letter.
-fn passes(snapshot: &Snapshot, strategy: solver::Strategy) -> (Vec<String>, Cost) {
+fn passes(snapshot: &Snapshot, strategy: Strategy) -> (Vec<String>, Cost) {
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let plan = Solver::new(snapshot, &Rules::default()).pass(&request, strategy);
+    let plan = packer::run::pass(&mut PreparedSnapshot::new(snapshot, &Rules::default()), &request, strategy);
     (text(snapshot, &plan), plan.cost)
 }
 
@@ -165,7 +170,7 @@ proptest! {
             let pod = snapshot.pending.last().map(|pod| pod.uid.clone());
             snapshot.nominated.extend(pod.zip(answer));
         }
-        for strategy in [solver::Strategy::KARPENTER, solver::Strategy::first_fit(Some(8_000)), solver::Strategy::first_fit(None).patterns()] {
+        for strategy in [Strategy::KARPENTER, Strategy::first_fit(Some(8_000)), Strategy::first_fit(None).patterns()] {
             prop_assert_eq!(passes(&snapshot, strategy), passes(&snapshot, strategy.one_by_one()));
         }
     }

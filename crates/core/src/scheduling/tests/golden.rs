@@ -111,11 +111,16 @@ fn batches_of_the_benchmark() {
     }
     let mut out = String::new();
     for (name, snapshot) in &inputs {
-        let mut solver = Solver::new(snapshot, &Rules::default());
-        let plan = Compatible.pack(&mut solver, &request(snapshot, Effort::First));
+        let mut prepared = PreparedSnapshot::new(snapshot, &Rules::default());
+        let plan = Compatible.pack(&mut prepared, &request(snapshot, Effort::First));
         write(&mut out, &format!("{name} compatible"), snapshot, &plan);
         for (effort, text) in [(Effort::First, "first"), (Effort::Iterations(30), "30 rounds")] {
-            write(&mut out, &format!("{name} {text}"), snapshot, &solver.solve(&request(snapshot, effort)));
+            write(
+                &mut out,
+                &format!("{name} {text}"),
+                snapshot,
+                &LeastCost.pack(&mut prepared, &request(snapshot, effort)),
+            );
         }
     }
     compare("batches.txt", &out);
@@ -126,25 +131,26 @@ fn random_clusters() {
     let mut out = String::new();
     for seed in 0..SCENES {
         let snapshot = random_scene(seed);
-        let mut solver = Solver::new(&snapshot, &Rules::default());
+        let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
         for (effort, text) in [(Effort::First, "first"), (Effort::Iterations(10), "10 rounds")] {
-            let plan = solver.solve(&request(&snapshot, effort));
+            let plan = LeastCost.pack(&mut prepared, &request(&snapshot, effort));
             write(&mut out, &format!("{seed} {text}"), &snapshot, &plan);
         }
+        let mut removals = Removals::new(prepared);
         for at in 0..snapshot.nodes.len() {
             let pods = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable());
             let pods: Vec<Arc<Pod>> = pods.cloned().collect();
-            let plan = solver.what_if(&pods, &[at]);
+            let plan = removals.without(&pods, &[at]);
             write(&mut out, &format!("{seed} without {at}"), &snapshot, &plan);
             let terms = Repack { paid: crate::model::Price::MAX, nodes: 3, shunned: &[], rounds: 5 };
-            if let Some(plan) = solver.repack(&pods, &[at], &terms) {
+            if let Some(plan) = removals.repack(&pods, &[at], &terms) {
                 write(&mut out, &format!("{seed} repacked {at}"), &snapshot, &plan);
             }
             if at % 2 == 0 {
-                writeln!(out, "{seed} kept {at} {}", solver.settle(&pods, &[at])).unwrap();
+                writeln!(out, "{seed} kept {at} {}", removals.keep(&pods, &[at])).unwrap();
             }
         }
-        let plan = solver.solve(&request(&snapshot, Effort::First));
+        let plan = LeastCost.pack(&mut removals.into_prepared(), &request(&snapshot, Effort::First));
         write(&mut out, &format!("{seed} at last"), &snapshot, &plan);
     }
     compare("random.txt", &out);

@@ -286,7 +286,7 @@ fn hard_limits_count_what_goes_away() {
         let pods = [pod("p").cpu(6000).build()];
         let request =
             Request { pods: &pods, without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
-        let plan = Solver::on(Arc::new(snapshot), &Rules::default()).solve(&request);
+        let plan = LeastCost.pack(&mut PreparedSnapshot::on(Arc::new(snapshot), &Rules::default()), &request);
         assert_eq!(plan.new_claims.len(), new_claims, "hard: {hard}");
     }
 }

@@ -12,9 +12,9 @@ fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
 /// The plan after so many rounds, beside the reference; both are valid.
 fn both(snapshot: &Snapshot, rules: &Rules, rounds: u32) -> (Plan, Plan) {
     let request = request(snapshot, Effort::Iterations(rounds));
-    let mut solver = Solver::new(snapshot, rules);
-    let reference = Compatible.pack(&mut solver, &request);
-    let plan = LeastCost.pack(&mut solver, &request);
+    let mut prepared = PreparedSnapshot::new(snapshot, rules);
+    let reference = Compatible.pack(&mut prepared, &request);
+    let plan = LeastCost.pack(&mut prepared, &request);
     for plan in [&reference, &plan] {
         assert_eq!(violations(snapshot, &request, rules, plan), Vec::<String>::new());
     }

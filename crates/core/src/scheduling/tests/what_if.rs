@@ -42,13 +42,13 @@ fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     (0..count).map(|_| set(numbers)).collect()
 }
 
-/// A solver that has made these nodes settle, and nothing else.
-fn settled(snapshot: &Snapshot, settled: &[Vec<usize>]) -> Solver {
-    let mut solver = Solver::new(snapshot, &Rules::default());
+/// Simulations of which these have been kept, and no other was asked for.
+fn settled(snapshot: &Snapshot, settled: &[Vec<usize>]) -> Removals {
+    let mut removals = Removals::new(PreparedSnapshot::new(snapshot, &Rules::default()));
     for without in settled {
-        assert!(solver.settle(&moved(snapshot, without), without));
+        assert!(removals.keep(&moved(snapshot, without), without));
     }
-    solver
+    removals
 }
 
 /// The cluster in which a plan has come true, and the pods that it could not place.
@@ -88,24 +88,24 @@ fn lines(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
     let snapshot = scene(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
-    let mut solver = Solver::new(&snapshot, &rules);
+    let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &rules));
     let mut kept: Vec<Vec<usize>> = Vec::new();
     for without in sets(&snapshot, &mut numbers) {
         if kept.iter().flatten().any(|at| without.contains(at)) {
             continue;
         }
         let pods = moved(&snapshot, &without);
-        let plan = solver.what_if(&pods, &without);
-        let alone = settled(&snapshot, &kept).what_if(&pods, &without);
+        let plan = removals.without(&pods, &without);
+        let alone = settled(&snapshot, &kept).without(&pods, &without);
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &alone));
-        if let Some(ground) = solver.base_plan().filter(|ground| ground.new_claims.is_empty()) {
+        if let Some(ground) = removals.base_plan().filter(|ground| ground.new_claims.is_empty()) {
             let gone: Vec<usize> = kept.iter().flatten().chain(&without).copied().collect();
             prop_assert_eq!(
                 lines(&snapshot, &plan),
                 lines(&snapshot, &on_resolved(&snapshot, &ground, &gone))
             );
         }
-        if numbers.below(3) == 0 && solver.settle(&pods, &without) {
+        if numbers.below(3) == 0 && removals.keep(&pods, &without) {
             kept.push(without);
         }
     }
@@ -115,7 +115,8 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let (plan, fresh) = (solver.solve(&request), solve(&snapshot, &request, &rules));
+    let (plan, fresh) =
+        (LeastCost.pack(&mut removals.into_prepared(), &request), solve(&snapshot, &request, &rules));
     prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &fresh));
     Ok(())
 }
@@ -138,10 +139,10 @@ fn uniform(seed: u64) -> Snapshot {
 fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
     let snapshot = uniform(seed);
     let mut numbers = Numbers::new(seed);
-    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
     for without in sets(&snapshot, &mut numbers) {
         let pods = moved(&snapshot, &without);
-        let plan = solver.what_if(&pods, &without);
+        let plan = removals.without(&pods, &without);
         let leaving =
             snapshot.nodes.iter().filter(|node| node.is_deleting()).flat_map(|node| node.pods.iter());
         let all: Vec<Arc<Pod>> = snapshot.pending.iter().chain(leaving).chain(&pods).cloned().collect();
@@ -163,16 +164,16 @@ fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
 fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
     let snapshot = scene(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
-    let mut solver = Solver::new(&snapshot, &rules);
+    let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &rules));
     let paid = Price::from_nanos(100_000_000_000);
     for without in sets(&snapshot, &mut numbers) {
         let pods = moved(&snapshot, &without);
         let shunned: Vec<Str> =
             ["medium", "large"].into_iter().take(numbers.below(3)).map(Str::from).collect();
         let terms = Repack { paid, nodes: without.len(), shunned: &shunned, rounds: 20 };
-        let laid = solver.what_if(&pods, &without);
-        let Some(plan) = solver.repack(&pods, &without, &terms) else { continue };
-        let ground = solver.base_plan();
+        let laid = removals.without(&pods, &without);
+        let Some(plan) = removals.repack(&pods, &without, &terms) else { continue };
+        let ground = removals.base_plan();
         let after = ground.map_or_else(|| snapshot.clone(), |ground| resolved(&snapshot, &ground).0);
         let opened = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
         let placed = plan.existing.iter().flat_map(|placement| &placement.pods);
@@ -189,10 +190,10 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         }
         let named = plan.new_claims.iter().flat_map(|new_claim| new_claim.instance_types.iter());
         prop_assert!(named.into_iter().all(|named| !shunned.contains(&named.name)));
-        let again = solver.repack(&pods, &without, &terms).unwrap_or_default();
+        let again = removals.repack(&pods, &without, &terms).unwrap_or_default();
         prop_assert_eq!(text(&snapshot, &again), text(&snapshot, &plan));
         prop_assert_eq!(
-            text(&snapshot, &solver.what_if(&pods, &without)),
+            text(&snapshot, &removals.without(&pods, &without)),
             text(&snapshot, &laid),
             "it left a trace"
         );
@@ -233,10 +234,10 @@ fn pods_are_packed_by_price_below_what_was_paid() {
     let large = filled.fold(large, |node, (name, cpu)| node.pod(pod(name).cpu(cpu).bound("a"))).build();
     let on_demand = pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]);
     let snapshot = Scene::new().pool(on_demand).node(large).build();
-    let mut solver = Solver::new(&snapshot, &Rules::default());
+    let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
     let mut packed = |paid: i64, shunned: &[Str]| {
         let terms = Repack { paid: Price::from_nanos(paid * 1_000_000), nodes: 1, shunned, rounds: 20 };
-        let plan = solver.repack(&moved(&snapshot, &[0]), &[0], &terms)?;
+        let plan = removals.repack(&moved(&snapshot, &[0]), &[0], &terms)?;
         Some(
             plan.new_claims
                 .iter()
@@ -261,10 +262,10 @@ fn who_has_no_place_comes_first() {
     let scene =
         scene.node(node("c").zone("a").size("medium", 4, 16).pod(pod("s").cpu(2_000).bound("c")).build());
     let snapshot = scene.pending(pod("w").cpu(1_000).selector(HOSTNAME, "b")).build();
-    let mut solver = Solver::new(&snapshot, &Rules::default());
-    let plan = solver.what_if(&moved(&snapshot, &[2]), &[2]);
+    let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
+    let plan = removals.without(&moved(&snapshot, &[2]), &[2]);
     assert_eq!(report(&snapshot, &plan), ["b: s"]);
-    assert!(solver.settle(&moved(&snapshot, &[2]), &[2]));
-    let plan = solver.what_if(&moved(&snapshot, &[0]), &[0]);
+    assert!(removals.keep(&moved(&snapshot, &[2]), &[2]));
+    let plan = removals.without(&moved(&snapshot, &[0]), &[0]);
     assert!(!plan.new_claims.is_empty(), "{:?}", report(&snapshot, &plan));
 }

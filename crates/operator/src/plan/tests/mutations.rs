@@ -65,8 +65,12 @@ fn go_through(items: Vec<Item>) {
     let snapshot = loaded.index.snapshot(now);
     let pods = pods(&snapshot, false);
     let rules = rules(&values);
-    let plan =
-        solve(&mut Solver::new(&snapshot, &rules), &pods, PackerName::LeastCost, SolveEffort::Iterations(1));
+    let plan = solve(
+        &mut PreparedSnapshot::new(&snapshot, &rules),
+        &pods,
+        PackerName::LeastCost,
+        SolveEffort::Iterations(1),
+    );
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);

@@ -1,0 +1,308 @@
+//! A finished pass as a plan.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
+
+use crate::{
+    model::{
+        InstanceType, Labels, Pod, Requirement, Requirements, Str,
+        labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED},
+    },
+    scheduling::{
+        explain::{nodes, unplaced},
+        greedy::pass::{Outcome, Pass},
+        ids::{Id, IdVec, InstanceTypeId, NodePoolId, PodClassId, PodId, ReservationId},
+        placement::{Placement, claim::Claim},
+        plan::{self, Chosen, NewClaim, Plan},
+        reason::{Eliminated, PoolVerdict, Unplaced},
+        request::Request,
+        tables::{
+            Tables,
+            amounts::{Amounts, update},
+            bits::Bits,
+            intern::{Key, Req, Universe},
+            pools::{Buy, template_labels},
+        },
+    },
+};
+
+/// So many kinds of claims are remembered with what they become.
+const MAX_MEMO: usize = 2_000;
+/// More nodes than this are not asked what keeps pods off them in one pass, some milliseconds of work.
+const MAX_ASKED: usize = 100_000;
+/// The annotation of a claim whose minValues were lowered.
+const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// The annotation of a claim that a NodeOverlay priced.
+const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+/// The annotation of a claim whose capacity a NodeOverlay extended.
+const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
+
+/// The plan of a pass.
+pub(crate) fn plan(
+    tables: &mut Tables,
+    placement: &Placement,
+    memo: &mut Memo,
+    pass: &Pass,
+    (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
+    unplaced: Vec<(PodId, Outcome)>,
+) -> Plan {
+    let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
+    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
+    let devices = pass.devices.as_deref();
+    for (node, pods) in &pass.placed {
+        plan.existing.push(plan::Placement {
+            node: tables.positions[*node],
+            pods: pods.iter().map(pod).collect(),
+            claims: devices.map_or_else(Vec::new, |devices| devices.planned_on_node(tables, *node)),
+        });
+    }
+    plan.existing.sort_by_key(|placement| placement.node);
+    for (at, claim) in pass.claims.entries() {
+        let terms = terms_of(tables, memo, claim);
+        match &*terms {
+            Ok(terms) => {
+                let mut new_claim = new_claim(tables, claim, terms, request.pods);
+                if let Some(devices) = devices {
+                    new_claim.claim_devices(devices.planned_on_claim(tables, at, claim));
+                }
+                plan.new_claims.push(new_claim);
+            }
+            Err(eliminated) => {
+                let pool = tables.pools[claim.pool].model.name.clone();
+                let verdict =
+                    Unplaced::NoPoolFits([PoolVerdict { pool, eliminated: eliminated.clone() }].into());
+                plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
+            }
+        }
+    }
+    explain_unplaced(tables, placement, pass, (request, classes), unplaced, &mut plan);
+    plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
+    plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    plan
+}
+
+/// Returns what becomes of a claim of this kind, from memory if an equal one was asked for before.
+fn terms_of(tables: &mut Tables, memo: &mut Memo, claim: &Claim) -> Arc<Result<Terms, Eliminated>> {
+    let key = (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
+    if let Some(known) = memo.0.get(&key) {
+        return Arc::clone(known);
+    }
+    let terms = Arc::new(terms(tables, claim));
+    if memo.0.len() >= MAX_MEMO {
+        memo.0.clear();
+    }
+    memo.0.insert(key, Arc::clone(&terms));
+    terms
+}
+
+/// Adds the pods without a placement to the plan, each with its reason.
+fn explain_unplaced(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
+    left: Vec<(PodId, Outcome)>,
+    plan: &mut Plan,
+) {
+    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
+    let mut verdicts: HashMap<PodClassId, Unplaced> = HashMap::new();
+    let (mut obstacles, mut budget) = (HashMap::new(), MAX_ASKED);
+    for (at, outcome) in left {
+        let verdict = match outcome {
+            Outcome::Reserved => Unplaced::ReservedCapacityTaken,
+            Outcome::NotReached => Unplaced::NotReached,
+            _ => verdicts
+                .entry(classes[at])
+                .or_insert_with(|| unplaced::explain(tables, placement, pass, classes[at]))
+                .clone(),
+        };
+        if matches!(verdict, Unplaced::NoPoolFits(_)) {
+            let known = obstacles.entry(classes[at]);
+            let known = known.or_insert_with(|| {
+                nodes::obstacles(tables, placement, pass, classes[at], &mut budget).map(Arc::new)
+            });
+            plan.nodes.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
+        }
+        plan.unplaced.push((pod(&at), verdict));
+    }
+}
+
+/// What became of claims, by what those of one kind have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(HashMap<TermsKey, Arc<Result<Terms, Eliminated>>>);
+
+/// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
+type TermsKey =
+    (NodePoolId, Req, Bits<InstanceTypeId>, SmallVec<[ReservationId; 1]>, SmallVec<[(Key, u32); 1]>);
+
+/// The part of a new NodeClaim that does not depend on its pods.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    instance_types: Arc<[Arc<InstanceType>]>,
+    requirements: Requirements,
+    labels: Labels,
+    annotations: Labels,
+    chosen: Chosen,
+    /// What daemons take at least.
+    daemons: Amounts,
+}
+
+/// The offerings that are left for a claim, cheapest first. Where it holds reservations, only those.
+fn buys(tables: &mut Tables, claim: &Claim) -> Vec<Buy> {
+    let all = tables.pools[claim.pool].buys(&tables.universe, claim.req);
+    let offer = |buy: &Buy| &tables.row(claim.pool, buy.row).offers[buy.offer];
+    let held = |buy: &&Buy| {
+        claim.rows.has(buy.row) && offer(buy).reservation.is_none_or(|id| claim.reserved.contains(&id))
+    };
+    let mut buys: Vec<Buy> = all.iter().filter(held).copied().collect();
+    if !claim.reserved.is_empty() {
+        buys.retain(|buy| offer(buy).reservation.is_some());
+    }
+    buys
+}
+
+/// What a claim becomes, or why it cannot be named.
+fn terms(tables: &mut Tables, claim: &Claim) -> Result<Terms, Eliminated> {
+    let buys = buys(tables, claim);
+    let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes) };
+    // Cheapest first, each type once, as many as a claim may name.
+    let mut rows = Bits::default();
+    let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();
+    let mut seen: HashSet<*const InstanceType> = HashSet::new();
+    for buy in buys.iter() {
+        if rows.has(buy.row) {
+            continue;
+        }
+        let instance_type = &tables.row(claim.pool, buy.row).instance_type;
+        if !seen.contains(&Arc::as_ptr(instance_type)) {
+            if seen.len() == tables.rules.max_instance_types.max(1) {
+                continue;
+            }
+            seen.insert(Arc::as_ptr(instance_type));
+            instance_types.push(Arc::clone(instance_type));
+        }
+        rows.insert(buy.row);
+    }
+    // Rows are in the order of names: the set is built without sorting.
+    let named: BTreeSet<Str> =
+        rows.iter().map(|row| tables.row(claim.pool, row).instance_type.name.clone()).collect();
+    for (key, wanted) in &claim.min_values {
+        let found = tables.distinct(claim.pool, rows.iter(), *key, claim.req);
+        if found < *wanted {
+            let key = tables.universe.name(*key).clone();
+            return Err(Eliminated::MinValues { key, wanted: *wanted, found });
+        }
+    }
+    let daemons = rows.iter().map(|row| &tables.row(claim.pool, row).daemons);
+    let left: Vec<Buy> = buys.iter().filter(|buy| rows.has(buy.row)).copied().collect();
+    let row = tables.row(claim.pool, cheapest.row);
+    let offer = &row.offers[cheapest.offer];
+    Ok(Terms {
+        daemons: daemons.cloned().reduce(minimum).unwrap_or_default(),
+        requirements: requirements(tables, claim, &named, &left),
+        labels: labels(tables, claim),
+        annotations: annotations(tables, claim, &named, &left),
+        chosen: Chosen {
+            instance_type: row.instance_type.name.clone(),
+            zone: offer.zone.clone(),
+            capacity_type: offer.capacity_type.clone(),
+            price: cheapest.price,
+        },
+        instance_types: instance_types.into(),
+    })
+}
+
+fn new_claim(tables: &Tables, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> NewClaim {
+    let pool = &tables.pools[claim.pool].model;
+    let mut requests = claim.used.clone();
+    update(&mut requests, &terms.daemons, i64::saturating_add);
+    let mut annotations = terms.annotations.clone();
+    if claim.relaxed {
+        annotations.insert(MIN_VALUES_RELAXED.into(), "true".into());
+    }
+    NewClaim {
+        labels: terms.labels.clone(),
+        requirements: terms.requirements.clone(),
+        chosen: terms.chosen.clone(),
+        pool: Arc::clone(pool),
+        instance_types: Arc::clone(&terms.instance_types),
+        requests: tables.resources.resources(&requests),
+        pods: claim.pods.iter().map(|at| Arc::clone(&pods[at.position()])).collect(),
+        annotations,
+        taints: pool.template.taints.clone(),
+        startup_taints: pool.template.startup_taints.clone(),
+        claims: Vec::new(),
+    }
+}
+
+fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
+    update(&mut a, &b, i64::min);
+    a
+}
+
+/// What the instance must be, with the types and capacity types that are left, and minValues as they stand.
+fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
+    let mut all = tables.universe.requirements(claim.req);
+    // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
+    let schema = tables.universe.schema();
+    let restricted: Vec<Str> =
+        all.iter().map(Requirement::key).filter(|key| schema.is_restricted(key)).cloned().collect();
+    for key in restricted.iter().map(|key| &**key).chain([HOSTNAME]) {
+        all.remove(key);
+    }
+    // Thousands of offerings, a handful of values.
+    let mut capacity_types: BTreeSet<Str> = BTreeSet::new();
+    for buy in left {
+        let text = &tables.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
+        if !text.is_empty() && !capacity_types.contains(text) {
+            capacity_types.insert(text.clone());
+        }
+    }
+    all.replace(Requirement::is_in(INSTANCE_TYPE, named.iter().cloned()));
+    if capacity_types.contains(RESERVED)
+        && let Some(key) = &tables.universe.schema().reservation_id
+    {
+        let ids = claim.reserved.iter().map(|id| tables.reservations.names[*id].clone());
+        all.replace(Requirement::is_in(key.clone(), ids));
+    }
+    if !capacity_types.is_empty() {
+        all.replace(Requirement::is_in(CAPACITY_TYPE, capacity_types));
+    }
+    for (key, wanted) in &claim.min_values {
+        let name = tables.universe.name(*key).clone();
+        let present = all.get(&name).cloned().unwrap_or_else(|| Requirement::exists(name));
+        all.replace(present.with_min_values(Some(*wanted)));
+    }
+    all
+}
+
+/// Which corrections by NodeOverlays the choice rests on.
+fn annotations(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Labels {
+    let priced = left.iter().any(|buy| tables.row(claim.pool, buy.row).offers[buy.offer].overlaid);
+    let catalog = tables.snapshot.catalog(&tables.pools[claim.pool].model.name);
+    let extended = catalog.is_some_and(|catalog| named.iter().any(|name| catalog.overlaid.contains(name)));
+    let marks = [(priced, PRICE_OVERLAY_APPLIED), (extended, CAPACITY_OVERLAY_APPLIED)];
+    marks.into_iter().filter(|(is, _)| *is).map(|(_, key)| (key.into(), "true".into())).collect()
+}
+
+/// The pool's labels, and a value for every custom key that the requirements demand. What pods merely rule out needs no
+/// label; what the pool names may be demanded by one pod and narrowed by another, so that it always gets one.
+fn labels(tables: &Tables, claim: &Claim) -> Labels {
+    let pool = &tables.pools[claim.pool];
+    let mut labels = template_labels(&pool.model);
+    let universe: &Universe = &tables.universe;
+    for requirement in universe.requirements(claim.req).iter() {
+        let key = requirement.key();
+        let ours = [HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key);
+        if ours || universe.schema().is_well_known(key) || universe.schema().is_restricted(key) {
+            continue;
+        }
+        let named = pool.model.template.requirements.contains_key(key);
+        if let Some(value) = requirement.any().or_else(|| named.then(|| requirement.unnamed()).flatten()) {
+            labels.entry(key.clone()).or_insert(value);
+        }
+    }
+    labels
+}

@@ -1,0 +1,185 @@
+//! What a plan must cost at least: a covering program over resources, with a row for nodes where pods keep apart by
+//! host. See [`bound`] for the program; what it leaves out (zones, weights, whole nodes) only makes the bound weaker.
+//! On an empty cluster one node must also hold the most demanding pod whole.
+
+use hashbrown::HashMap;
+
+use crate::{
+    model::Price,
+    scheduling::{
+        bound::{self, Columns},
+        greedy::pass::Pass,
+        ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId},
+        placement::{Placement, allowed_domains},
+        request::Request,
+        tables::{
+            Tables,
+            amounts::{Amounts, fits_free, get, update},
+            bits::Bits,
+            topology::GroupKind,
+        },
+    },
+};
+
+/// Pods that keep apart by host: at most so many of them share a node.
+struct Apart {
+    members: i64,
+    per_node: i64,
+}
+
+/// What the placed pods must cost at least, all of it on new NodeClaims but what nodes have room for.
+pub(crate) fn lower_bound(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    request: &Request<'_>,
+    classes: &IdVec<PodId, PodClassId>,
+) -> Price {
+    if pass.claims.is_empty() {
+        return Price::ZERO;
+    }
+    let mut demand = Amounts::new();
+    let mut placed: HashMap<PodClassId, i64> = HashMap::new();
+    for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|at| classes[*at]) {
+        update(&mut demand, &tables.classes[class].requests, i64::saturating_add);
+        *placed.entry(class).or_insert(0) += 1;
+    }
+    let usable = usable(tables, pass, request, classes);
+    for at in usable.iter() {
+        let free = &placement.room(at).free;
+        for (slot, amount) in demand.iter_mut().enumerate() {
+            *amount = amount.saturating_sub(get(free, slot).max(0));
+        }
+    }
+    let mut placed: Vec<(PodClassId, i64)> = placed.into_iter().collect();
+    placed.sort_unstable();
+    let apart = apart(tables, placement, &placed, &usable);
+    let mut demand: Vec<i64> = demand.to_vec();
+    let rows = demand.len();
+    demand.push(apart.members);
+    let mut columns = Columns::new(rows + 1);
+    for ((pool, row), price) in offers(tables, &placed) {
+        let free = &tables.row(pool, row).free;
+        columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
+    }
+    let sum = bound::lower_bound(&demand, &columns);
+    // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
+    if usable.is_empty() { sum.max(dearest(tables, &placed)) } else { sum }
+}
+
+/// What the cheapest node for the most demanding of the pods costs.
+fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
+    let mut dearest = Price::ZERO;
+    for (class, _) in placed {
+        let mut cheapest: Option<Price> = None;
+        for pool in tables.pools.ids() {
+            for level in tables.classes[*class].levels.ids() {
+                let Some(req) = tables.template_for(*class, level, pool) else { continue };
+                let buys = tables.pools[pool].buys(&tables.universe, req);
+                let requests = &tables.classes[*class].requests;
+                let found = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
+                let price = found.map(|buy| buy.price);
+                cheapest = [cheapest, price].into_iter().flatten().min();
+            }
+        }
+        dearest = dearest.max(cheapest.unwrap_or(Price::ZERO));
+    }
+    dearest
+}
+
+/// Nodes that another plan could put pods of the request on: what is left there counts as free of charge.
+fn usable(
+    tables: &mut Tables,
+    pass: &Pass,
+    request: &Request<'_>,
+    classes: &IdVec<PodId, PodClassId>,
+) -> Bits<NodeId> {
+    let mut distinct: Vec<PodClassId> = classes.iter().take(request.pods.len()).copied().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let mut usable = Bits::default();
+    for class in distinct {
+        for level in tables.classes[class].levels.ids() {
+            for at in tables.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
+                usable.insert(at);
+            }
+        }
+    }
+    usable
+}
+
+/// The cheapest way to buy each row that some class may use, at some level.
+fn offers(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId, InstanceTypeId), Price)> {
+    let mut asked: Vec<(NodePoolId, u32)> = Vec::new();
+    for pool in tables.pools.ids() {
+        for (class, _) in placed {
+            for level in tables.classes[*class].levels.ids() {
+                if let Some(req) = tables.template_for(*class, level, pool) {
+                    asked.push((pool, req));
+                }
+            }
+        }
+    }
+    asked.sort_unstable();
+    asked.dedup();
+    let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
+    for (pool, req) in asked {
+        for buy in tables.pools[pool].buys(&tables.universe, req).iter() {
+            let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
+            *price = buy.price.min(*price);
+        }
+    }
+    let mut cheapest: Vec<_> = cheapest.into_iter().collect();
+    cheapest.sort_unstable();
+    cheapest
+}
+
+/// The pods on new NodeClaims that need the most nodes by keeping apart, less what the usable nodes can take of them.
+fn apart(
+    tables: &Tables,
+    placement: &Placement,
+    placed: &[(PodClassId, i64)],
+    usable: &Bits<NodeId>,
+) -> Apart {
+    let mut most = Apart { members: 0, per_node: 1 };
+    let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
+    for (class, count) in placed {
+        for group in always_obeys(tables, *class) {
+            *members.entry(group).or_insert(0) += count;
+        }
+    }
+    let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
+    members.sort_unstable();
+    for (at, members) in members {
+        let group = allowed_domains::counted(tables, placement, at);
+        let per_node = match group.is.kind {
+            GroupKind::Spread { max_skew, .. } => max_skew.max(1),
+            GroupKind::Anti | GroupKind::Affinity => 1,
+        };
+        let room = usable.iter().map(|node| (per_node - i64::from(group.count(node.into()))).max(0));
+        let members = members.saturating_sub(room.sum());
+        if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
+            most = Apart { members, per_node };
+        }
+    }
+    most
+}
+
+/// Groups by host that hold pods of a class apart from each other whatever is relaxed.
+fn always_obeys(tables: &Tables, class: PodClassId) -> Vec<TopologyGroupId> {
+    let class = &tables.classes[class];
+    let own = &tables.topology.label_sets[class.label_set].groups;
+    let mut found: Vec<TopologyGroupId> = Vec::new();
+    let Some(last) = class.levels.last() else { return found };
+    let spreads = last.groups.iter().map(|owned| owned.group);
+    let spreads =
+        spreads.filter(|group| matches!(tables.topology.groups[*group].is.kind, GroupKind::Spread { .. }));
+    let everywhere =
+        |group: &TopologyGroupId| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
+    for group in class.keeps_away.iter().copied().chain(spreads.filter(everywhere)) {
+        if tables.topology.groups[group].by_hostname && own.contains(&group) && !found.contains(&group) {
+            found.push(group);
+        }
+    }
+    found
+}

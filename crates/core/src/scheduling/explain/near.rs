@@ -1,0 +1,115 @@
+//! What is near: label keys that were probably meant, and what types would have had.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{InstanceType, Str},
+    scheduling::tables::amounts::{Amounts, get, update},
+};
+
+/// More letters than this may not differ.
+const MAX_DISTANCE: usize = 2;
+/// Longer keys are not compared: work is bounded.
+const MAX_LENGTH: usize = 128;
+
+/// The known key that `key` is a likely misspelling of: the same name in another domain, or so near that a typing error
+/// explains it; of several the nearest, then the first.
+pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a Str>) -> Option<&'a Str> {
+    let name = |key: &str| key.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let distance = |other: &Str| {
+        if name(other) == name(key) && **other != *key {
+            return Some(0);
+        }
+        let (a, b) = (key.as_bytes(), other.as_bytes());
+        let comparable = a.len().max(b.len()) <= MAX_LENGTH && a.len().abs_diff(b.len()) <= MAX_DISTANCE;
+        // In a short name, two other letters make another word, whatever the domain.
+        let most = MAX_DISTANCE.min(name(key).len() / 3).max(1);
+        comparable.then(|| edits(a, b)).filter(|edits| (1..=most).contains(edits) && a.len() > 3)
+    };
+    known.filter_map(|other| Some((distance(other)?, other))).min().map(|(_, other)| other)
+}
+
+/// How many letters must be put in, taken out or changed (Levenshtein).
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (at, from) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (to, letter) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != letter);
+            diagonal = row[to + 1];
+            row[to + 1] = changed.min(row[to] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// What the types of a pool come to, filter by filter.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Types that the requirements allow.
+    pub(super) allowed: usize,
+    /// Those of them that are large enough.
+    pub(super) large_enough: usize,
+    /// Those of them that can be bought.
+    pub(super) available: usize,
+    /// What daemons take at least.
+    pub(super) daemons: Option<Amounts>,
+    /// By resource: the most that an allowed type leaves for pods, and that type.
+    most: Vec<(i64, Option<Str>)>,
+}
+
+impl Lost {
+    /// Takes in what an allowed type leaves for pods.
+    pub(super) fn see(&mut self, free: &Amounts, instance_type: &Arc<InstanceType>) {
+        if self.most.len() < free.len() {
+            self.most.resize(free.len(), (0, None));
+        }
+        for (most, free) in self.most.iter_mut().zip(free) {
+            if *free > most.0 {
+                *most = (*free, Some(instance_type.name.clone()));
+            }
+        }
+    }
+
+    /// Takes in what daemons take on an allowed type.
+    pub(super) fn see_daemons(&mut self, daemons: &Amounts) {
+        match &mut self.daemons {
+            Some(least) => update(least, daemons, i64::min),
+            None => self.daemons = Some(daemons.clone()),
+        }
+    }
+
+    /// The first resource of which `asked` is more than any allowed type leaves: its index, the most, and the type.
+    pub(super) fn first_short(&self, asked: &Amounts) -> Option<(usize, i64, Str)> {
+        (0..asked.len()).find_map(|slot| {
+            let (most, instance_type) = self.most.get(slot).cloned().unwrap_or_default();
+            (get(asked, slot) > most).then(|| (slot, most, instance_type.unwrap_or_else(|| "".into())))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which key was meant.
+    use super::*;
+
+    #[test]
+    fn misspelt_keys_are_recognised() {
+        let known: Vec<Str> = ["karpenter.sh/capacity-type", "team", "topology.kubernetes.io/zone", "rack"]
+            .map(Str::from)
+            .into();
+        for (key, meant) in [
+            ("karpenter.sh/capacitytype", Some("karpenter.sh/capacity-type")),
+            ("zone", Some("topology.kubernetes.io/zone")),
+            ("teams", Some("team")),
+            ("colour", None),
+            ("ram", None),
+            ("rock", Some("rack")),
+            ("topology.kubernetes.io/home", None),
+        ] {
+            assert_eq!(nearest(key, known.iter()).map(|found| &**found), meant, "{key}");
+        }
+        assert_eq!(nearest(&"x".repeat(10_000), known.iter()), None);
+        assert_eq!((edits(b"kitten", b"sitting"), edits(b"", b"abc"), edits(b"a", b"a")), (3, 3, 0));
+    }
+}

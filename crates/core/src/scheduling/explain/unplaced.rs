@@ -1,0 +1,338 @@
+//! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
+
+use crate::{
+    model::{
+        Incompatible, InstanceType, Requirement,
+        labels::{self, HOSTNAME},
+        pod::HostPort,
+    },
+    scheduling::{
+        explain::near::{self, Lost},
+        greedy::{
+            on_new_claim::{Blocked, Target},
+            pass::Pass,
+        },
+        ids::{DomainId, Id, InstanceTypeId, LevelId, NewClaimId, NodePoolId, PodClassId, TopologyGroupId},
+        placement::{
+            Placement, allowed_domains,
+            claim::{Refusal, clash},
+            devices::Grants,
+        },
+        reason::{Eliminated, Nearest, PoolVerdict, Unplaced},
+        tables::{
+            Tables,
+            amounts::{Amounts, fits_free, get, update},
+            bits::Bits,
+            contradiction,
+            intern::{Req, Side},
+            nodes::first_obstacle,
+            pod_classes::Level,
+            pools::{Row, agrees},
+            topology::GroupKind,
+        },
+    },
+};
+
+/// The field that `matchFields` can name; no label is called so.
+const FIELD_NAME: &str = "metadata.name";
+
+/// The last level of relaxation that does not contradict itself.
+pub(crate) fn last_level(tables: &mut Tables, class: PodClassId) -> LevelId {
+    let nowhere = tables.universe.key(contradiction::NOWHERE);
+    let sound = |level: &Level| tables.universe.get(level.req, nowhere).is_none();
+    tables.classes[class].levels.iter().rposition(sound).map_or(LevelId::FIRST, Id::new)
+}
+
+/// A label that is asked for and that no pool can give, because users may not set it.
+fn restriction(tables: &Tables, class: PodClassId, level: LevelId) -> Option<String> {
+    let asked = tables.universe.requirements(tables.classes[class].levels[level].req);
+    let schema = tables.universe.schema();
+    asked.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
+        let key = wanted.key();
+        if &**key == FIELD_NAME {
+            return Some(
+                "node affinity by matchFields names one node: no new node can have its name".to_owned(),
+            );
+        }
+        schema.restriction(key).filter(|_| &**key != HOSTNAME)
+    })
+}
+
+/// The host that is asked for: no new node has its name.
+fn host(tables: &Tables, class: PodClassId) -> Incompatible {
+    let selector = &tables.classes[class].pod.spec.node_selector;
+    let asked = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
+    Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, asked)))
+}
+
+/// Where pool and pod disagree about labels.
+fn disagreement(tables: &Tables, pool: NodePoolId, wanted: Req) -> Eliminated {
+    let offered = tables.universe.requirements(tables.pools[pool].req);
+    let asked = tables.universe.requirements(wanted);
+    let disagreement = offered.compatible_claim(&asked, tables.universe.schema()).err();
+    let unknown = || Incompatible::Undefined(Box::new(Requirement::exists(labels::NODEPOOL)));
+    let why = disagreement.unwrap_or_else(unknown);
+    let known = tables.universe.schema().well_known.iter().chain(offered.iter().map(Requirement::key));
+    let meant = match &why {
+        Incompatible::Undefined(wanted) => near::nearest(wanted.key(), known).cloned(),
+        Incompatible::Disjoint { .. } => None,
+    };
+    Eliminated::Requirements { why, meant }
+}
+
+/// Why none of the places where the volumes of a class can be is a place of the pool.
+fn unreachable(tables: &mut Tables, class: PodClassId, req: Req) -> Option<Incompatible> {
+    let alternatives = tables.classes[class].alternatives.clone();
+    if alternatives.iter().any(|places| tables.universe.meet(req, *places, Side::Claim).is_some()) {
+        return None;
+    }
+    let offered = tables.universe.requirements(req);
+    let asked = tables.universe.requirements(*alternatives.first()?);
+    offered.compatible_claim(&asked, tables.universe.schema()).err()
+}
+
+/// How many types each filter took, and what comes nearest.
+fn types_lost(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
+    let this = &tables.classes[class];
+    let ports = &this.pod.spec.host_ports;
+    if !ports.is_empty() {
+        let of_pool = tables.pools[pool].rows.iter();
+        let rows: Vec<&Row> = of_pool.filter(|row| agrees(&tables.universe, row.req, req)).collect();
+        let taken = |port: &&HostPort| {
+            !rows.is_empty() && rows.iter().all(|row| clash(std::slice::from_ref(*port), &row.ports))
+        };
+        if let Some(port) = ports.iter().find(taken) {
+            return Eliminated::HostPort(port.port);
+        }
+    }
+    let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name).cloned().unwrap_or_default();
+    let asked = this.requests.clone();
+    let mut lost = Lost::default();
+    for instance_type in &catalog.instance_types {
+        let described = tables.universe.req(&instance_type.requirements);
+        if !agrees(&tables.universe, described, req) {
+            continue;
+        }
+        let rows: Vec<&Row> = tables.pools[pool].rows.iter().filter(|row| row.is_of(instance_type)).collect();
+        let whole = tables.resources.amounts(&instance_type.allocatable());
+        let free: Vec<&Amounts> =
+            if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
+        let fits = free.iter().any(|free| fits_free(&asked, free));
+        for free in free {
+            lost.see(free, instance_type);
+        }
+        if let Some(row) = rows.first() {
+            lost.see_daemons(&row.daemons);
+        }
+        let offered =
+            rows.iter().any(|row| row.offers.iter().any(|offer| agrees(&tables.universe, offer.req, req)));
+        lost.allowed += 1;
+        lost.large_enough += usize::from(fits);
+        lost.available += usize::from(fits && offered);
+    }
+    let nearest = match (lost.allowed, lost.large_enough) {
+        (0, _) => refused_by_all(tables, &catalog.instance_types, req),
+        (_, 0) => shortage(tables, &asked, &lost),
+        _ => Nearest::Offering,
+    };
+    let mut requests = asked;
+    update(&mut requests, &lost.daemons.unwrap_or_default(), i64::saturating_add);
+    Eliminated::InstanceTypes {
+        total: catalog.instance_types.len(),
+        allowed: lost.allowed,
+        large_enough: lost.large_enough,
+        available: lost.available,
+        requests: tables.resources.resources(&requests),
+        nearest: Box::new(nearest),
+    }
+}
+
+/// The first requirement that no type meets, or that they meet only without the others.
+fn refused_by_all(tables: &mut Tables, types: &[std::sync::Arc<InstanceType>], req: Req) -> Nearest {
+    let described: Vec<Req> = types.iter().map(|t| tables.universe.req(&t.requirements)).collect();
+    let refused = tables.universe.sets(req).iter().find(|(key, set)| {
+        described.iter().all(|known| {
+            tables.universe.get(*known, *key).is_some_and(|known| !tables.universe.agree(*key, set, known))
+        })
+    });
+    let Some((key, _)) = refused else { return Nearest::Combination };
+    let name = tables.universe.name(*key).clone();
+    tables
+        .universe
+        .requirements(req)
+        .get(&name)
+        .map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted.clone())))
+}
+
+/// The first resource of which no allowed type leaves enough.
+fn shortage(tables: &Tables, asked: &Amounts, lost: &Lost) -> Nearest {
+    let Some((slot, most, instance_type)) = lost.first_short(asked) else { return Nearest::Combination };
+    Nearest::Resource { name: tables.resources.name(slot), asked: get(asked, slot), most, instance_type }
+}
+
+/// Why no place was found for a class, at its last level of relaxation.
+pub(crate) fn explain(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    class: PodClassId,
+) -> Unplaced {
+    if let Some(refused) = &tables.classes[class].refused {
+        return refused.clone();
+    }
+    if let Some(problem) = pass.claim_problem(class) {
+        return Unplaced::Claims(Box::new(problem.clone()));
+    }
+    // Missing devices end the search at the level that misses them.
+    let level =
+        if tables.classes[class].claims_devices() { LevelId::FIRST } else { last_level(tables, class) };
+    if let Some(why) = restriction(tables, class, level) {
+        return Unplaced::Invalid(why.into());
+    }
+    // Where a pool was stopped, people look for a node of it.
+    let stopped = tables.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
+    let stopped = stopped.filter_map(|pool| {
+        let eliminated = Eliminated::Halted(pool.halted.clone()?);
+        Some(PoolVerdict { pool: pool.name.clone(), eliminated })
+    });
+    let stopped: Vec<PoolVerdict> = stopped.collect();
+    if tables.pools.is_empty() && stopped.is_empty() {
+        return Unplaced::NoPools;
+    }
+    let pools = tables.pools.ids();
+    let verdict = |pool: NodePoolId| PoolVerdict {
+        pool: tables.pools[pool].model.name.clone(),
+        eliminated: eliminated(tables, placement, pass, class, level, pool),
+    };
+    Unplaced::NoPoolFits(pools.map(verdict).chain(stopped).collect())
+}
+
+fn eliminated(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    class: PodClassId,
+    level: LevelId,
+    pool: NodePoolId,
+) -> Eliminated {
+    if tables.pools[pool].rows.is_empty() {
+        return Eliminated::NoInstanceTypes;
+    }
+    let this = &tables.classes[class];
+    let wanted = this.levels[level].req;
+    let look_past = this.levels[level].look_past_preferences;
+    if let Some(taint) = first_obstacle(&tables.pools[pool].taints, &this.pod, look_past) {
+        return Eliminated::Taint(taint.clone());
+    }
+    if !this.levels[level].any_host {
+        return Eliminated::Requirements { why: host(tables, class), meant: None };
+    }
+    let Some(req) = tables.template_for(class, level, pool) else {
+        return disagreement(tables, pool, wanted);
+    };
+    if let Some(why) = unreachable(tables, class, req) {
+        return Eliminated::Volumes(why);
+    }
+    if let Some(limit) = exhausted_nodes(tables, pass, pool) {
+        return limit;
+    }
+    let rows = pass.limits.rows_within(tables, pool);
+    let all = Bits::full(tables.pools[pool].rows.len());
+    let blocked = match try_rows(tables, placement, pass, (class, level), (pool, req), &all) {
+        Ok(fitting) if rows != all => match exceeded(tables, pass, pool, &fitting) {
+            Some(limit) => return limit,
+            None => Blocked::default(),
+        },
+        // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
+        Ok(_) => Blocked::default(),
+        Err(blocked) => blocked,
+    };
+    match blocked {
+        Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
+            Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found }
+        }
+        Blocked { refusal: Some((at, Refusal::Devices)), .. } => {
+            match pass.devices.as_deref().and_then(Grants::last_shortage) {
+                Some(shortage) => Eliminated::Devices(Box::new(shortage)),
+                None => types_lost(tables, class, pool, at),
+            }
+        }
+        Blocked { group: Some(group), refusal: None, .. } => crowded(tables, placement, group),
+        Blocked { refusal, .. } => {
+            types_lost(tables, class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
+        }
+    }
+}
+
+/// Which rows a new claim for the class would have, among `rows`.
+fn try_rows(
+    tables: &mut Tables,
+    placement: &Placement,
+    pass: &Pass,
+    (class, level): (PodClassId, LevelId),
+    (pool, req): (NodePoolId, Req),
+    rows: &Bits<InstanceTypeId>,
+) -> Result<Bits<InstanceTypeId>, Blocked> {
+    let demand = allowed_domains::demand(tables, placement, class, level);
+    let min_values = tables.pools[pool].min_values.clone();
+    let none = Amounts::new();
+    let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
+    let target = Target { host, pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+    let fit = pass.fit_target(tables, placement, &demand, req, &target)?;
+    // What lost nothing has all that there were.
+    Ok(fit.rows.unwrap_or_else(|| rows.clone()))
+}
+
+fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {
+    let limit = tables.pools[pool].model.limits.nodes?;
+    let left = pass.limits.nodes(pool)?;
+    (left <= 0).then(|| Eliminated::Limit {
+        resource: "nodes".into(),
+        usage: limit.saturating_sub(left),
+        limit,
+        needed: 1_i64.saturating_sub(left),
+    })
+}
+
+/// The limit that the cheapest way out would have to raise: of the rows that hold the pod, the one that exceeds the
+/// fewest limits, and of those the one that exceeds the first of them by least.
+fn exceeded(
+    tables: &Tables,
+    pass: &Pass,
+    pool: NodePoolId,
+    fitting: &Bits<InstanceTypeId>,
+) -> Option<Eliminated> {
+    let limits = &tables.pools[pool].limits;
+    let excess = |row: InstanceTypeId| {
+        let capacity = &tables.row(pool, row).capacity;
+        let over =
+            limits.iter().zip(pass.limits.amounts(pool)).enumerate().filter_map(|(at, (limit, left))| {
+                let needed = get(capacity, limit.resource).saturating_sub(*left);
+                (needed > 0).then_some((at, needed))
+            });
+        let over: Vec<(usize, i64)> = over.collect();
+        over.first().map(|first| (over.len(), *first))
+    };
+    let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
+    let (limit, left) = (limits.get(at)?, pass.limits.amounts(pool).get(at)?);
+    let usage = limit.limit.saturating_sub(*left);
+    Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit, needed })
+}
+
+/// The topology group that leaves no domain, with its counters.
+fn crowded(tables: &Tables, placement: &Placement, group: TopologyGroupId) -> Eliminated {
+    let group = allowed_domains::counted(tables, placement, group);
+    let count = |value: &u32| {
+        (tables.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
+    };
+    Eliminated::Topology {
+        kind: group.is.kind.as_str(),
+        key: tables.universe.name(group.is.key).clone(),
+        unused: group.is.kind == GroupKind::Affinity && group.is_unused(),
+        // Of several that keep a pod away, any may be the last: what it counts says little.
+        counts: match group.is.kind {
+            GroupKind::Anti => Vec::new(),
+            GroupKind::Spread { .. } | GroupKind::Affinity => group.domains.iter().map(count).collect(),
+        },
+    }
+}

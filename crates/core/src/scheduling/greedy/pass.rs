@@ -1,0 +1,561 @@
+//! One request, pod by pod in Karpenter's order: nodes that exist, new NodeClaims of this pass, a new NodeClaim; then the
+//! next level of relaxation.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hashbrown::HashMap;
+
+use crate::{
+    model::{Pod, Str, pod::HostPort},
+    scheduling::{
+        dra::why::ClaimProblem,
+        greedy::{
+            candidate_order::{CandidateOrder, Cursor},
+            deferral::{Deferral, groups_of},
+            request_queue::RequestQueue,
+        },
+        ids::{
+            CompatibilityId, Id, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId,
+            PodId, ReservationId,
+        },
+        placement::{
+            Mark, Placement,
+            allowed_domains::{self, Demand},
+            claim::{Claim, clash},
+            devices::Grants,
+            domains::count_new_groups,
+            leaving,
+            limits::Limits,
+        },
+        request::{Purpose, Request},
+        tables::{
+            Tables,
+            amounts::{Amounts, fits, get},
+            bits::Bits,
+            intern::{Req, Side},
+            nodes::tolerated,
+            pod_classes::{self, Level},
+            topology::GroupKind,
+        },
+    },
+};
+
+/// How new NodeClaims are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strategy {
+    /// The oldest new NodeClaim first, rather than the one with the fewest pods.
+    pub(crate) first_fit: bool,
+    /// New NodeClaims keep to nodes of at most so many milli-CPUs where those suffice.
+    size: Option<i64>,
+    /// Pods that topology says nothing about are packed by patterns, once the others have their places.
+    patterns: bool,
+    /// Whether pods of one class that come one after the other are placed together.
+    runs: bool,
+    /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their like.
+    /// Karpenter leaves the choice open, and takes all of them as occupied until the node is there.
+    pins: bool,
+}
+
+impl Strategy {
+    /// Fewest pods first, any size.
+    pub(crate) const KARPENTER: Self =
+        Self { first_fit: false, size: None, patterns: false, runs: true, pins: false };
+
+    /// Oldest first, with a preferred size.
+    pub(crate) const fn first_fit(size: Option<i64>) -> Self {
+        Self { first_fit: true, size, patterns: false, runs: true, pins: false }
+    }
+
+    /// The same, each pod on its own: the reference for pods that are placed together.
+    #[cfg(test)]
+    pub(crate) const fn one_by_one(self) -> Self {
+        Self { runs: false, ..self }
+    }
+
+    /// The same, where pods that keep apart by zone pick one.
+    pub(crate) const fn pinned(self) -> Self {
+        Self { pins: true, ..self }
+    }
+
+    /// The same, with patterns.
+    pub(crate) const fn patterns(self) -> Self {
+        Self { patterns: true, ..self }
+    }
+}
+
+/// New NodeClaims of one pool with the same requirements.
+#[derive(Clone, Debug)]
+struct EqualClaims {
+    pool: NodePoolId,
+    req: Req,
+    members: Bits<NewClaimId>,
+}
+
+/// The state of a pass.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) purpose: Purpose,
+    pub(crate) strategy: Strategy,
+    pub(crate) claims: IdVec<NewClaimId, Claim>,
+    /// New NodeClaims in the order in which they are tried.
+    pub(crate) candidate_order: CandidateOrder,
+    /// Allocation of the set of new NodeClaims that are left for a pod.
+    candidates: Bits<NewClaimId>,
+    equal_claims: Vec<EqualClaims>,
+    equal_claim_ids: HashMap<(NodePoolId, Req), usize>,
+    /// Excluded nodes.
+    pub(crate) gone: Bits<NodeId>,
+    /// Those of them that are as good as gone: their pods have no place any more.
+    pub(crate) settled: Bits<NodeId>,
+    /// By compatibility: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
+    pub(crate) starts: HashMap<CompatibilityId, usize>,
+    /// Pods by node, as indices into the request.
+    pub(crate) placed: BTreeMap<NodeId, Vec<PodId>>,
+    pub(crate) ports: HashMap<NodeId, Vec<HostPort>>,
+    pub(crate) attached: HashMap<NodeId, Vec<(Str, Str)>>,
+    /// What is left of the limits of pools.
+    pub(crate) limits: Limits,
+    pub(crate) reservations: IdVec<ReservationId, u32>,
+    /// Levels that failed, and the topology version that they failed at; `None` where nothing can change it.
+    pub(crate) failed: HashMap<(PodClassId, LevelId), Option<u64>>,
+    /// Levels of pods on new NodeClaims that had to be relaxed, by index into the request.
+    pub(crate) levels: HashMap<PodId, LevelId>,
+    /// How many new NodeClaims there were before they were packed again.
+    pub(crate) once: usize,
+    pub(crate) probes: u64,
+    pub(crate) exhausted: bool,
+    /// Devices for resource claims, where pods have some.
+    pub(crate) devices: Option<Box<Grants>>,
+    /// Pods that wait for patterns.
+    pub(crate) deferral: Option<Deferral>,
+    /// Claims that patterns have opened.
+    pub(crate) packed: std::ops::Range<NewClaimId>,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It has a place.
+    Placed,
+    /// It has none, as things stand.
+    Failed,
+    /// The bound on the work was reached first.
+    NotReached,
+    /// Reserved capacity is taken: neither relaxation nor another pool may help.
+    Reserved,
+}
+
+impl Pass {
+    /// Makes a pass ready for a request that is `asked`; also returns the distinct classes of its pods.
+    pub(crate) fn begin(
+        tables: &mut Tables,
+        placement: &mut Placement,
+        request: &Request<'_>,
+        asked: &RequestQueue,
+        strategy: Strategy,
+    ) -> (Self, Vec<PodClassId>) {
+        // All groups are known before anything is counted for this pass alone.
+        let distinct = pod_classes::all_levels(tables, &asked.classes);
+        count_new_groups(tables, placement);
+        let mut pass = Self::new(tables, request, strategy);
+        pass.devices = Grants::new(tables, request, &distinct);
+        if strategy.pins {
+            placement.pinning = groups_of(tables, placement, &distinct);
+        }
+        placement.make_room(tables.compatibilities.len());
+        leaving::forget(tables, placement, &pass.gone, request);
+        pass.deferral = strategy.patterns.then(|| Deferral::new(tables, placement, &distinct));
+        (pass, distinct)
+    }
+
+    fn new(tables: &Tables, request: &Request<'_>, strategy: Strategy) -> Self {
+        let gone: Bits<NodeId> =
+            request.without.iter().filter_map(|node| tables.slots.get(*node).copied()).collect();
+        Self {
+            purpose: request.purpose,
+            strategy,
+            limits: Limits::new(tables, &gone),
+            claims: IdVec::default(),
+            candidate_order: CandidateOrder::default(),
+            candidates: Bits::default(),
+            equal_claims: Vec::new(),
+            equal_claim_ids: HashMap::new(),
+            starts: HashMap::new(),
+            placed: BTreeMap::new(),
+            ports: HashMap::new(),
+            attached: HashMap::new(),
+            reservations: tables.reservations.capacity.clone(),
+            failed: HashMap::new(),
+            levels: HashMap::new(),
+            once: 0,
+            probes: 0,
+            exhausted: false,
+            devices: None,
+            deferral: None,
+            packed: NewClaimId::FIRST..NewClaimId::FIRST,
+            settled: Bits::default(),
+            gone,
+        }
+    }
+
+    /// A pass that goes on from where this one stands, with nothing placed yet. It has the verdicts of this one, which
+    /// does nothing until they are given back.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self {
+            purpose: self.purpose,
+            strategy: self.strategy,
+            claims: self.claims.clone(),
+            candidate_order: self.candidate_order.clone(),
+            candidates: std::mem::take(&mut self.candidates),
+            equal_claims: self.equal_claims.clone(),
+            equal_claim_ids: self.equal_claim_ids.clone(),
+            gone: self.gone.clone(),
+            settled: self.settled.clone(),
+            starts: self.starts.clone(),
+            placed: BTreeMap::new(),
+            ports: self.ports.clone(),
+            attached: self.attached.clone(),
+            limits: self.limits.clone(),
+            reservations: self.reservations.clone(),
+            failed: HashMap::new(),
+            levels: HashMap::new(),
+            once: 0,
+            probes: 0,
+            exhausted: false,
+            devices: None,
+            deferral: None,
+            packed: NewClaimId::FIRST..NewClaimId::FIRST,
+        }
+    }
+
+    /// Takes back what the pass did, `classes` being those of its pods.
+    pub(crate) fn restore(self, tables: &Tables, placement: &mut Placement, classes: &[PodClassId]) {
+        placement.pinning = Bits::default();
+        placement.rewind(Mark::START);
+        for level in classes.iter().flat_map(|class| &tables.classes[*class].levels) {
+            placement.forget_verdicts(level.compatibility);
+        }
+    }
+
+    /// Places what can be placed; returns the rest with what became of it.
+    pub(crate) fn place_all(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        pods: &[Arc<Pod>],
+        classes: &IdVec<PodId, PodClassId>,
+        mut waiting: Vec<PodId>,
+    ) -> Vec<(PodId, Outcome)> {
+        let mut done: Vec<(PodId, Outcome)> = Vec::new();
+        loop {
+            let before = waiting.len();
+            let mut failed = Vec::new();
+            let mut rest = &waiting[..];
+            while let Some(class) = rest.first().map(|at| classes[*at]) {
+                let (run, others) =
+                    rest.split_at(rest.iter().take_while(|at| classes[**at] == class).count());
+                rest = others;
+                let placed =
+                    if run.len() > 1 { self.attempt_run(tables, placement, pods, class, run) } else { 0 };
+                for at in run[placed..].iter().copied() {
+                    match self.attempt(tables, placement, at, &pods[at.position()], class) {
+                        Outcome::Placed => {}
+                        Outcome::Failed => failed.push(at),
+                        outcome => done.push((at, outcome)),
+                    }
+                }
+            }
+            // Another round can only help where topology may have changed its mind.
+            let progress = failed.len() < before;
+            waiting = failed;
+            if waiting.is_empty() || !progress {
+                done.extend(waiting.into_iter().map(|at| (at, Outcome::Failed)));
+                return done;
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        at: PodId,
+        pod: &Pod,
+        class: PodClassId,
+    ) -> Outcome {
+        if tables.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
+            return Outcome::Failed;
+        }
+        let answer = tables.snapshot.nominated.get(&pod.uid);
+        let answer = answer.and_then(|name| tables.by_claim.get(&**name)).copied();
+        if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && !self.gone.has(*node)) {
+            for level in tables.classes[class].levels.ids() {
+                let demand = allowed_domains::demand(tables, placement, class, level);
+                if tables.fitting(class, level).has(node)
+                    && self.try_node(tables, placement, &demand, node, pod)
+                {
+                    self.placed.entry(node).or_default().push(at);
+                    return Outcome::Placed;
+                }
+            }
+        }
+        for level in tables.classes[class].levels.ids() {
+            self.probes += 1;
+            let verdict = self.failed.get(&(class, level));
+            if verdict.is_some_and(|seen| seen.is_none_or(|version| version == placement.version())) {
+                continue;
+            }
+            if self.probes > tables.rules.max_probes {
+                self.exhausted = true;
+                return Outcome::NotReached;
+            }
+            match self.attempt_level(tables, placement, at, pod, class, level) {
+                // Relaxing a preference is no answer to missing devices.
+                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
+                Outcome::Failed => {}
+                outcome => return outcome,
+            }
+            let flips = tables.classes[class].levels[level]
+                .groups
+                .iter()
+                .any(|owned| tables.topology.groups[owned.group].is.kind != GroupKind::Anti);
+            // Whether a node takes a moving pod depends on the pod itself.
+            if pod.node.is_none() {
+                self.failed.insert((class, level), flips.then_some(placement.version()));
+            }
+        }
+        Outcome::Failed
+    }
+
+    fn attempt_level(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        at: PodId,
+        pod: &Pod,
+        class: PodClassId,
+        level: LevelId,
+    ) -> Outcome {
+        let demand = allowed_domains::demand(tables, placement, class, level);
+        let fitting = tables.fitting(class, level);
+        let left = allowed_domains::nodes_left(tables, placement, &demand, &fitting);
+        let fitting = left.as_ref().unwrap_or(&fitting);
+        if let Some(node) = self.attempt_nodes(tables, placement, pod, &demand, fitting) {
+            self.placed.entry(node).or_default().push(at);
+            return Outcome::Placed;
+        }
+        if level > LevelId::FIRST {
+            self.levels.insert(at, level);
+        }
+        if self.defer(tables, &[at], class, level) {
+            return Outcome::Placed;
+        }
+        if self.attempt_claims(tables, placement, at, &demand) {
+            return Outcome::Placed;
+        }
+        self.try_new(tables, placement, at, &demand)
+    }
+
+    /// Places pods of one class as [`Self::attempt`] would one after the other, as long as that is plain: no topology, no
+    /// port, volume or reservation, no relaxation. Returns how many.
+    fn attempt_run(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        pods: &[Arc<Pod>],
+        class: PodClassId,
+        run: &[PodId],
+    ) -> usize {
+        let alike = |at: &PodId| {
+            let pod = &pods[at.position()];
+            let nominated = &tables.snapshot.nominated;
+            pod.node.is_none() && (nominated.is_empty() || !nominated.contains_key(&pod.uid))
+        };
+        let plain = self.strategy.runs && allowed_domains::is_unbound(tables, class) && run.iter().all(alike);
+        if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {
+            return 0;
+        }
+        let demand = allowed_domains::demand(tables, placement, class, LevelId::FIRST);
+        if !demand.is_free() {
+            return 0;
+        }
+        let fitting = tables.fitting(class, LevelId::FIRST);
+        let mut placed = 0;
+        while placed < run.len() {
+            let at = run[placed];
+            let node = self.attempt_nodes(tables, placement, &pods[at.position()], &demand, &fitting);
+            let Some(node) = node else { break };
+            self.placed.entry(node).or_default().push(at);
+            placed += 1;
+        }
+        if placed < run.len() && self.defer(tables, &run[placed..], class, LevelId::FIRST) {
+            return run.len();
+        }
+        let mut left = self.candidates(tables, placement, &demand);
+        while placed < run.len() && self.probes < tables.rules.max_probes {
+            if !self.join_first(tables, placement, run[placed], &demand, &mut left) {
+                if self.try_new(tables, placement, run[placed], &demand) != Outcome::Placed {
+                    break;
+                }
+                self.claims.ids().next_back().into_iter().for_each(|claim| left.insert(claim));
+            }
+            placed += 1;
+        }
+        placed
+    }
+
+    /// Lets pods of one class wait to be packed by price, where they may.
+    fn defer(&mut self, tables: &mut Tables, pods: &[PodId], class: PodClassId, level: LevelId) -> bool {
+        let limits = &self.limits;
+        self.deferral.as_mut().is_some_and(|deferral| deferral.defer(tables, limits, pods, class, level))
+    }
+
+    /// What is wrong with the resource claims of a class, wherever its pods would run.
+    pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
+        self.devices.as_ref()?.problem(class)
+    }
+
+    /// Forgets why the last pod that asked for devices got none; says whether there was a reason, and counts the work.
+    fn lacked_devices(&mut self) -> bool {
+        let Some(devices) = &mut self.devices else { return false };
+        let (lacked, steps) = devices.take_shortage();
+        self.probes += steps;
+        lacked
+    }
+
+    /// Tries the new NodeClaims of this pass, the one with the fewest pods first.
+    fn attempt_claims(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        at: PodId,
+        demand: &Demand,
+    ) -> bool {
+        let mut left = self.candidates(tables, placement, demand);
+        let joined = self.join_first(tables, placement, at, demand, &mut left);
+        self.candidates = left;
+        joined
+    }
+
+    /// Puts a pod on the first of some new NodeClaims that takes it; those that do not are taken out.
+    fn join_first(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        at: PodId,
+        demand: &Demand,
+        left: &mut Bits<NewClaimId>,
+    ) -> bool {
+        let mut cursor = Cursor::default();
+        while let Some(claim) = self.candidate_order.next(left, &mut cursor) {
+            let tier = self.tier(claim);
+            if self.try_claim(tables, placement, demand, claim) {
+                self.claims[claim].pods.push(at);
+                self.candidate_order.shift(claim, tier, self.tier(claim));
+                return true;
+            }
+            left.remove(claim);
+        }
+        false
+    }
+
+    /// The new NodeClaims that only their size, or the domains that are left, may close to a level.
+    fn candidates(
+        &mut self,
+        tables: &mut Tables,
+        placement: &mut Placement,
+        demand: &Demand,
+    ) -> Bits<NewClaimId> {
+        let Demand { class, level, .. } = *demand;
+        let Level { req, compatibility, look_past_preferences, any_host, .. } =
+            tables.classes[class].levels[level];
+        if !any_host {
+            return Bits::default();
+        }
+        let mut left = std::mem::take(&mut self.candidates);
+        left.fill(self.claims.len());
+        left.subtract(placement.rejected(compatibility));
+        allowed_domains::keep_by_hostname(tables, placement, demand, &mut left);
+        for like in &self.equal_claims {
+            if !left.meets(&like.members) {
+                continue;
+            }
+            self.probes += 1;
+            let pod = &tables.classes[class].pod;
+            let agrees = tolerated(&tables.pools[like.pool].taints, pod, look_past_preferences)
+                && tables.universe.meet(like.req, req, Side::Claim).is_some();
+            if !agrees {
+                // Requirements only become narrower.
+                placement.reject_all(compatibility, &like.members);
+            }
+            if !agrees || allowed_domains::obeys_by_key(tables, demand, like.req).is_err() {
+                left.subtract(&like.members);
+            }
+        }
+        left
+    }
+
+    /// Notes the requirements of a new NodeClaim that had others before.
+    pub(crate) fn regroup(&mut self, at: NewClaimId, before: Req) {
+        let Claim { pool, req, .. } = self.claims[at];
+        if let Some(like) = self.equal_claim_ids.get(&(pool, before)).filter(|_| before != req) {
+            self.equal_claims[*like].members.remove(at);
+        }
+        let like = *self.equal_claim_ids.entry((pool, req)).or_insert_with(|| {
+            self.equal_claims.push(EqualClaims { pool, req, members: Bits::default() });
+            self.equal_claims.len() - 1
+        });
+        self.equal_claims[like].members.insert(at);
+    }
+
+    /// Lists the new NodeClaims again, after they were changed as a whole.
+    pub(crate) fn relist(&mut self, tables: &Tables) {
+        (self.candidate_order, self.equal_claims, self.equal_claim_ids) =
+            (CandidateOrder::default(), Vec::new(), HashMap::new());
+        for at in self.claims.ids() {
+            let claim = &mut self.claims[at];
+            (claim.envelope, claim.floor) = tables.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
+            let req = claim.req;
+            let tier = self.tier(at);
+            self.candidate_order.put(at, tier);
+            self.regroup(at, req);
+        }
+    }
+
+    /// The tier of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
+    pub(crate) fn tier(&self, claim: NewClaimId) -> usize {
+        if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
+    }
+
+    /// The rows that a new NodeClaim keeps to where they suffice: all, unless a size is preferred.
+    pub(crate) fn preferred(
+        &self,
+        tables: &Tables,
+        pool: NodePoolId,
+        rows: &Bits<InstanceTypeId>,
+    ) -> Option<Bits<InstanceTypeId>> {
+        let size = self.strategy.size?;
+        let small = |at: &InstanceTypeId| get(&tables.row(pool, *at).capacity, 0) <= size;
+        Some(rows.iter().filter(small).collect())
+    }
+
+    /// Lets claims that kept to a size name every type that holds their pods. What is charged to a limit stays.
+    pub(crate) fn widen(&mut self, tables: &mut Tables) {
+        if self.strategy.size.is_none() || !tables.reservations.names.is_empty() {
+            return;
+        }
+        for at in self.claims.ids() {
+            let claim = &mut self.claims[at];
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+            if held || !tables.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+                continue;
+            }
+            let mask = tables.pools[claim.pool].mask(&tables.universe, claim.req);
+            let holds = |at: &InstanceTypeId| {
+                let row = tables.row(claim.pool, *at);
+                fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
+            };
+            claim.rows = mask.iter().filter(holds).collect();
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The cheapest packing of pods that are all alike, which is what one Deployment that grows asks for.
+//!
+//! What a node holds is then a number, and the problem a knapsack to be covered: with `p(c)` the least price of a
+//! node that holds `c` pods, `best(n) = min over c of p(c) + best(n - c)`, where `best(n) = 0` for `n <= 0`
+//! (Gilmore and Gomory, 1966). The work is pods times sizes; nothing is left to search for.
+
+use std::iter::once;
+
+use crate::scheduling::improve::{
+    NODE_OVERHEAD,
+    patterns::{
+        problem::{Bin, Content, Problem},
+        table::Room,
+    },
+};
+
+/// More steps than this are left to the search: a few milliseconds' worth.
+const MAX_WORK: usize = 4_000_000;
+
+/// A node that is filled with as many pods as its price allows.
+#[derive(Clone, Debug)]
+struct Load {
+    state: usize,
+    pods: usize,
+    /// With the weight of a node.
+    price: i64,
+}
+
+/// The nodes that hold `count` pods at the least price, the weight of nodes included; `None` where pods are not
+/// alike, where none can be bought, or where it would take too long.
+pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
+    let ([kind], [_]) = (problem.kinds.as_slice(), problem.lanes.as_slice()) else { return None };
+    let count = usize::try_from(count).ok()?;
+    let loads = loads(problem, count);
+    if loads.is_empty() || loads.len().saturating_mul(count) > MAX_WORK {
+        return None;
+    }
+    let mut best = vec![0_i64; count + 1];
+    let mut choice = vec![0_usize; count + 1];
+    for pods in 1..=count {
+        let prices = loads.iter().map(|load| load.price.saturating_add(best[pods.saturating_sub(load.pods)]));
+        let (at, price) = prices.enumerate().min_by_key(|(at, price)| (*price, *at))?;
+        (best[pods], choice[pods]) = (price, at);
+    }
+    let mut bins = Vec::new();
+    let mut left = count;
+    while left > 0 {
+        let load = &loads[choice[left]];
+        let pods = load.pods.min(left);
+        let used = used(&kind.requests, pods);
+        let price = problem.tables[load.state].price(&used, types(problem, load.state))?;
+        let content: Content = once((0, u32::try_from(pods).ok()?)).collect();
+        bins.push(Bin { state: load.state, content, used, price, base: None });
+        left -= pods;
+    }
+    Some(bins)
+}
+
+/// What can be bought: of those that cost the same or more, none holds fewer pods than another.
+fn loads(problem: &Problem, count: usize) -> Vec<Load> {
+    let kind = &problem.kinds[0];
+    let mut loads: Vec<Load> = Vec::new();
+    for (state, size) in &problem.lanes[0].sizes {
+        let Some(state) = problem.join[*state][kind.eligibility] else { continue };
+        let amounts = kind.requests.iter().zip(&size.room).filter(|(amount, _)| **amount > 0);
+        let most = amounts.map(|(amount, room)| room / amount).min();
+        let pods = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(0).min(count);
+        let price = problem.tables[state].price(&used(&kind.requests, pods), types(problem, state));
+        if let (1.., Some(price)) = (pods, price) {
+            loads.push(Load { state, pods, price: price.saturating_add(NODE_OVERHEAD) });
+        }
+    }
+    loads.sort_by_key(|load| (load.price, std::cmp::Reverse(load.pods), load.state));
+    let mut held = 0;
+    loads.retain(|load| {
+        let more = load.pods > held;
+        held = held.max(load.pods);
+        more
+    });
+    // Of choices that cost the same, the one with fewer and larger nodes.
+    loads.reverse();
+    loads
+}
+
+/// What so many pods take.
+fn used(requests: &Room, pods: usize) -> Room {
+    let pods = i64::try_from(pods).unwrap_or(i64::MAX);
+    requests.iter().map(|amount| amount.saturating_mul(pods)).collect()
+}
+
+/// How many types a claim for the pods must keep.
+fn types(problem: &Problem, state: usize) -> usize {
+    problem.types(state, once(0))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Against all ways to divide the pods.
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scheduling::ids::Id;
+    use crate::scheduling::improve::patterns::{
+        problem::{Kind, Lane},
+        search::Search,
+        table::{Choice, Column, Table},
+    };
+
+    /// Nodes as (price in cents, CPU, memory), for `count` pods of one CPU and some memory.
+    fn problem(nodes: &[(i64, i64, i64)], memory: i64, count: u32, types: usize) -> Problem {
+        let columns = nodes.iter().enumerate().map(|(row, (cents, cpu, memory))| Column {
+            row: Id::new(row),
+            price: cents * 10_000_000,
+            free: [*cpu, *memory].into_iter().collect(),
+            name: row,
+            values: Vec::new(),
+        });
+        let choice = Choice { types, min_values: Vec::new(), named: 60 };
+        let requests: Room = [1, memory].into_iter().collect();
+        let table = Table::new(columns.collect(), 2, choice);
+        let sizes = table.sizes(&requests, types).into_iter().map(|size| (0, size)).collect();
+        Problem {
+            dims: 2,
+            kinds: vec![Kind { requests, count, eligibility: 0, lane: 0, types: vec![types] }],
+            tables: vec![table],
+            pool: vec![0],
+            join: vec![vec![Some(0)]],
+            lanes: vec![Lane { eligibility: 0, sizes }],
+            bases: Vec::new(),
+        }
+    }
+
+    /// The price by trying everything, the weight of nodes included.
+    fn tried(problem: &Problem, count: usize) -> Option<i64> {
+        let price = |pods: usize| {
+            problem.tables[0].price(&used(&problem.kinds[0].requests, pods), problem.kinds[0].types[0])
+        };
+        let mut best = vec![Some(0_i64)];
+        for pods in 1..=count {
+            let ways = (1..=pods).filter_map(|own| Some(price(own)? + NODE_OVERHEAD + best[pods - own]?));
+            best.push(ways.min());
+        }
+        best[count]
+    }
+
+    fn weighed(bins: &[Bin]) -> i64 {
+        bins.iter().map(|bin| bin.price + NODE_OVERHEAD).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_cheapest(
+            nodes in proptest::collection::vec((1_i64..100, 1_i64..20, 1_i64..60), 1..8),
+            memory in 0_i64..5,
+            count in 1_u32..40,
+            types in 1_usize..3,
+        ) {
+            let problem = problem(&nodes, memory, count, types);
+            let found = cheapest(&problem, count);
+            let pods = found.iter().flatten().flat_map(|bin| &bin.content).map(|(_, pods)| pods).sum::<u32>();
+            prop_assert!(found.is_none() || pods == count);
+            let oracle = tried(&problem, usize::try_from(count).unwrap());
+            prop_assert_eq!(found.as_deref().map(weighed), oracle);
+            let mut search = Search::new(&problem);
+            let (bins, left) = search.first();
+            prop_assert_eq!(search.is_exact(), oracle.is_some());
+            if let Some(oracle) = oracle {
+                prop_assert_eq!((weighed(&bins), left), (oracle, vec![0]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_rest_goes_where_it_costs_least() {
+        // Ten pods: an eight and a two, not two eights.
+        let problem = problem(&[(10, 2, 8), (19, 4, 16), (36, 8, 32)], 4, 10, 1);
+        let held = |bins: &[Bin]| bins.iter().map(|bin| bin.content[0].1).collect::<Vec<_>>();
+        let mut pods = held(&cheapest(&problem, 10).unwrap());
+        pods.sort_unstable();
+        assert_eq!(pods, [2, 8]);
+    }
+}

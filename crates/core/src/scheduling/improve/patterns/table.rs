@@ -1,0 +1,304 @@
+//! The instance types that one pool offers under one set of requirements, ready for quick questions: which of them hold
+//! an amount, what the cheapest costs, and which sizes are worth filling.
+
+use std::cmp::Reverse;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::{model::Price, scheduling::ids::InstanceTypeId};
+
+/// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
+pub(crate) type Room = SmallVec<[i64; 4]>;
+
+/// A type as it goes into a table.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    /// Index of the row in its pool.
+    pub(super) row: InstanceTypeId,
+    /// The cheapest offering, in nano-dollars per hour.
+    pub(super) price: i64,
+    /// What pods can have of each dimension.
+    pub(super) free: Room,
+    /// Tells instance types apart: two rows may be of one.
+    pub(super) name: usize,
+    /// By key of minValues: the values that the type has.
+    pub(super) values: Vec<Vec<u32>>,
+}
+
+/// What a claim must still be able to become.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// So many instance types, or half of those that hold each of its pods.
+    pub(super) types: usize,
+    /// By key: so many distinct values.
+    pub(super) min_values: Vec<u32>,
+    /// How many types a claim names at most.
+    pub(super) named: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Cheapest first.
+    columns: Vec<Column>,
+    choice: Choice,
+    words: usize,
+    dims: Vec<Thresholds>,
+    /// Whether some type has more than one row.
+    twins: bool,
+}
+
+/// The amounts of one dimension that types have, ascending, each with the set of those that have as much.
+#[derive(Debug)]
+struct Thresholds {
+    amounts: Vec<i64>,
+    /// Set after set.
+    sets: Vec<u64>,
+}
+
+/// A size to fill: what at least as many types have as a claim must be able to become.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Size {
+    pub(super) room: Room,
+    /// What the cheapest of those types costs.
+    pub(super) price: i64,
+}
+
+impl Table {
+    /// A table of `columns`, in any order, over so many dimensions.
+    pub(super) fn new(mut columns: Vec<Column>, dims: usize, choice: Choice) -> Self {
+        columns.sort_by_key(|column| (column.price, column.row));
+        let words = columns.len().div_ceil(64);
+        let dims = (0..dims).map(|dim| Thresholds::new(&columns, dim, words)).collect();
+        let mut names: Vec<usize> = columns.iter().map(|column| column.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let twins = names.len() < columns.len();
+        Self { columns, choice, words, dims, twins }
+    }
+
+    /// Whether there is nothing to buy.
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Price and amounts of each row.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (Price, impl Iterator<Item = i64>)> {
+        self.columns.iter().map(|column| (Price::from_nanos(column.price), column.free.iter().copied()))
+    }
+
+    /// Whether a claim needs distinct values of some key.
+    pub(crate) fn asks_for_values(&self) -> bool {
+        !self.choice.min_values.is_empty()
+    }
+
+    /// Rows of the pool that hold `used`, cheapest first.
+    pub(crate) fn rows(&self, used: &[i64]) -> impl Iterator<Item = InstanceTypeId> {
+        members(self.holding(used)).map(|at| self.columns[at].row)
+    }
+
+    fn holding(&self, used: &[i64]) -> Set {
+        let mut set: Set = SmallVec::from_elem(u64::MAX, self.words);
+        trim(&mut set, self.columns.len());
+        for (dim, used) in self.dims.iter().zip(used) {
+            dim.intersect(*used, &mut set);
+        }
+        set
+    }
+
+    /// How many instance types a set has.
+    fn types(&self, set: &[u64]) -> usize {
+        if !self.twins {
+            return set.iter().map(|word| word.count_ones() as usize).sum();
+        }
+        let mut names: Vec<usize> = members(set.iter().copied()).map(|at| self.columns[at].name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.len()
+    }
+
+    /// How many types a claim with `used` has to keep: as many as the policy says, but of a choice that is small from the
+    /// start no more than half, since all of it would allow the smallest nodes alone.
+    pub(super) fn wanted(&self, used: &[i64]) -> usize {
+        self.types(&self.holding(used)).div_ceil(2).min(self.choice.types)
+    }
+
+    /// What a claim with `used` costs where `types` instance types must hold it; `None` where too few do.
+    pub(crate) fn price(&self, used: &[i64], types: usize) -> Option<i64> {
+        let set = self.holding(used);
+        let cheapest = members(set.iter().copied()).next()?;
+        (self.types(&set) >= types && self.keeps_values(&set)).then(|| self.columns[cheapest].price)
+    }
+
+    /// Whether what a claim would name of a set has the distinct values that are asked for.
+    fn keeps_values(&self, set: &[u64]) -> bool {
+        if self.choice.min_values.is_empty() {
+            return true;
+        }
+        let mut names: Vec<usize> = Vec::new();
+        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.choice.min_values.len()];
+        for at in members(set.iter().copied()) {
+            let column = &self.columns[at];
+            if !names.contains(&column.name) {
+                if names.len() >= self.choice.named.max(1) {
+                    break;
+                }
+                names.push(column.name);
+            }
+            for (found, values) in found.iter_mut().zip(&column.values) {
+                found.extend(values);
+            }
+        }
+        found.iter_mut().zip(&self.choice.min_values).all(|(found, wanted)| {
+            found.sort_unstable();
+            found.dedup();
+            u32::try_from(found.len()).is_ok_and(|found| found >= *wanted)
+        })
+    }
+
+    /// What the cheapest types that hold `used` have in common, so many of them: what fits into it costs no more.
+    pub(crate) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Room> {
+        let set = self.holding(used);
+        let mut names: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut room: Option<Room> = None;
+        for at in members(set.iter().copied()) {
+            let column = &self.columns[at];
+            if names.contains(&column.name) {
+                continue;
+            }
+            if names.len() >= types.max(1) {
+                break;
+            }
+            names.push(column.name);
+            room = Some(match room {
+                None => column.free.clone(),
+                Some(room) => room.iter().zip(&column.free).map(|(a, b)| *a.min(b)).collect(),
+            });
+        }
+        room
+    }
+
+    /// The sizes that are worth filling with pods of which each asks for at least `least`, where `types` instance types
+    /// must hold what is put in: none has less room than another that costs no more. Cheapest first.
+    pub(super) fn sizes(&self, least: &[i64], types: usize) -> Vec<Size> {
+        let base = self.holding(least);
+        let first = self.levels(&base, 0);
+        let second = self.levels(&base, 1);
+        let mut found: Vec<Size> = Vec::new();
+        for a in &first {
+            let mut wide = base.clone();
+            self.narrow(&mut wide, 0, *a);
+            let mut last: Option<Size> = None;
+            for b in &second {
+                let mut set = wide.clone();
+                self.narrow(&mut set, 1, *b);
+                let Some(size) = self.size(set, types, *a, *b) else { break };
+                // Dearer than the size before: that one was the largest at its price.
+                if let Some(last) = last.take().filter(|last| last.price < size.price) {
+                    found.push(last);
+                }
+                last = Some(size);
+            }
+            found.extend(last);
+        }
+        found.sort_by(|a, b| a.price.cmp(&b.price).then_with(|| b.room.cmp(&a.room)));
+        let mut kept: Vec<Size> = Vec::new();
+        for size in found {
+            let beaten = |other: &Size| other.room.iter().zip(&size.room).all(|(other, own)| other >= own);
+            if !kept.iter().any(beaten) {
+                kept.push(size);
+            }
+        }
+        kept
+    }
+
+    fn narrow(&self, set: &mut Set, dim: usize, amount: i64) {
+        if let Some(dim) = self.dims.get(dim) {
+            dim.intersect(amount, set);
+        }
+    }
+
+    /// The distinct amounts of a dimension in a set, ascending.
+    fn levels(&self, set: &Set, dim: usize) -> Vec<i64> {
+        let mut levels: Vec<i64> =
+            members(set.iter().copied()).filter_map(|at| self.columns[at].free.get(dim).copied()).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        if levels.is_empty() { vec![0] } else { levels }
+    }
+
+    /// The size that types of a set can be filled to: the first two dimensions as given, the others as the cheapest of
+    /// the types that are needed have them.
+    fn size(&self, mut set: Set, types: usize, first: i64, second: i64) -> Option<Size> {
+        if self.types(&set) < types.max(1) || !self.keeps_values(&set) {
+            return None;
+        }
+        let mut room: Room = smallvec![first, second];
+        room.truncate(self.dims.len());
+        for dim in room.len()..self.dims.len() {
+            let amounts = members(set.iter().copied()).map(|at| self.columns[at].free[dim]);
+            let all = self.twins || !self.choice.min_values.is_empty();
+            let amount = if all { amounts.min() } else { amounts.take(types.max(1)).min() }?;
+            self.narrow(&mut set, dim, amount);
+            room.push(amount);
+        }
+        let cheapest = members(set.iter().copied()).next()?;
+        Some(Size { room, price: self.columns[cheapest].price })
+    }
+}
+
+type Set = SmallVec<[u64; 12]>;
+
+impl Thresholds {
+    fn new(columns: &[Column], dim: usize, words: usize) -> Self {
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        order.sort_by_key(|at| Reverse(columns[*at].free[dim]));
+        let mut amounts: Vec<i64> = columns.iter().map(|column| column.free[dim]).collect();
+        amounts.sort_unstable();
+        amounts.dedup();
+        let mut sets = vec![0; amounts.len() * words];
+        let mut present = vec![0_u64; words];
+        let mut next = order.into_iter().peekable();
+        for (at, amount) in amounts.iter().enumerate().rev() {
+            while let Some(column) = next.next_if(|column| columns[*column].free[dim] >= *amount) {
+                present[column / 64] |= 1 << (column % 64);
+            }
+            sets[at * words..(at + 1) * words].copy_from_slice(&present);
+        }
+        Self { amounts, sets }
+    }
+
+    /// Keeps those that have at least so much; what is not asked for, all have.
+    fn intersect(&self, used: i64, set: &mut Set) {
+        if used <= 0 {
+            return;
+        }
+        let at = self.amounts.partition_point(|amount| *amount < used);
+        let words = set.len();
+        match self.sets.get(at * words..(at + 1) * words) {
+            Some(own) => set.iter_mut().zip(own).for_each(|(word, own)| *word &= own),
+            None => set.fill(0),
+        }
+    }
+}
+
+/// Clears what is beyond so many members.
+fn trim(set: &mut Set, len: usize) {
+    if let (Some(last), true) = (set.last_mut(), !len.is_multiple_of(64)) {
+        *last = (1 << (len % 64)) - 1;
+    }
+}
+
+/// The members of a set of bits, ascending.
+fn members(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+    words.into_iter().enumerate().flat_map(|(at, word)| {
+        let mut rest = word;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                at * 64 + bit
+            })
+        })
+    })
+}

@@ -1,0 +1,258 @@
+//! Pods by topology group and domain.
+//!
+//! A group counts the pods that its selector selects; an anti-affinity group also counts the pods that demand it, which
+//! gives the inverse rule. Groups by hostname keep the nodes and the new NodeClaims that they close as sets, so that a
+//! pod finds the ones that are left for it without asking each.
+
+use std::ops::Deref;
+
+use hashbrown::HashMap;
+
+use crate::scheduling::{
+    ids::{DomainId, Host, Id, NewClaimId, NodeId},
+    tables::{
+        bits::Bits,
+        intern::{Set, Universe},
+        topology::{Group, GroupKind},
+    },
+};
+
+/// Pods by domain.
+#[derive(Debug, Default)]
+struct DomainCounts {
+    /// Nodes, in groups by hostname: few of them have any.
+    nodes: HashMap<DomainId, u32>,
+    /// New NodeClaims in groups by hostname, values of the key in others.
+    dense: Vec<u32>,
+    total: u64,
+}
+
+impl DomainCounts {
+    fn get(&self, by_hostname: bool, domain: DomainId) -> u32 {
+        if self.total == 0 {
+            return 0;
+        }
+        match domain.dense(by_hostname) {
+            None => self.nodes.get(&domain).copied().unwrap_or(0),
+            Some(at) => self.dense.get(at).copied().unwrap_or(0),
+        }
+    }
+
+    /// Changes a count, which does not fall below zero; returns what it was and what it is.
+    fn change(&mut self, by_hostname: bool, domain: DomainId, by: i64) -> (u32, u32) {
+        let before = self.get(by_hostname, domain);
+        let after = u32::try_from(i64::from(before).saturating_add(by).max(0)).unwrap_or(u32::MAX);
+        match domain.dense(by_hostname) {
+            None if after == 0 => {
+                self.nodes.remove(&domain);
+            }
+            None => {
+                self.nodes.insert(domain, after);
+            }
+            Some(at) => {
+                if self.dense.len() <= at {
+                    self.dense.resize(at + 1, 0);
+                }
+                self.dense[at] = after;
+            }
+        }
+        self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
+        (before, after)
+    }
+}
+
+/// What a group by hostname closes to pods, of its nodes or of its new NodeClaims, as its counters stand.
+#[derive(Debug)]
+struct Marks<I> {
+    /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
+    chosen: Bits<I>,
+    /// With as many selected pods as a spread allows: closed to those that are selected themselves.
+    full: Bits<I>,
+    /// With more than that, beside pods that the spread does not bind: closed to all that it binds.
+    over: Bits<I>,
+    /// With pods that demand to be away from the selected ones.
+    owned: Bits<I>,
+}
+
+impl<I> Default for Marks<I> {
+    fn default() -> Self {
+        let [chosen, full, over, owned] = std::array::from_fn(|_| Bits::default());
+        Self { chosen, full, over, owned }
+    }
+}
+
+impl<I: Id> Marks<I> {
+    /// Notes that `at` has `count` selected pods, or `count` that demand to be away from them.
+    fn note(&mut self, kind: GroupKind, at: I, owners: bool, count: u32) {
+        if owners {
+            self.owned.set(at, count > 0);
+        } else {
+            self.select(kind, at, count);
+        }
+    }
+
+    /// Notes that `at` has `count` selected pods.
+    fn select(&mut self, kind: GroupKind, at: I, count: u32) {
+        if let GroupKind::Spread { max_skew, .. } = kind {
+            self.full.set(at, i64::from(count) >= max_skew);
+            self.over.set(at, i64::from(count) > max_skew);
+        } else {
+            self.chosen.set(at, count > 0);
+        }
+    }
+
+    /// Takes out of `hosts` what the group closes to a pod: see [`CountedGroup::allows`].
+    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits<I>, selects_itself: bool, bootstraps: bool) {
+        match kind {
+            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
+                *hosts = Bits::default();
+            }
+            GroupKind::Spread { .. } => hosts.subtract(if selects_itself { &self.full } else { &self.over }),
+            GroupKind::Affinity if bootstraps => {}
+            GroupKind::Affinity => hosts.intersect(&self.chosen),
+            GroupKind::Anti => hosts.subtract(&self.chosen),
+        }
+    }
+}
+
+/// The counters of one topology group.
+#[derive(Debug)]
+pub(crate) struct GroupCounts {
+    kind: GroupKind,
+    by_hostname: bool,
+    selected: DomainCounts,
+    owners: DomainCounts,
+    /// In groups by hostname, of existing and in-flight nodes.
+    nodes: Marks<NodeId>,
+    /// In groups by hostname, of new NodeClaims.
+    new_claims: Marks<NewClaimId>,
+}
+
+impl GroupCounts {
+    /// Nothing is counted yet.
+    pub(crate) fn new(kind: GroupKind, by_hostname: bool) -> Self {
+        Self {
+            kind,
+            by_hostname,
+            selected: DomainCounts::default(),
+            owners: DomainCounts::default(),
+            nodes: Marks::default(),
+            new_claims: Marks::default(),
+        }
+    }
+
+    /// Changes the count of selected pods, or of pods that demand the group; returns by how much it did change.
+    pub(super) fn change(&mut self, domain: DomainId, owners: bool, by: i64) -> i64 {
+        let counts = if owners { &mut self.owners } else { &mut self.selected };
+        let (before, count) = counts.change(self.by_hostname, domain, by);
+        if self.by_hostname {
+            match domain.host() {
+                Host::Node(node) => self.nodes.note(self.kind, node, owners, count),
+                Host::NewClaim(claim) => self.new_claims.note(self.kind, claim, owners, count),
+            }
+        }
+        i64::from(count) - i64::from(before)
+    }
+}
+
+/// A group with its counters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedGroup<'a> {
+    pub(super) group: &'a Group,
+    pub(super) counts: &'a GroupCounts,
+}
+
+impl Deref for CountedGroup<'_> {
+    type Target = Group;
+    fn deref(&self) -> &Group {
+        self.group
+    }
+}
+
+impl CountedGroup<'_> {
+    /// How many selected pods the domain has.
+    pub(crate) fn count(&self, domain: DomainId) -> u32 {
+        self.counts.selected.get(self.group.by_hostname, domain)
+    }
+
+    /// Whether no pod in the domain demands to be away from the selected ones.
+    pub(crate) fn unclaimed(&self, domain: DomainId) -> bool {
+        self.counts.owners.get(self.group.by_hostname, domain) == 0
+    }
+
+    /// Whether any pod at all demands this anti-affinity.
+    pub(crate) fn has_owners(&self) -> bool {
+        self.counts.owners.total > 0
+    }
+
+    /// Whether nothing is counted anywhere.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.counts.selected.total == 0
+    }
+
+    /// Takes the new NodeClaims out of `claims` that the group, by hostname, closes to a pod.
+    pub(crate) fn keep_allowed(&self, claims: &mut Bits<NewClaimId>, selects_itself: bool, bootstraps: bool) {
+        if self.group.by_hostname {
+            self.counts.new_claims.keep_allowed(self.group.is.kind, claims, selects_itself, bootstraps);
+        }
+    }
+
+    /// Takes the nodes out that the group, by hostname, closes to a pod.
+    pub(crate) fn keep_nodes(&self, nodes: &mut Bits<NodeId>, selects_itself: bool, bootstraps: bool) {
+        if self.group.by_hostname {
+            self.counts.nodes.keep_allowed(self.group.is.kind, nodes, selects_itself, bootstraps);
+        }
+    }
+
+    /// Takes the nodes out whose pods demand to be away from the selected ones.
+    pub(crate) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
+        if self.group.by_hostname {
+            nodes.subtract(&self.counts.nodes.owned);
+        }
+    }
+
+    /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
+    pub(crate) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
+        if self.group.by_hostname {
+            claims.subtract(&self.counts.new_claims.owned);
+        }
+    }
+
+    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for nodes,
+    /// since an empty one can be had.
+    pub(crate) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
+        let GroupKind::Spread { min_domains, .. } = self.group.is.kind else { return 0 };
+        if self.group.by_hostname {
+            return 0;
+        }
+        let mut minimum: Option<u32> = None;
+        let mut supported = 0;
+        for domain in self.group.domains.iter() {
+            if allowed.is_none_or(|set| universe.has(self.group.is.key, set, *domain)) {
+                supported += 1;
+                let count = self.count(DomainId::of_value(*domain));
+                minimum = Some(minimum.map_or(count, |least| least.min(count)));
+            }
+        }
+        if supported < min_domains { 0 } else { i64::from(minimum.unwrap_or(0)) }
+    }
+
+    /// Whether another pod may go to the domain, `minimum` being what [`Self::minimum`] said.
+    pub(crate) fn allows(
+        &self,
+        domain: DomainId,
+        selects_itself: bool,
+        minimum: i64,
+        bootstraps: bool,
+    ) -> bool {
+        match self.group.is.kind {
+            GroupKind::Spread { max_skew, .. } => {
+                let known = self.group.by_hostname || self.group.known.has(domain);
+                let more = i64::from(selects_itself);
+                known && i64::from(self.count(domain)) + more - minimum <= max_skew
+            }
+            GroupKind::Affinity => bootstraps || self.count(domain) > 0,
+            GroupKind::Anti => self.count(domain) == 0,
+        }
+    }
+}

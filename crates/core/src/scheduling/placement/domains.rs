@@ -1,0 +1,84 @@
+//! The domains that nodes are in, and the pods that run there, counted.
+
+use smallvec::SmallVec;
+
+use crate::scheduling::{
+    ids::{DomainId, LabelSetId, NodeId, TopologyGroupId},
+    placement::{GroupCounts, Placement},
+    tables::{Tables, domains::tolerates, topology::GroupKind},
+};
+
+/// Counts the pods that run for the groups that came since the last time.
+pub(crate) fn count_new_groups(tables: &mut Tables, placement: &mut Placement) {
+    while placement.next_group() < tables.topology.groups.next_id() {
+        let group = &tables.topology.groups[placement.next_group()];
+        let group = placement.add_group(GroupCounts::new(group.is.kind, group.by_hostname));
+        count_everywhere(tables, placement, group);
+    }
+}
+
+/// Counts the pods of all nodes that a group selects.
+pub(crate) fn count_everywhere(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
+    for kind in tables.topology.label_sets.ids() {
+        if !tables.topology.label_sets[kind].groups.contains(&group) {
+            continue;
+        }
+        for position in 0..tables.topology.label_sets[kind].nodes.len() {
+            let at = tables.topology.label_sets[kind].nodes[position];
+            count_kind_for(tables, placement, group, kind, at);
+        }
+    }
+}
+
+/// Counts the pods of one kind on a node for a group that selects them.
+fn count_kind_for(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    group: TopologyGroupId,
+    kind: LabelSetId,
+    at: NodeId,
+) {
+    let counted = tables.nodes[at].label_sets.iter().find(|(known, _)| *known == kind);
+    let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
+    if counts_on(tables, placement, group, at) {
+        for domain in node_domains(tables, placement, group, at) {
+            placement.count_base(group, domain, false, count);
+        }
+    }
+}
+
+/// The domains of a group that a node may be in: one, unless its choice is open.
+pub(crate) fn node_domains(
+    tables: &Tables,
+    placement: &Placement,
+    group: TopologyGroupId,
+    at: NodeId,
+) -> SmallVec<[DomainId; 2]> {
+    let group = &tables.topology.groups[group];
+    if group.by_hostname {
+        return smallvec::smallvec![at.into()];
+    }
+    let (node, open) = (&tables.nodes[at], placement.room(at).open);
+    match (node.domain(&tables.universe, group.is.key, open), open, group.is.kind) {
+        (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
+        (None, Some(open), GroupKind::Anti) => tables.possible(open, group.is.key, &group.domains),
+        _ => SmallVec::new(),
+    }
+}
+
+/// Whether pods on a node count for a group.
+pub(crate) fn counts_on(
+    tables: &mut Tables,
+    placement: &Placement,
+    group: TopologyGroupId,
+    at: NodeId,
+) -> bool {
+    let Some(filter) = &tables.topology.groups[group].is.filter else { return true };
+    if filter.counts_all() {
+        return true;
+    }
+    let filter = filter.clone();
+    let (node, open) = (&tables.nodes[at], placement.room(at).open);
+    filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
+        && tolerates(&filter, &node.taints)
+}

@@ -1,0 +1,92 @@
+//! Pods that leave their nodes, taken off the counters of topology.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    model::Pod,
+    scheduling::{
+        ids::{LabelSetId, NodeId, PodClassId},
+        placement::{Placement, domains},
+        request::Request,
+        tables::{Tables, bits::Bits, pod_classes, topology::GroupKind},
+    },
+};
+
+/// Takes the pods of excluded nodes, and those of the request that run somewhere, off the counters.
+pub(crate) fn forget(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    gone: &Bits<NodeId>,
+    request: &Request<'_>,
+) {
+    for at in gone.iter() {
+        discount_all(tables, placement, at);
+    }
+    let mut leaving: Vec<(NodeId, Arc<Pod>)> = Vec::new();
+    if tables.deleting.first_without(gone, gone, 0).is_some()
+        && request.pods.iter().any(|pod| pod.node.is_some())
+    {
+        let moving: BTreeSet<_> = request.pods.iter().map(|pod| &pod.uid).collect();
+        for at in tables.deleting.iter().filter(|at| !gone.has(*at)) {
+            let pods = tables.nodes[at].state.pods.iter().filter(|pod| moving.contains(&pod.uid));
+            leaving.extend(pods.map(|pod| (at, Arc::clone(pod))));
+        }
+    }
+    for (at, pod) in leaving.into_iter().filter(|(_, pod)| pod.is_active()) {
+        let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
+        discount(tables, placement, at, kind, 1);
+        for term in &pod.spec.pod_anti_affinity {
+            let group = pod_classes::term_group(tables, &pod, term, GroupKind::Anti);
+            domains::count_new_groups(tables, placement);
+            for domain in domains::node_domains(tables, placement, group, at) {
+                placement.count(group, domain, true, -1);
+            }
+        }
+    }
+}
+
+/// Takes all pods of a node off the counters.
+pub(crate) fn discount_all(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
+    for position in 0..tables.nodes[at].label_sets.len() {
+        let (kind, count) = tables.nodes[at].label_sets[position];
+        discount(tables, placement, at, kind, count);
+    }
+    for position in 0..tables.nodes[at].keeps_away.len() {
+        let group = tables.nodes[at].keeps_away[position];
+        for domain in domains::node_domains(tables, placement, group, at) {
+            placement.count(group, domain, true, -1);
+        }
+    }
+}
+
+/// Takes pods of one kind on a node off the counters.
+fn discount(tables: &mut Tables, placement: &mut Placement, at: NodeId, kind: LabelSetId, count: u32) {
+    for position in 0..tables.topology.label_sets[kind].groups.len() {
+        let group = tables.topology.label_sets[kind].groups[position];
+        if domains::counts_on(tables, placement, group, at) {
+            for domain in domains::node_domains(tables, placement, group, at) {
+                placement.count(group, domain, false, -i64::from(count));
+            }
+        }
+    }
+}
+
+/// Takes a pod of a class that a pass has put on a node off the counters.
+pub(crate) fn discount_placed(tables: &mut Tables, placement: &mut Placement, at: NodeId, class: PodClassId) {
+    let label_set = tables.classes[class].label_set;
+    discount(tables, placement, at, label_set, 1);
+    for position in 0..tables.classes[class].keeps_away.len() {
+        let group = tables.classes[class].keeps_away[position];
+        for domain in domains::node_domains(tables, placement, group, at) {
+            placement.count(group, domain, true, -1);
+        }
+    }
+}
+
+/// Pods of deleting nodes, which need a place whatever is decided, by node.
+pub(crate) fn of_deleting(tables: &Tables) -> Vec<Arc<Pod>> {
+    let mut nodes: Vec<usize> = tables.deleting.iter().map(|at| tables.positions[at]).collect();
+    nodes.sort_unstable();
+    let pods = nodes.into_iter().flat_map(|node| tables.snapshot.nodes[node].pods.iter());
+    pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
+}

@@ -1,0 +1,215 @@
+//! Simulations of removals on a base placement: pending pods and pods on deleting nodes are placed once, in Karpenter's
+//! order, and every simulation starts from there, at the cost of what it moves.
+//!
+//! A simulation excludes nodes. The pods that it moves are placed, in the same order, together with those that the base
+//! placement has on the excluded nodes and with those that the base placement leaves unschedulable. An unschedulable pod
+//! is thus placed before a scheduled one, on the cluster as it is at that moment: the order in which it will happen.
+//! Karpenter's queue orders by size only, so pods may go to other nodes there when the cluster is tight.
+//!
+//! The last simulation can be kept in the base placement ([`Removals::keep`]): the next simulation of the pass starts
+//! from it.
+
+mod base;
+pub(crate) mod repack;
+
+use std::sync::Arc;
+
+use self::{
+    base::{BasePlacement, KeptRemoval, PodsToPlace, pods_to_place, simulation},
+    repack::{Repack, repack_alone},
+};
+use crate::{
+    model::{Pod, Snapshot},
+    scheduling::{
+        greedy::pass::Strategy,
+        ids::{NodeId, PodClassId, TopologyGroupId},
+        placement::{domains::count_new_groups, follow},
+        plan::Plan,
+        prepared::PreparedSnapshot,
+        tables::{
+            Tables,
+            pod_classes::{all_levels, class_of},
+        },
+    },
+};
+
+/// Simulations of removals on a snapshot.
+#[derive(Debug)]
+pub struct Removals {
+    prepared: PreparedSnapshot,
+    /// What they start from, once one was asked for. While it is there, the placement is as it leaves it.
+    base: Option<Box<BasePlacement>>,
+}
+
+impl Removals {
+    /// For simulations on a snapshot.
+    #[must_use]
+    pub fn new(prepared: PreparedSnapshot) -> Self {
+        Self { prepared, base: None }
+    }
+
+    /// The snapshot as it was made ready, without a trace of the simulations.
+    #[must_use]
+    pub fn into_prepared(mut self) -> PreparedSnapshot {
+        self.rewind_base();
+        self.prepared
+    }
+
+    /// The snapshot that is simulated on.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        self.prepared.snapshot()
+    }
+
+    /// Moves on to another snapshot, as [`PreparedSnapshot::update`] does.
+    pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.rewind_base();
+        self.prepared.update(snapshot)
+    }
+
+    /// What would happen if some nodes, as indices into [`Snapshot::nodes`], went away and the pods in `moved`, which run
+    /// there, had to find another place. Pods that wait and pods of nodes that are leaving have theirs first. The plan
+    /// has all new NodeClaims that this takes; of placements it may have only those that are others without the nodes,
+    /// and of pods that wait it does not tell why they have no place.
+    pub fn without(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+        self.rewind_last();
+        let tables = &self.prepared.tables;
+        if self.base.is_none() {
+            let pods_to_place = pods_to_place(tables);
+            if pods_to_place.is_empty() || claims_devices(tables, &pods_to_place) {
+                return self.alone(pods_to_place, moved, without);
+            }
+            self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
+        }
+        let tables = &self.prepared.tables;
+        let mut away = without.iter().filter_map(|node| tables.slots.get(*node));
+        if claims_devices(tables, moved) || away.any(|at| tables.deleting.has(*at)) {
+            return self.alone(pods_to_place(tables), moved, without);
+        }
+        let groups = tables.topology.groups.next_id();
+        let classes = compiled(&mut self.prepared, moved);
+        if self.prepared.tables.topology.groups.next_id() > groups {
+            self.place_base_again(groups);
+        }
+        let Some(base) = &mut self.base else { return Plan::default() };
+        base.ask(&mut self.prepared, moved, &classes, without)
+    }
+
+    /// Makes a simulation ([`Self::without`]) part of the base placement, so that the next one goes on from it. Only
+    /// where all its pods have a place on nodes that exist; else nothing happens, and the answer is `false`.
+    pub fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
+        let slots = without.iter().filter_map(|node| self.prepared.tables.slots.get(*node).copied());
+        let mut away: Vec<NodeId> = slots.collect();
+        away.sort_unstable();
+        if !self.base.as_ref().is_some_and(|base| base.last_is(&away)) {
+            self.rewind_last();
+            if self.base.is_none() {
+                let pods_to_place = pods_to_place(&self.prepared.tables);
+                if claims_devices(&self.prepared.tables, &pods_to_place) {
+                    return false;
+                }
+                self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
+            }
+            drop(self.without(moved, without));
+        }
+        let keeps = self.base.as_ref().is_some_and(|base| base.last_is(&away) && base.last_settles());
+        if keeps {
+            self.keep_last(KeptRemoval { moved: moved.to_vec(), without: without.to_vec() });
+        }
+        keeps
+    }
+
+    /// [`Self::without`] with the new NodeClaims packed by price. `None` where they do not cost less than was paid, where
+    /// some pod has no place, where pods wait for nodes of their own, or where something about a pod (ports, volumes,
+    /// devices, affinity by hostname) or the cluster (reservations) keeps them as they are. Limits of pools are not
+    /// counted down.
+    pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
+        drop(self.without(moved, without));
+        match &mut self.base {
+            Some(base) => repack::repack(base, &mut self.prepared, without, terms),
+            None if pods_to_place(&self.prepared.tables).is_empty() => {
+                repack_alone(&mut self.prepared, moved, without, terms)
+            }
+            None => None,
+        }
+    }
+
+    /// Makes the last simulation part of the base placement as it is.
+    fn keep_last(&mut self, kept: KeptRemoval) {
+        let mark = self.prepared.placement.mark();
+        if let Some(base) = &mut self.base {
+            base.keep_last(kept, mark);
+        }
+    }
+
+    /// One request for all.
+    fn alone(&mut self, pods_to_place: PodsToPlace, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+        self.rewind_base();
+        let mut pods = pods_to_place.into_pods();
+        pods.extend(moved.iter().cloned());
+        self.prepared.place(&simulation(&pods, without), Strategy::KARPENTER)
+    }
+
+    /// Groups from `known` on came while the base placement was there, and have counted what it left. Counts them as they
+    /// should be, looks at all pods that run, so that no simulation brings another one, and places the base again.
+    fn place_base_again(&mut self, known: TopologyGroupId) {
+        let kept = self.base.as_mut().map(|base| base.take_kept()).unwrap_or_default();
+        self.rewind_base();
+        let PreparedSnapshot { tables, placement, .. } = &mut self.prepared;
+        for group in tables.topology.groups.ids().filter(|group| *group >= known) {
+            follow::count_again(tables, placement, group);
+        }
+        let snapshot = Arc::clone(&tables.snapshot);
+        let pods = snapshot.nodes.iter().flat_map(|node| &node.pods);
+        for pod in pods.filter(|pod| pod.is_reschedulable()) {
+            let class = class_of(tables, pod);
+            all_levels(tables, &[class]);
+        }
+        count_new_groups(tables, placement);
+        let pods_to_place = pods_to_place(tables);
+        self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
+        // One after the other, as it happened: laid together, pods would find other places than those that they were
+        // promised, or none. Whom none is left for stays without one, so that nothing else goes.
+        for kept in kept {
+            drop(self.without(&kept.moved, &kept.without));
+            self.keep_last(kept);
+        }
+    }
+
+    /// Takes everything back that simulations have in common, so that the placement is as the snapshot says.
+    fn rewind_base(&mut self) {
+        self.rewind_last();
+        if let Some(base) = self.base.take() {
+            base.rewind(&mut self.prepared);
+        }
+    }
+
+    /// Rewinds the last simulation.
+    fn rewind_last(&mut self) {
+        if let Some(base) = &mut self.base {
+            base.rewind_last(&mut self.prepared);
+        }
+    }
+}
+
+fn claims_devices(tables: &Tables, pods: &[Arc<Pod>]) -> bool {
+    !tables.rules.ignore_dra && pods.iter().any(|pod| !pod.spec.resource_claims.is_empty())
+}
+
+/// The classes of some pods, all levels of which are known.
+fn compiled(prepared: &mut PreparedSnapshot, pods: &[Arc<Pod>]) -> Vec<PodClassId> {
+    let PreparedSnapshot { tables, placement, .. } = prepared;
+    let classes: Vec<PodClassId> = pods.iter().map(|pod| class_of(tables, pod)).collect();
+    all_levels(tables, &classes);
+    count_new_groups(tables, placement);
+    classes
+}
+
+#[cfg(test)]
+impl Removals {
+    /// Where the base placement has its pods, once the last simulation is taken back.
+    pub(crate) fn base_plan(&mut self) -> Option<Plan> {
+        self.rewind_last();
+        self.base.as_ref().map(|base| base.plan(&mut self.prepared))
+    }
+}

@@ -1,0 +1,84 @@
+//! Resources as dense vectors: the four base ones first, then every other in the order in which it was met.
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::model::{ResourceName, Resources, Str, resources::BASE};
+
+/// Amounts by resource index; what lies beyond the end is zero.
+pub(crate) type Amounts = SmallVec<[i64; 4]>;
+
+/// The index of every resource beyond the base ones.
+#[derive(Debug, Default)]
+pub(crate) struct ResourceIndex {
+    ids: HashMap<Str, usize>,
+    names: Vec<Str>,
+}
+
+impl ResourceIndex {
+    /// Dense form.
+    pub(crate) fn amounts(&mut self, resources: &Resources) -> Amounts {
+        let mut amounts: Amounts = resources.base().into();
+        for (name, amount) in resources.extended() {
+            let at = self.index(&ResourceName::Other(name.clone()));
+            if amounts.len() <= at {
+                amounts.resize(at + 1, 0);
+            }
+            amounts[at] = *amount;
+        }
+        amounts
+    }
+
+    /// The index of a resource.
+    pub(crate) fn index(&mut self, name: &ResourceName) -> usize {
+        let ResourceName::Other(other) = name else {
+            return BASE.iter().position(|base| base == name).unwrap_or(0);
+        };
+        let next = BASE.len() + self.names.len();
+        *self.ids.entry(other.clone()).or_insert_with(|| {
+            self.names.push(other.clone());
+            next
+        })
+    }
+
+    /// The resource of an index.
+    pub(crate) fn name(&self, at: usize) -> ResourceName {
+        let other = || at.checked_sub(BASE.len()).and_then(|at| self.names.get(at)).cloned();
+        BASE.get(at).cloned().unwrap_or_else(|| ResourceName::Other(other().unwrap_or_else(|| "".into())))
+    }
+
+    /// The model's form.
+    pub(crate) fn resources(&self, amounts: &Amounts) -> Resources {
+        let others = self.names.iter().map(|name| ResourceName::Other(name.clone()));
+        BASE.into_iter().chain(others).zip(amounts.iter().copied()).collect()
+    }
+}
+
+/// Whether `used` and `more` together fit into `supply`; what is not asked for always fits.
+pub(crate) fn fits(used: &Amounts, more: &Amounts, supply: &Amounts) -> bool {
+    let len = used.len().max(more.len());
+    (0..len).all(|at| {
+        let wanted = get(used, at).saturating_add(get(more, at));
+        wanted <= 0 || wanted <= get(supply, at)
+    })
+}
+
+/// Whether what `more` asks for fits into `free`, which may be negative where nothing is asked.
+pub(crate) fn fits_free(more: &Amounts, free: &Amounts) -> bool {
+    more.iter().enumerate().all(|(at, wanted)| *wanted <= 0 || *wanted <= get(free, at))
+}
+
+/// One amount.
+pub(crate) fn get(amounts: &Amounts, at: usize) -> i64 {
+    amounts.get(at).copied().unwrap_or(0)
+}
+
+/// Combines in place.
+pub(crate) fn update(amounts: &mut Amounts, other: &Amounts, combine: impl Fn(i64, i64) -> i64) {
+    if amounts.len() < other.len() {
+        amounts.resize(other.len(), 0);
+    }
+    for at in 0..amounts.len() {
+        amounts[at] = combine(amounts[at], get(other, at));
+    }
+}

@@ -1,0 +1,355 @@
+//! Labels as small integers: keys, values per key, sets of values, and whole requirement sets that are told apart by a
+//! number. Intersections of two such sets are computed once and remembered.
+//!
+//! A value set keeps its complement flag and its bounds, so that a value which nobody has named yet stays a real
+//! element of it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::model::{LabelSchema, Requirement, Requirements, Str};
+
+/// A label key.
+pub(crate) type Key = u32;
+/// A value of a label key.
+pub(crate) type Value = u32;
+/// A set of requirements, told apart by number: equal numbers are equal sets.
+pub(crate) type Req = u32;
+
+/// The requirement set without a constraint.
+pub(crate) const ANY: Req = 0;
+
+/// A count as a number that fits an id. More than 2^32 of anything cannot be held in memory in the first place.
+pub(crate) fn id(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The allowed values of one key: see [`Requirement`], of which it is the compiled form without minValues.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Set {
+    pub(crate) complement: bool,
+    /// Of a complement: whether there must be a label at all.
+    present: bool,
+    /// Sorted.
+    pub(crate) values: SmallVec<[Value; 4]>,
+    gte: Option<i64>,
+    lte: Option<i64>,
+}
+
+impl Set {
+    /// Exactly these values.
+    pub(crate) fn of(values: impl IntoIterator<Item = Value>) -> Self {
+        let mut values: SmallVec<[Value; 4]> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self { complement: false, present: false, values, gte: None, lte: None }
+    }
+
+    /// Whether a missing label satisfies it: see [`Requirement::allows_missing`].
+    pub(crate) fn allows_missing(&self) -> bool {
+        if self.complement { !self.present } else { self.values.is_empty() }
+    }
+
+    /// Whether a value that nobody has named, and that is no integer, is allowed.
+    pub(crate) fn allows_unnamed(&self) -> bool {
+        self.complement && self.gte.is_none() && self.lte.is_none()
+    }
+
+    fn within(&self, number: Option<i64>) -> bool {
+        (self.gte.is_none() && self.lte.is_none())
+            || number
+                .is_some_and(|n| self.gte.is_none_or(|gte| n >= gte) && self.lte.is_none_or(|lte| n <= lte))
+    }
+
+    /// The only allowed value.
+    pub(crate) fn single(&self) -> Option<Value> {
+        (!self.complement && self.values.len() == 1).then(|| self.values[0])
+    }
+}
+
+/// The values of one key.
+#[derive(Debug, Default)]
+struct Values {
+    ids: HashMap<Str, Value>,
+    texts: Vec<Str>,
+    numbers: Vec<Option<i64>>,
+}
+
+/// Sorted by key.
+pub(crate) type Sets = Arc<[(Key, Set)]>;
+
+/// Whose undefined labels are forgiven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    /// A node that is not launched: well-known keys may be undefined.
+    Claim,
+    /// Mere intersection.
+    Plain,
+}
+
+/// All keys, values and requirement sets of a solver.
+#[derive(Debug)]
+pub(crate) struct Universe {
+    keys: HashMap<Str, Key>,
+    names: Vec<Str>,
+    well_known: Vec<bool>,
+    values: Vec<Values>,
+    sets: Vec<Sets>,
+    ids: HashMap<Sets, Req>,
+    meets: HashMap<(Req, Req, Side), Option<Req>>,
+    only: HashMap<(Key, Value), Req>,
+    schema: Arc<LabelSchema>,
+}
+
+impl Universe {
+    pub(crate) fn new(schema: Arc<LabelSchema>) -> Self {
+        let none: Sets = Arc::new([]);
+        Self {
+            keys: HashMap::new(),
+            names: Vec::new(),
+            well_known: Vec::new(),
+            values: Vec::new(),
+            sets: vec![Arc::clone(&none)],
+            ids: HashMap::from_iter([(none, ANY)]),
+            meets: HashMap::new(),
+            only: HashMap::new(),
+            schema,
+        }
+    }
+
+    /// How much is remembered.
+    pub(crate) fn size(&self) -> usize {
+        let values: usize = self.values.iter().map(|values| values.texts.len()).sum();
+        values + self.sets.len() + self.meets.len()
+    }
+
+    /// What label keys mean.
+    pub(crate) fn schema(&self) -> &LabelSchema {
+        &self.schema
+    }
+
+    /// The number of a key; old names of a key are the key.
+    pub(crate) fn key(&mut self, name: &str) -> Key {
+        let name = self.schema.normalize(name);
+        if let Some(key) = self.keys.get(name) {
+            return *key;
+        }
+        let key = id(self.names.len());
+        let text = Str::from(name);
+        self.well_known.push(self.schema.is_well_known(name));
+        self.names.push(Arc::clone(&text));
+        self.keys.insert(text, key);
+        self.values.push(Values::default());
+        key
+    }
+
+    /// The number of a key's value.
+    pub(crate) fn value(&mut self, key: Key, text: &Str) -> Value {
+        let values = &mut self.values[key as usize];
+        if let Some(value) = values.ids.get(text) {
+            return *value;
+        }
+        let value = id(values.texts.len());
+        values.ids.insert(Arc::clone(text), value);
+        values.texts.push(Arc::clone(text));
+        values.numbers.push(text.parse().ok());
+        value
+    }
+
+    /// The text of a key.
+    pub(crate) fn name(&self, key: Key) -> &Str {
+        &self.names[key as usize]
+    }
+
+    /// The text of a value.
+    pub(crate) fn text(&self, key: Key, value: Value) -> &Str {
+        &self.values[key as usize].texts[value as usize]
+    }
+
+    /// Whether a claim may leave the key undefined.
+    pub(crate) fn is_well_known(&self, key: Key) -> bool {
+        self.well_known[key as usize]
+    }
+
+    /// The compiled form of one requirement.
+    pub(crate) fn set(&mut self, requirement: &Requirement) -> (Key, Set) {
+        let key = self.key(requirement.key());
+        let mut set = Set::of(requirement.values().iter().map(|text| self.value(key, text)));
+        set.complement = requirement.is_complement();
+        set.present = set.complement && !requirement.allows_missing();
+        (set.gte, set.lte) = (requirement.gte(), requirement.lte());
+        (key, set)
+    }
+
+    /// The number of a requirement set.
+    pub(crate) fn req(&mut self, requirements: &Requirements) -> Req {
+        let sets: SmallVec<[(Key, Set); 4]> =
+            requirements.iter().map(|requirement| self.set(requirement)).collect();
+        self.conjunction(sets)
+    }
+
+    /// The number of a conjunction, in which a key may occur more than once.
+    pub(crate) fn conjunction(&mut self, sets: impl IntoIterator<Item = (Key, Set)>) -> Req {
+        let mut sets: SmallVec<[(Key, Set); 4]> = sets.into_iter().collect();
+        sets.sort_by_key(|(key, _)| *key);
+        if sets.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return self.intern(&sets);
+        }
+        let mut merged: Vec<(Key, Set)> = Vec::with_capacity(sets.len());
+        for (key, set) in sets {
+            match merged.last_mut() {
+                Some((last, present)) if *last == key => *present = self.intersection(key, present, &set),
+                _ => merged.push((key, set)),
+            }
+        }
+        self.intern(&merged)
+    }
+
+    fn intern(&mut self, sets: &[(Key, Set)]) -> Req {
+        if let Some(req) = self.ids.get(sets) {
+            return *req;
+        }
+        let sets: Sets = sets.into();
+        let req = id(self.sets.len());
+        self.sets.push(Arc::clone(&sets));
+        self.ids.insert(sets, req);
+        req
+    }
+
+    /// What a number stands for.
+    pub(crate) fn sets(&self, req: Req) -> &Sets {
+        &self.sets[req as usize]
+    }
+
+    /// The allowed values of one key; `None` where it is unconstrained.
+    pub(crate) fn get(&self, req: Req, key: Key) -> Option<&Set> {
+        let sets = self.sets(req);
+        sets.binary_search_by_key(&key, |(at, _)| *at).ok().map(|at| &sets[at].1)
+    }
+
+    /// Whether `value` is allowed by `set`.
+    pub(crate) fn has(&self, key: Key, set: &Set, value: Value) -> bool {
+        (set.values.binary_search(&value).is_ok() != set.complement)
+            && set.within(self.values[key as usize].numbers[value as usize])
+    }
+
+    /// `key In [value]` as a requirement set.
+    pub(crate) fn only(&mut self, key: Key, value: Value) -> Req {
+        if let Some(req) = self.only.get(&(key, value)) {
+            return *req;
+        }
+        let req = self.intern(&[(key, Set::of([value]))]);
+        self.only.insert((key, value), req);
+        req
+    }
+
+    /// The values allowed by both.
+    fn intersection(&self, key: Key, a: &Set, b: &Set) -> Set {
+        let none = || Set::of([]);
+        let gte = a.gte.max(b.gte);
+        let lte = [a.lte, b.lte].into_iter().flatten().min();
+        if let (Some(gte), Some(lte)) = (gte, lte)
+            && gte > lte
+        {
+            return none();
+        }
+        if a.complement && b.complement {
+            let mut merged = Set::of(a.values.iter().chain(&b.values).copied());
+            (merged.complement, merged.gte, merged.lte) = (true, gte, lte);
+            merged.present = a.present || b.present;
+            return if self.is_empty(key, &merged) { none() } else { merged };
+        }
+        let (concrete, filter) = if a.complement { (b, a) } else { (a, b) };
+        let kept = concrete
+            .values
+            .iter()
+            .copied()
+            .filter(|value| self.has(key, filter, *value) && self.has(key, concrete, *value));
+        Set::of(kept)
+    }
+
+    /// Whether nothing is allowed, as far as the bounds leave a finite choice.
+    pub(crate) fn is_empty(&self, key: Key, set: &Set) -> bool {
+        if !set.complement {
+            return set.values.is_empty();
+        }
+        let (Some(gte), Some(lte)) = (set.gte, set.lte) else { return false };
+        let numbers = &self.values[key as usize].numbers;
+        let excluded: BTreeSet<i64> = set
+            .values
+            .iter()
+            .filter_map(|value| numbers[*value as usize])
+            .filter(|number| set.within(Some(*number)))
+            .collect();
+        // The span is one less than the width of the range.
+        i64::try_from(excluded.len()).is_ok_and(|count| lte.checked_sub(gte).is_some_and(|span| count > span))
+    }
+
+    /// Whether two sets of one key can hold together: a common value, or both are content with a missing label.
+    pub(crate) fn agree(&self, key: Key, a: &Set, b: &Set) -> bool {
+        if a.allows_missing() && b.allows_missing() {
+            return true;
+        }
+        let common = self.intersection(key, a, b);
+        !self.is_empty(key, &common)
+    }
+
+    /// `offered` narrowed by `wanted`; `None` where they disagree.
+    pub(crate) fn meet(&mut self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
+        if wanted == ANY || offered == wanted {
+            return Some(offered);
+        }
+        if let Some(known) = self.meets.get(&(offered, wanted, side)) {
+            return *known;
+        }
+        let met = self.compute_meet(offered, wanted, side);
+        self.meets.insert((offered, wanted, side), met);
+        met
+    }
+
+    fn compute_meet(&mut self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
+        let (have, want) = (Arc::clone(self.sets(offered)), Arc::clone(self.sets(wanted)));
+        let mut result: Vec<(Key, Set)> = have.to_vec();
+        for (key, set) in want.iter() {
+            match result.binary_search_by_key(key, |(at, _)| *at) {
+                Ok(at) => {
+                    if !self.agree(*key, &result[at].1, set) {
+                        return None;
+                    }
+                    result[at].1 = self.intersection(*key, &result[at].1, set);
+                }
+                Err(at) => {
+                    if side == Side::Claim && !set.allows_missing() && !self.is_well_known(*key) {
+                        return None;
+                    }
+                    result.insert(at, (*key, set.clone()));
+                }
+            }
+        }
+        Some(self.intern(&result))
+    }
+
+    /// Back to the model's form.
+    pub(crate) fn requirements(&self, req: Req) -> Requirements {
+        self.sets(req).iter().flat_map(|(key, set)| self.requirement(*key, set)).collect()
+    }
+
+    fn requirement(&self, key: Key, set: &Set) -> SmallVec<[Requirement; 4]> {
+        use crate::model::Operator::{Gte, Lte};
+        let name = || Arc::clone(self.name(key));
+        let texts = set.values.iter().map(|value| Arc::clone(self.text(key, *value)));
+        if !set.complement {
+            return smallvec::smallvec![Requirement::is_in(name(), texts)];
+        }
+        let bounds = [(Gte, set.gte), (Lte, set.lte)]
+            .into_iter()
+            .filter_map(|(operator, bound)| Requirement::new(name(), operator, [bound?.to_string()]).ok());
+        let present = set.present.then(|| Requirement::exists(name()));
+        std::iter::once(Requirement::not_in(name(), texts)).chain(present).chain(bounds).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,555 @@
+//! Pods compiled into classes: what a pod asks for, at each level of relaxation.
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    model::{
+        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
+        TopologySpread, VolumeState, labels,
+        pod::SelectorTerm,
+        requirements::Requirements,
+        volume::{VolumeRef, default_class},
+    },
+    scheduling::{
+        Unplaced,
+        ids::{CompatibilityId, IdVec, LabelSetId, LevelId, NodeId, NodePoolId, PodClassId, TopologyGroupId},
+        tables::{
+            Tables,
+            amounts::{Amounts, fits_free},
+            contradiction::{self, NOWHERE},
+            defaults, domains,
+            intern::{ANY, Req, Set, Side},
+            nodes::{Fitting, tolerated, without},
+            pools::required_alternatives,
+            relaxation::Relaxation,
+            shared::Shared,
+            topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
+        },
+    },
+};
+
+/// More relaxations than this are taken in one step: work per pod stays bounded.
+const MAX_LEVELS: usize = 64;
+/// More alternatives of where volumes can be are not looked at.
+const MAX_ALTERNATIVES: usize = 64;
+
+/// Alternatives of where a volume can be, and driver and handle of what is attached.
+type Places = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
+
+/// Pods that scheduling cannot tell apart.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) label_set: LabelSetId,
+    pub(crate) requests: Amounts,
+    pub(crate) levels: IdVec<LevelId, Level>,
+    /// What is left to relax; `None` once all levels are there.
+    rest: Option<Relaxation>,
+    /// Alternatives of where its volumes can be; without volumes the one that allows everything.
+    pub(crate) alternatives: Alternatives,
+    /// Driver and handle of each volume that is attached.
+    pub(crate) attachments: Vec<(Str, Str)>,
+    /// Groups of its required anti-affinity.
+    pub(crate) keeps_away: Vec<TopologyGroupId>,
+    /// Why it is not scheduled at all.
+    pub(crate) refused: Option<Unplaced>,
+}
+
+impl Class {
+    /// Whether devices have to be found for its pods.
+    pub(crate) fn claims_devices(&self) -> bool {
+        !self.pod.spec.resource_claims.is_empty()
+    }
+
+    /// Whether neither ports nor volumes matter on a node that does not exist yet.
+    pub(crate) fn wants_room_only(&self) -> bool {
+        self.alternatives[..] == [ANY] && self.pod.spec.host_ports.is_empty() && !self.claims_devices()
+    }
+}
+
+/// What a class asks for at one level of relaxation.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    /// On labels but the hostname, the heaviest preference included.
+    pub(crate) req: Req,
+    /// Whether a node that does not exist yet can have the hostname that is asked for.
+    pub(crate) any_host: bool,
+    /// Without preferences: which domains count for spreading.
+    strict: Req,
+    pub(crate) groups: SmallVec<[Owned; 2]>,
+    pub(crate) look_past_preferences: bool,
+    /// Index of what decides which nodes and pools fit at all.
+    pub(crate) compatibility: CompatibilityId,
+}
+
+/// A topology group that a pod obeys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) group: TopologyGroupId,
+    /// Whether the group counts the pod itself.
+    pub(crate) selects_itself: bool,
+}
+
+/// What decides, topology and room aside, where a pod can be: verdicts on it last.
+#[derive(Debug)]
+pub(crate) struct Compatibility {
+    /// A class and a level that has it.
+    pub(crate) of: (PodClassId, LevelId),
+    /// The hostname that is asked for.
+    pub(crate) host: Option<Set>,
+    /// Nodes whose taints and requirements agree, and that have room before anything is placed.
+    pub(crate) nodes: Option<Fitting>,
+    /// The same in the order in which they are tried, where that was asked for.
+    pub(crate) in_order: Option<Arc<[NodeId]>>,
+    /// By pool: the requirements of a new claim, where taints and requirements agree.
+    pub(crate) pools: IdVec<NodePoolId, Option<Option<Req>>>,
+}
+
+/// What tells compatibilities apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CompatibilityKey {
+    req: Req,
+    host: Option<Set>,
+    requests: Amounts,
+    tolerations: usize,
+    look_past_preferences: bool,
+    /// Classes with ports or volumes have compatibilities of their own.
+    class: Option<PodClassId>,
+}
+
+impl Tables {
+    fn compatibility(&mut self, key: CompatibilityKey, of: (PodClassId, LevelId)) -> CompatibilityId {
+        if let Some(at) = self.compatibility_ids.get(&key) {
+            return *at;
+        }
+        let pools = vec![None; self.pools.len()].into();
+        let at = self.compatibilities.push(Compatibility {
+            of,
+            host: key.host.clone(),
+            nodes: None,
+            in_order: None,
+            pools,
+        });
+        self.compatibility_ids.insert(key, at);
+        at
+    }
+
+    /// Whether a node can take a pod of a level, topology aside, before anything is placed.
+    pub(crate) fn node_fits(&mut self, class: PodClassId, level: LevelId, at: NodeId) -> bool {
+        let node = &self.nodes[at];
+        if !node.usable || !fits_free(&self.classes[class].requests, &node.spare) {
+            return false;
+        }
+        let pod = &self.classes[class].pod;
+        let level = &self.classes[class].levels[level];
+        let host = self.compatibilities[level.compatibility].host.as_ref();
+        host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
+            && tolerated(&node.taints, pod, level.look_past_preferences)
+            && node.could_satisfy(&mut self.universe, level.req)
+    }
+
+    /// Nodes that fit a level before anything is placed: no other will.
+    pub(crate) fn fitting(&mut self, class: PodClassId, level: LevelId) -> Fitting {
+        let compatibility = self.classes[class].levels[level].compatibility;
+        if let Some(known) = &self.compatibilities[compatibility].nodes {
+            return Arc::clone(known);
+        }
+        let fitting = self.nodes.ids().filter(|at| self.node_fits(class, level, *at)).collect();
+        let fitting = Arc::new(fitting);
+        self.compatibilities[compatibility].nodes = Some(Arc::clone(&fitting));
+        fitting
+    }
+
+    /// Nodes that fit a level before anything is placed, in the order in which they are tried.
+    pub(crate) fn fitting_in_order(&mut self, class: PodClassId, level: LevelId) -> Arc<[NodeId]> {
+        let compatibility = self.classes[class].levels[level].compatibility;
+        if let Some(known) = &self.compatibilities[compatibility].in_order {
+            return Arc::clone(known);
+        }
+        let fitting = self.fitting(class, level);
+        let ordered: Arc<[NodeId]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
+        self.compatibilities[compatibility].in_order = Some(Arc::clone(&ordered));
+        ordered
+    }
+
+    /// The requirements of a new claim of a pool for a level; `None` where taints or requirements keep it away.
+    pub(crate) fn template_for(
+        &mut self,
+        class: PodClassId,
+        level: LevelId,
+        pool: NodePoolId,
+    ) -> Option<Req> {
+        let Level { req, compatibility, look_past_preferences, any_host, .. } =
+            self.classes[class].levels[level];
+        if let Some(known) = self.compatibilities[compatibility].pools[pool] {
+            return known;
+        }
+        let tolerated = tolerated(&self.pools[pool].taints, &self.classes[class].pod, look_past_preferences);
+        let template = if tolerated && any_host {
+            self.universe.meet(self.pools[pool].req, req, Side::Claim)
+        } else {
+            None
+        };
+        self.compatibilities[compatibility].pools[pool] = Some(template);
+        template
+    }
+
+    /// What of the pod's own keeps it from being scheduled at all.
+    fn refusal(&self, pod: &Pod) -> Option<Unplaced> {
+        let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
+        if let Some(name) = pod.requests().first_negative() {
+            let amount = name.quantity(pod.requests().get(&name));
+            return invalid(format!("request of {name} is negative ({amount}): set it to zero or more"));
+        }
+        if self.rules.ignore_dra && !pod.spec.resource_claims.is_empty() {
+            let claims: Vec<&str> = pod.spec.resource_claims.iter().map(|claim| &*claim.name).collect();
+            return invalid(format!(
+                "pod uses resource claims ({}), which are ignored (IGNORE_DRA_REQUESTS): ask for the devices as extended \
+                 resources, or set it to false",
+                claims.join(", ")
+            ));
+        }
+        let refuses_pools =
+            |r: &Requirement| &**r.key() == labels::NODEPOOL && r.operator() == Operator::DoesNotExist;
+        if !pod.spec.required_node_terms.is_empty()
+            && pod.spec.required_node_terms.iter().all(|term| term.iter().any(refuses_pools))
+        {
+            return invalid(format!("pod refuses nodes of a NodePool ({} DoesNotExist)", labels::NODEPOOL));
+        }
+        if let Some(why) = contradiction::of_pod(self.universe.schema(), pod) {
+            return invalid(why);
+        }
+        pod.spec.volumes.iter().find_map(|volume| self.volume_refusal(pod, volume))
+    }
+
+    /// Why a volume keeps its pod from being scheduled.
+    fn volume_refusal(&self, pod: &Pod, volume: &VolumeRef) -> Option<Unplaced> {
+        let id = volume_name(pod, volume);
+        let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
+        let waits = || Some(Unplaced::Waiting(format!("persistentvolumeclaim {id} to be bound").into()));
+        match (self.snapshot.volumes.get(&id).map(|claim| &claim.state), volume) {
+            (Some(VolumeState::UnboundImmediate), _) => waits(),
+            (Some(VolumeState::Broken(why)), _) => Some(Unplaced::Invalid(why.clone())),
+            (Some(_), _) => None,
+            (None, VolumeRef::Claim(_)) => {
+                invalid(format!("persistentvolumeclaim {id} not found: create it"))
+            }
+            (None, VolumeRef::Ephemeral { storage_class, .. }) => {
+                match (self.class_of_volume(volume), storage_class) {
+                    (Some(class), _) if class.immediate => waits(),
+                    (Some(_), _) => None,
+                    (None, Some(name)) => invalid(format!(
+                        "storageclass {name} of ephemeral volume {id} does not exist: create it"
+                    )),
+                    (None, None) => invalid(format!(
+                        "ephemeral volume {id} names no storage class, and none is the default: name one"
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The StorageClass that the claim of an ephemeral volume will have.
+    fn class_of_volume(&self, volume: &VolumeRef) -> Option<&StorageClass> {
+        match volume {
+            VolumeRef::Claim(_) => None,
+            VolumeRef::Ephemeral { storage_class: Some(name), .. } => self.snapshot.storage_classes.get(name),
+            VolumeRef::Ephemeral { storage_class: None, .. } => default_class(&self.snapshot.storage_classes),
+        }
+    }
+
+    /// Where a volume can be, and as what it is attached: by its claim or, where that does not exist yet, by its class.
+    fn places(&self, pod: &Pod, volume: &VolumeRef) -> Option<Places> {
+        let id = volume_name(pod, volume);
+        if let Some(claim) = self.snapshot.volumes.get(&id) {
+            let attached = claim.driver.clone().map(|driver| (driver, claim.handle.clone()));
+            return Some((claim.topology.clone(), attached));
+        }
+        let class = self.class_of_volume(volume)?;
+        Some((class.topology.clone(), Some((class.driver.clone(), id.to_string().into()))))
+    }
+
+    /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
+    fn volumes(&mut self, pod: &Pod) -> (Alternatives, Vec<(Str, Str)>) {
+        let (mut alternatives, mut attachments): (Alternatives, _) = (smallvec::smallvec![ANY], Vec::new());
+        for volume in &pod.spec.volumes {
+            let Some((topology, attached)) = self.places(pod, volume) else { continue };
+            attachments.extend(attached);
+            if topology.is_empty() {
+                continue;
+            }
+            let terms: Vec<Req> = topology
+                .iter()
+                .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
+                .collect();
+            let mut crossed = Alternatives::new();
+            for (known, term) in alternatives.iter().flat_map(|a| terms.iter().map(move |t| (*a, *t))) {
+                if let Some(both) = self.universe.meet(known, term, Side::Plain)
+                    && crossed.len() < MAX_ALTERNATIVES
+                    && !crossed.contains(&both)
+                {
+                    crossed.push(both);
+                }
+            }
+            alternatives = crossed;
+        }
+        attachments.sort();
+        attachments.dedup();
+        (alternatives, attachments)
+    }
+
+    /// The values of a key that a level's pods may use when they spread.
+    pub(crate) fn spread_domains(&self, level: &Level, group: TopologyGroupId) -> Option<&Set> {
+        let group = &self.topology.groups[group].is;
+        let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives[..] != [ANY]);
+        if honored { self.universe.get(level.strict, group.key) } else { None }
+    }
+}
+
+/// The class of a pod.
+pub(crate) fn class_of(tables: &mut Tables, pod: &Arc<Pod>) -> PodClassId {
+    let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
+    match defaults::default_spec(tables, pod, kind) {
+        Some(spec) => class_of_kind(tables, &Arc::new(Pod { spec, ..(**pod).clone() }), kind),
+        None => class_of_kind(tables, pod, kind),
+    }
+}
+
+fn class_of_kind(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) -> PodClassId {
+    let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
+    if let (true, Some(class)) = (alone, tables.class_by_pod.get(&pod.uid)) {
+        // Labels may have changed since, on another object of the same name.
+        let known = &tables.classes[*class];
+        let same_claims = known.pod.generated_claims == pod.generated_claims;
+        if known.label_set == kind && same_claims && known.pod.spec == pod.spec {
+            return *class;
+        }
+    }
+    let key = (Shared::new(&pod.spec), kind);
+    if let (false, Some(class)) = (alone, tables.class_by_spec.get(&key)) {
+        return *class;
+    }
+    let alike = (kind, pod.spec.requests.clone());
+    if !alone {
+        let known = tables.class_by_content.get(&alike).into_iter().flatten();
+        if let Some(class) = known.copied().find(|at| tables.classes[*at].pod.spec == pod.spec) {
+            return class;
+        }
+    }
+    let class = tables.classes.next_id();
+    compile(tables, pod, kind);
+    if alone {
+        tables.class_by_pod.insert(pod.uid.clone(), class);
+    } else {
+        tables.class_by_spec.insert(key, class);
+        tables.class_by_content.entry(alike).or_default().push(class);
+    }
+    class
+}
+
+fn compile(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) {
+    let mut refused = tables.refusal(pod);
+    let keeps_away =
+        pod.spec.pod_anti_affinity.iter().map(|term| term_group(tables, pod, term, GroupKind::Anti));
+    let keeps_away = keeps_away.collect();
+    let rest = Relaxation::new(pod, tables.rules.preferences);
+    let requests = tables.resources.amounts(pod.requests());
+    let (alternatives, attachments) = tables.volumes(pod);
+    if alternatives.is_empty() && refused.is_none() {
+        let text = "volumes of the pod cannot be reached from one place: give them a common zone";
+        refused = Some(Unplaced::Invalid(text.into()));
+    }
+    let at = tables.classes.next_id();
+    tables.classes.push(Class {
+        pod: Arc::clone(pod),
+        label_set: kind,
+        requests,
+        levels: IdVec::default(),
+        rest: None,
+        alternatives,
+        attachments,
+        keeps_away,
+        refused,
+    });
+    let first = level(tables, at, &rest);
+    tables.classes[at].levels.push(first);
+    tables.classes[at].rest = Some(rest);
+}
+
+/// Makes sure that level `at` of a class is compiled; `false` where there is none.
+fn has_level(tables: &mut Tables, class: PodClassId, at: usize) -> bool {
+    while tables.classes[class].levels.len() <= at {
+        let Some(mut rest) = tables.classes[class].rest.take() else { return false };
+        if tables.classes[class].levels.len() >= MAX_LEVELS {
+            rest.give_up();
+        }
+        let pod = Arc::clone(&tables.classes[class].pod);
+        if !rest.step(&pod, tables.preference_taints > 0) {
+            return false;
+        }
+        let level = level(tables, class, &rest);
+        tables.classes[class].levels.push(level);
+        tables.classes[class].rest = Some(rest);
+    }
+    true
+}
+
+fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level {
+    let pod = Arc::clone(&tables.classes[class].pod);
+    let spec = &pod.spec;
+    let selector = contradiction::selector(&pod);
+    let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
+    let strict: SmallVec<[_; 4]> = selector.iter().chain(term).map(|r| tables.universe.set(r)).collect();
+    let strict = tables.universe.conjunction(strict);
+    let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
+    let all = selector.iter().chain(term).chain(preferred);
+    let nowhere = contradiction::first(tables.universe.schema(), all).map(|_| NOWHERE);
+    let nowhere = nowhere.map(Requirement::exists);
+    let preferred: SmallVec<[_; 4]> =
+        preferred.iter().chain(&nowhere).map(|r| tables.universe.set(r)).collect();
+    let preferred = tables.universe.conjunction(preferred);
+    let whole: SmallVec<[_; 4]> =
+        tables.universe.sets(strict).iter().chain(tables.universe.sets(preferred).iter()).cloned().collect();
+    let whole = tables.universe.conjunction(whole);
+    let hostname = tables.universe.key(labels::HOSTNAME);
+    let host = tables.universe.get(whole, hostname).cloned();
+    let req = without(&mut tables.universe, whole, hostname);
+    let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
+    let mut own = |this: &Tables, group: TopologyGroupId| {
+        let selects_itself = this.topology.label_sets[this.classes[class].label_set].groups.contains(&group);
+        let owned = Owned { group, selects_itself };
+        if !groups.contains(&owned) {
+            groups.push(owned);
+        }
+    };
+    for spread in &relaxed.spread {
+        let group = spread_group(tables, &pod, spread);
+        own(tables, group);
+    }
+    for term in spec.pod_affinity.iter().chain(relaxed.near.iter().map(|(_, term)| term)) {
+        let group = term_group(tables, &pod, term, GroupKind::Affinity);
+        own(tables, group);
+    }
+    for term in spec.pod_anti_affinity.iter().chain(relaxed.away.iter().map(|(_, term)| term)) {
+        let group = term_group(tables, &pod, term, GroupKind::Anti);
+        own(tables, group);
+    }
+    let this = &tables.classes[class];
+    let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
+    let key = CompatibilityKey {
+        req: whole,
+        host: host.clone(),
+        requests: this.requests.clone(),
+        tolerations: tables.toleration_sets.insert_full(spec.tolerations.clone()).0,
+        look_past_preferences: relaxed.look_past_preferences,
+        class: special.then_some(class),
+    };
+    let of = (class, tables.classes[class].levels.next_id());
+    let compatibility = tables.compatibility(key, of);
+    Level {
+        req,
+        any_host: host.is_none_or(|set| set.allows_unnamed()),
+        strict,
+        groups,
+        look_past_preferences: relaxed.look_past_preferences,
+        compatibility,
+    }
+}
+
+/// Compiles all levels of some classes; returns the distinct ones, ascending.
+pub(crate) fn all_levels(tables: &mut Tables, classes: &[PodClassId]) -> Vec<PodClassId> {
+    let mut distinct = classes.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    for class in distinct.iter().copied() {
+        let mut levels = 1;
+        while has_level(tables, class, levels) {
+            levels += 1;
+        }
+    }
+    distinct
+}
+
+fn spread_group(tables: &mut Tables, pod: &Pod, spread: &TopologySpread) -> TopologyGroupId {
+    let alternatives = if spread.honor_node_affinity {
+        required_alternatives(pod, &mut tables.universe)
+    } else {
+        smallvec::smallvec![ANY]
+    };
+    let wanted = Wanted {
+        kind: GroupKind::Spread {
+            max_skew: i64::from(spread.max_skew),
+            min_domains: i64::from(spread.min_domains.unwrap_or(0)),
+        },
+        key: tables.universe.key(&spread.key),
+        namespaces: Namespaces::One(pod.id.namespace.clone()),
+        selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
+        filter: Some(NodeFilter {
+            alternatives,
+            tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
+        }),
+    };
+    domains::group(tables, wanted)
+}
+
+pub(crate) fn term_group(
+    tables: &mut Tables,
+    pod: &Pod,
+    term: &PodAffinityTerm,
+    kind: GroupKind,
+) -> TopologyGroupId {
+    let namespaces = match &term.namespace_selector {
+        Some(selector) if selector.terms.is_empty() => Namespaces::All,
+        Some(selector) => {
+            let mut names = tables.snapshot.namespaces_matching(selector);
+            names.extend(term.namespaces.iter().cloned());
+            names.into()
+        }
+        None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
+        None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
+    };
+    let wanted = Wanted {
+        kind,
+        key: tables.universe.key(&term.key),
+        namespaces,
+        selector: narrowed(term.selector.as_ref(), pod, &term.match_label_keys, &term.mismatch_label_keys),
+        filter: None,
+    };
+    domains::group(tables, wanted)
+}
+
+/// Namespace and name of the claim behind a volume.
+pub(crate) fn volume_name(pod: &Pod, volume: &VolumeRef) -> NamespacedName {
+    match volume {
+        VolumeRef::Claim(name) => NamespacedName::new(pod.id.namespace.clone(), name.clone()),
+        VolumeRef::Ephemeral { volume, .. } => {
+            NamespacedName::new(pod.id.namespace.clone(), format!("{}-{volume}", pod.id.name))
+        }
+    }
+}
+
+/// A selector with the pod's own values of further keys; the same where there are none, as mostly.
+fn narrowed<'a>(
+    selector: Option<&'a LabelSelector>,
+    pod: &Pod,
+    matching: &[Str],
+    mismatching: &[Str],
+) -> Option<Cow<'a, LabelSelector>> {
+    let selector = selector?;
+    if matching.is_empty() && mismatching.is_empty() && selector.terms.is_sorted_by(|a, b| a < b) {
+        return Some(Cow::Borrowed(selector));
+    }
+    let mut selector = selector.clone();
+    for (keys, operator) in [(matching, Operator::In), (mismatching, Operator::NotIn)] {
+        for key in keys {
+            if let Some(value) = pod.labels.get(key) {
+                selector.terms.push(SelectorTerm { key: key.clone(), operator, values: vec![value.clone()] });
+            }
+        }
+    }
+    selector.terms.sort();
+    selector.terms.dedup();
+    Some(Cow::Owned(selector))
+}

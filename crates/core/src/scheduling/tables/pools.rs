@@ -1,0 +1,369 @@
+//! Pools as columns: one row per instance type and distinct allocatable, with its offerings and daemon overhead.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    model::{
+        Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
+        labels, pod::HostPort, taint::first_untolerated,
+    },
+    scheduling::{
+        ids::{IdVec, InstanceTypeId, ReservationId},
+        tables::{
+            amounts::{Amounts, ResourceIndex, update},
+            bits::Bits,
+            intern::{ANY, Key, Req, Set, Side, Universe},
+            ranks::Ranks,
+            topology::Alternatives,
+        },
+    },
+};
+
+/// So many requirement sets are remembered with what can be bought under them.
+const MAX_MEMO: usize = 256;
+
+/// A pool that takes part in scheduling.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) model: Arc<NodePool>,
+    /// Template requirements, labels and pool name.
+    pub(crate) req: Req,
+    pub(crate) taints: Arc<[Taint]>,
+    pub(crate) rows: IdVec<InstanceTypeId, Row>,
+    pub(crate) ranks: Ranks,
+    /// Keys of which so many distinct values must stay possible.
+    pub(crate) min_values: Vec<(Key, u32)>,
+    /// Limits by resource index.
+    pub(crate) limits: Vec<Limit>,
+    /// Rows by requirement: those that may be bought under it.
+    masks: HashMap<Req, Arc<Bits<InstanceTypeId>>>,
+    /// Offerings by requirement, cheapest first.
+    buys: HashMap<Req, Arc<[Buy]>>,
+}
+
+/// One way to buy a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buy {
+    pub(crate) price: Price,
+    pub(crate) row: InstanceTypeId,
+    /// Index into the row's offers.
+    pub(crate) offer: usize,
+}
+
+/// A limit of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) name: Str,
+    pub(crate) resource: usize,
+    pub(crate) limit: i64,
+}
+
+/// An instance type, as far as one allocatable goes.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) instance_type: Arc<InstanceType>,
+    pub(crate) req: Req,
+    pub(crate) offers: Vec<Offer>,
+    /// What pods can have: allocatable less daemons.
+    pub(crate) free: Amounts,
+    pub(crate) daemons: Amounts,
+    pub(crate) capacity: Amounts,
+    /// Ports that daemons take.
+    pub(crate) ports: Vec<HostPort>,
+}
+
+impl Row {
+    /// Whether it is one of an instance type.
+    pub(crate) fn is_of(&self, instance_type: &InstanceType) -> bool {
+        self.instance_type.name == instance_type.name
+    }
+}
+
+/// An offering that can be bought now.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) req: Req,
+    pub(crate) price: Price,
+    pub(crate) zone: Str,
+    pub(crate) capacity_type: Str,
+    /// Whether a NodeOverlay set the price.
+    pub(crate) overlaid: bool,
+    /// Index of the reservation that it draws on.
+    pub(crate) reservation: Option<ReservationId>,
+}
+
+/// Capacity reservations: what each can still hold, the least over all pools that know it.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    ids: HashMap<Str, ReservationId>,
+    pub(crate) names: IdVec<ReservationId, Str>,
+    pub(crate) capacity: IdVec<ReservationId, u32>,
+}
+
+impl Reservations {
+    fn note(&mut self, name: &Str, capacity: u32) -> ReservationId {
+        if let Some(at) = self.ids.get(name) {
+            self.capacity[*at] = self.capacity[*at].min(capacity);
+            return *at;
+        }
+        let id = self.names.push(name.clone());
+        self.ids.insert(name.clone(), id);
+        self.capacity.push(capacity);
+        id
+    }
+}
+
+/// What building pools needs of the solver.
+pub(crate) struct Context<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) universe: &'a mut Universe,
+    pub(crate) resources: &'a mut ResourceIndex,
+    pub(crate) reservations: &'a mut Reservations,
+    pub(crate) daemons: &'a [Daemon],
+    pub(crate) reserved_capacity: bool,
+}
+
+/// A DaemonSet: what each of its pods takes, and where they can run.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) requests: Amounts,
+    /// One of these must hold.
+    pub(crate) alternatives: Alternatives,
+}
+
+impl Daemon {
+    pub(crate) fn new(pod: &Arc<Pod>, universe: &mut Universe, resources: &mut ResourceIndex) -> Self {
+        Self {
+            pod: Arc::clone(pod),
+            requests: resources.amounts(pod.requests()),
+            alternatives: required_alternatives(pod, universe),
+        }
+    }
+
+    /// Whether its pods run where these taints are, PreferNoSchedule aside.
+    pub(crate) fn tolerates(&self, taints: &[Taint]) -> bool {
+        let hard: Vec<Taint> = taints
+            .iter()
+            .filter(|taint| taint.effect != crate::model::TaintEffect::PreferNoSchedule)
+            .cloned()
+            .collect();
+        first_untolerated(&hard, &self.pod.spec.tolerations).is_none()
+    }
+}
+
+/// nodeSelector and each of the required terms in turn: what a pod demands of a node, as alternatives.
+pub(crate) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Alternatives {
+    let selector: Vec<Requirement> = pod
+        .spec
+        .node_selector
+        .iter()
+        .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
+        .collect();
+    let mut with = |term: &[Requirement]| {
+        let sets: SmallVec<[(Key, Set); 4]> =
+            selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
+        universe.conjunction(sets)
+    };
+    if pod.spec.required_node_terms.is_empty() {
+        return smallvec::smallvec![with(&[])];
+    }
+    pod.spec.required_node_terms.iter().map(|term| with(term)).collect()
+}
+
+impl Pool {
+    /// Whether a pool takes part in scheduling at all.
+    pub(crate) fn is_usable(pool: &NodePool) -> bool {
+        pool.ready && !pool.deleting && !pool.is_static()
+    }
+
+    pub(crate) fn new(model: &Arc<NodePool>, context: &mut Context<'_>) -> Self {
+        let requirements = template_requirements(model);
+        let mut sets: Vec<_> =
+            requirements.iter().map(|requirement| context.universe.set(requirement)).collect();
+        let labels = Requirements::from_labels(&template_labels(model));
+        sets.extend(labels.iter().map(|requirement| context.universe.set(requirement)));
+        let req = context.universe.conjunction(sets);
+        let min_values = requirements
+            .iter()
+            .filter_map(|requirement| {
+                Some((context.universe.key(requirement.key()), requirement.min_values()?))
+            })
+            .collect();
+        // What nodes of the pool turned out to be tainted with counts as if it were asked for.
+        let observed = model.observed.taints.iter().map(|observed| &observed.taint);
+        let taints: Arc<[Taint]> = model.template.taints.iter().chain(observed).cloned().collect();
+        let nothing = Arc::new(Catalog::default());
+        let catalog = context.snapshot.catalog(&model.name).unwrap_or(&nothing);
+        let ready = [(labels::REGISTERED, "true"), (labels::INITIALIZED, "true")];
+        let ready: Requirements =
+            ready.into_iter().map(|(key, value)| Requirement::is_in(key, [value])).collect();
+        let ready = context.universe.req(&ready);
+        let template = context.universe.meet(req, ready, Side::Plain).unwrap_or(req);
+        let tolerant: Vec<&Daemon> =
+            context.daemons.iter().filter(|daemon| daemon.tolerates(&taints)).collect();
+        let mut rows = IdVec::default();
+        for instance_type in &catalog.instance_types {
+            rows.items_mut().extend(rows_of(instance_type, template, &tolerant, context));
+        }
+        let limits = model
+            .limits
+            .resources
+            .iter()
+            .map(|(name, limit)| Limit {
+                name: name.as_str().into(),
+                resource: context.resources.index(name),
+                limit: *limit,
+            })
+            .collect();
+        Self {
+            model: Arc::clone(model),
+            req,
+            taints,
+            ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
+            rows,
+            min_values,
+            limits,
+            masks: HashMap::new(),
+            buys: HashMap::new(),
+        }
+    }
+
+    /// Whether anything limits it.
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.limits.is_empty() || self.model.limits.nodes.is_some()
+    }
+
+    /// The rows that can be bought under `req`: type and an available offering agree with it.
+    pub(crate) fn mask(&mut self, universe: &Universe, req: Req) -> Arc<Bits<InstanceTypeId>> {
+        if let Some(mask) = self.masks.get(&req) {
+            return Arc::clone(mask);
+        }
+        let bought = |row: &Row| {
+            agrees(universe, row.req, req) && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
+        };
+        let rows = self.rows.entries().filter(|(_, row)| bought(row));
+        let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits<InstanceTypeId>>());
+        self.masks.insert(req, Arc::clone(&mask));
+        mask
+    }
+}
+
+impl Pool {
+    /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
+    pub(crate) fn buys(&mut self, universe: &Universe, req: Req) -> Arc<[Buy]> {
+        if let Some(buys) = self.buys.get(&req) {
+            return Arc::clone(buys);
+        }
+        let mask = self.mask(universe, req);
+        let mut buys: Vec<Buy> = Vec::new();
+        for at in mask.iter() {
+            let offers = self.rows[at].offers.iter().enumerate();
+            let allowed = offers.filter(|(_, offer)| agrees(universe, offer.req, req));
+            buys.extend(allowed.map(|(index, offer)| Buy { price: offer.price, row: at, offer: index }));
+        }
+        let place = |buy: &Buy| {
+            let offer = &self.rows[buy.row].offers[buy.offer];
+            (&offer.zone, &offer.capacity_type)
+        };
+        buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
+        let buys: Arc<[Buy]> = buys.into();
+        if self.buys.len() >= MAX_MEMO {
+            self.buys.clear();
+        }
+        self.buys.insert(req, Arc::clone(&buys));
+        buys
+    }
+}
+
+/// Requirements as written, with the name of the pool.
+fn template_requirements(pool: &NodePool) -> &Requirements {
+    &pool.template.requirements
+}
+
+/// Labels that every node of the pool carries.
+pub(crate) fn template_labels(pool: &NodePool) -> Labels {
+    let mut all = pool.template.labels.clone();
+    all.insert(labels::NODEPOOL.into(), pool.name.as_str().into());
+    all.insert(pool.template.class.label_key().into(), pool.template.class.name.clone());
+    all
+}
+
+/// Whether two requirement sets share a value for every key that both constrain.
+pub(crate) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
+    if a == ANY || b == ANY {
+        return true;
+    }
+    let (small, large) = if universe.sets(a).len() <= universe.sets(b).len() { (a, b) } else { (b, a) };
+    universe
+        .sets(small)
+        .iter()
+        .all(|(key, set)| universe.get(large, *key).is_none_or(|other| universe.agree(*key, set, other)))
+}
+
+/// The rows of one instance type: one per distinct allocatable of its available offerings.
+fn rows_of(
+    instance_type: &Arc<InstanceType>,
+    template: Req,
+    daemons: &[&Daemon],
+    context: &mut Context<'_>,
+) -> Vec<Row> {
+    let universe = &mut *context.universe;
+    let req = universe.req(&instance_type.requirements);
+    let described = universe.meet(template, req, Side::Plain);
+    let mut overhead = Amounts::new();
+    let mut ports = Vec::new();
+    for daemon in daemons {
+        let runs = described.is_some_and(|node| {
+            daemon.alternatives.iter().any(|wanted| universe.meet(node, *wanted, Side::Claim).is_some())
+        });
+        if runs {
+            update(&mut overhead, &daemon.requests, i64::saturating_add);
+            ports.extend(daemon.pod.spec.host_ports.iter().cloned());
+        }
+    }
+    let capacity = context.resources.amounts(&instance_type.capacity);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut seen: Vec<crate::model::Resources> = Vec::new();
+    for offering in instance_type.offerings.iter().filter(|offering| offering.available) {
+        let reserved = offering.is_reserved();
+        let capacity_left = offering.reservation_capacity.unwrap_or(0);
+        if reserved && (!context.reserved_capacity || capacity_left == 0) {
+            continue;
+        }
+        let allocatable = instance_type.allocatable_of(offering);
+        let at = seen.iter().position(|known| *known == allocatable).unwrap_or_else(|| {
+            let mut free = context.resources.amounts(&allocatable);
+            update(&mut free, &overhead, i64::saturating_sub);
+            seen.push(allocatable);
+            rows.push(Row {
+                instance_type: Arc::clone(instance_type),
+                req,
+                offers: Vec::new(),
+                free,
+                daemons: overhead.clone(),
+                capacity: capacity.clone(),
+                ports: ports.clone(),
+            });
+            rows.len() - 1
+        });
+        // A reservation that no id tells apart is counted by its type and place.
+        let reservation = reserved.then(|| {
+            let unnamed = || Str::from(format!("{}/{}", instance_type.name, offering.requirements));
+            let name = offering.reservation_id(universe.schema()).cloned().unwrap_or_else(unnamed);
+            context.reservations.note(&name, capacity_left)
+        });
+        rows[at].offers.push(Offer {
+            req: universe.req(&offering.requirements),
+            price: offering.price,
+            overlaid: offering.overlaid,
+            zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
+            capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),
+            reservation,
+        });
+    }
+    rows
+}
