@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest pause between two tries.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// The cloud where `--cloud` names none: Karpenter's chart sets none.
+const DEFAULT_CLOUD: &str = "aws";
 /// How long loops may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -245,9 +247,11 @@ where
     attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
 }
 
-/// The registered cloud of this name. There is no default, so that no cluster runs on the fake cloud by accident.
+/// The cloud of `--cloud`: without it `aws`, where this build has it. No other cloud is a default, above all not the fake one.
 fn cloud(operator: &Operator, name: &str) -> anyhow::Result<Arc<dyn CloudConnector>> {
-    let known = operator.cloud_names().join(" and ");
+    let names = operator.cloud_names();
+    let known = names.join(" and ");
+    let name = if name.is_empty() && names.contains(&DEFAULT_CLOUD) { DEFAULT_CLOUD } else { name };
     ensure!(!name.is_empty(), "--cloud is not set (env CLOUD): this build has {known}");
     operator.connector(name).with_context(|| format!("--cloud {name}: this build has {known}"))
 }
@@ -305,12 +309,16 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_default_cloud() {
+    fn the_default_cloud_is_aws_and_no_other() {
         let operator = Operator::new("test", "1").cloud("one", Nothing).cloud("two", Nothing);
         let refusal = |name: &str| cloud(&operator, name).err().unwrap().to_string();
         assert!(cloud(&operator, "one").is_ok() && cloud(&operator, "two").is_ok());
         assert_eq!(refusal(""), "--cloud is not set (env CLOUD): this build has one and two");
         assert_eq!(refusal("azure"), "--cloud azure: this build has one and two");
+        let with_aws = Operator::new("test", "1").cloud("fake", Nothing).cloud("aws", Nothing);
+        let chosen = |name: &str| cloud(&with_aws, name).unwrap();
+        assert!(Arc::ptr_eq(&chosen(""), &with_aws.connector("aws").unwrap()));
+        assert!(Arc::ptr_eq(&chosen("fake"), &with_aws.connector("fake").unwrap()));
     }
 
     #[test]

@@ -237,7 +237,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "10m",
         "How long to wait for replacement nodes to initialize before rolling back; longer when many commands are in progress",
     ),
-    setting("CLOUD", SettingKind::Text, "", "The cloud, by the name under which this build has it"),
+    setting(
+        "CLOUD",
+        SettingKind::Text,
+        "",
+        "The cloud, by the name under which this build has it; without it aws, where this build has aws",
+    ),
     #[cfg(feature = "lab")]
     setting(
         "FAKE_CLOUD",
