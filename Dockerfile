@@ -3,9 +3,12 @@
 #
 #   docker build -t fleetwright:0.1.0 .
 #
-# The release has the cloud `aws`. The fake cloud of deploy/fake-cloud/ needs the lab:
+# Without arguments it builds what production needs: the cloud `aws`, and no lab. The fake cloud of deploy/fake-cloud/ needs the lab:
 #
 #   docker build --build-arg FEATURES=lab -t fleetwright:0.1.0 .
+#
+# amd64 and arm64 are built natively, each on its own platform; .github/workflows/release.yml joins them and adds SBOM, provenance
+# and signature.
 
 FROM rust:1.95.0-bookworm AS build
 # Features of the operator, separated by commas: aws, lab.
@@ -37,8 +40,15 @@ RUN set -eu; cd /root-of-image; \
     echo 'hosts: files dns' > etc/nsswitch.conf
 
 FROM scratch
+# What the release pipeline knows: version, commit, and the repository's address.
+ARG VERSION="0.1.0"
+ARG REVISION=""
+ARG SOURCE=""
 COPY --from=root /root-of-image/ /
 LABEL org.opencontainers.image.title="fleetwright" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.source="$SOURCE" \
       org.opencontainers.image.description="A Karpenter-compatible Kubernetes node autoscaler" \
       org.opencontainers.image.licenses="Apache-2.0"
 USER 65532:65532
