@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, deny, generate, seeds, shell, tidy};
+use crate::{aws, charts, deny, generate, seeds, shell, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -33,6 +33,8 @@ enum Step {
     Deny,
     /// Generated files are what the code says
     Generate,
+    /// Both charts render to the objects of Karpenter's; Helm is built once
+    Charts,
     /// The rules that hold the shape of the repository
     Tidy,
     /// Lives of small clusters full of trouble, in release
@@ -82,6 +84,7 @@ impl Step {
             ),
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),
+            Self::Charts => charts::check(),
             Self::Tidy => tidy::run(),
             Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),

@@ -1,5 +1,7 @@
 //! `cargo xtask generate [--check]`: the files that are made from the code, and the check that none is stale.
 
+mod manifests;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +25,8 @@ struct Generator {
 }
 
 const GENERATORS: &[Generator] = &[
-    Generator { name: "custom resources", run: custom_resources },
+    Generator { name: "custom resources", run: manifests::custom_resources },
+    Generator { name: "the manifests in deploy/", run: manifests::deploy },
     Generator { name: "lints of the pure crates", run: strict_lints },
 ];
 
@@ -44,15 +47,6 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn custom_resources(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
-    let folder = root.join("deploy/crds");
-    // The common kinds have the rules of the fake cloud there; `fleetwright crds --cloud aws` prints those of AWS.
-    let mut definitions = fleetwright_api::crd::kwok();
-    definitions.push(fleetwright_aws_api::crd::node_class());
-    let drifts = fleetwright_api::crd::generate(&definitions, &folder, check)?;
-    Ok(drifts.into_iter().map(|drift| drift.path).collect())
-}
-
 /// Clippy reads one clippy.toml per crate and merges none, so the pure crates carry copies of one file.
 fn strict_lints(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
     let source = root.join("crates/core/clippy.toml");
@@ -66,6 +60,8 @@ fn put(file: &Path, text: &str, check: bool) -> anyhow::Result<Option<PathBuf>> 
         return Ok(None);
     }
     if !check {
+        let folder = file.parent().context("a file without a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(Some(file.to_path_buf()))

@@ -2,10 +2,12 @@
 
 mod aws;
 mod bench;
+mod charts;
 mod ci;
 mod deny;
 mod e2e;
 mod generate;
+mod helm;
 mod seeds;
 mod shell;
 mod tidy;
@@ -24,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, tidy, aws
+    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, charts, tidy, aws
     Ci(ci::Args),
     /// Write the files that are made from the code
     Generate(generate::Args),

@@ -148,7 +148,12 @@ fn files(root: &Path) -> anyhow::Result<Vec<String>> {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = folder.join(&name);
-            if entry.file_type()?.is_dir() {
+            let kind = entry.file_type()?;
+            if kind.is_symlink() {
+                // What a link names is read where it is.
+                continue;
+            }
+            if kind.is_dir() {
                 if !name.starts_with('.') && !["target", "node_modules"].contains(&name.as_str()) {
                     folders.push(path);
                 }

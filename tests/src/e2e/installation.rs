@@ -1,4 +1,4 @@
-//! What `deploy/` installs, read from the files that users apply: CRDs, the identity and its rights.
+//! What `deploy/fake-cloud/` installs, read from the files that users apply: CRDs, the identity and its rights.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::credentials::ServiceAccount;
 
-/// The objects of `deploy/`, in the order in which they have to be created.
+/// The objects of `deploy/fake-cloud/`, in the order in which they have to be created.
 #[derive(Debug)]
 pub(crate) struct Installation {
     pub(crate) crds: Vec<Value>,
@@ -29,20 +29,20 @@ const APPLIED: [&str; 6] =
     ["Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"];
 
 impl Installation {
-    /// Reads what a user applies who runs the controller with a fake cloud of its own: `deploy/crds/`, `deploy/` and
-    /// `deploy/fake-cloud/`. Folders below the latter are alternatives that give the controller more rights.
+    /// Reads what a user applies who runs the controller with a fake cloud: `deploy/fake-cloud/`, one file for each program.
     pub(crate) fn read(deploy: &Path) -> anyhow::Result<Self> {
-        let crds = objects(&deploy.join("crds"))?;
-        Self::new(crds, objects(deploy)?, objects(&deploy.join("fake-cloud"))?)
+        let folder = deploy.join("fake-cloud");
+        let file = |name: &str| read(&folder.join(name));
+        Self::new(objects(&folder.join("crds"))?, file("karpenter.yaml")?, file("fake-cloud.yaml")?)
     }
 
     fn new(crds: Vec<Value>, operator: Vec<Value>, cloud: Vec<Value>) -> anyhow::Result<Self> {
         if crds.is_empty() || crds.iter().any(|object| object["kind"] != "CustomResourceDefinition") {
-            bail!("deploy/crds is empty, or has more than CustomResourceDefinitions");
+            bail!("deploy/fake-cloud/crds is empty, or has more than CustomResourceDefinitions");
         }
         let accounts = Accounts {
-            operator: account(&operator).context("deploy/")?,
-            cloud: account(&cloud).context("deploy/fake-cloud/")?,
+            operator: account(&operator).context("karpenter.yaml")?,
+            cloud: account(&cloud).context("fake-cloud.yaml")?,
         };
         let objects: Vec<Value> = operator.into_iter().chain(cloud).collect();
         let of_kind =
@@ -76,10 +76,15 @@ pub fn objects(folder: &Path) -> anyhow::Result<Vec<Value>> {
     files.sort();
     let mut objects = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file)?;
-        objects.append(&mut parse(&text).with_context(|| format!("{} is no manifest", file.display()))?);
+        objects.append(&mut read(&file)?);
     }
     Ok(objects)
+}
+
+/// The objects of one file.
+fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    parse(&text).with_context(|| format!("{} is no manifest", file.display()))
 }
 
 /// The documents of a YAML file; empty ones do not count.

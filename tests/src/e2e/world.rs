@@ -44,7 +44,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts the server, installs `deploy/`, then starts the cloud and the operator.
+    /// Starts the server, installs `deploy/fake-cloud/`, then starts the cloud and the operator.
     pub(crate) async fn start(
         tier: Tier,
         environment: &Environment,
@@ -61,7 +61,7 @@ impl World {
         };
         std::fs::create_dir_all(&kubectl.home)?;
         for crd in &installation.crds {
-            kubectl.apply(crd).await.context("deploy/crds cannot be applied")?;
+            kubectl.apply(crd).await.context("deploy/fake-cloud/crds cannot be applied")?;
         }
         kubectl.run(&CRD_WAIT).await?;
         let rest = Rest::new(server.client(ADMIN_PATIENCE).await?);
@@ -70,7 +70,7 @@ impl World {
             wait_served(&rest, crd).await?;
         }
         for object in &installation.access {
-            kubectl.apply(object).await.context("deploy/ cannot be applied")?;
+            kubectl.apply(object).await.context("deploy/fake-cloud/ cannot be applied")?;
         }
         kubectl.apply(&super::manifests::node_class()).await?;
         let identity =

@@ -21,7 +21,7 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("/spec/disruption/budgets/0/nodes", "10%"),
 ];
 
-/// Every CRD of deploy/ is accepted without complaint, and a NodePool gets its defaults.
+/// Every CRD of deploy/fake-cloud/ is accepted without complaint, and a NodePool gets its defaults.
 pub(super) async fn crds(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let crds = cx.world.installation.crds.clone();
     for crd in &crds {
