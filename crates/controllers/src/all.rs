@@ -9,60 +9,56 @@ use crate::{
     nodeclaim::{self, LifecycleCache},
     nodeoverlay, nodepool, observability, provider_steps, provisioning,
     runtime::{Controller, Ctx, RunError, Shutdown},
-    settings::Settings,
 };
 
 /// All controllers, in the order in which changes reach them.
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
-    let mut controllers = provisioning::controllers(&ctx.settings);
-    controllers.extend(claim_controllers(&ctx.settings, ctx.cloud.steps()));
+    let mut controllers = provisioning::controllers(ctx);
+    controllers.extend(claim_controllers(ctx, ctx.cloud.steps()));
     if ctx.settings.gates.capacity_buffer {
-        controllers.push(Arc::new(capacitybuffer::BufferController));
+        controllers.push(Arc::new(capacitybuffer::BufferController::new(ctx)));
     }
     if ctx.settings.gates.node_overlay {
-        controllers.push(Arc::new(nodeoverlay::OverlayStatus));
+        controllers.push(Arc::new(nodeoverlay::OverlayStatus::new(ctx)));
     }
-    controllers.extend(disruption::controllers());
-    controllers.extend(observability::controllers(&ctx.settings));
+    controllers.extend(disruption::controllers(ctx));
+    controllers.extend(observability::controllers(ctx));
     controllers
 }
 
 /// The controllers of a NodeClaim's life and of its NodePool's status, and those that run the steps of the provider.
-pub(crate) fn claim_controllers(
-    settings: &Settings,
-    steps: Vec<Arc<dyn ProviderStep>>,
-) -> Vec<Arc<dyn Controller>> {
+pub(crate) fn claim_controllers(ctx: &Ctx, steps: Vec<Arc<dyn ProviderStep>>) -> Vec<Arc<dyn Controller>> {
     let cache = Arc::new(LifecycleCache::default());
     let mut all: Vec<Arc<dyn Controller>> = vec![
-        Arc::new(nodeclaim::Lifecycle(cache.clone())),
-        Arc::new(nodeclaim::NodeTermination(cache.clone())),
-        Arc::new(nodeclaim::EvictionQueue(cache.clone())),
-        Arc::new(nodeclaim::Expiration(cache.clone())),
-        Arc::new(nodeclaim::GarbageCollection::new(cache.clone())),
-        Arc::new(nodeclaim::Consistency(cache.clone())),
-        Arc::new(nodeclaim::Disruption(cache.clone())),
-        Arc::new(nodeclaim::PodEvents),
-        Arc::new(nodeclaim::Validation),
-        Arc::new(nodeclaim::ClaimHydration),
-        Arc::new(nodeclaim::NodeHydration),
-        Arc::new(nodepool::Hash),
-        Arc::new(nodepool::Counter),
-        Arc::new(nodepool::Validation),
-        Arc::new(nodepool::Readiness),
-        Arc::new(nodepool::Protection),
-        Arc::new(nodepool::RegistrationHealth(cache.clone())),
-        Arc::new(nodepool::ObservedReaper),
-        Arc::new(nodeclaim::InitializationDeadline(cache.clone())),
+        Arc::new(nodeclaim::Lifecycle::new(ctx, &cache)),
+        Arc::new(nodeclaim::NodeTermination::new(ctx, &cache)),
+        Arc::new(nodeclaim::EvictionQueue::new(ctx, &cache)),
+        Arc::new(nodeclaim::Expiration::new(ctx, &cache)),
+        Arc::new(nodeclaim::GarbageCollection::new(ctx, &cache)),
+        Arc::new(nodeclaim::Consistency::new(ctx, &cache)),
+        Arc::new(nodeclaim::Disruption::new(ctx, &cache)),
+        Arc::new(nodeclaim::PodEvents::new(ctx)),
+        Arc::new(nodeclaim::Validation::new(ctx)),
+        Arc::new(nodeclaim::ClaimHydration::new(ctx)),
+        Arc::new(nodeclaim::NodeHydration::new(ctx)),
+        Arc::new(nodepool::Hash::new(ctx)),
+        Arc::new(nodepool::Counter::new(ctx)),
+        Arc::new(nodepool::Validation::new(ctx)),
+        Arc::new(nodepool::Readiness::new(ctx)),
+        Arc::new(nodepool::Protection::new(ctx)),
+        Arc::new(nodepool::RegistrationHealth::new(ctx, &cache)),
+        Arc::new(nodepool::ObservedReaper::new(ctx)),
+        Arc::new(nodeclaim::InitializationDeadline::new(ctx, &cache)),
     ];
-    if settings.gates.static_capacity {
-        all.push(Arc::new(nodepool::StaticProvisioning::default()));
-        all.push(Arc::new(nodepool::StaticDeprovisioning));
+    if ctx.settings.gates.static_capacity {
+        all.push(Arc::new(nodepool::StaticProvisioning::new(ctx)));
+        all.push(Arc::new(nodepool::StaticDeprovisioning::new(ctx)));
     }
-    if settings.gates.node_repair {
-        all.push(Arc::new(nodeclaim::Repair(cache.clone())));
+    if ctx.settings.gates.node_repair {
+        all.push(Arc::new(nodeclaim::Repair::new(ctx, &cache)));
     }
-    all.extend(provider_steps::controllers(&cache, steps));
+    all.extend(provider_steps::controllers(ctx, &cache, steps));
     all
 }
 

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     provisioning::names::{CAPACITY_BUFFER, PROVISIONER},
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
 
@@ -29,7 +29,18 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Resolves buffers.
-pub struct BufferController;
+pub struct BufferController {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+}
+
+impl BufferController {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+    }
+}
 
 /// What a buffer refers to.
 struct Source {
@@ -69,27 +80,27 @@ impl Controller for BufferController {
         about.then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         if *key == Key::singleton() {
-            let ids: Vec<NamespacedName> = ctx.index().buffers().cloned().collect();
+            let ids: Vec<NamespacedName> = self.cluster.index().buffers().cloned().collect();
             for id in ids {
-                write_status(ctx, &id, |_| {}).await?;
+                write_status(&self.client, &self.cluster, &self.clocks, &id, |_| {}).await?;
             }
             return Ok(Requeue::No);
         }
         let id = NamespacedName::from(key);
-        let known = ctx.index().buffer(&id).map(|(raw, ..)| raw.clone());
+        let known = self.cluster.index().buffer(&id).map(|(raw, ..)| raw.clone());
         let Some(buffer) = known else { return Ok(Requeue::No) };
         let strategy = buffer.spec.provisioning_strategy.as_deref().unwrap_or(ACTIVE_CAPACITY);
         if strategy != ACTIVE_CAPACITY {
             // Another controller implements it.
-            ctx.index().set_buffer_pods(&id, Vec::new());
+            self.cluster.index().set_buffer_pods(&id, Vec::new());
             return Ok(Requeue::No);
         }
-        let resolved = match source(ctx, &buffer, &id.namespace).await? {
+        let resolved = match source(&self.client, &buffer, &id.namespace).await? {
             Ok(source) => {
                 let template = buffer::BufferTemplate { template: &source.template, scale: source.scale };
-                let pods = buffer::pods(&buffer, &template, ctx.index().schema());
+                let pods = buffer::pods(&buffer, &template, self.cluster.index().schema());
                 pods.map(|pods| (pods, source.named)).map_err(|why| ("ResolutionFailed", why))
             }
             Err(unresolved) => Err(unresolved),
@@ -97,7 +108,8 @@ impl Controller for BufferController {
         let (pods, resolution) = match resolved {
             Ok((mut pods, named)) => {
                 let wanted = pods.len();
-                let quotas = if pods.is_empty() { Vec::new() } else { quotas(ctx, &id.namespace).await? };
+                let quotas =
+                    if pods.is_empty() { Vec::new() } else { quotas(&self.client, &id.namespace).await? };
                 let limited = buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, wanted));
                 let chunks = i32::try_from(pods.len()).unwrap_or(i32::MAX);
                 (pods, Ok(Resolved { chunks, named, limited }))
@@ -105,11 +117,14 @@ impl Controller for BufferController {
             Err(unresolved) => (Vec::new(), Err(unresolved)),
         };
         let chunks = pods.len();
-        let changed = ctx.index().set_buffer_pods(&id, pods);
-        write_status(ctx, &id, |status| set_resolution(status, &resolution)).await?;
+        let changed = self.cluster.index().set_buffer_pods(&id, pods);
+        write_status(&self.client, &self.cluster, &self.clocks, &id, |status| {
+            set_resolution(status, &resolution)
+        })
+        .await?;
         if changed || chunks > 0 {
             // Pods may have taken the room since the last pass.
-            ctx.enqueue(PROVISIONER, Key::cluster("buffers"));
+            self.cluster.enqueue(PROVISIONER, Key::cluster("buffers"));
         }
         Ok(Requeue::After(EVERY))
     }
@@ -147,9 +162,9 @@ struct BufferStatus<'a, 'b> {
 }
 
 /// The quotas of a namespace; none where the controller has no permission to list them (an older installation).
-async fn quotas(ctx: &Ctx, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
+async fn quotas(client: &ApiClient, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
     const MOST: u32 = 500;
-    let api = ctx.namespaced_api::<ResourceQuota>(namespace);
+    let api = client.namespaced::<ResourceQuota>(namespace);
     let listed = async {
         match api.list(&ListParams::default().limit(MOST)).await {
             Ok(list) => Ok(list.items),
@@ -157,18 +172,18 @@ async fn quotas(ctx: &Ctx, namespace: &str) -> Result<Vec<ResourceQuota>, Reconc
             Err(error) => Err(error),
         }
     };
-    ctx.call("list resourcequotas", listed).await
+    client.call("list resourcequotas", listed).await
 }
 
 /// What a buffer refers to, as it stands now.
 async fn source(
-    ctx: &Ctx,
+    client: &ApiClient,
     buffer: &api::CapacityBuffer,
     namespace: &str,
 ) -> Result<Result<Source, Unresolved>, ReconcileError> {
     if let Some(reference) = &buffer.spec.pod_template_ref {
-        let api = ctx.namespaced_api::<PodTemplate>(namespace);
-        let found = ctx.call("get podtemplate", api.get_opt(&reference.name)).await?;
+        let api = client.namespaced::<PodTemplate>(namespace);
+        let found = client.call("get podtemplate", api.get_opt(&reference.name)).await?;
         let missing =
             || ("PodTemplateNotFound", format!("podtemplate {} does not exist: create it", reference.name));
         return Ok(found.ok_or_else(missing).map(|found| Source {
@@ -178,13 +193,13 @@ async fn source(
         }));
     }
     match &buffer.spec.scalable_ref {
-        Some(reference) => scalable(ctx, reference, namespace).await,
+        Some(reference) => scalable(client, reference, namespace).await,
         None => Ok(Err(("ResolutionFailed", "spec: set podTemplateRef or scalableRef".to_owned()))),
     }
 }
 
 async fn scalable(
-    ctx: &Ctx,
+    client: &ApiClient,
     reference: &ScalableRef,
     namespace: &str,
 ) -> Result<Result<Source, Unresolved>, ReconcileError> {
@@ -192,18 +207,18 @@ async fn scalable(
     let what = "get workload of buffer";
     let found = match (group.as_str(), kind.as_str()) {
         ("apps", "Deployment") => {
-            let api = ctx.namespaced_api::<Deployment>(namespace);
-            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            let api = client.namespaced::<Deployment>(namespace);
+            let spec = client.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
             spec.map(|spec| (spec.template, spec.replicas))
         }
         ("apps", "StatefulSet") => {
-            let api = ctx.namespaced_api::<StatefulSet>(namespace);
-            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            let api = client.namespaced::<StatefulSet>(namespace);
+            let spec = client.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
             spec.map(|spec| (spec.template, spec.replicas))
         }
         ("apps", "ReplicaSet") => {
-            let api = ctx.namespaced_api::<ReplicaSet>(namespace);
-            let spec = ctx.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
+            let api = client.namespaced::<ReplicaSet>(namespace);
+            let spec = client.call(what, api.get_opt(name)).await?.and_then(|found| found.spec);
             spec.map(|spec| (spec.template.unwrap_or_default(), spec.replicas))
         }
         _ => {
@@ -224,16 +239,18 @@ async fn scalable(
 
 /// Writes the status of a buffer where it changes: `change`, and the outcome of the last pass.
 async fn write_status(
-    ctx: &Ctx,
+    client: &ApiClient,
+    cluster: &Cluster,
+    clocks: &Clocks,
     id: &NamespacedName,
     change: impl FnOnce(&mut BufferStatus<'_, '_>),
 ) -> Result<(), ReconcileError> {
-    let known = ctx.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
+    let known = cluster.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
     let Some((buffer, chunks, outcome)) = known else { return Ok(()) };
     let mut status = buffer.status.clone().unwrap_or_default();
     let mut list = std::mem::take(&mut status.conditions);
     let mut conditions =
-        ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, ctx.now());
+        ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, clocks.now());
     change(&mut BufferStatus { fields: &mut status, conditions: &mut conditions });
     let ready = conditions.is_true(READY_FOR_PROVISIONING);
     match (ready, chunks, outcome) {
@@ -260,11 +277,12 @@ async fn write_status(
         "metadata": { "resourceVersion": buffer.metadata.resource_version },
         "status": status,
     }));
-    let api = ctx.namespaced_api::<api::CapacityBuffer>(&id.namespace);
+    let api = client.namespaced::<api::CapacityBuffer>(&id.namespace);
     let params = PatchParams::default();
-    let patched = ctx.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
+    let patched =
+        client.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
     if let Some(written) = gone_is_ok(patched)? {
-        ctx.observe(written);
+        cluster.observe(written);
     }
     Ok(())
 }

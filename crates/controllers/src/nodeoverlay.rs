@@ -11,13 +11,26 @@ use fleetwright_state::{Change, Index, Key, Kind, OverlayOutcome};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok};
+use crate::runtime::{
+    ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok,
+};
 
 /// How often overlays are checked without a change of an object: instance types change too.
 const EVERY: Duration = Duration::from_secs(300);
 
 /// Keeps the conditions of NodeOverlays.
-pub struct OverlayStatus;
+pub struct OverlayStatus {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+}
+
+impl OverlayStatus {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for OverlayStatus {
@@ -43,9 +56,9 @@ impl Controller for OverlayStatus {
         about.then(Key::singleton).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
         let outcomes: Vec<(Arc<api::NodeOverlay>, OverlayOutcome)> = {
-            let mut index = ctx.index();
+            let mut index = self.cluster.index();
             let outcomes = index.overlay_outcomes();
             outcomes
                 .into_iter()
@@ -53,7 +66,7 @@ impl Controller for OverlayStatus {
                 .collect()
         };
         for (overlay, outcome) in outcomes {
-            set_conditions(ctx, &overlay, &outcome).await?;
+            set_conditions(&self.client, &self.cluster, &self.clocks, &overlay, &outcome).await?;
         }
         Ok(Requeue::After(EVERY))
     }
@@ -61,13 +74,15 @@ impl Controller for OverlayStatus {
 
 /// Writes the conditions of one overlay, where they change.
 async fn set_conditions(
-    ctx: &Ctx,
+    client: &ApiClient,
+    cluster: &Cluster,
+    clocks: &Clocks,
     overlay: &api::NodeOverlay,
     outcome: &OverlayOutcome,
 ) -> Result<(), ReconcileError> {
     let mut status = overlay.status.clone().unwrap_or_default();
     let types = api::NodeOverlay::TYPES;
-    let mut conditions = ConditionSet::new(types, &overlay.metadata, &mut status.conditions, ctx.now());
+    let mut conditions = ConditionSet::new(types, &overlay.metadata, &mut status.conditions, clocks.now());
     match outcome {
         OverlayOutcome::Applied(_) => conditions.set_true(VALIDATION_SUCCEEDED),
         OverlayOutcome::Conflict(with) => conditions.set_false(
@@ -85,10 +100,10 @@ async fn set_conditions(
         "metadata": { "resourceVersion": overlay.metadata.resource_version },
         "status": status,
     }));
-    let (api, params) = (ctx.cluster_api::<api::NodeOverlay>(), PatchParams::default());
-    let patched = ctx.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
+    let (api, params) = (client.cluster::<api::NodeOverlay>(), PatchParams::default());
+    let patched = client.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
     if let Some(written) = gone_is_ok(patched)? {
-        ctx.observe(written);
+        cluster.observe(written);
     }
     Ok(())
 }
@@ -124,7 +139,7 @@ mod tests {
 
     /// The price of the type `small`, on-demand in zone a, as decisions see it.
     fn price(world: &World) -> String {
-        let snapshot = world.ctx.index().snapshot(world.ctx.now());
+        let snapshot = world.ctx.cluster.index().snapshot(world.ctx.clocks.now());
         snapshot.catalogs["default"].price("small", "a", "on-demand").unwrap().to_string()
     }
 
@@ -139,8 +154,10 @@ mod tests {
             "odd",
             json!({"requirements": [{"key": "team", "operator": "In", "values": ["no value!"]}], "price": "9"}),
         );
-        let (stop, running) =
-            world.run(vec![std::sync::Arc::new(CatalogController), std::sync::Arc::new(OverlayStatus)]);
+        let (stop, running) = world.run(vec![
+            std::sync::Arc::new(CatalogController::new(&world.ctx)),
+            std::sync::Arc::new(OverlayStatus::new(&world.ctx)),
+        ]);
         world.pass(5).await;
         assert_eq!(price(&world), "0.24");
         assert_eq!(state(&world, "b"), ("True ValidationSucceeded".to_owned(), "True".to_owned()));
@@ -162,8 +179,10 @@ mod tests {
         let world = World::new();
         world.pool("default", json!({}));
         overlay(&world, "a", json!({"requirements": [], "price": "3"}));
-        let (stop, running) =
-            world.run(vec![std::sync::Arc::new(CatalogController), std::sync::Arc::new(OverlayStatus)]);
+        let (stop, running) = world.run(vec![
+            std::sync::Arc::new(CatalogController::new(&world.ctx)),
+            std::sync::Arc::new(OverlayStatus::new(&world.ctx)),
+        ]);
         world.pass(5).await;
         assert_eq!(price(&world), "0.12");
         assert_eq!(state(&world, "a").0, " ");

@@ -12,24 +12,23 @@ use fleetwright_state::Key;
 use jiff::Timestamp;
 
 use crate::{
-    metrics::{Family, cluster as families},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
-    settings::Settings,
+    metrics::{Family, Metrics, cluster as families},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
 };
 
 /// The controllers of this module; none if they are switched off.
 #[must_use]
-pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
-    if settings.disable_observability {
+pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
+    if ctx.settings.disable_observability {
         return Vec::new();
     }
     let mut all: Vec<Arc<dyn Controller>> = vec![
-        Arc::new(NodeMetrics),
-        Arc::new(PoolMetrics),
-        Arc::new(pods::PodMetrics::default()),
-        Arc::new(offerings::OfferingMetrics::default()),
+        Arc::new(NodeMetrics::new(ctx)),
+        Arc::new(PoolMetrics::new(ctx)),
+        Arc::new(pods::PodMetrics::new(ctx)),
+        Arc::new(offerings::OfferingMetrics::new(ctx)),
     ];
-    all.extend(status::controllers());
+    all.extend(status::controllers(ctx));
     all
 }
 
@@ -37,7 +36,17 @@ pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
 type Series = Vec<(Vec<String>, f64)>;
 
 /// Gauges by node, and of the cluster as a whole.
-struct NodeMetrics;
+struct NodeMetrics {
+    cluster: Cluster,
+    clocks: Clocks,
+    metrics: Arc<Metrics>,
+}
+
+impl NodeMetrics {
+    fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), metrics: ctx.metrics.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for NodeMetrics {
@@ -49,16 +58,17 @@ impl Controller for NodeMetrics {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.now();
-        let snapshot = ctx.index().snapshot(now);
+    async fn reconcile(&self, _key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = self.clocks.now();
+        let snapshot = self.cluster.index().snapshot(now);
         for (family, amounts) in PER_NODE {
-            ctx.metrics.replace(family, snapshot.nodes.iter().flat_map(|node| of_node(node, &amounts(node))));
+            self.metrics
+                .replace(family, snapshot.nodes.iter().flat_map(|node| of_node(node, &amounts(node))));
         }
-        ctx.metrics
+        self.metrics
             .replace(&families::NODES_LIFETIME, snapshot.nodes.iter().filter_map(|node| age(node, now)));
-        ctx.metrics.replace(&families::UTILIZATION, utilization(&snapshot));
-        ctx.metrics.set(&families::STATE_NODE_COUNT, &[], figure(snapshot.nodes.len()));
+        self.metrics.replace(&families::UTILIZATION, utilization(&snapshot));
+        self.metrics.set(&families::STATE_NODE_COUNT, &[], figure(snapshot.nodes.len()));
         Ok(Requeue::After(Duration::from_secs(5)))
     }
 }
@@ -126,7 +136,17 @@ fn utilization(snapshot: &Snapshot) -> Series {
 }
 
 /// Gauges by NodePool.
-struct PoolMetrics;
+struct PoolMetrics {
+    cluster: Cluster,
+    clocks: Clocks,
+    metrics: Arc<Metrics>,
+}
+
+impl PoolMetrics {
+    fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), metrics: ctx.metrics.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for PoolMetrics {
@@ -138,8 +158,8 @@ impl Controller for PoolMetrics {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
-        let snapshot = ctx.index().snapshot(ctx.now());
+    async fn reconcile(&self, _key: &Key) -> Result<Requeue, ReconcileError> {
+        let snapshot = self.cluster.index().snapshot(self.clocks.now());
         let (mut limits, mut usages, mut costs) = (Series::new(), Series::new(), Series::new());
         for pool in &snapshot.pools {
             costs.push((vec![pool.name.to_string()], cost(&snapshot, &pool.name)));
@@ -159,9 +179,9 @@ impl Controller for PoolMetrics {
             }
             add(&mut usages, &nodes, count);
         }
-        ctx.metrics.replace(&families::POOL_LIMIT, limits);
-        ctx.metrics.replace(&families::POOL_USAGE, usages);
-        ctx.metrics.replace(&families::POOL_COST, costs);
+        self.metrics.replace(&families::POOL_LIMIT, limits);
+        self.metrics.replace(&families::POOL_USAGE, usages);
+        self.metrics.replace(&families::POOL_COST, costs);
         Ok(Requeue::After(Duration::from_secs(10)))
     }
 }
@@ -214,7 +234,7 @@ mod tests {
             "spec": {"providerID": "fake://n"},
             "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m"}}});
         world.server.apply(node).unwrap();
-        let (_trigger, _task) = world.run(controllers(&world.ctx.settings));
+        let (_trigger, _task) = world.run(controllers(&world.ctx));
         world.pass(30).await;
         let text = world.ctx.metrics.encode().unwrap();
         for expected in [

@@ -15,8 +15,9 @@ use fleetwright_state::Key;
 use crate::{
     events::{Event, regarding},
     metrics::{Family, Metrics},
-    nodeclaim::{LifecycleCache, claimed_node::ClaimedNode, executor::Executor},
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    nodeclaim::{LifecycleCache, claimed_node::ClaimedNode, executor::Executors},
+    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
+    settings::Settings,
 };
 
 /// A loop is never busier than this.
@@ -24,17 +25,39 @@ const LEAST: Duration = Duration::from_millis(100);
 
 /// One controller per loop of the provider.
 pub(crate) fn controllers(
+    ctx: &Ctx,
     cache: &Arc<LifecycleCache>,
     steps: Vec<Arc<dyn ProviderStep>>,
 ) -> Vec<Arc<dyn Controller>> {
-    let controller = |step| Arc::new(Loop { step, cache: cache.clone() }) as Arc<dyn Controller>;
+    let controller = |step| Arc::new(Loop::new(ctx, cache, step)) as Arc<dyn Controller>;
     steps.into_iter().map(controller).collect()
 }
 
 /// A loop of the provider.
 struct Loop {
     step: Arc<dyn ProviderStep>,
-    cache: Arc<LifecycleCache>,
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    settings: Arc<Settings>,
+    executors: Executors,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl Loop {
+    fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>, step: Arc<dyn ProviderStep>) -> Self {
+        Self {
+            step,
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+        }
+    }
 }
 
 #[async_trait]
@@ -51,21 +74,21 @@ impl Controller for Loop {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let round = self.step.run(&outlook(ctx)).await?;
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
+        let round = self.step.run(&outlook(&self.cluster, &self.clocks)).await?;
         for notice in &round.notices {
-            objects::tell(ctx, notice);
+            objects::tell(&self.cluster, &self.recorder, notice);
         }
-        round.figures.iter().for_each(|figure| show(&ctx.metrics, figure));
+        round.figures.iter().for_each(|figure| show(&self.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
             // The next round decides by what stands then: one that cannot be made does not hold up the others.
-            if let Err(error) = objects::change(ctx, write).await {
+            if let Err(error) = objects::change(&self.client, &self.cluster, write).await {
                 tracing::warn!(object = ?write.object, %error, "cannot write what a provider's loop found");
             }
         }
         for interruption in &round.interruptions {
             // It is reported again: one that cannot be acted on now does not hold up the others.
-            if let Err(error) = self.interrupted(ctx, interruption).await {
+            if let Err(error) = self.interrupted(interruption).await {
                 tracing::warn!(id = %interruption.id, %error, "cannot act on an interruption yet");
             }
         }
@@ -91,45 +114,53 @@ fn show(metrics: &Metrics, figure: &Figure) {
 }
 
 /// The cluster as the provider's loops see it.
-fn outlook(ctx: &Ctx) -> Outlook {
-    let index = ctx.index();
+fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
+    let index = cluster.index();
     let node = |name: &str| index.nodes_of_claim(name).next().cloned();
     let nodes = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
     let pools =
         index.pools().filter_map(|pool| index.pool_model(pool.metadata.name.as_deref()?).cloned()).collect();
-    Outlook { now: ctx.now(), nodes, pools }
+    Outlook { now: clocks.now(), nodes, pools }
 }
 
 impl Loop {
     /// Deletes the NodeClaim of an instance that is about to go; what follows is the business of termination.
-    async fn interrupted(&self, ctx: &Ctx, interruption: &Interruption) -> Result<(), ReconcileError> {
+    async fn interrupted(&self, interruption: &Interruption) -> Result<(), ReconcileError> {
         let name = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let mut claims = index.claim_models();
             claims
                 .find(|claim| claim.provider_id.as_ref() == Some(&interruption.id))
                 .map(|claim| claim.name.clone())
         };
-        let Some(node) = name.and_then(|name| ClaimedNode::find(ctx, &name)) else { return Ok(()) };
+        let Some(node) = name.and_then(|name| ClaimedNode::find(&self.cluster, &self.settings, &name)) else {
+            return Ok(());
+        };
         if node.claim.deleting.is_some() {
             return Ok(());
         }
         let (reason, message) = interruption.kind.event();
-        tell(ctx, &node, reason, message);
-        tell(ctx, &node, "TerminatingOnInterruption", "Interruption triggered termination");
+        tell(&self.cluster, &self.recorder, &node, reason, message);
+        tell(
+            &self.cluster,
+            &self.recorder,
+            &node,
+            "TerminatingOnInterruption",
+            "Interruption triggered termination",
+        );
         let next = Next::steps([Step::Delete(Cause::Interrupted(interruption.kind))]);
-        Executor::new(ctx, &self.cache, &node).execute(next).await?;
+        self.executors.on(&node).execute(next).await?;
         Ok(())
     }
 }
 
 /// Tells people about a node, on its claim and on its nodes.
-fn tell(ctx: &Ctx, node: &ClaimedNode, reason: &'static str, message: &str) {
-    ctx.recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
+fn tell(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &'static str, message: &str) {
+    recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
     for node in &node.nodes {
-        let node = ctx.index().node(&node.name).cloned();
+        let node = cluster.index().node(&node.name).cloned();
         if let Some(node) = node {
-            ctx.recorder.publish(Event::warning(regarding(&*node), reason, message));
+            recorder.publish(Event::warning(regarding(&*node), reason, message));
         }
     }
 }
@@ -197,7 +228,8 @@ mod tests {
                     "status": {"providerID": id}}))
                 .unwrap();
         }
-        let (_trigger, _task) = world.run(controllers(&Arc::default(), vec![Arc::new(Announces)]));
+        let (_trigger, _task) =
+            world.run(controllers(&world.ctx, &Arc::default(), vec![Arc::new(Announces)]));
         world.pass(10).await;
         let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
         let deleting: Vec<_> =

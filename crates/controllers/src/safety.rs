@@ -1,11 +1,15 @@
 //! The limits of `fleetwright_core::safety` around the writes of controllers: one lock, one metric, one event.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use fleetwright_core::safety::{Act, Facts, Held, Limits};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::{events::Event, metrics::Family, runtime::Ctx};
+use crate::{
+    events::Event,
+    metrics::{Family, Metrics},
+    runtime::{Clocks, Ctx, Recorder, Shared},
+};
 
 /// Acts that a limit holds.
 pub(crate) const HELD: Family = Family::counter(
@@ -18,11 +22,29 @@ const REASON: &str = "ActionHeld";
 /// An equal event is not repeated for this long.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
 
-impl Ctx {
+/// Admits acts, and reports those that are held. Clones share what the limits count.
+#[derive(Clone)]
+pub(crate) struct Safety {
+    limits: Shared<Limits>,
+    clocks: Clocks,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl Safety {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            limits: ctx.limits.clone(),
+            clocks: ctx.clocks.clone(),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+        }
+    }
+
     /// What limits count, locked: never hold it across an await.
     pub(crate) fn limits(&self) -> MutexGuard<'_, Limits> {
-        // No statement leaves the limits half changed.
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limits.lock()
     }
 
     /// Admits an act and counts it. To be called directly before its write.
@@ -30,7 +52,7 @@ impl Ctx {
     /// # Errors
     /// The limit that holds it, counted in [`HELD`].
     pub(crate) fn admit(&self, act: Act, facts: &Facts<'_>) -> Result<(), Held> {
-        let admitted = self.limits().take(act, facts, self.steady());
+        let admitted = self.limits().take(act, facts, self.clocks.steady());
         if let Err(held) = &admitted {
             self.count_held(act, held, 1);
         }

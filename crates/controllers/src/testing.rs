@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    runtime::{Controller, Ctx, Offload, Parts, RunError, Trigger, run, shutdown},
+    runtime::{Controller, Ctx, Leadership, Offload, Parts, RunError, Trigger, run, shutdown},
     settings::{FeatureGates, Settings},
 };
 
@@ -160,7 +160,8 @@ impl World {
     /// A world over another cloud.
     pub(crate) fn over(cloud: CatalogOnly) -> Self {
         let mut world = Self::new();
-        world.ctx = Self::ctx(&world.server, world.clock.clone(), Settings::default(), cloud);
+        let of = Leadership::unopposed();
+        world.ctx = Self::ctx(&world.server, world.clock.clone(), Settings::default(), cloud, of);
         world
     }
 
@@ -176,11 +177,18 @@ impl World {
         server
             .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
             .unwrap();
-        let ctx = Self::ctx(&server, clock.clone(), settings, CatalogOnly::priced(None));
+        let cloud = CatalogOnly::priced(None);
+        let ctx = Self::ctx(&server, clock.clone(), settings, cloud, Leadership::unopposed());
         Self { server, ctx, clock }
     }
 
-    fn ctx(server: &Server, clock: Arc<TokioClock>, settings: Settings, cloud: CatalogOnly) -> Ctx {
+    fn ctx(
+        server: &Server,
+        clock: Arc<TokioClock>,
+        settings: Settings,
+        cloud: CatalogOnly,
+        leadership: Leadership,
+    ) -> Ctx {
         Ctx::new(Parts {
             client: kube::Client::new(server.service(), "default"),
             clock,
@@ -189,13 +197,20 @@ impl World {
             seed: 1,
             offload: Offload::Inline,
             cluster_uid: "cluster-uid".to_owned(),
+            leadership,
         })
     }
 
     /// The controllers after a restart: same cluster, same time, empty memory.
     pub(crate) fn restart(&mut self) {
+        self.led_by(Leadership::unopposed());
+    }
+
+    /// The controllers after a restart, of a process that acts while `leadership` is held.
+    pub(crate) fn led_by(&mut self, leadership: Leadership) {
         let (clock, settings) = (self.clock.clone(), (*self.ctx.settings).clone());
-        let mut parts = Self::ctx(&self.server, clock, settings, CatalogOnly::priced(None));
+        let cloud = CatalogOnly::priced(None);
+        let mut parts = Self::ctx(&self.server, clock, settings, cloud, leadership);
         // Another process generates other names.
         parts.names = Arc::new(crate::runtime::Names::new(self.ctx.names.next_u64()));
         self.ctx = parts;

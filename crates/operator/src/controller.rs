@@ -90,7 +90,7 @@ async fn control(
     let _ = probe.ctx.set(ctx.clone());
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
-    let (client, clock) = (ctx.client.clone(), ctx.clock.clone());
+    let (client, clock) = (ctx.client.client(), ctx.clocks.clock().clone());
     let mut elected = std::pin::pin!(async move {
         match campaign {
             Some(Campaign { election, leadership }) => {
@@ -151,11 +151,18 @@ async fn prepare(
         patiently("the cloud's identification of the cluster", || identity(&*provider, &cluster_uid)).await?;
     proven(&identity)?;
     let campaign = campaign(&values, &client);
-    let ctx = context(&values, client, clock, provider, cluster_uid);
-    Ok(match campaign {
-        Some(campaign) => (ctx.led_by(campaign.leadership.clone()), Some(campaign)),
-        None => (ctx, None),
-    })
+    let leadership = campaign.as_ref().map(|campaign| campaign.leadership.clone());
+    let ctx = Ctx::new(Parts {
+        client,
+        clock,
+        cloud: provider,
+        settings: settings::controllers(&values),
+        seed: seed(),
+        offload: Offload::Thread,
+        cluster_uid,
+        leadership: leadership.unwrap_or_else(Leadership::unopposed),
+    });
+    Ok((ctx, campaign))
 }
 
 /// The election that the settings ask for.
@@ -193,24 +200,9 @@ fn election(values: &Values, own: Option<String>, default: &str, host: &str, non
     }
 }
 
-fn context(
-    values: &Values,
-    client: Client,
-    clock: SharedClock,
-    cloud: Arc<dyn CloudProvider>,
-    cluster_uid: String,
-) -> Ctx {
-    // Names must differ between runs, so that a restart never repeats one.
-    let seed = u64::try_from(SystemClock.now().as_nanosecond() & i128::from(u64::MAX)).unwrap_or_default();
-    Ctx::new(Parts {
-        client,
-        clock,
-        cloud,
-        settings: settings::controllers(values),
-        seed,
-        offload: Offload::Thread,
-        cluster_uid,
-    })
+/// Names must differ between runs, so that a restart never repeats one.
+fn seed() -> u64 {
+    u64::try_from(SystemClock.now().as_nanosecond() & i128::from(u64::MAX)).unwrap_or_default()
 }
 
 async fn identity(cloud: &dyn CloudProvider, cluster_uid: &str) -> anyhow::Result<Identity> {
@@ -270,7 +262,7 @@ impl http::Probe for Probe {
 
     fn ready(&self) -> Result<(), String> {
         let ctx = self.ctx.get().ok_or("cluster or cloud not reached yet")?;
-        may_act(&ctx.index(), ctx.steady()).map_err(|passive| passive.to_string())
+        may_act(&ctx.cluster.index(), ctx.clocks.steady()).map_err(|passive| passive.to_string())
     }
 
     fn metrics(&self) -> String {

@@ -8,8 +8,8 @@ use super::BufferController;
 use crate::{provisioning, runtime::Controller, testing::World};
 
 fn controllers(world: &World) -> Vec<Arc<dyn Controller>> {
-    let mut all = provisioning::controllers(&world.ctx.settings);
-    all.push(Arc::new(BufferController));
+    let mut all = provisioning::controllers(&world.ctx);
+    all.push(Arc::new(BufferController::new(&world.ctx)));
     all
 }
 
@@ -68,7 +68,7 @@ async fn a_buffer_opens_nodes_once_and_gives_way_to_pods() {
     assert_eq!(claims(&world), 1, "the room is there");
     assert_eq!(condition(&world, "Provisioning"), "True FitsExistingCapacity");
     let held: Vec<u32> =
-        world.ctx.index().snapshot(world.ctx.now()).nodes.iter().map(|n| n.buffered).collect();
+        world.ctx.cluster.index().snapshot(world.ctx.clocks.now()).nodes.iter().map(|n| n.buffered).collect();
     assert_eq!(held, [2], "emptiness knows");
     // A pod of the cluster takes the room; the buffer gets another node.
     world.pending_pod("p", "3");

@@ -6,29 +6,52 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{
-    Agenda, Command, PassMemory, PassStart, SimulationSolver, method, propose_after, statuses, still_allowed,
-    validate_on,
+use fleetwright_core::{
+    cloud::CloudProvider,
+    disruption::{
+        Agenda, Command, PassMemory, PassStart, SimulationSolver, method, propose_after, statuses,
+        still_allowed, validate_on,
+    },
+    model::DisruptionReason,
 };
-use fleetwright_core::model::DisruptionReason;
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
 use super::{
     commands::Commands,
     drift_caps, durable,
-    execute::{self, NotStarted},
-    figures, live, orphans, report,
+    execute::{Execution, NotStarted},
+    figures, live, orphans,
+    report::{self, Reporter},
     settings::{methods, rules_now},
     status,
 };
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue, later},
+    metrics::Metrics,
+    nodepool::PoolStatus,
+    patch::Patches,
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, Gate, ReconcileError, Recorder, Requeue, Solvers, later,
+    },
+    settings::Settings,
 };
 
 /// Runs passes: decides, waits out the validation delay, validates, and starts the commands that still hold.
 pub(super) struct Disruption {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    gate: Gate,
+    patches: Patches,
+    pools: PoolStatus,
+    execution: Execution,
+    reporter: Reporter,
+    solvers: Solvers,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
     commands: Arc<Commands>,
     /// When the first pass ran and took over the commands of an earlier process, in steady time.
     began: OnceLock<Timestamp>,
@@ -39,8 +62,22 @@ pub(super) struct Disruption {
 }
 
 impl Disruption {
-    pub(super) fn new(commands: Arc<Commands>) -> Self {
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
         Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            gate: ctx.gate.clone(),
+            patches: Patches::new(ctx),
+            pools: PoolStatus::new(ctx),
+            execution: Execution::new(ctx, commands.clone()),
+            reporter: Reporter::new(ctx),
+            solvers: ctx.solvers.clone(),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
             commands,
             began: OnceLock::new(),
             reported_at: Mutex::default(),
@@ -60,26 +97,26 @@ impl Controller for Disruption {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let (now, steady) = (ctx.now(), ctx.steady());
-        if ctx.may_act().is_err() {
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
+        let (now, steady) = (self.clocks.now(), self.clocks.steady());
+        if self.gate.may_act().is_err() {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
         let began = *self.began.get_or_init(|| {
-            durable::restore(ctx, &self.commands);
+            durable::restore(&self.cluster, &self.clocks, &self.commands);
             steady
         });
-        let snapshot = ctx.index().snapshot(now);
-        orphans::unmark(ctx, &self.commands, &snapshot.nodes).await?;
-        if let Some(rest) = ctx.wall_clock_rest() {
+        let snapshot = self.cluster.index().snapshot(now);
+        orphans::unmark(&self.cluster, &self.patches, &self.commands, &snapshot.nodes).await?;
+        if let Some(rest) = self.clocks.wall_clock_rest() {
             // Budget schedules, `consolidateAfter` and ages of conditions use the wall clock.
             return Ok(Requeue::After(rest));
         }
-        let rules = rules_now(ctx);
-        let (started_at, epoch, reports) = (ctx.now(), snapshot.epoch, self.is_report_due(steady));
+        let rules = rules_now(&*self.cloud, &self.settings);
+        let (started_at, epoch, reports) = (self.clocks.now(), snapshot.epoch, self.is_report_due(steady));
         let start = PassStart::new(epoch, steady, began, reports);
-        let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&ctx.settings));
-        let solvers = Arc::clone(&ctx.solvers);
+        let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&self.settings));
+        let solvers = self.solvers.clone();
         let decide = move || {
             let prepared = solvers.on(&snapshot, &rules.scheduling);
             let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
@@ -88,27 +125,30 @@ impl Controller for Disruption {
             let all = reports.then(|| statuses(&snapshot, &rules, now, &methods, &proposal));
             (proposal, all.unwrap_or_default())
         };
-        let (proposal, statuses) = ctx.offload(decide).await?;
+        let (proposal, statuses) = self.solvers.offload(decide).await?;
         if consolidates {
             self.memory().record(epoch, steady, &proposal);
         }
-        report::proposal(ctx, &proposal);
-        if let Err(error) = drift_caps::write(ctx, &proposal.drift_caps).await {
+        self.reporter.proposal(&proposal);
+        if let Err(error) = drift_caps::write(&self.cluster, &self.pools, &proposal.drift_caps).await {
             tracing::warn!(%error, "failed to update DriftWithinCap conditions of NodePools");
         }
         if let Some(command) = proposal.commands.first() {
             let labels = [report::reason_label(command.method.reason), command.method.consolidation_type];
-            let took = ctx.now().duration_since(started_at).as_secs_f64();
-            ctx.metrics.observe(&figures::EVALUATION, &labels, took);
+            let took = self.clocks.now().duration_since(started_at).as_secs_f64();
+            self.metrics.observe(&figures::EVALUATION, &labels, took);
         }
         let scope = status::Scope::of(&proposal);
-        let started = self.start_all(ctx, proposal.commands).await;
+        let started = self.start_all(proposal.commands).await;
         // A failed write of a condition does not delay commands.
-        if reports && let Err(error) = self.conditions.write(ctx, &statuses, &scope).await {
+        if reports
+            && let Err(error) =
+                self.conditions.write(&self.cluster, &self.clocks, &self.patches, &statuses, &scope).await
+        {
             tracing::warn!(%error, "failed to update DisruptionBlocked conditions of NodeClaims");
         }
         let started = started?;
-        Ok(if started { Requeue::Now } else { Requeue::After(ctx.settings.disruption.period) })
+        Ok(if started { Requeue::Now } else { Requeue::After(self.settings.disruption.period) })
     }
 }
 
@@ -132,26 +172,26 @@ impl Disruption {
     /// Starts the commands of a pass that still hold, in order. Returns whether any started.
     ///
     /// Each is checked again right before it starts, on the cluster that the earlier ones leave behind.
-    async fn start_all(&self, ctx: &Ctx, commands: Vec<Command>) -> Result<bool, ReconcileError> {
+    async fn start_all(&self, commands: Vec<Command>) -> Result<bool, ReconcileError> {
         let Some(method) = commands.first().and_then(|first| method(first.method.name)) else {
             return Ok(false);
         };
         if method.spec().validated {
             for command in &commands {
-                report::on_nodes(ctx, command, "ConsolidationCandidate", &command.to_string());
-                report::approved(ctx, command);
+                self.reporter.on_nodes(command, "ConsolidationCandidate", &command.to_string());
+                self.reporter.approved(command);
             }
-            ctx.clock.sleep(ctx.settings.disruption.validation_delay).await;
+            self.clocks.sleep(self.settings.disruption.validation_delay).await;
             for command in &commands {
-                live::refresh(ctx, &command.candidates).await?;
+                live::refresh(&self.client, &self.cluster, &command.candidates).await?;
             }
         }
         let mut started = false;
         for command in commands {
-            let Some(command) = self.confirm(ctx, command, method.spec().validated).await? else { continue };
-            match execute::start(ctx, &self.commands, command.clone()).await {
+            let Some(command) = self.confirm(command, method.spec().validated).await? else { continue };
+            match self.execution.start(command.clone()).await {
                 Ok(()) => started = true,
-                Err(NotStarted::Limit(exceeded)) => self.reject(ctx, &command, &exceeded.to_string()),
+                Err(NotStarted::Limit(exceeded)) => self.reject(&command, &exceeded.to_string()),
                 Err(held @ NotStarted::Held(_)) => tracing::warn!(%command, "{held}"),
                 Err(NotStarted::Failed(error)) => return Err(error),
             }
@@ -160,20 +200,15 @@ impl Disruption {
     }
 
     /// The command as it may start now; `None` where it may not.
-    async fn confirm(
-        &self,
-        ctx: &Ctx,
-        command: Command,
-        simulate: bool,
-    ) -> Result<Option<Command>, ReconcileError> {
-        let now = ctx.now();
-        if ctx.may_act().is_err() || ctx.wall_clock_rest().is_some() {
+    async fn confirm(&self, command: Command, simulate: bool) -> Result<Option<Command>, ReconcileError> {
+        let now = self.clocks.now();
+        if self.gate.may_act().is_err() || self.clocks.wall_clock_rest().is_some() {
             return Ok(None);
         }
-        let snapshot = ctx.index().snapshot(now);
-        let rules = rules_now(ctx);
+        let snapshot = self.cluster.index().snapshot(now);
+        let rules = rules_now(&*self.cloud, &self.settings);
         let decided = command.clone();
-        let solvers = Arc::clone(&ctx.solvers);
+        let solvers = self.solvers.clone();
         let judge = move || {
             if !simulate {
                 return still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
@@ -184,28 +219,29 @@ impl Disruption {
             solvers.keep(solver.into_prepared());
             confirmed
         };
-        match ctx.offload(judge).await? {
+        match self.solvers.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),
             Err(rejected) => {
-                self.reject(ctx, &command, rejected.as_str());
+                self.reject(&command, rejected.as_str());
                 Ok(None)
             }
         }
     }
 
     /// Publishes that a command no longer holds, and why. A command of consolidation is rejected; drift is blocked.
-    pub(super) fn reject(&self, ctx: &Ctx, command: &Command, why: &str) {
+    pub(super) fn reject(&self, command: &Command, why: &str) {
         let drifted = command.method.reason == DisruptionReason::Drifted;
         if !drifted {
-            ctx.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.method.consolidation_type]);
+            self.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.method.consolidation_type]);
         }
         let reason = if drifted { "DisruptionBlocked" } else { "ConsolidationRejected" };
         tracing::debug!(why, command = %command, "abandoning disruption attempt");
         for candidate in &command.candidates {
-            let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim(name).cloned());
+            let claim =
+                candidate.node.claim_name().and_then(|name| self.cluster.index().claim(name).cloned());
             if let Some(claim) = claim {
                 let text = format!("{command} no longer holds ({why})");
-                ctx.recorder.publish(Event::normal(regarding(&*claim), reason, text));
+                self.recorder.publish(Event::normal(regarding(&*claim), reason, text));
             }
         }
     }

@@ -9,8 +9,8 @@ use fleetwright_api::{
 use fleetwright_core::{disruption::DriftCapUsage, model::nodeclaim::ConditionType};
 
 use crate::{
-    nodepool::change_conditions,
-    runtime::{Ctx, ReconcileError},
+    nodepool::PoolStatus,
+    runtime::{Cluster, ReconcileError},
 };
 
 /// The condition's reason where the cap is reached.
@@ -20,9 +20,13 @@ const REACHED: &str = "CapReached";
 ///
 /// # Errors
 /// The first pool that could not be written; the others were tried too.
-pub(super) async fn write(ctx: &Ctx, usages: &[DriftCapUsage]) -> Result<(), ReconcileError> {
+pub(super) async fn write(
+    cluster: &Cluster,
+    pools: &PoolStatus,
+    usages: &[DriftCapUsage],
+) -> Result<(), ReconcileError> {
     let concerned: Vec<(Arc<api::NodePool>, Option<&DriftCapUsage>)> = {
-        let index = ctx.index();
+        let index = cluster.index();
         let of = |pool: &Arc<api::NodePool>| {
             let name = pool.metadata.name.as_deref().unwrap_or_default();
             let waits = || {
@@ -42,7 +46,7 @@ pub(super) async fn write(ctx: &Ctx, usages: &[DriftCapUsage]) -> Result<(), Rec
     };
     let mut result = Ok(());
     for (pool, reached) in concerned {
-        let written = change_conditions(ctx, &pool, |conditions| {
+        let written = pools.change_conditions(&pool, |conditions| {
             match reached {
                 Some(usage) => conditions.set_false(CONDITION, REACHED, &message(usage)),
                 None => conditions.set_true(CONDITION),

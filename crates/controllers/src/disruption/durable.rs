@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::{Commands, QUEUE};
 use crate::{
-    patch,
-    runtime::{Ctx, ReconcileError},
+    patch::Patches,
+    runtime::{ApiClient, Clocks, Cluster, ReconcileError},
 };
 
 /// The call that writes a record.
@@ -62,7 +62,9 @@ fn id_of(text: &str) -> Option<String> {
 /// # Errors
 /// Where the API server cannot be reached, the claim is gone, or it names another command.
 pub(super) async fn write(
-    ctx: &Ctx,
+    client: &ApiClient,
+    cluster: &Cluster,
+    patches: &Patches,
     candidate: &Candidate,
     id: &str,
     started: &StartedCommand,
@@ -76,23 +78,24 @@ pub(super) async fn write(
         nodes: started.command.candidates.len(),
     };
     let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
-    let Some(claim) = ctx.index().claim(name).cloned() else {
+    let Some(claim) = cluster.index().claim(name).cloned() else {
         return Err(ReconcileError::NotFound { what: NAMING });
     };
-    patch::annotate(ctx, claim, DISRUPTION_COMMAND, |known| {
-        // A record that another leader wrote meanwhile stays; one that cannot be read is replaced.
-        let others = known.filter(|known| id_of(known).is_some_and(|known| known != id));
-        Some(others.unwrap_or(&text).to_owned())
-    })
-    .await?;
+    patches
+        .annotate(claim, DISRUPTION_COMMAND, |known| {
+            // A record that another leader wrote meanwhile stays; one that cannot be read is replaced.
+            let others = known.filter(|known| id_of(known).is_some_and(|known| known != id));
+            Some(others.unwrap_or(&text).to_owned())
+        })
+        .await?;
     let is_ours = |claim: &NodeClaim| {
         claim.annotations.get(DISRUPTION_COMMAND).and_then(|text| id_of(text)).as_deref() == Some(id)
     };
-    if ctx.index().claim_model(name).is_some_and(|claim| is_ours(claim)) {
+    if cluster.index().claim_model(name).is_some_and(|claim| is_ours(claim)) {
         return Ok(());
     }
     // The rollback has to see whose record the node has.
-    ctx.observe(ctx.call(NAMING, ctx.cluster_api::<api::NodeClaim>().get(name)).await?);
+    cluster.observe(client.call(NAMING, client.cluster::<api::NodeClaim>().get(name)).await?);
     Err(ReconcileError::Conflict { what: NAMING })
 }
 
@@ -100,30 +103,29 @@ pub(super) async fn write(
 ///
 /// # Errors
 /// Where the API server cannot be reached.
-pub(super) async fn clear(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
-    let Some(claim) = ctx.index().claim(name).cloned() else { return Ok(()) };
+pub(super) async fn clear(cluster: &Cluster, patches: &Patches, name: &str) -> Result<(), ReconcileError> {
+    let Some(claim) = cluster.index().claim(name).cloned() else { return Ok(()) };
     let of = |claim: &api::NodeClaim| claim.metadata.annotations.as_ref()?.get(DISRUPTION_COMMAND).cloned();
     let Some(read) = of(&claim) else { return Ok(()) };
     // Only the record that was read: a newer one belongs to another command.
-    patch::annotate(ctx, claim, DISRUPTION_COMMAND, |known| {
-        known.filter(|known| *known != read).map(str::to_owned)
-    })
-    .await
+    patches
+        .annotate(claim, DISRUPTION_COMMAND, |known| known.filter(|known| *known != read).map(str::to_owned))
+        .await
 }
 
 /// Takes over the commands of an earlier process of which everything is there.
-pub(super) fn restore(ctx: &Ctx, commands: &Commands) {
-    let now = ctx.now();
-    let snapshot = ctx.index().snapshot(now);
+pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
+    let now = clocks.now();
+    let snapshot = cluster.index().snapshot(now);
     for (id, (record, nodes)) in recorded(&snapshot) {
-        let Some(started) = resume(&snapshot, &record, &nodes, now, ctx.steady()) else {
+        let Some(started) = resume(&snapshot, &record, &nodes, now, clocks.steady()) else {
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
         };
         tracing::info!(command = %started.command, command_id = %id, "taking over a disruption command");
-        ctx.index().begin_command(id.clone(), intent(&started));
+        cluster.index().begin_command(id.clone(), intent(&started));
         commands.insert(id.clone(), started);
-        ctx.enqueue(QUEUE, Key::cluster(id));
+        cluster.enqueue(QUEUE, Key::cluster(id));
     }
 }
 

@@ -24,11 +24,15 @@ use k8s_openapi::api::core::v1::Taint;
 
 use super::{
     commands::{Commands, QUEUE},
-    durable, figures, orphans, report,
+    durable, figures, orphans,
+    report::{self, Reporter},
 };
 use crate::{
-    patch, provisioning,
-    runtime::{Ctx, ReconcileError},
+    metrics::Metrics,
+    patch::Patches,
+    provisioning::ClaimCreator,
+    runtime::{ApiClient, Clocks, Cluster, Ctx, Names, ReconcileError},
+    safety::Safety,
 };
 
 /// Why a command was not started.
@@ -46,117 +50,152 @@ pub(super) enum NotStarted {
     Failed(#[from] ReconcileError),
 }
 
-/// Starts `command`. From then on the queue executes it or rolls it back.
-///
-/// # Errors
-/// Where it could not be started.
-pub(super) async fn start(ctx: &Ctx, commands: &Commands, command: Command) -> Result<(), NotStarted> {
-    let facts = Facts { count: command.replacements.len(), ..Facts::default() };
-    ctx.admit(Act::CreateClaim, &facts).map_err(NotStarted::Held)?;
-    let id: Str = ctx.names.suffix(10).into();
-    let mut claims = Vec::with_capacity(command.replacements.len());
-    for (at, new_claim) in command.replacements.iter().enumerate() {
-        let claim = provisioning::replacement(ctx, new_claim, &format!("{id}-{at}"), 0);
-        let mut claim = claim
-            .ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", new_claim.pool.name)))?;
-        let nodes = command.candidates.iter().map(|candidate| &*candidate.node);
-        let lineage = lineage::of_replacement(&id, nodes, ctx.now());
-        claim.metadata.annotations.get_or_insert_default().insert(LINEAGE.to_owned(), lineage);
-        claims.push(claim);
-    }
-    let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
-    let replacements: Vec<ClaimName> = claims.iter().map(named).collect();
-    let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
-    let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
-    limits::reserve(&mut ctx.index(), coming, leaving)?;
-    let (since, started) = (ctx.steady(), ctx.now());
-    let running = StartedCommand { replacements, command: Arc::new(command), since, started };
-    announce(ctx, commands, &id, running.clone());
-    tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
-    match mark_and_create(ctx, &id, &running, claims).await {
-        Ok(replacements) => {
-            announce(ctx, commands, &id, StartedCommand { replacements, ..running.clone() });
-            report::started(ctx, &running.command);
-            ctx.enqueue(QUEUE, Key::cluster(id));
-            Ok(())
-        }
-        Err(error) => {
-            // Replacements that were not written need no room.
-            running.replacements.iter().for_each(|name| ctx.index().end_creation(name));
-            roll_back(ctx, commands, &id).await;
-            Err(error.into())
+/// Starts commands and rolls them back.
+pub(super) struct Execution {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    patches: Patches,
+    creator: ClaimCreator,
+    reporter: Reporter,
+    safety: Safety,
+    names: Arc<Names>,
+    metrics: Arc<Metrics>,
+    commands: Arc<Commands>,
+}
+
+impl Execution {
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            patches: Patches::new(ctx),
+            creator: ClaimCreator::new(ctx),
+            reporter: Reporter::new(ctx),
+            safety: Safety::new(ctx),
+            names: ctx.names.clone(),
+            metrics: ctx.metrics.clone(),
+            commands,
         }
     }
-}
 
-/// One entry has both sides: no snapshot has the candidates marked without their replacements, or the reverse.
-fn announce(ctx: &Ctx, commands: &Commands, id: &Str, running: StartedCommand) {
-    ctx.index().begin_command(id.clone(), durable::intent(&running));
-    commands.insert(id.clone(), running);
-}
-
-/// Marks the candidates, then creates the replacements; returns their names.
-async fn mark_and_create(
-    ctx: &Ctx,
-    id: &str,
-    running: &StartedCommand,
-    claims: Vec<api::NodeClaim>,
-) -> Result<Vec<ClaimName>, ReconcileError> {
-    // All have the record before the first is marked: the next process can tell whether the command is complete.
-    for candidate in &running.command.candidates {
-        durable::write(ctx, candidate, id, running).await?;
-    }
-    for candidate in &running.command.candidates {
-        mark(ctx, &running.command, candidate).await?;
-    }
-    let reason = report::reason_label(running.command.method.reason);
-    let mut names = Vec::with_capacity(claims.len());
-    for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
-        let name = provisioning::write_replacement(ctx, claim, new_claim, reason).await?;
-        names.push(ClaimName::from(name));
-    }
-    Ok(names)
-}
-
-/// Taints the node, so that no further pod is bound to it, and sets the condition with the reason on its NodeClaim.
-async fn mark(ctx: &Ctx, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
-    if let Some(name) = candidate.node.node_name() {
-        patch::node_taints(ctx, name, |taints| {
-            if !taints.iter().any(|taint| taint.key == DISRUPTED_TAINT) {
-                let (key, effect) = (DISRUPTED_TAINT.to_owned(), "NoSchedule".to_owned());
-                taints.push(Taint { key, effect, ..Taint::default() });
+    /// Starts `command`. From then on the queue executes it or rolls it back.
+    ///
+    /// # Errors
+    /// Where it could not be started.
+    pub(super) async fn start(&self, command: Command) -> Result<(), NotStarted> {
+        let facts = Facts { count: command.replacements.len(), ..Facts::default() };
+        self.safety.admit(Act::CreateClaim, &facts).map_err(NotStarted::Held)?;
+        let id: Str = self.names.suffix(10).into();
+        let mut claims = Vec::with_capacity(command.replacements.len());
+        for (at, new_claim) in command.replacements.iter().enumerate() {
+            let claim = self.creator.replacement(new_claim, &format!("{id}-{at}"), 0);
+            let mut claim = claim
+                .ok_or_else(|| ReconcileError::Other(format!("nodepool {} is gone", new_claim.pool.name)))?;
+            let nodes = command.candidates.iter().map(|candidate| &*candidate.node);
+            let lineage = lineage::of_replacement(&id, nodes, self.clocks.now());
+            claim.metadata.annotations.get_or_insert_default().insert(LINEAGE.to_owned(), lineage);
+            claims.push(claim);
+        }
+        let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
+        let replacements: Vec<ClaimName> = claims.iter().map(named).collect();
+        let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
+        let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
+        limits::reserve(&mut self.cluster.index(), coming, leaving)?;
+        let (since, started) = (self.clocks.steady(), self.clocks.now());
+        let running = StartedCommand { replacements, command: Arc::new(command), since, started };
+        self.announce(&id, running.clone());
+        tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
+        match self.mark_and_create(&id, &running, claims).await {
+            Ok(replacements) => {
+                self.announce(&id, StartedCommand { replacements, ..running.clone() });
+                self.reporter.started(&running.command);
+                self.cluster.enqueue(QUEUE, Key::cluster(id));
+                Ok(())
             }
-        })
-        .await?;
+            Err(error) => {
+                // Replacements that were not written need no room.
+                running.replacements.iter().for_each(|name| self.cluster.index().end_creation(name));
+                self.roll_back(&id).await;
+                Err(error.into())
+            }
+        }
     }
-    let reason = command.method.reason.as_str();
-    let Some(name) = candidate.node.claim_name() else { return Ok(()) };
-    patch::claim_conditions(ctx, name, |conditions| {
-        conditions.set_true_with_reason(DISRUPTION_REASON, reason, reason);
-    })
-    .await
-}
 
-/// Rolls a command back: its marks are removed. Replacements that exist stay: pods may be nominated for them, and empty
-/// ones are removed by emptiness.
-pub(super) async fn roll_back(ctx: &Ctx, commands: &Commands, id: &str) {
-    let Some(running) = commands.remove(id) else { return };
-    let command = &running.command;
-    let labels = [
-        running.decision().as_str(),
-        report::reason_label(command.method.reason),
-        command.method.consolidation_type,
-    ];
-    ctx.metrics.inc(&figures::QUEUE_FAILURES, &labels);
-    for candidate in &command.candidates {
-        let claim = candidate.node.claim_name().and_then(|name| ctx.index().claim_model(name).cloned());
-        if claim.is_some_and(|claim| durable::is_anothers(&claim, id)) {
-            continue;
-        }
-        if let Err(error) = orphans::roll_back(ctx, &candidate.node).await {
-            // The next pass finds the orphaned mark and removes it.
-            tracing::error!(%error, Node.name = candidate.name(), "rolling back a disruption command");
-        }
+    /// One entry has both sides: no snapshot has the candidates marked without their replacements, or the reverse.
+    fn announce(&self, id: &Str, running: StartedCommand) {
+        self.cluster.index().begin_command(id.clone(), durable::intent(&running));
+        self.commands.insert(id.clone(), running);
     }
-    ctx.index().end_command(id);
+
+    /// Marks the candidates, then creates the replacements; returns their names.
+    async fn mark_and_create(
+        &self,
+        id: &str,
+        running: &StartedCommand,
+        claims: Vec<api::NodeClaim>,
+    ) -> Result<Vec<ClaimName>, ReconcileError> {
+        // All have the record before the first is marked: the next process can tell whether the command is complete.
+        for candidate in &running.command.candidates {
+            durable::write(&self.client, &self.cluster, &self.patches, candidate, id, running).await?;
+        }
+        for candidate in &running.command.candidates {
+            self.mark(&running.command, candidate).await?;
+        }
+        let reason = report::reason_label(running.command.method.reason);
+        let mut names = Vec::with_capacity(claims.len());
+        for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
+            let name = self.creator.write_replacement(claim, new_claim, reason).await?;
+            names.push(ClaimName::from(name));
+        }
+        Ok(names)
+    }
+
+    /// Taints the node, so that no further pod is bound to it, and sets the condition with the reason on its NodeClaim.
+    async fn mark(&self, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
+        if let Some(name) = candidate.node.node_name() {
+            self.patches
+                .node_taints(name, |taints| {
+                    if !taints.iter().any(|taint| taint.key == DISRUPTED_TAINT) {
+                        let (key, effect) = (DISRUPTED_TAINT.to_owned(), "NoSchedule".to_owned());
+                        taints.push(Taint { key, effect, ..Taint::default() });
+                    }
+                })
+                .await?;
+        }
+        let reason = command.method.reason.as_str();
+        let Some(name) = candidate.node.claim_name() else { return Ok(()) };
+        self.patches
+            .claim_conditions(name, |conditions| {
+                conditions.set_true_with_reason(DISRUPTION_REASON, reason, reason);
+            })
+            .await
+    }
+
+    /// Rolls a command back: its marks are removed. Replacements that exist stay: pods may be nominated for them, and empty
+    /// ones are removed by emptiness.
+    pub(super) async fn roll_back(&self, id: &str) {
+        let Some(running) = self.commands.remove(id) else { return };
+        let command = &running.command;
+        let labels = [
+            running.decision().as_str(),
+            report::reason_label(command.method.reason),
+            command.method.consolidation_type,
+        ];
+        self.metrics.inc(&figures::QUEUE_FAILURES, &labels);
+        for candidate in &command.candidates {
+            let claim =
+                candidate.node.claim_name().and_then(|name| self.cluster.index().claim_model(name).cloned());
+            if claim.is_some_and(|claim| durable::is_anothers(&claim, id)) {
+                continue;
+            }
+            if let Err(error) = orphans::roll_back(&self.cluster, &self.patches, &candidate.node).await {
+                // The next pass finds the orphaned mark and removes it.
+                tracing::error!(%error, Node.name = candidate.name(), "rolling back a disruption command");
+            }
+        }
+        self.cluster.index().end_command(id);
+    }
 }

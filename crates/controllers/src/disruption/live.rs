@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, api::ListParams};
 
-use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+use crate::runtime::{ApiClient, Cluster, ReconcileError, gone_is_ok};
 
 /// How many nodes are read concurrently.
 const AT_ONCE: usize = 10;
@@ -22,36 +22,40 @@ const AT_ONCE: usize = 10;
 ///
 /// # Errors
 /// Where an object cannot be read: then nothing may be removed.
-pub(super) async fn refresh(ctx: &Ctx, candidates: &[Candidate]) -> Result<(), ReconcileError> {
-    let budgets = Api::<PodDisruptionBudget>::all(ctx.client.clone());
-    for budget in ctx.call("list poddisruptionbudgets", budgets.list(&ListParams::default())).await? {
-        ctx.observe(budget);
+pub(super) async fn refresh(
+    client: &ApiClient,
+    cluster: &Cluster,
+    candidates: &[Candidate],
+) -> Result<(), ReconcileError> {
+    let budgets = Api::<PodDisruptionBudget>::all(client.client());
+    for budget in client.call("list poddisruptionbudgets", budgets.list(&ListParams::default())).await? {
+        cluster.observe(budget);
     }
-    let pools: Api<NodePool> = ctx.cluster_api();
-    for pool in ctx.call("list nodepools", pools.list(&ListParams::default())).await? {
-        ctx.observe(pool);
+    let pools: Api<NodePool> = client.cluster();
+    for pool in client.call("list nodepools", pools.list(&ListParams::default())).await? {
+        cluster.observe(pool);
     }
     let names: Vec<String> = candidates
         .iter()
         .filter_map(|candidate| candidate.node.node_name())
         .map(ToString::to_string)
         .collect();
-    let mut reads = stream::iter(names.into_iter().map(|name| node(ctx.clone(), name))).buffered(AT_ONCE);
+    let mut reads = stream::iter(names.into_iter().map(|name| node(client, cluster, name))).buffered(AT_ONCE);
     while let Some(read) = reads.next().await {
         read?;
     }
     Ok(())
 }
 
-async fn node(ctx: Ctx, name: String) -> Result<(), ReconcileError> {
-    let nodes: Api<Node> = ctx.cluster_api();
-    if let Some(node) = gone_is_ok(ctx.call("get node", nodes.get(&name)).await)? {
-        ctx.observe(node);
+async fn node(client: &ApiClient, cluster: &Cluster, name: String) -> Result<(), ReconcileError> {
+    let nodes: Api<Node> = client.cluster();
+    if let Some(node) = gone_is_ok(client.call("get node", nodes.get(&name)).await)? {
+        cluster.observe(node);
     }
-    let pods = Api::<Pod>::all(ctx.client.clone());
+    let pods = Api::<Pod>::all(client.client());
     let params = ListParams::default().fields(&format!("spec.nodeName={name}"));
-    for pod in ctx.call("list pods of a node", pods.list(&params)).await? {
-        ctx.observe(pod);
+    for pod in client.call("list pods of a node", pods.list(&params)).await? {
+        cluster.observe(pod);
     }
     Ok(())
 }

@@ -25,11 +25,11 @@ pub use settings::{methods, rules};
 use std::sync::Arc;
 
 use self::commands::Commands;
-use crate::runtime::Controller;
+use crate::runtime::{Controller, Ctx};
 
 /// The controllers of disruption.
 #[must_use]
-pub fn controllers() -> Vec<Arc<dyn Controller>> {
+pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let commands = Arc::new(Commands::default());
-    vec![Arc::new(decide::Disruption::new(commands.clone())), Arc::new(queue::Queue::new(commands))]
+    vec![Arc::new(decide::Disruption::new(ctx, commands.clone())), Arc::new(queue::Queue::new(ctx, commands))]
 }

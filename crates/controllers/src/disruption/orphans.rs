@@ -11,8 +11,8 @@ use fleetwright_core::{
 
 use super::{commands::Commands, durable};
 use crate::{
-    patch,
-    runtime::{Ctx, ReconcileError, gone_is_ok},
+    patch::Patches,
+    runtime::{Cluster, ReconcileError, gone_is_ok},
 };
 
 /// Removes orphaned marks.
@@ -20,7 +20,8 @@ use crate::{
 /// # Errors
 /// The first that could not be removed; the others were tried too.
 pub(super) async fn unmark(
-    ctx: &Ctx,
+    cluster: &Cluster,
+    patches: &Patches,
     commands: &Commands,
     nodes: &[Arc<StateNode>],
 ) -> Result<(), ReconcileError> {
@@ -31,7 +32,7 @@ pub(super) async fn unmark(
     };
     let mut result = Ok(());
     for node in nodes.iter().filter(is_orphan) {
-        let done = roll_back(ctx, node).await;
+        let done = roll_back(cluster, patches, node).await;
         if result.is_ok() {
             result = done;
         }
@@ -43,19 +44,23 @@ pub(super) async fn unmark(
 ///
 /// # Errors
 /// Where the API server cannot be reached. An object that is gone counts as done.
-pub(super) async fn roll_back(ctx: &Ctx, node: &StateNode) -> Result<(), ReconcileError> {
+pub(super) async fn roll_back(
+    cluster: &Cluster,
+    patches: &Patches,
+    node: &StateNode,
+) -> Result<(), ReconcileError> {
     if let Some(name) = node.node_name() {
         let untainted =
-            patch::node_taints(ctx, name, |taints| taints.retain(|taint| taint.key != DISRUPTED_TAINT)).await;
+            patches.node_taints(name, |taints| taints.retain(|taint| taint.key != DISRUPTED_TAINT)).await;
         gone_is_ok(untainted)?;
     }
     if let Some(name) = node.claim_name() {
-        let cleared = patch::claim_conditions(ctx, name, |conditions| {
+        let cleared = patches.claim_conditions(name, |conditions| {
             // It is an independent condition, which can always be cleared.
             let _ = conditions.clear(DISRUPTION_REASON);
         });
         gone_is_ok(cleared.await)?;
-        durable::clear(ctx, name).await?;
+        durable::clear(cluster, patches, name).await?;
     }
     Ok(())
 }

@@ -3,27 +3,54 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::disruption::{Next, StartedCommand, progress};
+use fleetwright_core::disruption::{DisplacedPods, Next, StartedCommand, progress};
 use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{DeleteParams, Preconditions};
 
 use super::{
     commands::{Commands, QUEUE},
-    execute, live, report,
+    execute::Execution,
+    live,
+    report::Reporter,
 };
-use crate::runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok};
+use crate::{
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, Gate, RateLimit, ReconcileError, Requeue, Shared,
+        gone_is_ok,
+    },
+    settings::Settings,
+};
 
 /// How often a command is checked while nothing changes.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Executes each command.
 pub(super) struct Queue {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    settings: Arc<Settings>,
+    gate: Gate,
+    execution: Execution,
+    reporter: Reporter,
+    displaced: Shared<DisplacedPods>,
     commands: Arc<Commands>,
 }
 
 impl Queue {
-    pub(super) fn new(commands: Arc<Commands>) -> Self {
-        Self { commands }
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            settings: ctx.settings.clone(),
+            gate: ctx.gate.clone(),
+            execution: Execution::new(ctx, commands.clone()),
+            reporter: Reporter::new(ctx),
+            displaced: ctx.displaced.clone(),
+            commands,
+        }
     }
 }
 
@@ -33,7 +60,7 @@ impl Controller for Queue {
         QUEUE
     }
 
-    fn concurrency(&self, settings: &crate::settings::Settings) -> usize {
+    fn concurrency(&self, settings: &Settings) -> usize {
         settings.scaled(100, 1000)
     }
 
@@ -48,31 +75,31 @@ impl Controller for Queue {
         index.intents().replaces(&change.key.name).map(|id| Key::cluster(id.clone())).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(started) = self.commands.get(&key.name) else { return Ok(Requeue::No) };
-        if ctx.may_act().is_err() {
+        if self.gate.may_act().is_err() {
             return Ok(Requeue::After(POLL));
         }
-        match self.progress(ctx, &started) {
+        match self.progress(&started) {
             Next::Done => {
                 self.commands.remove(&key.name);
-                ctx.index().end_command(&key.name);
+                self.cluster.index().end_command(&key.name);
                 Ok(Requeue::No)
             }
             Next::Wait(replacement) => {
-                report::waiting(ctx, &started.command, &replacement);
+                self.reporter.waiting(&started.command, &replacement);
                 Ok(Requeue::After(POLL))
             }
             Next::Abandon(why) => {
                 tracing::error!(command = %started.command, reason = %why, "failed to disrupt nodes, rolling back");
-                execute::roll_back(ctx, &self.commands, &key.name).await;
+                self.execution.roll_back(&key.name).await;
                 Ok(Requeue::No)
             }
             Next::Remove => {
-                live::refresh(ctx, &started.command.candidates).await?;
+                live::refresh(&self.client, &self.cluster, &started.command.candidates).await?;
                 // Decided again with the fresh objects; any other answer is for the next round.
-                if self.progress(ctx, &started) == Next::Remove {
-                    remove(ctx, &started).await?;
+                if self.progress(&started) == Next::Remove {
+                    self.remove(&started).await?;
                     return Ok(Requeue::After(POLL));
                 }
                 Ok(Requeue::Now)
@@ -82,30 +109,38 @@ impl Controller for Queue {
 }
 
 impl Queue {
-    fn progress(&self, ctx: &Ctx, started: &StartedCommand) -> Next {
-        let snapshot = ctx.index().snapshot(ctx.now());
-        progress(started, &snapshot, ctx.steady(), self.commands.timeout(ctx.settings.disruption.timeout))
+    fn progress(&self, started: &StartedCommand) -> Next {
+        let snapshot = self.cluster.index().snapshot(self.clocks.now());
+        progress(
+            started,
+            &snapshot,
+            self.clocks.steady(),
+            self.commands.timeout(self.settings.disruption.timeout),
+        )
     }
 }
 
-/// Deletes the NodeClaims of a command. The termination controller drains and terminates them.
-async fn remove(ctx: &Ctx, started: &StartedCommand) -> Result<(), ReconcileError> {
-    let api = ctx.cluster_api::<fleetwright_api::NodeClaim>();
-    report::terminating(ctx, &started.command);
-    for candidate in started.displaces() {
-        ctx.displaced_pods().record(&candidate.pods, ctx.now());
-    }
-    for candidate in &started.command.candidates {
-        let Some(claim) = &candidate.node.claim else { continue };
-        // By UID: a NodeClaim that was created again under the same name is another one.
-        let preconditions = Preconditions { uid: Some(claim.uid.to_string()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = gone_is_ok(ctx.call("delete nodeclaim", api.delete(&claim.name, &params)).await)?;
-        if let Some(either) = deleted
-            && let Some(object) = either.left()
-        {
-            ctx.observe(object);
+impl Queue {
+    /// Deletes the NodeClaims of a command. The termination controller drains and terminates them.
+    async fn remove(&self, started: &StartedCommand) -> Result<(), ReconcileError> {
+        let api = self.client.cluster::<fleetwright_api::NodeClaim>();
+        self.reporter.terminating(&started.command);
+        for candidate in started.displaces() {
+            self.displaced.lock().record(&candidate.pods, self.clocks.now());
         }
+        for candidate in &started.command.candidates {
+            let Some(claim) = &candidate.node.claim else { continue };
+            // By UID: a NodeClaim that was created again under the same name is another one.
+            let preconditions = Preconditions { uid: Some(claim.uid.to_string()), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            let deleted =
+                gone_is_ok(self.client.call("delete nodeclaim", api.delete(&claim.name, &params)).await)?;
+            if let Some(either) = deleted
+                && let Some(object) = either.left()
+            {
+                self.cluster.observe(object);
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -1,16 +1,18 @@
 //! The result of a pass, as metrics and events.
 
+use std::{sync::Arc, time::Duration};
+
 use fleetwright_core::{
     disruption::{Allowance, Command, Proposal},
     model::{DisruptionReason, StateNode},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
-use std::time::Duration;
 
 use super::figures;
 use crate::{
     events::{Event, regarding},
-    runtime::Ctx,
+    metrics::Metrics,
+    runtime::{Cluster, Ctx, Recorder},
 };
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
@@ -20,152 +22,171 @@ const LARGEST_SCORE: f64 = 1000.0;
 /// The only policy with scores.
 const BALANCED: &str = "Balanced";
 
-/// Publishes the findings of a pass.
-pub(super) fn proposal(ctx: &Ctx, proposal: &Proposal) {
-    for allowance in &proposal.allowances {
-        budget(ctx, allowance);
-    }
-    for (method, count) in &proposal.eligible {
-        ctx.metrics.set(&figures::ELIGIBLE, &[method], as_figure(*count));
-    }
-    for usage in &proposal.drift_caps {
-        ctx.metrics.set(&figures::DRIFT_CAP, &[usage.pool.as_str()], as_figure(usage.left()));
-        let pool = ctx.index().pool(&usage.pool).cloned().filter(|_| usage.left() == 0);
-        if let Some(pool) = pool {
-            let text = format!(
-                "Drift cap reached: {} of {} nodes were replaced within its window",
-                usage.replaced, usage.cap
-            );
-            ctx.recorder
-                .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
-        }
-    }
-    for score in &proposal.scores {
-        let decision = if score.approved { "approved" } else { "rejected" };
-        let labels = [decision, score.pool.as_str(), BALANCED];
-        ctx.metrics.inc(&figures::MOVES, &labels);
-        ctx.metrics.observe(&figures::SCORE, &labels, score.score().min(LARGEST_SCORE));
-    }
-    ctx.metrics.set(&figures::UNREACHED, &[], as_figure(proposal.unreached.len()));
-    if !proposal.unreached.is_empty() {
-        tracing::info!(
-            nodeclaims = proposal.unreached.len(),
-            "disruption pass did not reach every node, the next pass starts with the rest"
-        );
-    }
-    // Nodes that are being disrupted or deleted have an event already.
-    for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
-        let text = capitalised(&blocked.blocker.to_string());
-        for object in objects(ctx, &blocked.node) {
-            ctx.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));
-        }
-    }
-    for (candidate, reason) in &proposal.held {
-        let text = capitalised(&reason.to_string());
-        for object in objects(ctx, &candidate.node) {
-            let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
-            let event = Event::normal(object, "DisruptionBlocked", text.clone());
-            ctx.recorder.publish(event.same_if(same));
-        }
-    }
-    for (candidate, reason) in &proposal.unconsolidatable {
-        for object in objects(ctx, &candidate.node) {
-            // The same reason with other figures is not published again.
-            let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
-            let event = Event::normal(object, "Unconsolidatable", reason.to_string());
-            ctx.recorder.publish(event.same_if(same).quiet_for(QUARTER_HOUR));
-        }
-    }
+/// Publishes what disruption finds and does.
+#[derive(Clone)]
+pub(super) struct Reporter {
+    cluster: Cluster,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
 }
 
-fn budget(ctx: &Ctx, allowance: &Allowance) {
-    let labels = [allowance.pool.as_str(), allowance.reason.as_str()];
-    ctx.metrics.set(&figures::ALLOWED, &labels, as_figure(allowance.allowed.min(allowance.total)));
-    ctx.metrics.set(&figures::CONSUMING, &labels, as_figure(allowance.disrupting));
-    if allowance.allowed > 0 || allowance.total == 0 {
-        return;
+impl Reporter {
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), recorder: ctx.recorder.clone(), metrics: ctx.metrics.clone() }
     }
-    let Some(pool) = ctx.index().pool(&allowance.pool).cloned() else { return };
-    let mut text =
-        format!("No allowed disruptions for disruption reason {} due to blocking budget", allowance.reason);
-    if let Some(error) = &allowance.error {
-        text = format!("{text}: {error}");
-    }
-    ctx.recorder.publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
-}
 
-/// Publishes an event on all nodes of a command.
-pub(super) fn on_nodes(ctx: &Ctx, command: &Command, reason: &'static str, text: &str) {
-    for candidate in &command.candidates {
-        for object in objects(ctx, &candidate.node) {
-            ctx.recorder.publish(Event::normal(object, reason, text));
+    /// Publishes the findings of a pass.
+    pub(super) fn proposal(&self, proposal: &Proposal) {
+        for allowance in &proposal.allowances {
+            self.budget(allowance);
         }
-    }
-}
-
-/// Publishes on a replacement which command created it and waits for it.
-pub(super) fn waiting(ctx: &Ctx, command: &Command, replacement: &str) {
-    let Some(claim) = ctx.index().claim(replacement).cloned() else { return };
-    let launching = format!("Launching NodeClaim: {}", command.method.reason);
-    ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionLaunching", launching));
-    let text = "Waiting on readiness to continue disruption";
-    ctx.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
-}
-
-/// Publishes on all nodes of a command that they are terminated now.
-pub(super) fn terminating(ctx: &Ctx, command: &Command) {
-    for object in command.candidates.iter().flat_map(|candidate| objects(ctx, &candidate.node)) {
-        let kind = object.kind.clone().unwrap_or_default();
-        let text = format!("Disrupting {kind}: {}", command.method.reason);
-        ctx.recorder.publish(Event::normal(object, "DisruptionTerminating", text));
-    }
-}
-
-/// Publishes that the policy `Balanced` approves a command: on the node, or on the NodePool of several nodes.
-pub(super) fn approved(ctx: &Ctx, command: &Command) {
-    for score in &command.scores {
-        let text = format!(
-            "{command}: saves ${}/h of ${}/h, and disrupts {:.1} of {:.1} (score {:.2}, threshold 0.50)",
-            score.savings,
-            score.pool_price,
-            score.moved.pods(),
-            score.pool_cost.pods(),
-            score.score()
-        );
-        if let [one] = command.candidates.as_slice() {
-            for object in objects(ctx, &one.node) {
-                ctx.recorder.publish(Event::normal(object, "ConsolidationApproved", text.clone()));
+        for (method, count) in &proposal.eligible {
+            self.metrics.set(&figures::ELIGIBLE, &[method], as_figure(*count));
+        }
+        for usage in &proposal.drift_caps {
+            self.metrics.set(&figures::DRIFT_CAP, &[usage.pool.as_str()], as_figure(usage.left()));
+            let pool = self.cluster.index().pool(&usage.pool).cloned().filter(|_| usage.left() == 0);
+            if let Some(pool) = pool {
+                let text = format!(
+                    "Drift cap reached: {} of {} nodes were replaced within its window",
+                    usage.replaced, usage.cap
+                );
+                self.recorder
+                    .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
             }
-            continue;
         }
-        let pool = ctx.index().pool(&score.pool).cloned();
-        if let Some(pool) = pool {
-            ctx.recorder.publish(Event::normal(regarding(&*pool), "ConsolidationApproved", text));
+        for score in &proposal.scores {
+            let decision = if score.approved { "approved" } else { "rejected" };
+            let labels = [decision, score.pool.as_str(), BALANCED];
+            self.metrics.inc(&figures::MOVES, &labels);
+            self.metrics.observe(&figures::SCORE, &labels, score.score().min(LARGEST_SCORE));
+        }
+        self.metrics.set(&figures::UNREACHED, &[], as_figure(proposal.unreached.len()));
+        if !proposal.unreached.is_empty() {
+            tracing::info!(
+                nodeclaims = proposal.unreached.len(),
+                "disruption pass did not reach every node, the next pass starts with the rest"
+            );
+        }
+        // Nodes that are being disrupted or deleted have an event already.
+        for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
+            let text = capitalised(&blocked.blocker.to_string());
+            for object in self.objects(&blocked.node) {
+                self.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));
+            }
+        }
+        for (candidate, reason) in &proposal.held {
+            let text = capitalised(&reason.to_string());
+            for object in self.objects(&candidate.node) {
+                let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
+                let event = Event::normal(object, "DisruptionBlocked", text.clone());
+                self.recorder.publish(event.same_if(same));
+            }
+        }
+        for (candidate, reason) in &proposal.unconsolidatable {
+            for object in self.objects(&candidate.node) {
+                // The same reason with other figures is not published again.
+                let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
+                let event = Event::normal(object, "Unconsolidatable", reason.to_string());
+                self.recorder.publish(event.same_if(same).quiet_for(QUARTER_HOUR));
+            }
         }
     }
-}
 
-/// Counts a command that started.
-pub(super) fn started(ctx: &Ctx, command: &Command) {
-    let reason = reason_label(command.method.reason);
-    ctx.metrics
-        .inc(&figures::DECISIONS, &[command.decision().as_str(), reason, command.method.consolidation_type]);
-    let mut pools: Vec<&str> =
-        command.candidates.iter().map(|candidate| candidate.pool.name.as_str()).collect();
-    pools.sort_unstable();
-    pools.dedup();
-    for pool in pools {
-        let labels = [command.decision().as_str(), reason, command.method.consolidation_type, pool];
-        ctx.metrics.inc(&figures::DECISIONS_BY_POOL, &labels);
+    fn budget(&self, allowance: &Allowance) {
+        let labels = [allowance.pool.as_str(), allowance.reason.as_str()];
+        self.metrics.set(&figures::ALLOWED, &labels, as_figure(allowance.allowed.min(allowance.total)));
+        self.metrics.set(&figures::CONSUMING, &labels, as_figure(allowance.disrupting));
+        if allowance.allowed > 0 || allowance.total == 0 {
+            return;
+        }
+        let Some(pool) = self.cluster.index().pool(&allowance.pool).cloned() else { return };
+        let mut text = format!(
+            "No allowed disruptions for disruption reason {} due to blocking budget",
+            allowance.reason
+        );
+        if let Some(error) = &allowance.error {
+            text = format!("{text}: {error}");
+        }
+        self.recorder.publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
     }
-    let mode = if command.method.is_eventual() { "eventual" } else { "graceful" };
-    for candidate in &command.candidates {
-        let capacity_type =
-            candidate.node.label(fleetwright_core::model::labels::CAPACITY_TYPE).unwrap_or_default();
-        let policy = format!("{:?}", candidate.pool.consolidation_policy);
-        let labels = [reason, candidate.pool.name.as_str(), capacity_type, &policy, mode];
-        ctx.metrics.inc(&figures::DISRUPTED, &labels);
-        ctx.metrics.add(&figures::PODS_DISRUPTED, &labels, as_figure(candidate.pods.len()));
+
+    /// Publishes an event on all nodes of a command.
+    pub(super) fn on_nodes(&self, command: &Command, reason: &'static str, text: &str) {
+        for candidate in &command.candidates {
+            for object in self.objects(&candidate.node) {
+                self.recorder.publish(Event::normal(object, reason, text));
+            }
+        }
+    }
+
+    /// Publishes on a replacement which command created it and waits for it.
+    pub(super) fn waiting(&self, command: &Command, replacement: &str) {
+        let Some(claim) = self.cluster.index().claim(replacement).cloned() else { return };
+        let launching = format!("Launching NodeClaim: {}", command.method.reason);
+        self.recorder.publish(Event::normal(regarding(&*claim), "DisruptionLaunching", launching));
+        let text = "Waiting on readiness to continue disruption";
+        self.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
+    }
+
+    /// Publishes on all nodes of a command that they are terminated now.
+    pub(super) fn terminating(&self, command: &Command) {
+        for object in command.candidates.iter().flat_map(|candidate| self.objects(&candidate.node)) {
+            let kind = object.kind.clone().unwrap_or_default();
+            let text = format!("Disrupting {kind}: {}", command.method.reason);
+            self.recorder.publish(Event::normal(object, "DisruptionTerminating", text));
+        }
+    }
+
+    /// Publishes that the policy `Balanced` approves a command: on the node, or on the NodePool of several nodes.
+    pub(super) fn approved(&self, command: &Command) {
+        for score in &command.scores {
+            let text = format!(
+                "{command}: saves ${}/h of ${}/h, and disrupts {:.1} of {:.1} (score {:.2}, threshold 0.50)",
+                score.savings,
+                score.pool_price,
+                score.moved.pods(),
+                score.pool_cost.pods(),
+                score.score()
+            );
+            if let [one] = command.candidates.as_slice() {
+                for object in self.objects(&one.node) {
+                    self.recorder.publish(Event::normal(object, "ConsolidationApproved", text.clone()));
+                }
+                continue;
+            }
+            let pool = self.cluster.index().pool(&score.pool).cloned();
+            if let Some(pool) = pool {
+                self.recorder.publish(Event::normal(regarding(&*pool), "ConsolidationApproved", text));
+            }
+        }
+    }
+
+    /// Counts a command that started.
+    pub(super) fn started(&self, command: &Command) {
+        let reason = reason_label(command.method.reason);
+        self.metrics.inc(
+            &figures::DECISIONS,
+            &[command.decision().as_str(), reason, command.method.consolidation_type],
+        );
+        let mut pools: Vec<&str> =
+            command.candidates.iter().map(|candidate| candidate.pool.name.as_str()).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        for pool in pools {
+            let labels = [command.decision().as_str(), reason, command.method.consolidation_type, pool];
+            self.metrics.inc(&figures::DECISIONS_BY_POOL, &labels);
+        }
+        let mode = if command.method.is_eventual() { "eventual" } else { "graceful" };
+        for candidate in &command.candidates {
+            let capacity_type =
+                candidate.node.label(fleetwright_core::model::labels::CAPACITY_TYPE).unwrap_or_default();
+            let policy = format!("{:?}", candidate.pool.consolidation_policy);
+            let labels = [reason, candidate.pool.name.as_str(), capacity_type, &policy, mode];
+            self.metrics.inc(&figures::DISRUPTED, &labels);
+            self.metrics.add(&figures::PODS_DISRUPTED, &labels, as_figure(candidate.pods.len()));
+        }
     }
 }
 
@@ -178,16 +199,18 @@ pub(super) fn reason_label(reason: DisruptionReason) -> &'static str {
     }
 }
 
-/// The Node and the NodeClaim of a node, as far as they exist.
-fn objects(ctx: &Ctx, node: &StateNode) -> Vec<ObjectReference> {
-    let index = ctx.index();
-    let object = node.node_name().and_then(|name| index.node(name)).map(|object| regarding(&**object));
-    let claim = node.claim_name().and_then(|name| index.claim(name)).map(|claim| regarding(&**claim));
-    if claim.is_none() {
-        // Nodes without a NodeClaim are not managed.
-        return Vec::new();
+impl Reporter {
+    /// The Node and the NodeClaim of a node, as far as they exist.
+    fn objects(&self, node: &StateNode) -> Vec<ObjectReference> {
+        let index = self.cluster.index();
+        let object = node.node_name().and_then(|name| index.node(name)).map(|object| regarding(&**object));
+        let claim = node.claim_name().and_then(|name| index.claim(name)).map(|claim| regarding(&**claim));
+        if claim.is_none() {
+            // Nodes without a NodeClaim are not managed.
+            return Vec::new();
+        }
+        object.into_iter().chain(claim).collect()
     }
-    object.into_iter().chain(claim).collect()
 }
 
 fn capitalised(text: &str) -> String {

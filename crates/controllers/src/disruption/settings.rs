@@ -1,8 +1,9 @@
 //! The settings of disruption.
 
+use fleetwright_core::cloud::CloudProvider;
 use fleetwright_core::disruption::{METHODS, Method, Rules};
 
-use crate::{runtime::Ctx, settings::Settings};
+use crate::settings::Settings;
 
 /// The rules that the settings give.
 #[must_use]
@@ -11,8 +12,8 @@ pub fn rules(settings: &Settings) -> Rules {
 }
 
 /// [`rules`], with the age of the prices of the cloud.
-pub(super) fn rules_now(ctx: &Ctx) -> Rules {
-    Rules { prices_as_of: ctx.cloud.prices_as_of(), ..rules(&ctx.settings) }
+pub(super) fn rules_now(cloud: &dyn CloudProvider, settings: &Settings) -> Rules {
+    Rules { prices_as_of: cloud.prices_as_of(), ..rules(settings) }
 }
 
 /// The methods that the settings allow.

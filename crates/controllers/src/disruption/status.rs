@@ -17,8 +17,8 @@ use fleetwright_core::{
 use jiff::Timestamp;
 
 use crate::{
-    patch,
-    runtime::{Ctx, ReconcileError, gone_is_ok, later},
+    patch::Patches,
+    runtime::{Clocks, Cluster, ReconcileError, gone_is_ok, later},
 };
 
 /// How often conditions are updated.
@@ -177,18 +177,20 @@ impl Conditions {
     /// The first that could not be written; the others were tried too.
     pub(super) async fn write(
         &self,
-        ctx: &Ctx,
+        cluster: &Cluster,
+        clocks: &Clocks,
+        patches: &Patches,
         statuses: &[DisruptionStatus],
         scope: &Scope,
     ) -> Result<(), ReconcileError> {
         self.retain(statuses);
-        let now = ctx.now();
+        let now = clocks.now();
         let mut result = Ok(());
         let mut written = 0;
         for status in statuses {
             let Some(name) = status.node.claim_name() else { continue };
             let wanted = Wanted::of(status, now);
-            let current = current(ctx, name);
+            let current = current(cluster, name);
             let same = match self.get(name) {
                 Some(marks) => {
                     current.is_some() != marks.is_empty()
@@ -206,7 +208,7 @@ impl Conditions {
                 break;
             }
             written += 1;
-            match set(ctx, name, wanted.text.as_ref()).await {
+            match set(patches, name, wanted.text.as_ref()).await {
                 Ok(()) => self.set(name, wanted.marks),
                 Err(error) if result.is_ok() => result = Err(error),
                 Err(_) => {}
@@ -217,15 +219,15 @@ impl Conditions {
 }
 
 /// Reason and message of the current condition.
-fn current(ctx: &Ctx, claim: &str) -> Option<(String, String)> {
-    let index = ctx.index();
+fn current(cluster: &Cluster, claim: &str) -> Option<(String, String)> {
+    let index = cluster.index();
     let status = index.claim(claim)?.status.as_ref()?;
     let found = fleetwright_api::condition::find(&status.conditions, DISRUPTION_BLOCKED)?;
     Some((found.reason.clone(), found.message.clone()))
 }
 
-async fn set(ctx: &Ctx, claim: &str, text: Option<&(String, String)>) -> Result<(), ReconcileError> {
-    let done = patch::claim_conditions(ctx, claim, |conditions| match text {
+async fn set(patches: &Patches, claim: &str, text: Option<&(String, String)>) -> Result<(), ReconcileError> {
+    let done = patches.claim_conditions(claim, |conditions| match text {
         Some((reason, message)) => {
             conditions.set_true_with_reason(DISRUPTION_BLOCKED, reason, message);
         }

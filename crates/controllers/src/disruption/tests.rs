@@ -66,8 +66,8 @@ fn node(world: &World, name: &str, of: &str) {
 
 /// Catalogues, which decisions need, and disruption.
 async fn run_for(world: &World, seconds: u64) {
-    let mut controllers = super::controllers();
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+    let mut controllers = super::controllers(&world.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
     let (trigger, task) = world.run(controllers);
     world.pass(seconds).await;
     trigger.fire();
@@ -130,8 +130,8 @@ async fn a_leader_with_another_clock_gives_a_command_its_time() {
         let before = replacements(&world);
         world.clock.set_ahead(ahead);
         world.restart();
-        let mut controllers = super::controllers();
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+        let mut controllers = super::controllers(&world.ctx);
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
         let _running = world.run(controllers);
         world.pass(60).await;
         assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "{ahead} s: it is taken over");
@@ -165,8 +165,8 @@ async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
         let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
         world.pool("default", json!({}));
         node(&world, "old", of);
-        let mut controllers = super::controllers();
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+        let mut controllers = super::controllers(&world.ctx);
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
         let _running = world.run(controllers);
         world.pass(8).await;
         assert!(!named(&claim(&world, "old")), "{of}: not yet");
@@ -231,7 +231,7 @@ const BOTH: &[&str] = &["old-a", "old-b"];
 fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
     let world = World::new();
     world.pool("default", json!({}));
-    let record = json!({"id": "cmd", "method": method, "started": world.ctx.now().to_string(),
+    let record = json!({"id": "cmd", "method": method, "started": world.ctx.clocks.now().to_string(),
         "replacements": replaces, "nodes": 2});
     for name in BOTH {
         drifted(&world, name);

@@ -10,7 +10,7 @@ use fleetwright_core::{
 };
 use fleetwright_state::{Change, Index, Key};
 
-use crate::runtime::Ctx;
+use crate::{runtime::Cluster, settings::Settings};
 
 /// See [`View`]; this one owns its parts.
 #[derive(Clone)]
@@ -33,20 +33,20 @@ pub(crate) struct ClaimedNode {
 
 impl ClaimedNode {
     /// The node of the claim called `name`; `None` where there is none, it is not ours or means nothing.
-    pub(crate) fn find(ctx: &Ctx, name: &str) -> Option<Self> {
-        let index = ctx.index();
+    pub(crate) fn find(cluster: &Cluster, settings: &Settings, name: &str) -> Option<Self> {
+        let index = cluster.index();
         let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
-        Some(Self::of(ctx, &index, raw, claim))
+        Some(Self::of(settings, &index, raw, claim))
     }
 
     /// The node of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
-    pub(crate) fn preview(ctx: &Ctx, claim: api::NodeClaim) -> Option<Self> {
-        let index = ctx.index();
+    pub(crate) fn preview(cluster: &Cluster, settings: &Settings, claim: api::NodeClaim) -> Option<Self> {
+        let index = cluster.index();
         let model = Arc::new(index.read_claim(&claim)?);
-        Some(Self::of(ctx, &index, Arc::new(claim), model))
+        Some(Self::of(settings, &index, Arc::new(claim), model))
     }
 
-    fn of(ctx: &Ctx, index: &Index, raw: Arc<api::NodeClaim>, claim: Arc<NodeClaim>) -> Self {
+    fn of(settings: &Settings, index: &Index, raw: Arc<api::NodeClaim>, claim: Arc<NodeClaim>) -> Self {
         let nodes: Vec<Arc<Node>> = index.nodes_with(&claim).cloned().collect();
         let pool = claim.pool.as_ref().and_then(|pool| index.pool_model(pool)).cloned();
         let pods: Vec<Arc<Pod>> = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
@@ -55,7 +55,7 @@ impl ClaimedNode {
         };
         let budgets = index.pdbs().filter(covers).cloned().collect();
         let drivers = || nodes.first().map(|node| index.published_drivers(&node.name)).unwrap_or_default();
-        let published_drivers = (!ctx.settings.ignore_dra_requests).then(drivers);
+        let published_drivers = (!settings.ignore_dra_requests).then(drivers);
         Self { raw, claim, nodes, pool, pods, budgets, published_drivers }
     }
 

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     events::{Event, regarding},
-    patch,
-    runtime::{Ctx, ReconcileError, gone_is_ok, later},
+    patch::Patches,
+    runtime::{Clocks, ReconcileError, Recorder, gone_is_ok, later},
 };
 
 /// How long a transient error must last before it is reported.
@@ -47,7 +47,8 @@ pub(super) fn is_transient(error: &CloudError) -> bool {
 /// Notes an answer of the cloud. Publishes an event about an error that is permanent or lasts, and returns the change of
 /// condition InstanceTerminating, if it does not say so yet.
 pub(super) fn note<T>(
-    ctx: &Ctx,
+    clocks: &Clocks,
+    recorder: &Recorder,
     cache: &LifecycleCache,
     node: &ClaimedNode,
     call: CloudCall,
@@ -57,7 +58,7 @@ pub(super) fn note<T>(
         cache.answered(&node.claim.uid, call);
         return None;
     };
-    let now = ctx.now();
+    let now = clocks.now();
     let since = cache.refused_since(&node.claim.uid, call, now);
     if is_transient(error) && later(since, PATIENCE) > now {
         return None;
@@ -66,7 +67,7 @@ pub(super) fn note<T>(
     let message = message_of(&failure, error);
     let event = Event::warning(regarding(&*node.raw), call.reason(), message.clone());
     let same = [node.claim.uid.to_string(), failure.clone()];
-    ctx.recorder.publish(event.same_if(same).quiet_for(QUIET));
+    recorder.publish(event.same_if(same).quiet_for(QUIET));
     let written = node.claim.conditions.get(&ConditionType::InstanceTerminating);
     let is_written = written
         .is_some_and(|known| *known.reason == *call.reason() && known.message.starts_with(failure.as_str()));
@@ -80,15 +81,17 @@ pub(super) fn note<T>(
 /// # Errors
 /// The one of the cloud that is not an answer, or what the API server says.
 pub(super) async fn record<T>(
-    ctx: &Ctx,
+    clocks: &Clocks,
+    patches: &Patches,
+    recorder: &Recorder,
     cache: &LifecycleCache,
     node: &ClaimedNode,
     call: CloudCall,
     answer: Result<T, CloudError>,
 ) -> Result<Result<T, CloudError>, ReconcileError> {
-    let change = note(ctx, cache, node, call, &answer);
+    let change = note(clocks, recorder, cache, node, call, &answer);
     if let Some(change) = change {
-        let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
+        let written = patches.claim_conditions(&node.claim.name, |conditions| {
             conditions.set_unknown_with_reason(INSTANCE_TERMINATING, &change.reason, &change.message);
         });
         gone_is_ok(written.await)?;
@@ -103,12 +106,15 @@ pub(super) async fn record<T>(
 ///
 /// # Errors
 /// Where the API server cannot be reached.
-pub(super) async fn clear_lookup_failure(ctx: &Ctx, node: &ClaimedNode) -> Result<bool, ReconcileError> {
+pub(super) async fn clear_lookup_failure(
+    patches: &Patches,
+    node: &ClaimedNode,
+) -> Result<bool, ReconcileError> {
     let stands = node.claim.conditions.get(&ConditionType::InstanceTerminating);
     if stands.is_none_or(|known| *known.reason != *CloudCall::Get.reason()) {
         return Ok(false);
     }
-    let written = patch::claim_conditions(ctx, &node.claim.name, |conditions| {
+    let written = patches.claim_conditions(&node.claim.name, |conditions| {
         // It is an independent condition, which can always be cleared.
         let _ = conditions.clear(INSTANCE_TERMINATING);
     });

@@ -3,21 +3,40 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleetwright_core::nodeclaim::consistency;
+use fleetwright_core::{cloud::CloudProvider, nodeclaim::consistency};
 use fleetwright_state::{Change, Index, Key};
 
 use super::{
     cache::LifecycleCache,
     claimed_node::{ClaimedNode, claim_of},
-    executor::Executor,
+    executor::Executors,
 };
 use crate::{
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
 /// Compares nodes with their claims.
-pub struct Consistency(pub Arc<LifecycleCache>);
+pub struct Consistency {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    executors: Executors,
+}
+
+impl Consistency {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for Consistency {
@@ -33,10 +52,12 @@ impl Controller for Consistency {
         claim_of(change, index).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
-        let next = consistency::Consistency.next(&node.view(ctx.cloud.info()), ctx.now());
-        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
+            return Ok(Requeue::No);
+        };
+        let next = consistency::Consistency.next(&node.view(self.cloud.info()), self.clocks.now());
+        let done = self.executors.on(&node).execute(next).await?;
         Ok(done.again.into())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{self, CloudError},
+    cloud::{self, CloudError, CloudProvider},
     nodeclaim::{
         conditions::{Consolidatable, Drifted},
         launch,
@@ -12,14 +12,33 @@ use fleetwright_core::{
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 
-use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor};
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executors};
 use crate::{
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
 /// Keeps the conditions that make candidates.
-pub struct Disruption(pub Arc<LifecycleCache>);
+pub struct Disruption {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    executors: Executors,
+}
+
+impl Disruption {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for Disruption {
@@ -45,16 +64,18 @@ impl Controller for Disruption {
         }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
-        let catalog = node.pool.as_ref().and_then(|pool| ctx.index().catalog(&pool.name).cloned());
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
+            return Ok(Requeue::No);
+        };
+        let catalog = node.pool.as_ref().and_then(|pool| self.cluster.index().catalog(&pool.name).cloned());
         // A catalogue without any type is one that could not be read, not one that was emptied.
         let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
-        let provider = by_provider(ctx, &node).await?;
-        let (view, now) = (node.view(ctx.cloud.info()), ctx.now());
+        let provider = by_provider(&*self.cloud, &node).await?;
+        let (view, now) = (node.view(self.cloud.info()), self.clocks.now());
         let drifted = Drifted { catalog: catalog.as_deref(), provider: provider.as_ref() };
         let next = Consolidatable.next(&view, now).and(drifted.next(&view, now));
-        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+        let done = self.executors.on(&node).execute(next).await?;
         Ok(done.again.into())
     }
 }
@@ -71,13 +92,16 @@ fn spec_changed(change: &Change) -> bool {
 }
 
 /// What the provider says of drift, where the pool shows none and there is an instance to ask about.
-async fn by_provider(ctx: &Ctx, node: &ClaimedNode) -> Result<Option<cloud::Drift>, ReconcileError> {
+async fn by_provider(
+    cloud: &dyn CloudProvider,
+    node: &ClaimedNode,
+) -> Result<Option<cloud::Drift>, ReconcileError> {
     let claim = &node.claim;
     let Some(pool) = &node.pool else { return Ok(None) };
     if claim.deleting.is_some() || !launch::is_launched(claim) || Drifted::by_pool(claim, pool).is_some() {
         return Ok(None);
     }
-    match ctx.cloud.drift(claim).await {
+    match cloud.drift(claim).await {
         Ok(drift) => Ok(drift),
         // An instance that is gone is for the collection, one that is not ours for nobody.
         Err(CloudError::NotFound(_) | CloudError::NotOwned { .. }) => Ok(None),

@@ -22,12 +22,39 @@ use super::{
 };
 use crate::{
     events::{Event, regarding, regarding_pod},
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    metrics::Metrics,
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, gone_is_ok,
+    },
+    safety::Safety,
     settings::Settings,
 };
 
 /// Evicts one pod a key.
-pub struct EvictionQueue(pub Arc<LifecycleCache>);
+pub struct EvictionQueue {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    safety: Safety,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+    cache: Arc<LifecycleCache>,
+}
+
+impl EvictionQueue {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            safety: Safety::new(ctx),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+            cache: cache.clone(),
+        }
+    }
+}
 
 /// The result of an eviction.
 enum Outcome {
@@ -51,46 +78,47 @@ impl Controller for EvictionQueue {
         RateLimit::new(Duration::from_millis(100), Duration::from_secs(10), 100, 1000)
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(queued) = self.0.queued_eviction(key) else { return Ok(Requeue::No) };
-        let pod = ctx.index().pod(&key.into()).cloned();
-        let Some(pod) = pod.filter(|pod| still_due(ctx, pod, &queued)) else {
-            self.0.dequeue(key);
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(queued) = self.cache.queued_eviction(key) else { return Ok(Requeue::No) };
+        let pod = self.cluster.index().pod(&key.into()).cloned();
+        let Some(pod) = pod.filter(|pod| still_due(&self.clocks, pod, &queued)) else {
+            self.cache.dequeue(key);
             return Ok(Requeue::No);
         };
-        let now = ctx.steady();
-        let was_blocked = self.0.is_blocked(key);
+        let now = self.clocks.steady();
+        let was_blocked = self.cache.is_blocked(key);
         if queued.force.is_none() {
-            let turn = self.0.eviction_turn(key, now, || ctx.limits().eviction_turn(was_blocked, now));
-            if let Err(held) = ctx.admit(Act::Evict, &Facts { turn, ..Facts::default() }) {
+            let turn =
+                self.cache.eviction_turn(key, now, || self.safety.limits().eviction_turn(was_blocked, now));
+            if let Err(held) = self.safety.admit(Act::Evict, &Facts { turn, ..Facts::default() }) {
                 return Ok(held.left().into());
             }
         }
         let outcome = match queued.force {
-            Some(grace) => force(ctx, &pod, grace).await?,
-            None => evict(ctx, &pod).await?,
+            Some(grace) => force(&self.client, &self.cluster, &pod, grace).await?,
+            None => evict(&self.client, &self.metrics, &pod).await?,
         };
         match outcome {
             Outcome::Evicted => {
-                self.0.dequeue(key);
-                ctx.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
+                self.cache.dequeue(key);
+                self.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
                 if was_blocked && queued.force.is_none() {
-                    ctx.limits().retry_succeeded(now);
+                    self.safety.limits().retry_succeeded(now);
                 }
                 if queued.force.is_none() {
                     let message = format!("Evicted pod: {}", queued.reason);
-                    ctx.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
+                    self.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
                 }
                 Ok(Requeue::No)
             }
             Outcome::Blocked(why) => {
-                if self.0.block(key) {
-                    ctx.limits().eviction_blocked();
+                if self.cache.block(key) {
+                    self.safety.limits().eviction_blocked();
                 }
-                let node = ctx.index().node(&queued.node).cloned();
+                let node = self.cluster.index().node(&queued.node).cloned();
                 if let Some(node) = node {
                     let message = format!("Failed to drain node, evicting pod {}: {why}", pod.id);
-                    ctx.recorder.publish(Event::warning(regarding(&*node), "FailedDraining", message));
+                    self.recorder.publish(Event::warning(regarding(&*node), "FailedDraining", message));
                 }
                 Ok(Requeue::Backoff)
             }
@@ -99,19 +127,19 @@ impl Controller for EvictionQueue {
 }
 
 /// Whether this is the queued pod and it still has to be evicted, by the index as it is now.
-fn still_due(ctx: &Ctx, pod: &Model, queued: &QueuedEviction) -> bool {
+fn still_due(clocks: &Clocks, pod: &Model, queued: &QueuedEviction) -> bool {
     let forced = queued.force.is_some();
     pod.uid == queued.uid
         && !pod.is_terminal()
-        && (forced || (!pod.is_terminating() && pod.protected_until(ctx.now()).is_none()))
+        && (forced || (!pod.is_terminating() && pod.protected_until(clocks.now()).is_none()))
 }
 
-async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
-    let api = ctx.namespaced_api::<Pod>(&pod.id.namespace);
+async fn evict(client: &ApiClient, metrics: &Metrics, pod: &Model) -> Result<Outcome, ReconcileError> {
+    let api = client.namespaced::<Pod>(&pod.id.namespace);
     let params = PostParams::default();
     let eviction = eviction_of(pod);
     let call = api.create_subresource::<_, serde_json::Value>("eviction", &pod.id.name, &params, &eviction);
-    let result = ctx.call("evict pod", call).await;
+    let result = client.call("evict pod", call).await;
     let (code, outcome) = match result {
         Ok(_) => (201, Ok(Outcome::Evicted)),
         // Gone, or another pod under its name by now.
@@ -126,7 +154,7 @@ async fn evict(ctx: &Ctx, pod: &Model) -> Result<Outcome, ReconcileError> {
             None => return Err(error),
         },
     };
-    ctx.metrics.inc(&families::EVICTION_REQUESTS, &[&code.to_string()]);
+    metrics.inc(&families::EVICTION_REQUESTS, &[&code.to_string()]);
     outcome
 }
 
@@ -147,16 +175,21 @@ fn eviction_of(pod: &Model) -> Eviction {
     }
 }
 
-async fn force(ctx: &Ctx, pod: &Model, grace: Duration) -> Result<Outcome, ReconcileError> {
-    let api = ctx.namespaced_api::<Pod>(&pod.id.namespace);
+async fn force(
+    client: &ApiClient,
+    cluster: &Cluster,
+    pod: &Model,
+    grace: Duration,
+) -> Result<Outcome, ReconcileError> {
+    let api = client.namespaced::<Pod>(&pod.id.namespace);
     // Zero would take the pod out of the API while it may still run.
     let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX).max(1);
     let params: DeleteParams = only(&pod.uid).grace_period(seconds);
-    let result = ctx.call("delete pod", api.delete(&pod.id.name, &params)).await;
+    let result = client.call("delete pod", api.delete(&pod.id.name, &params)).await;
     match gone_is_ok(result) {
         Ok(deleted) => {
             if let Some(pod) = deleted.and_then(|either| either.left()) {
-                ctx.observe(pod);
+                cluster.observe(pod);
             }
             Ok(Outcome::Evicted)
         }

@@ -6,12 +6,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use fleetwright_api::{self as api, HasConditions, labels as names};
 use fleetwright_core::{
-    cloud::{CloudError, Instance, Termination},
+    cloud::{CloudError, CloudProvider, Instance, Termination},
     model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
     nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Step, View, launch},
     safety::Cause,
@@ -29,10 +30,16 @@ use super::{
     cache::{EVICTION_QUEUE, LifecycleCache, QueuedEviction, REGISTRATION_HEALTH, registration_condition},
     claimed_node::ClaimedNode,
     cloud_call::CloudCall,
-    cloud_refusals, families, node_patch,
+    cloud_refusals, families,
+    launch::LaunchParts,
+    node_patch,
     publish::publish_notice,
 };
-use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+use crate::{
+    metrics::Metrics,
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
+    settings::Settings,
+};
 
 /// The result of a pass.
 #[derive(Debug, Default)]
@@ -46,10 +53,43 @@ pub(crate) struct Done {
 /// Stages of one claim, as a function.
 pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
 
+/// What the steps of NodeClaims are executed with.
+pub(crate) struct Executors {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+    cache: Arc<LifecycleCache>,
+}
+
+impl Executors {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+            cache: cache.clone(),
+        }
+    }
+
+    /// One pass over `node`.
+    pub(crate) fn on<'a>(&'a self, node: &'a ClaimedNode) -> Executor<'a> {
+        let claim = (*node.raw).clone();
+        Executor { parts: self, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
+    }
+}
+
 /// One pass over one claim.
 pub(crate) struct Executor<'a> {
-    ctx: &'a Ctx,
-    cache: &'a LifecycleCache,
+    parts: &'a Executors,
     node: &'a ClaimedNode,
     /// The claim as of our last write.
     claim: api::NodeClaim,
@@ -68,11 +108,6 @@ enum Pending {
 }
 
 impl<'a> Executor<'a> {
-    pub(crate) fn new(ctx: &'a Ctx, cache: &'a LifecycleCache, node: &'a ClaimedNode) -> Self {
-        let claim = (*node.raw).clone();
-        Self { ctx, cache, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
-    }
-
     /// Asks `stages` what follows from a status before it is written. If that changes the status only, one patch writes both.
     pub(crate) fn looking_ahead(self, stages: Stages) -> Self {
         Self { ahead: Some(stages), ..self }
@@ -137,7 +172,9 @@ impl<'a> Executor<'a> {
             Step::Terminate(id) => self.terminate(&id, done).await?,
             Step::ReleaseNode(node) => self.release_node(&node).await?,
             Step::ReleaseClaim => self.release_claim().await?,
-            Step::Publish(notice) => publish_notice(self.ctx, self.node, &notice),
+            Step::Publish(notice) => {
+                publish_notice(&self.parts.cluster, &self.parts.recorder, self.node, &notice)
+            }
             Step::CountRegistration(registered) => self.count_registration(registered),
         }
         Ok(Vec::new())
@@ -148,14 +185,14 @@ impl<'a> Executor<'a> {
     }
 
     fn api(&self) -> Api<api::NodeClaim> {
-        self.ctx.cluster_api()
+        self.parts.client.cluster()
     }
 
     async fn patch(&mut self, what: &'static str, body: Value) -> Result<(), ReconcileError> {
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
-        let patched = self.ctx.call(what, api.patch(self.name(), &params, &body)).await?;
+        let patched = self.parts.client.call(what, api.patch(self.name(), &params, &body)).await?;
         self.claim = patched.clone();
-        self.ctx.observe(patched);
+        self.parts.cluster.observe(patched);
         Ok(())
     }
 
@@ -164,9 +201,12 @@ impl<'a> Executor<'a> {
     }
 
     async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
-        let asked = self.cache.launches.ask(self.ctx, &self.node.claim).await;
+        let parts = self.parts;
+        let (client, cluster, clocks) = (&parts.client, &parts.cluster, &parts.clocks);
+        let launch = LaunchParts { client, cluster, clocks, cloud: &*parts.cloud };
+        let asked = parts.cache.launches.ask(launch, &self.node.claim).await;
         // The attempt was written on this claim, too.
-        let written = self.ctx.index().claim(self.name()).cloned();
+        let written = parts.cluster.index().claim(self.name()).cloned();
         if let Some(written) = written.filter(|written| written.metadata.uid == self.claim.metadata.uid) {
             self.claim = (*written).clone();
         }
@@ -215,11 +255,11 @@ impl<'a> Executor<'a> {
 
     async fn delete(&mut self, cause: Cause) -> Result<(), ReconcileError> {
         let (api, params) = (self.api(), only(&self.node.claim.uid));
-        let result = self.ctx.call("delete nodeclaim", api.delete(self.name(), &params)).await;
+        let result = self.parts.client.call("delete nodeclaim", api.delete(self.name(), &params)).await;
         match gone_is_ok(result)? {
             Some(either) => {
                 if let Some(claim) = either.left() {
-                    self.ctx.observe(claim);
+                    self.parts.cluster.observe(claim);
                 }
             }
             None => return Ok(()),
@@ -233,18 +273,19 @@ impl<'a> Executor<'a> {
         if let Some(reason) = reason {
             let (pool, capacity_type) = (self.node.pool_name(), self.node.label(labels::CAPACITY_TYPE));
             let labels = [reason, pool, capacity_type, "", "forceful"];
-            self.ctx.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
+            self.parts.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
         }
         Ok(())
     }
 
     async fn change_node(&mut self, change: &NodeChange) -> Result<(), ReconcileError> {
         let Some(name) = &change.node else { return Ok(()) };
-        let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
+        let Some(node) = self.parts.cluster.index().node(name).cloned() else { return Ok(()) };
         let Some(body) = node_patch::of(&node, change, &self.node.claim) else { return Ok(()) };
-        let (api, params) = (self.ctx.cluster_api::<Node>(), PatchParams::default());
-        let patched = self.ctx.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
-        self.ctx.observe(patched);
+        let (api, params) = (self.parts.client.cluster::<Node>(), PatchParams::default());
+        let patched =
+            self.parts.client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
+        self.parts.cluster.observe(patched);
         Ok(())
     }
 
@@ -272,11 +313,13 @@ impl<'a> Executor<'a> {
     }
 
     async fn delete_node(&self, name: &str) -> Result<(), ReconcileError> {
-        let Some(uid) = self.ctx.index().node_model(name).map(|node| node.uid.clone()) else { return Ok(()) };
-        let api = self.ctx.cluster_api::<Node>();
-        let deleted = gone_is_ok(self.ctx.call("delete node", api.delete(name, &only(&uid))).await)?;
+        let Some(uid) = self.parts.cluster.index().node_model(name).map(|node| node.uid.clone()) else {
+            return Ok(());
+        };
+        let api = self.parts.client.cluster::<Node>();
+        let deleted = gone_is_ok(self.parts.client.call("delete node", api.delete(name, &only(&uid))).await)?;
         if let Some(node) = deleted.and_then(|either| either.left()) {
-            self.ctx.observe(node);
+            self.parts.cluster.observe(node);
         }
         Ok(())
     }
@@ -287,14 +330,21 @@ impl<'a> Executor<'a> {
         let reason = self.node.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
         let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
         let leaving = QueuedEviction { uid, node: node.name.clone(), reason, force };
-        if self.cache.evict(key.clone(), leaving) {
-            self.ctx.enqueue(EVICTION_QUEUE, key);
+        if self.parts.cache.evict(key.clone(), leaving) {
+            self.parts.cluster.enqueue(EVICTION_QUEUE, key);
         }
     }
 
     async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
-        let answer = self.ctx.cloud.terminate(&self.node.claim, id).await;
-        let refused = cloud_refusals::note(self.ctx, self.cache, self.node, CloudCall::Terminate, &answer);
+        let answer = self.parts.cloud.terminate(&self.node.claim, id).await;
+        let refused = cloud_refusals::note(
+            &self.parts.clocks,
+            &self.parts.recorder,
+            &self.parts.cache,
+            self.node,
+            CloudCall::Terminate,
+            &answer,
+        );
         self.pending.extend(refused.map(Pending::Set));
         done.instance = Some(match answer {
             Ok(Termination::Accepted) => InstanceState::Exists,
@@ -306,17 +356,17 @@ impl<'a> Executor<'a> {
     }
 
     async fn release_node(&self, name: &str) -> Result<(), ReconcileError> {
-        let Some(node) = self.ctx.index().node(name).cloned() else { return Ok(()) };
-        release_node(self.ctx, &node).await?;
+        let Some(node) = self.parts.cluster.index().node(name).cloned() else { return Ok(()) };
+        release_node(&self.parts.client, &self.parts.cluster, &node).await?;
         let (pool, zone) = (self.node.pool_name(), self.node.label(labels::ZONE));
-        let now = self.ctx.now();
-        self.ctx.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
+        let now = self.parts.clocks.now();
+        self.parts.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
         let meta = &node.metadata;
         if let Some(deleted) = &meta.deletion_timestamp {
-            self.ctx.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
+            self.parts.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
         }
         if let Some(created) = &meta.creation_timestamp {
-            self.ctx.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
+            self.parts.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
         }
         tracing::info!(Node = name, "deleted node");
         Ok(())
@@ -330,55 +380,58 @@ impl<'a> Executor<'a> {
             "finalizers": finalizers,
         }});
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
-        let result = self.ctx.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
+        let result = self.parts.client.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
         self.released = true;
         if let Some(claim) = gone_is_ok(result)? {
             // Without finalizers, this write deletes the object.
             if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-                self.ctx.forget(&claim);
+                self.parts.cluster.forget(&claim);
             } else {
-                self.ctx.observe(claim);
+                self.parts.cluster.observe(claim);
             }
         }
         let node = self.node;
         let (pool, zone) = (node.pool_name(), node.label(labels::ZONE));
         let labels = [pool, node.label(labels::CAPACITY_TYPE), zone];
-        self.ctx.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
-        let now = self.ctx.now();
+        self.parts.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
+        let now = self.parts.clocks.now();
         if let Some(deleting) = node.claim.deleting {
-            self.ctx.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
+            self.parts.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
         }
         if let Some(since) = node.claim.true_since(ConditionType::InstanceTerminating) {
-            self.ctx.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
+            self.parts.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
-        self.cache.forget(&node.claim.uid);
+        self.parts.cache.forget(&node.claim.uid);
         tracing::info!(NodeClaim = self.name(), "nodeclaim is gone");
         Ok(())
     }
 
     fn count_created(&self) {
         let labels = [self.node.pool_name(), self.node.label(labels::ZONE)];
-        self.ctx.metrics.inc(&families::NODES_CREATED, &labels);
+        self.parts.metrics.inc(&families::NODES_CREATED, &labels);
     }
 
     fn count_registration(&self, registered: bool) {
         let Some(pool) = &self.node.pool else { return };
-        let index = self.ctx.index();
+        let index = self.parts.cluster.index();
         let stored =
             index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| registration_condition(raw));
         drop(index);
-        self.cache.note_registration(&pool.uid, stored, registered);
+        self.parts.cache.note_registration(&pool.uid, stored, registered);
         if !registered {
-            self.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
+            self.parts.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
         }
-        self.ctx.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
+        self.parts.cluster.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
 
     fn look_ahead(&mut self) {
         let Some(stages) = self.ahead.filter(|_| !self.pending.is_empty() && !self.released) else { return };
-        let now = self.ctx.now();
-        let Some(node) = ClaimedNode::preview(self.ctx, self.wanted(now)) else { return };
-        let steps = stages(&node.view(self.ctx.cloud.info()), now).steps;
+        let now = self.parts.clocks.now();
+        let Some(node) = ClaimedNode::preview(&self.parts.cluster, &self.parts.settings, self.wanted(now))
+        else {
+            return;
+        };
+        let steps = stages(&node.view(self.parts.cloud.info()), now).steps;
         if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
             let changes = steps.into_iter().filter_map(|step| match step {
                 Step::Condition(change) => Some(Pending::Set(change)),
@@ -402,7 +455,7 @@ impl<'a> Executor<'a> {
         if self.pending.is_empty() || self.released {
             return Ok(());
         }
-        let wanted = self.wanted(self.ctx.now());
+        let wanted = self.wanted(self.parts.clocks.now());
         self.pending.clear();
         if wanted.status == self.claim.status {
             return Ok(());
@@ -412,11 +465,14 @@ impl<'a> Executor<'a> {
             "status": wanted.status,
         });
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
-        let result =
-            self.ctx.call("write nodeclaim status", api.patch_status(self.name(), &params, &body)).await;
+        let result = self
+            .parts
+            .client
+            .call("write nodeclaim status", api.patch_status(self.name(), &params, &body))
+            .await;
         if let Some(patched) = gone_is_ok(result)? {
             self.claim = patched.clone();
-            self.ctx.observe(patched);
+            self.parts.cluster.observe(patched);
         }
         Ok(())
     }
@@ -457,7 +513,11 @@ pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
 }
 
 /// Takes the finalizer off a Node.
-pub(crate) async fn release_node(ctx: &Ctx, node: &Node) -> Result<(), ReconcileError> {
+pub(crate) async fn release_node(
+    client: &ApiClient,
+    cluster: &Cluster,
+    node: &Node,
+) -> Result<(), ReconcileError> {
     let mut finalizers = node.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != names::TERMINATION_FINALIZER);
     let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -465,13 +525,13 @@ pub(crate) async fn release_node(ctx: &Ctx, node: &Node) -> Result<(), Reconcile
         "resourceVersion": node.metadata.resource_version,
         "finalizers": finalizers,
     }});
-    let (api, params, body) = (ctx.cluster_api::<Node>(), PatchParams::default(), Patch::Merge(body));
-    let result = ctx.call("remove finalizer of node", api.patch(name, &params, &body)).await;
+    let (api, params, body) = (client.cluster::<Node>(), PatchParams::default(), Patch::Merge(body));
+    let result = client.call("remove finalizer of node", api.patch(name, &params, &body)).await;
     if let Some(node) = gone_is_ok(result)? {
         if node.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-            ctx.forget(&node);
+            cluster.forget(&node);
         } else {
-            ctx.observe(node);
+            cluster.observe(node);
         }
     }
     Ok(())

@@ -4,14 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
+    cloud::CloudProvider,
     disruption::outage,
     nodeclaim::{Next, Step, expiration},
     safety::{Act, Cause, Facts},
 };
 use fleetwright_state::{Change, Index, Key};
 
-use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor};
-use crate::runtime::{Controller, Ctx, ReconcileError, Requeue};
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executors};
+use crate::{
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
+    safety::Safety,
+    settings::Settings,
+};
 
 /// A claim's age is read at least this often, because the wall clock may have been wrong when its deadline was computed.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -20,7 +25,28 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 const HELD: Duration = Duration::from_secs(60);
 
 /// Deletes NodeClaims at their age, within the limits of [`fleetwright_core::safety`].
-pub struct Expiration(pub Arc<LifecycleCache>);
+pub struct Expiration {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    executors: Executors,
+    safety: Safety,
+}
+
+impl Expiration {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+            safety: Safety::new(ctx),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for Expiration {
@@ -34,31 +60,34 @@ impl Controller for Expiration {
         created.then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
-        if let Some(pause) = ctx.wall_clock_rest() {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
+            return Ok(Requeue::No);
+        };
+        if let Some(pause) = self.clocks.wall_clock_rest() {
             return Ok(Requeue::After(pause));
         }
-        let next = expiration::Expiration.next(&node.view(ctx.cloud.info()), ctx.now());
-        let next = admitted(ctx, &key.name, next);
-        let done = Executor::new(ctx, &self.0, &node).execute(next).await?;
+        let next = expiration::Expiration.next(&node.view(self.cloud.info()), self.clocks.now());
+        let next = admitted(&self.cluster, &self.clocks, &self.safety, &key.name, next);
+        let done = self.executors.on(&node).execute(next).await?;
         Ok(done.again.map(|again| again.min(INTERVAL)).into())
     }
 }
 
 /// The same answer, unless a limit holds the expiration.
-fn admitted(ctx: &Ctx, claim: &str, next: Next) -> Next {
+fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, next: Next) -> Next {
     const EXPIRE: Act = Act::DeleteClaim(Cause::Expired);
     if !next.steps.contains(&Step::Delete(Cause::Expired)) {
         return next;
     }
     let (all, outage) = {
-        let mut index = ctx.index();
-        let snapshot = index.snapshot(ctx.now());
+        let mut index = cluster.index();
+        let snapshot = index.snapshot(clocks.now());
         (index.claim_models().count(), outage(snapshot.nodes.iter().map(|node| &**node)))
     };
-    let facts = Facts { subject: claim, all, outage, clock_pause: ctx.wall_clock_rest(), ..Facts::default() };
-    match ctx.admit(EXPIRE, &facts) {
+    let facts =
+        Facts { subject: claim, all, outage, clock_pause: clocks.wall_clock_rest(), ..Facts::default() };
+    match safety.admit(EXPIRE, &facts) {
         Ok(()) => next,
         Err(held) => {
             tracing::info!(NodeClaim = claim, %held, "expiration is held");
@@ -92,8 +121,8 @@ mod tests {
                 let claim = world.server.get("karpenter.sh/v1", "NodeClaim", "", "a").unwrap();
                 claim["metadata"]["deletionTimestamp"].is_string()
             };
-            let enqueue = || world.ctx.enqueue("nodeclaim.expiration", Key::cluster("a"));
-            let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
+            let enqueue = || world.ctx.cluster.enqueue("nodeclaim.expiration", Key::cluster("a"));
+            let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
             world.pass(30).await;
             world.clock.set_ahead(1200);
             enqueue();
@@ -148,7 +177,7 @@ mod tests {
     async fn claims_that_were_created_together_expire_in_portions() {
         let world = World::new();
         created_together(&world, 25, 0);
-        let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
+        let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
         let mut gone = Vec::new();
         for seconds in [590, 30, 540, 120, 600] {
             world.pass(seconds).await;
@@ -162,7 +191,7 @@ mod tests {
         for (unready, expected) in [(4, 0), (3, 8)] {
             let world = World::new();
             created_together(&world, 8, unready);
-            let _running = world.run(vec![Arc::new(Expiration(Arc::default()))]);
+            let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
             world.pass(700).await;
             assert_eq!(deleted(&world), expected, "{unready} are not ready");
         }

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::CloudError,
+    cloud::{CloudError, CloudProvider},
     model::{ClaimName, ProviderId},
     nodeclaim::{
         Next, Step,
@@ -18,10 +18,14 @@ use fleetwright_core::{
 };
 use fleetwright_state::Key;
 
-use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, orphans::OrphanCollector};
+use super::{
+    cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executors, orphans::OrphanCollector,
+};
 use crate::{
     events::regarding,
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    safety::Safety,
+    settings::Settings,
 };
 
 /// What this controller does.
@@ -29,16 +33,29 @@ const COLLECT: Act = Act::DeleteClaim(Cause::GarbageCollected);
 
 /// Compares claims with the cloud's list.
 pub struct GarbageCollection {
-    cache: Arc<LifecycleCache>,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    executors: Executors,
+    safety: Safety,
     collection: Mutex<Collection>,
     orphans: OrphanCollector,
 }
 
 impl GarbageCollection {
     /// Has seen nothing missing yet.
-    #[must_use]
-    pub fn new(cache: Arc<LifecycleCache>) -> Self {
-        Self { cache, collection: Mutex::default(), orphans: OrphanCollector::default() }
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+            safety: Safety::new(ctx),
+            collection: Mutex::default(),
+            orphans: OrphanCollector::new(ctx),
+        }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Collection) -> T) -> T {
@@ -47,39 +64,39 @@ impl GarbageCollection {
     }
 
     /// Takes in a list that was begun when the index was at least as it is now.
-    fn survey(&self, ctx: &Ctx, listed: &BTreeSet<ProviderId>) -> Findings {
+    fn survey(&self, listed: &BTreeSet<ProviderId>) -> Findings {
         let nodes: Vec<_> = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let node = |name: &str| index.nodes_of_claim(name).next().cloned();
             index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect()
         };
         let views: Vec<_> = nodes.iter().map(|(claim, node)| (&**claim, node.as_deref())).collect();
-        let (now, steady) = (ctx.now(), ctx.steady());
-        self.with(|collection| collection.survey(&views, listed, &mut ctx.limits(), now, steady))
+        let (now, steady) = (self.clocks.now(), self.clocks.steady());
+        self.with(|collection| collection.survey(&views, listed, &mut self.safety.limits(), now, steady))
     }
 
     /// Counts claims beyond the limit, and publishes why they stay.
-    fn report_held(ctx: &Ctx, findings: &Findings) {
+    fn report_held(cluster: &Cluster, clocks: &Clocks, safety: &Safety, findings: &Findings) {
         if let Some((missing, all)) = findings.short_list {
             let held = Held::ShortList { missing, all };
-            ctx.count_held(COLLECT, &held, missing);
+            safety.count_held(COLLECT, &held, missing);
             tracing::warn!(missing, all, %held, "garbage collection is held");
         }
         for name in &findings.held {
-            let held = ctx.limits().beyond_room(COLLECT, ctx.steady());
-            let claim = ctx.index().claim(name).cloned();
+            let held = safety.limits().beyond_room(COLLECT, clocks.steady());
+            let claim = cluster.index().claim(name).cloned();
             if let Some((held, claim)) = held.zip(claim) {
-                ctx.count_held(COLLECT, &held, 1);
-                ctx.publish_held(regarding(&*claim), &held);
+                safety.count_held(COLLECT, &held, 1);
+                safety.publish_held(regarding(&*claim), &held);
             }
         }
     }
 
     /// Asks for the one instance, and deletes its claim where there is none.
-    async fn verify(&self, ctx: &Ctx, name: &ClaimName, all: usize) -> Result<(), ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, name) else { return Ok(()) };
+    async fn verify(&self, name: &ClaimName, all: usize) -> Result<(), ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, name) else { return Ok(()) };
         let Some(id) = &node.claim.provider_id else { return Ok(()) };
-        match ctx.cloud.get(id).await {
+        match self.cloud.get(id).await {
             Err(CloudError::NotFound(_)) => {}
             Ok(_) => {
                 self.with(|collection| collection.forget(name));
@@ -87,12 +104,12 @@ impl GarbageCollection {
             }
             Err(error) => return Err(error.into()),
         }
-        if let Err(held) = ctx.admit(COLLECT, &Facts { subject: name, all, ..Facts::default() }) {
+        if let Err(held) = self.safety.admit(COLLECT, &Facts { subject: name, all, ..Facts::default() }) {
             tracing::info!(NodeClaim = %name, %held, "garbage collection is held");
             return Ok(());
         }
         let next = Next::steps([Step::Delete(Cause::GarbageCollected)]);
-        Executor::new(ctx, &self.cache, &node).execute(next).await?;
+        self.executors.on(&node).execute(next).await?;
         self.with(|collection| collection.forget(name));
         Ok(())
     }
@@ -112,18 +129,18 @@ impl Controller for GarbageCollection {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        let instances = ctx.cloud.list().await?;
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
+        let instances = self.cloud.list().await?;
         let listed = instances.iter().map(|instance| instance.provider_id.clone()).collect();
-        let findings = self.survey(ctx, &listed);
-        Self::report_held(ctx, &findings);
+        let findings = self.survey(&listed);
+        Self::report_held(&self.cluster, &self.clocks, &self.safety, &findings);
         for name in &findings.gone {
             // One that cannot be verified does not hold up the others.
-            if let Err(error) = self.verify(ctx, name, findings.all).await {
+            if let Err(error) = self.verify(name, findings.all).await {
                 tracing::warn!(NodeClaim = %name, %error, "cannot verify that the instance is gone");
             }
         }
-        let again = self.orphans.collect(ctx, &instances).await?;
+        let again = self.orphans.collect(&instances).await?;
         Ok(Requeue::After(again.map_or(findings.again, |again| again.min(findings.again))))
     }
 }

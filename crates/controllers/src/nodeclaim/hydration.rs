@@ -10,15 +10,35 @@ use serde_json::json;
 
 use super::claimed_node::claim_of;
 use crate::{
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
 
 /// Labels claims.
-pub struct ClaimHydration;
+pub struct ClaimHydration {
+    client: ApiClient,
+    cluster: Cluster,
+}
+
+impl ClaimHydration {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone() }
+    }
+}
 
 /// Labels Nodes.
-pub struct NodeHydration;
+pub struct NodeHydration {
+    client: ApiClient,
+    cluster: Cluster,
+}
+
+impl NodeHydration {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for ClaimHydration {
@@ -39,15 +59,15 @@ impl Controller for ClaimHydration {
         due.then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let label = label_of(&ctx.index(), &key.name, |_, claim| claim);
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let label = label_of(&self.cluster.index(), &key.name, |_, claim| claim);
         let Some(Lacking { claim_uid, key: class_key, class, .. }) = label else { return Ok(Requeue::No) };
-        let api = ctx.cluster_api::<api::NodeClaim>();
+        let api = self.client.cluster::<api::NodeClaim>();
         let body = Patch::Merge(json!({"metadata": { "uid": claim_uid, "labels": { class_key: class } }}));
         let params = PatchParams::default();
-        let patched = ctx.call("label nodeclaim", api.patch(&key.name, &params, &body)).await;
+        let patched = self.client.call("label nodeclaim", api.patch(&key.name, &params, &body)).await;
         if let Some(claim) = gone_is_ok(patched)? {
-            ctx.observe(claim);
+            self.cluster.observe(claim);
         }
         Ok(Requeue::No)
     }
@@ -72,16 +92,16 @@ impl Controller for NodeHydration {
         claim.filter(|claim| label_of(index, &claim.name, node_labels).is_some()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let label = label_of(&ctx.index(), &key.name, node_labels);
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let label = label_of(&self.cluster.index(), &key.name, node_labels);
         let Some(Lacking { node: Some((node, uid)), key: class_key, class, .. }) = label else {
             return Ok(Requeue::No);
         };
-        let api = ctx.cluster_api::<Node>();
+        let api = self.client.cluster::<Node>();
         let body = Patch::Merge(json!({"metadata": { "uid": uid, "labels": { class_key: class } }}));
-        let patched = ctx.call("label node", api.patch(&node, &PatchParams::default(), &body)).await;
+        let patched = self.client.call("label node", api.patch(&node, &PatchParams::default(), &body)).await;
         if let Some(node) = gone_is_ok(patched)? {
-            ctx.observe(node);
+            self.cluster.observe(node);
         }
         Ok(Requeue::No)
     }

@@ -16,6 +16,7 @@ use fleetwright_api::{
     },
 };
 use fleetwright_core::{
+    cloud::CloudProvider,
     nodeclaim::{
         Next, Step,
         answer::Misfit,
@@ -30,15 +31,16 @@ use k8s_openapi::api::core::v1::Node;
 use super::{
     cache::LifecycleCache,
     claimed_node::{ClaimedNode, claim_of},
-    executor::Executor,
+    executor::Executors,
     families,
 };
 use crate::{
     events::{Event, regarding},
-    nodepool::status::change_conditions,
-    patch,
-    provisioning::nominations,
-    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    metrics::Metrics,
+    nodepool::PoolStatus,
+    patch::Patches,
+    provisioning::nominations::Nominations,
+    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
     settings::Settings,
 };
 
@@ -46,7 +48,38 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// Enforces the deadline.
-pub struct InitializationDeadline(pub Arc<LifecycleCache>);
+pub struct InitializationDeadline {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    patches: Patches,
+    pools: PoolStatus,
+    nominations: Nominations,
+    executors: Executors,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl InitializationDeadline {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            patches: Patches::new(ctx),
+            pools: PoolStatus::new(ctx),
+            nominations: Nominations::new(ctx),
+            executors: Executors::new(ctx, cache),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for InitializationDeadline {
@@ -73,21 +106,23 @@ impl Controller for InitializationDeadline {
         }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
-        let pool = node.pool.as_ref().and_then(|pool| ctx.index().pool(&pool.name).cloned());
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
+            return Ok(Requeue::No);
+        };
+        let pool = node.pool.as_ref().and_then(|pool| self.cluster.index().pool(&pool.name).cloned());
         let Some(pool) = pool else { return Ok(Requeue::No) };
-        let timeout = timeout_of(&pool, ctx.settings.initialization_timeout);
+        let timeout = timeout_of(&pool, self.settings.initialization_timeout);
         let standing = standing(&pool);
-        match decide(&node.view(ctx.cloud.info()), timeout, &standing, ctx.now()) {
+        match decide(&node.view(self.cloud.info()), timeout, &standing, self.clocks.now()) {
             Decision::Nothing => Ok(Requeue::No),
             Decision::Wait(left) => Ok(Requeue::After(left)),
             Decision::Recovered => {
-                recover(ctx, &pool).await?;
+                recover(&self.cluster, &self.patches, &self.pools, &pool).await?;
                 Ok(Requeue::No)
             }
             Decision::Overdue { missing, rung } => {
-                self.overdue(ctx, &node, &pool, &missing, rung).await?;
+                self.overdue(&node, &pool, &missing, rung).await?;
                 Ok(Requeue::After(AGAIN))
             }
         }
@@ -97,7 +132,6 @@ impl Controller for InitializationDeadline {
 impl InitializationDeadline {
     async fn overdue(
         &self,
-        ctx: &Ctx,
         node: &ClaimedNode,
         pool: &Arc<api::NodePool>,
         missing: &Missing,
@@ -105,15 +139,16 @@ impl InitializationDeadline {
     ) -> Result<(), ReconcileError> {
         let name = node.claim.name.as_str();
         let told = find(node.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
-        let text = self.explained(ctx, node, missing).await?;
-        patch::claim_conditions(ctx, name, |conditions| {
-            conditions.set_false(IN_TIME, &missing.reason, &text);
-        })
-        .await?;
-        ctx.recorder.publish(Event::warning(regarding(&*node.raw), "InitializationTimeout", text.clone()));
+        let text = self.explained(node, missing).await?;
+        self.patches
+            .claim_conditions(name, |conditions| {
+                conditions.set_false(IN_TIME, &missing.reason, &text);
+            })
+            .await?;
+        self.recorder.publish(Event::warning(regarding(&*node.raw), "InitializationTimeout", text.clone()));
         if !told {
             let labels = [&*missing.reason, node.pool_name()];
-            ctx.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
+            self.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
             tracing::warn!(
                 NodeClaim = name,
                 reason = &*missing.reason,
@@ -123,14 +158,14 @@ impl InitializationDeadline {
         }
         match rung {
             Rung::Replace => {
-                record_failure(ctx, pool, name).await?;
+                record_failure(&self.clocks, &self.patches, pool, name).await?;
                 let message = format!("nodeclaim {name} is replaced: {text}");
-                mark(ctx, node.pool_name(), |conditions| {
+                mark(&self.cluster, &self.pools, node.pool_name(), |conditions| {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
                 })
                 .await?;
                 let next = Next::steps([Step::Delete(Cause::InitializationTimeout)]);
-                Executor::new(ctx, &self.0, node).execute(next).await?;
+                self.executors.on(node).execute(next).await?;
                 Ok(())
             }
             Rung::Halt => {
@@ -138,31 +173,26 @@ impl InitializationDeadline {
                     "nothing is launched for this pool until its spec changes or a node of it is initialized: the node \
                      that replaced an earlier one, nodeclaim {name}, fails too: {text}"
                 );
-                mark(ctx, node.pool_name(), |conditions| {
+                mark(&self.cluster, &self.pools, node.pool_name(), |conditions| {
                     conditions.set_false(HEALTHY, "InitializationTimeout", &message);
                 })
                 .await?;
-                ctx.recorder.publish(Event::warning(regarding(&**pool), "LaunchesSuspended", message));
-                free(ctx, node).await
+                self.recorder.publish(Event::warning(regarding(&**pool), "LaunchesSuspended", message));
+                free(&self.nominations, node).await
             }
-            Rung::Report => free(ctx, node).await,
+            Rung::Report => free(&self.nominations, node).await,
         }
     }
 
     /// What is missing, who brings it, since when, and who wrote the node's taints last.
-    async fn explained(
-        &self,
-        ctx: &Ctx,
-        node: &ClaimedNode,
-        missing: &Missing,
-    ) -> Result<String, ReconcileError> {
+    async fn explained(&self, node: &ClaimedNode, missing: &Missing) -> Result<String, ReconcileError> {
         let mut text = format!(
             "{} since the node joined at {}; this is for {} to change",
             missing.message, missing.since, missing.owner
         );
         let by_taint = missing.reason.ends_with("TaintsExist");
         if let Some(node) = node.nodes.first().filter(|_| by_taint) {
-            let read = ctx.call("read node", ctx.cluster_api::<Node>().get(&node.name)).await;
+            let read = self.client.call("read node", self.client.cluster::<Node>().get(&node.name)).await;
             if let Some(writer) = gone_is_ok(read)?.as_ref().and_then(writer_of_taints) {
                 text = format!("{text}; taints were last written by {writer}");
             }
@@ -216,21 +246,27 @@ fn standing(pool: &api::NodePool) -> Standing {
 }
 
 /// Notes that the node of `claim` is being replaced. Fails where another one was noted meanwhile.
-async fn record_failure(ctx: &Ctx, pool: &Arc<api::NodePool>, claim: &str) -> Result<(), ReconcileError> {
-    let (generation, now) = (pool.metadata.generation.unwrap_or(0), ctx.now());
+async fn record_failure(
+    clocks: &Clocks,
+    patches: &Patches,
+    pool: &Arc<api::NodePool>,
+    claim: &str,
+) -> Result<(), ReconcileError> {
+    let (generation, now) = (pool.metadata.generation.unwrap_or(0), clocks.now());
     let before = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_FAILURES)).cloned();
     if matches!(standing(pool), Standing::Replaced { .. }) {
         return Ok(());
     }
     let raced = std::sync::atomic::AtomicBool::new(false);
-    patch::annotate(ctx, pool.clone(), INITIALIZATION_FAILURES, |known| {
-        if known != before.as_deref() {
-            raced.store(true, std::sync::atomic::Ordering::Relaxed);
-            return known.map(str::to_owned);
-        }
-        Some(format!("{generation}/{claim}/{now}"))
-    })
-    .await?;
+    patches
+        .annotate(pool.clone(), INITIALIZATION_FAILURES, |known| {
+            if known != before.as_deref() {
+                raced.store(true, std::sync::atomic::Ordering::Relaxed);
+                return known.map(str::to_owned);
+            }
+            Some(format!("{generation}/{claim}/{now}"))
+        })
+        .await?;
     if raced.into_inner() {
         return Err(ReconcileError::Conflict { what: "note the replacement of a node" });
     }
@@ -239,31 +275,37 @@ async fn record_failure(ctx: &Ctx, pool: &Arc<api::NodePool>, claim: &str) -> Re
 
 /// Changes conditions of the pool called `name`, as it is now.
 async fn mark(
-    ctx: &Ctx,
+    cluster: &Cluster,
+    pools: &PoolStatus,
     name: &str,
     apply: impl FnOnce(&mut api::ConditionSet<'_>),
 ) -> Result<(), ReconcileError> {
-    let Some(pool) = ctx.index().pool(name).cloned() else { return Ok(()) };
-    change_conditions(ctx, &pool, apply).await
+    let Some(pool) = cluster.index().pool(name).cloned() else { return Ok(()) };
+    pools.change_conditions(&pool, apply).await
 }
 
-async fn recover(ctx: &Ctx, pool: &Arc<api::NodePool>) -> Result<(), ReconcileError> {
-    patch::annotate(ctx, pool.clone(), INITIALIZATION_FAILURES, |_| None).await?;
-    mark(ctx, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
+async fn recover(
+    cluster: &Cluster,
+    patches: &Patches,
+    pools: &PoolStatus,
+    pool: &Arc<api::NodePool>,
+) -> Result<(), ReconcileError> {
+    patches.annotate(pool.clone(), INITIALIZATION_FAILURES, |_| None).await?;
+    mark(cluster, pools, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
         conditions.set_true(HEALTHY);
     })
     .await
 }
 
 /// Lets the pods of a node that is left as it is go elsewhere.
-async fn free(ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
+async fn free(nominations: &Nominations, node: &ClaimedNode) -> Result<(), ReconcileError> {
     let pods: BTreeSet<_> = node.claim.intended_pods.iter().cloned().collect();
     if pods.is_empty() {
         return Ok(());
     }
     let misfit = Misfit::NotInitialized;
     let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
-    nominations::release_pods(ctx, &node.claim.name, misfit.reason(), &text, &pods).await
+    nominations.release_pods(&node.claim.name, misfit.reason(), &text, &pods).await
 }
 
 #[cfg(test)]

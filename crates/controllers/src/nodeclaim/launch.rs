@@ -13,7 +13,7 @@ use std::{
 
 use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
-    cloud::{Instance, LaunchError, LaunchRequest},
+    cloud::{CloudProvider, Instance, LaunchError, LaunchRequest},
     model::{BatchId, NodeClaim, Str},
     nodeclaim::{
         Next,
@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::runtime::{Ctx, ReconcileError, later};
+use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 
 /// How long a call may take before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -36,6 +36,15 @@ const UNDER_WAY: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 16;
 /// The controller that is woken with an answer.
 pub(super) const CONTROLLER: &str = "nodeclaim.lifecycle";
+
+/// What a launch reads, writes and calls.
+#[derive(Clone, Copy)]
+pub(super) struct LaunchParts<'a> {
+    pub(super) client: &'a ApiClient,
+    pub(super) cluster: &'a Cluster,
+    pub(super) clocks: &'a Clocks,
+    pub(super) cloud: &'a dyn CloudProvider,
+}
 
 type Answer = Result<Instance, LaunchError>;
 
@@ -116,10 +125,10 @@ impl Launches {
     }
 
     /// The claims of a batch, by name, `claim` among them.
-    fn batch(&self, ctx: &Ctx, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
+    fn batch(&self, cluster: &Cluster, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
         let mut names = self.state().batches.get(&claim.batch).cloned().unwrap_or_default();
         names.insert(claim.name.as_str().into());
-        let index = ctx.index();
+        let index = cluster.index();
         let models = names.iter().filter_map(|name| index.claim_model(name));
         models.filter(|other| other.batch == claim.batch).cloned().collect()
     }
@@ -131,9 +140,9 @@ impl Launches {
 
     /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not tell that the cloud was not
     /// called.
-    pub(super) fn holds(&self, ctx: &Ctx, claim: &NodeClaim) -> bool {
+    pub(super) fn holds(&self, cluster: &Cluster, claim: &NodeClaim) -> bool {
         let is_busy = self.state().busy.contains(&claim.batch);
-        claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(ctx, claim)))
+        claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(cluster, claim)))
     }
 
     /// Forgets a claim.
@@ -147,33 +156,38 @@ impl Launches {
     }
 
     /// Launches a claim together with its batch.
-    pub(super) async fn ask(&self, ctx: &Ctx, claim: &NodeClaim) -> Result<Asked, ReconcileError> {
-        if let Some(settled) = self.settled(claim, ctx.steady()) {
+    pub(super) async fn ask(
+        &self,
+        parts: LaunchParts<'_>,
+        claim: &NodeClaim,
+    ) -> Result<Asked, ReconcileError> {
+        let LaunchParts { cluster, clocks, .. } = parts;
+        if let Some(settled) = self.settled(claim, clocks.steady()) {
             return Ok(settled);
         }
-        if let Some(left) = self.too_early(claim, ctx.steady()) {
+        if let Some(left) = self.too_early(claim, clocks.steady()) {
             return Ok(wait(left));
         }
-        if ctx.index().is_batch_in_creation(&claim.batch) {
+        if cluster.index().is_batch_in_creation(&claim.batch) {
             return Ok(wait(UNDER_WAY));
         }
         let Some(_busy) = Busy::begin(self, &claim.batch) else { return Ok(wait(UNDER_WAY)) };
-        let mut step = self.step(ctx, claim);
+        let mut step = self.step(cluster, claim);
         if let Some(LaunchStep::Write(attempt, members)) = step {
-            self.write(ctx, &attempt, &members).await?;
-            step = self.step(ctx, claim);
+            self.write(parts, &attempt, &members).await?;
+            step = self.step(cluster, claim);
         }
         let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(UNDER_WAY)) };
-        self.call(ctx, &attempt, &members).await;
+        self.call(parts, &attempt, &members).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
-            ctx.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
+            cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
-        Ok(self.settled(claim, ctx.steady()).unwrap_or_else(|| wait(launch::BACKOFF)))
+        Ok(self.settled(claim, clocks.steady()).unwrap_or_else(|| wait(launch::BACKOFF)))
     }
 
-    fn step(&self, ctx: &Ctx, claim: &NodeClaim) -> Option<LaunchStep> {
-        let current = ctx.index().claim_model(&claim.name).cloned()?;
-        let batch = self.batch(ctx, &current);
+    fn step(&self, cluster: &Cluster, claim: &NodeClaim) -> Option<LaunchStep> {
+        let current = cluster.index().claim_model(&claim.name).cloned()?;
+        let batch = self.batch(cluster, &current);
         let state = self.state();
         let is_failed =
             |other: &NodeClaim| state.failed.contains(&other.uid) && !state.answers.contains_key(&other.uid);
@@ -188,13 +202,13 @@ impl Launches {
     /// Step 1: the attempt on each member, with the finalizer.
     async fn write(
         &self,
-        ctx: &Ctx,
+        parts: LaunchParts<'_>,
         attempt: &Attempt,
         members: &[(Arc<NodeClaim>, u32)],
     ) -> Result<(), ReconcileError> {
         let mut writes = Vec::with_capacity(members.len());
         for (member, position) in members {
-            writes.push(write(ctx, attempt, member, *position));
+            writes.push(write(parts, attempt, member, *position));
         }
         stream::iter(writes).buffered(AT_ONCE).try_collect::<Vec<()>>().await?;
         let mut state = self.state();
@@ -205,17 +219,17 @@ impl Launches {
     }
 
     /// Step 2: the call. One answer per member; what is missing is not known.
-    async fn call(&self, ctx: &Ctx, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
+    async fn call(&self, parts: LaunchParts<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
         let request = |member: &Arc<NodeClaim>| LaunchRequest {
             claim: member.clone(),
             batch: attempt.batch.clone(),
             attempt: attempt.number,
             rank: attempt.members.rank(member.position).unwrap_or_default(),
             size: attempt.members.count(),
-            decided_by: member.pool.as_ref().and_then(|pool| ctx.index().catalog(pool).cloned()),
+            decided_by: member.pool.as_ref().and_then(|pool| parts.cluster.index().catalog(pool).cloned()),
         };
         let requests: Vec<LaunchRequest> = members.iter().map(request).collect();
-        let answers = ctx.within(DEADLINE, ctx.cloud.launch(&requests)).await;
+        let answers = parts.clocks.within(DEADLINE, parts.cloud.launch(&requests)).await;
         let mut answers = answers.unwrap_or_default().into_iter();
         let mut state = self.state();
         for member in members {
@@ -258,12 +272,12 @@ fn is_unclear(answer: &Answer) -> bool {
 
 /// Writes an attempt on a member, which must be as it was when the attempt was decided.
 async fn write(
-    ctx: &Ctx,
+    parts: LaunchParts<'_>,
     attempt: &Attempt,
     member: &NodeClaim,
     position: u32,
 ) -> Result<(), ReconcileError> {
-    let Some(known) = ctx.index().claim(&member.name).cloned() else { return Ok(()) };
+    let Some(known) = parts.cluster.index().claim(&member.name).cloned() else { return Ok(()) };
     let mut finalizers = known.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
         finalizers.push(names::TERMINATION_FINALIZER.to_owned());
@@ -279,9 +293,9 @@ async fn write(
             names::ATTEMPT_MEMBERS: attempt.members.to_string(),
         },
     }});
-    let (api, params) = (ctx.cluster_api::<api::NodeClaim>(), PatchParams::default());
+    let (api, params) = (parts.client.cluster::<api::NodeClaim>(), PatchParams::default());
     let body = Patch::Merge(body);
-    let patched = ctx.call("write launch attempt", api.patch(&member.name, &params, &body)).await?;
-    ctx.observe(patched);
+    let patched = parts.client.call("write launch attempt", api.patch(&member.name, &params, &body)).await?;
+    parts.cluster.observe(patched);
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
+    cloud::CloudProvider,
     model::ProviderId,
     nodeclaim::{
         InstanceState, Next, Step, View,
@@ -24,11 +25,14 @@ use super::{
     claimed_node::{ClaimedNode, claim_of, waiting_for_drivers},
     cloud_call::CloudCall,
     cloud_refusals,
-    executor::{Executor, needs_trace},
+    executor::needs_trace,
 };
 use crate::{
     events::regarding,
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    nodeclaim::executor::Executors,
+    patch::Patches,
+    runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
+    safety::Safety,
     settings::Settings,
 };
 
@@ -39,7 +43,34 @@ const HELD: Duration = Duration::from_secs(60);
 const HELD_BY_BATCH: Duration = Duration::from_secs(1);
 
 /// Brings claims to life and to their end.
-pub struct Lifecycle(pub Arc<LifecycleCache>);
+pub struct Lifecycle {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    patches: Patches,
+    executors: Executors,
+    safety: Safety,
+    recorder: Recorder,
+    cache: Arc<LifecycleCache>,
+}
+
+impl Lifecycle {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            patches: Patches::new(ctx),
+            executors: Executors::new(ctx, cache),
+            safety: Safety::new(ctx),
+            recorder: ctx.recorder.clone(),
+            cache: cache.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for Lifecycle {
@@ -56,27 +87,29 @@ impl Controller for Lifecycle {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        self.0.launches.note(change);
+        self.cache.launches.note(change);
         if change.kind == Kind::ResourceSlice {
             return waiting_for_drivers(index);
         }
         claim_of(change, index).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(ctx, &key.name) else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
+            return Ok(Requeue::No);
+        };
         if node.claim.deleting.is_some() {
-            return self.end(ctx, &node).await;
+            return self.end(&node).await;
         }
-        let (now, view) = (ctx.now(), node.view(ctx.cloud.info()));
-        let liveness = Liveness { unasked: self.0.launches.unasked(&node.claim, now) };
+        let (now, view) = (self.clocks.now(), node.view(self.cloud.info()));
+        let liveness = Liveness { unasked: self.cache.launches.unasked(&node.claim, now) };
         let next = Next::first_busy([
             Registration.next(&view, now),
             Initialization.next(&view, now),
-            Self::admitted(ctx, &node, liveness.next(&view, now)),
+            Self::admitted(&self.cluster, &self.safety, &node, liveness.next(&view, now)),
             Launch.next(&view),
         ]);
-        let done = Executor::new(ctx, &self.0, &node).looking_ahead(joining).execute(next).await?;
+        let done = self.executors.on(&node).looking_ahead(joining).execute(next).await?;
         Ok(done.again.into())
     }
 }
@@ -88,32 +121,32 @@ fn joining(view: &View<'_>, now: Timestamp) -> Next {
 
 impl Lifecycle {
     /// The same answer, unless a limit holds the deletion of a claim whose node did not register.
-    fn admitted(ctx: &Ctx, node: &ClaimedNode, next: Next) -> Next {
+    fn admitted(cluster: &Cluster, safety: &Safety, node: &ClaimedNode, next: Next) -> Next {
         if !next.steps.contains(&Step::Delete(Cause::RegistrationTimeout)) {
             return next;
         }
-        let all = ctx.index().claim_models().count();
+        let all = cluster.index().claim_models().count();
         let facts = Facts { subject: &node.claim.name, all, ..Facts::default() };
-        match ctx.admit(Act::DeleteClaim(Cause::RegistrationTimeout), &facts) {
+        match safety.admit(Act::DeleteClaim(Cause::RegistrationTimeout), &facts) {
             Ok(()) => next,
             Err(held) => {
-                ctx.publish_held(regarding(&*node.raw), &held);
+                safety.publish_held(regarding(&*node.raw), &held);
                 Next::wait(HELD)
             }
         }
     }
 
     /// A deleted claim: its nodes, its instance, its finalizer.
-    async fn end(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
-        if self.0.launches.holds(ctx, &node.claim) {
+    async fn end(&self, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+        if self.cache.launches.holds(&self.cluster, &node.claim) {
             return Ok(Requeue::After(HELD_BY_BATCH));
         }
-        let view = node.view(ctx.cloud.info());
-        let trace = if needs_trace(node) { self.trace(ctx, node).await? } else { Trace::Unknown };
+        let view = node.view(self.cloud.info());
+        let trace = if needs_trace(node) { self.trace(node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
-        let mut executor = Executor::new(ctx, &self.0, node);
+        let mut executor = self.executors.on(node);
         loop {
-            let next = Finalization { instance: &instance, trace: &trace }.next(&view, ctx.now());
+            let next = Finalization { instance: &instance, trace: &trace }.next(&view, self.clocks.now());
             let done = executor.execute(next).await?;
             match done.instance {
                 // The answer of the cloud decides what comes next, once.
@@ -126,24 +159,33 @@ impl Lifecycle {
     }
 
     /// What a complete list of instances shows of a launch whose outcome was not written down.
-    async fn trace(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<Trace, ReconcileError> {
+    async fn trace(&self, node: &ClaimedNode) -> Result<Trace, ReconcileError> {
         let claim = &node.claim;
-        if self.0.launches.is_failed(&claim.uid) {
+        if self.cache.launches.is_failed(&claim.uid) {
             return Ok(Trace::Refused);
         }
-        let answer = ctx.cloud.list().await;
-        let instances = cloud_refusals::record(ctx, &self.0, node, CloudCall::List, answer).await??;
+        let answer = self.cloud.list().await;
+        let instances = cloud_refusals::record(
+            &self.clocks,
+            &self.patches,
+            &self.recorder,
+            &self.cache,
+            node,
+            CloudCall::List,
+            answer,
+        )
+        .await??;
         let sighting = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             // Also what a claim has that means nothing to us otherwise is taken.
             let is_taken = |id: &ProviderId| index.claim_of_provider_id(id).is_some();
             trace::sight(claim, &instances, index.claim_models().map(|other| &**other), is_taken)
         };
         if sighting != Sighting::Nothing {
-            self.0.sighted(&claim.uid);
+            self.cache.sighted(&claim.uid);
         }
         Ok(match sighting {
-            Sighting::Nothing => Trace::AbsentSince(self.0.absent_since(&claim.uid, ctx.now())),
+            Sighting::Nothing => Trace::AbsentSince(self.cache.absent_since(&claim.uid, self.clocks.now())),
             Sighting::Awaited => Trace::Unknown,
             Sighting::Own(id) => Trace::Found(id),
             Sighting::OneOf(id) => Trace::OneOf(id),

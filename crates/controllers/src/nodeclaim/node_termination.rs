@@ -4,23 +4,22 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::CloudError,
+    cloud::{CloudError, CloudProvider},
     model::{NamespacedName, Node, Pod, ProviderId, Str, nodeclaim::ConditionType, volume::VolumeRef},
     nodeclaim::{InstanceState, Step, drain, termination},
 };
 use fleetwright_state::{Change, Index, Key};
 
 use super::{
-    cache::LifecycleCache,
-    claimed_node::ClaimedNode,
-    cloud_call::CloudCall,
-    cloud_refusals,
-    executor::{Executor, release_node},
-    families,
+    cache::LifecycleCache, claimed_node::ClaimedNode, cloud_call::CloudCall, cloud_refusals,
+    executor::release_node, families,
 };
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    metrics::Metrics,
+    nodeclaim::executor::Executors,
+    patch::Patches,
+    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
     settings::Settings,
 };
 
@@ -31,7 +30,36 @@ const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
 const LOOKUP_QUIET: Duration = Duration::from_secs(15 * 60);
 
 /// Ends Nodes that are deleted.
-pub struct NodeTermination(pub Arc<LifecycleCache>);
+pub struct NodeTermination {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    patches: Patches,
+    executors: Executors,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+    cache: Arc<LifecycleCache>,
+}
+
+impl NodeTermination {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            patches: Patches::new(ctx),
+            executors: Executors::new(ctx, cache),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+            cache: cache.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for NodeTermination {
@@ -60,48 +88,57 @@ impl Controller for NodeTermination {
         named.into_iter().chain(of_claim).filter(ending).map(Key::cluster).collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let (node, claim) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let claim = index.claim_of_node(&key.name).and_then(|claim| claim.metadata.name.clone());
             (index.node_model(&key.name).cloned(), claim)
         };
         let Some(object) = node.filter(|node| node.deleting.is_some() && node.has_finalizer) else {
             return Ok(Requeue::No);
         };
-        match claim.and_then(|claim| ClaimedNode::find(ctx, &claim)) {
-            Some(node) => self.end(ctx, &object, &node.only(&object)).await,
-            None => orphan(ctx, &object).await,
+        match claim.and_then(|claim| ClaimedNode::find(&self.cluster, &self.settings, &claim)) {
+            Some(node) => self.end(&object, &node.only(&object)).await,
+            None => orphan(&self.client, &self.cluster, &*self.cloud, &self.recorder, &object).await,
         }
     }
 }
 
 impl NodeTermination {
-    async fn end(&self, ctx: &Ctx, object: &Node, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
-        let view = node.view(ctx.cloud.info());
-        let attachments = attachments(ctx, object, &node.pods);
+    async fn end(&self, object: &Node, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+        let view = node.view(self.cloud.info());
+        let attachments = attachments(&self.cluster, &self.clocks, object, &node.pods);
         let mut instance = match (&object.provider_id, object.ready) {
             (Some(id), false) => {
-                let answer = state_of(ctx, id).await;
-                cloud_refusals::record(ctx, &self.0, node, CloudCall::Get, answer).await??
+                let answer = state_of(&*self.cloud, id).await;
+                cloud_refusals::record(
+                    &self.clocks,
+                    &self.patches,
+                    &self.recorder,
+                    &self.cache,
+                    node,
+                    CloudCall::Get,
+                    answer,
+                )
+                .await??
             }
             _ => InstanceState::Unknown,
         };
-        if cloud_refusals::clear_lookup_failure(ctx, node).await? {
+        if cloud_refusals::clear_lookup_failure(&self.patches, node).await? {
             // The claim is another one now.
             return Ok(Requeue::Now);
         }
-        let mut executor = Executor::new(ctx, &self.0, node);
+        let mut executor = self.executors.on(node);
         loop {
             let stage =
                 termination::NodeTermination { node: object, attachments: &attachments, instance: &instance };
-            let next = stage.next(&view, ctx.now());
+            let next = stage.next(&view, self.clocks.now());
             let drained = |step: &Step| {
                 matches!(step, Step::Condition(change) if change.condition == ConditionType::Drained
                     && change.reason == ConditionType::Drained.as_str().into())
             };
-            if next.steps.iter().any(drained) && self.0.first_drained(&node.claim.uid) {
-                ctx.metrics.inc(&families::NODES_DRAINED, &[node.pool_name()]);
+            if next.steps.iter().any(drained) && self.cache.first_drained(&node.claim.uid) {
+                self.metrics.inc(&families::NODES_DRAINED, &[node.pool_name()]);
             }
             let done = executor.execute(next).await?;
             match done.instance {
@@ -116,25 +153,31 @@ impl NodeTermination {
 }
 
 /// A Node whose claim is gone (somebody took its finalizer off): it ends when its instance has.
-async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
+async fn orphan(
+    client: &ApiClient,
+    cluster: &Cluster,
+    cloud: &dyn CloudProvider,
+    recorder: &Recorder,
+    node: &Node,
+) -> Result<Requeue, ReconcileError> {
     let class_keys: Vec<String> =
-        ctx.cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
+        cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
     let Some(id) =
         node.provider_id.as_ref().filter(|_| class_keys.iter().any(|key| node.labels.contains_key(&**key)))
     else {
         return Ok(Requeue::No);
     };
-    let state = match state_of(ctx, id).await {
+    let state = match state_of(cloud, id).await {
         Ok(state) => state,
         Err(error) => {
-            let raw = ctx.index().node(&node.name).cloned();
+            let raw = cluster.index().node(&node.name).cloned();
             if let Some(raw) = raw.filter(|_| !cloud_refusals::is_transient(&error)) {
                 let text = format!(
                     "the node is deleted, its nodeclaim is gone, and whether its instance {id} still exists cannot be looked up: \
                      {error}; it stays until that can"
                 );
                 let event = Event::warning(regarding(&*raw), "InstanceLookupFailed", text);
-                ctx.recorder.publish(event.same_if([&*node.name]).quiet_for(LOOKUP_QUIET));
+                recorder.publish(event.same_if([&*node.name]).quiet_for(LOOKUP_QUIET));
             }
             return Err(error.into());
         }
@@ -143,16 +186,16 @@ async fn orphan(ctx: &Ctx, node: &Node) -> Result<Requeue, ReconcileError> {
         tracing::warn!(Node = %node.name, provider_id = %id, "node has no nodeclaim, and its instance exists");
         return Ok(Requeue::After(ORPHAN_INTERVAL));
     }
-    let raw = ctx.index().node(&node.name).cloned();
+    let raw = cluster.index().node(&node.name).cloned();
     if let Some(raw) = raw {
-        release_node(ctx, &raw).await?;
+        release_node(client, cluster, &raw).await?;
     }
     Ok(Requeue::No)
 }
 
 /// What the cloud says of an instance, asked now.
-async fn state_of(ctx: &Ctx, id: &ProviderId) -> Result<InstanceState, CloudError> {
-    match ctx.cloud.get(id).await {
+async fn state_of(cloud: &dyn CloudProvider, id: &ProviderId) -> Result<InstanceState, CloudError> {
+    match cloud.get(id).await {
         Ok(_) => Ok(InstanceState::Exists),
         Err(CloudError::NotFound(_)) => Ok(InstanceState::Gone),
         Err(CloudError::NotOwned { why, .. }) => Ok(InstanceState::NotOwned(why)),
@@ -161,8 +204,8 @@ async fn state_of(ctx: &Ctx, id: &ProviderId) -> Result<InstanceState, CloudErro
 }
 
 /// Names of the volumes that are to be detached before the instance goes: those of pods that stay are not.
-fn attachments(ctx: &Ctx, node: &Node, pods: &[Arc<Pod>]) -> Vec<Str> {
-    let (index, now) = (ctx.index(), ctx.now());
+fn attachments(cluster: &Cluster, clocks: &Clocks, node: &Node, pods: &[Arc<Pod>]) -> Vec<Str> {
+    let (index, now) = (cluster.index(), clocks.now());
     let staying = pods.iter().filter(|pod| !drain::is_drainable(pod, now));
     let kept: BTreeSet<&str> = staying
         .flat_map(|pod| pod.spec.volumes.iter().map(move |volume| volume_claim(pod, volume)))

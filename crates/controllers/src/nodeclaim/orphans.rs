@@ -1,10 +1,11 @@
 //! The other half of garbage collection: terminates instances of this cluster that no NodeClaim accounts for.
 
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
-    cloud::{CloudError, Instance, Termination},
+    cloud::{CloudError, CloudProvider, Instance, Termination},
     model::{BatchId, ProviderId},
     nodeclaim::orphans::{Claimed, Findings, Orphans, is_orphan},
     safety::{Act, Facts},
@@ -17,11 +18,23 @@ use kube::{
 };
 
 use super::families;
-use crate::runtime::{Ctx, ReconcileError, gone_is_ok};
+use crate::{
+    metrics::Metrics,
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, gone_is_ok},
+    safety::Safety,
+};
 
 /// Orphans that were seen so far.
-#[derive(Default)]
-pub(super) struct OrphanCollector(Mutex<Orphans>);
+pub(super) struct OrphanCollector {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    safety: Safety,
+    cluster_uid: Arc<str>,
+    metrics: Arc<Metrics>,
+    orphans: Mutex<Orphans>,
+}
 
 /// What became of an instance that lists showed as an orphan.
 enum Outcome {
@@ -31,33 +44,52 @@ enum Outcome {
 }
 
 impl OrphanCollector {
+    /// Has seen no orphans yet.
+    pub(super) fn new(ctx: &Ctx) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            safety: Safety::new(ctx),
+            cluster_uid: ctx.cluster_uid.clone(),
+            metrics: ctx.metrics.clone(),
+            orphans: Mutex::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Orphans> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a complete list of instances; ends those that have been orphans for long enough, after a last look. Returns
     /// when the next one may be due.
     pub(super) async fn collect(
         &self,
-        ctx: &Ctx,
         instances: &[Instance],
     ) -> Result<Option<std::time::Duration>, ReconcileError> {
-        let claimed = of_index(ctx);
-        let (now, steady) = (ctx.now(), ctx.steady());
-        let Findings { due, held, again } =
-            self.lock().survey(instances, &claimed, &ctx.cluster_uid, &mut ctx.limits(), now, steady);
+        let claimed = of_index(&self.cluster);
+        let (now, steady) = (self.clocks.now(), self.clocks.steady());
+        let Findings { due, held, again } = self.lock().survey(
+            instances,
+            &claimed,
+            &self.cluster_uid,
+            &mut self.safety.limits(),
+            now,
+            steady,
+        );
         let all = instances.len();
-        let limit = ctx.limits().beyond_room(Act::TerminateOrphan, steady).filter(|_| held > 0);
+        let limit = self.safety.limits().beyond_room(Act::TerminateOrphan, steady).filter(|_| held > 0);
         if let Some(limit) = limit {
-            ctx.count_held(Act::TerminateOrphan, &limit, held);
+            self.safety.count_held(Act::TerminateOrphan, &limit, held);
         }
         if due.is_empty() {
             return Ok(again);
         }
-        let claimed = live(ctx).await?;
+        let claimed = live(&self.client).await?;
         for id in &due {
             // One that cannot be read or ended does not hold up the others.
-            match self.terminate(ctx, id, all, &claimed).await {
+            match self.terminate(id, all, &claimed).await {
                 Ok(Outcome::Terminated) => {
                     tracing::warn!(%id, "terminated an instance that no nodeclaim accounts for");
                 }
@@ -74,37 +106,36 @@ impl OrphanCollector {
     /// Reads an instance again and terminates it if it still is an orphan.
     async fn terminate(
         &self,
-        ctx: &Ctx,
         id: &ProviderId,
         all: usize,
         claimed: &Claimed,
     ) -> Result<Outcome, ReconcileError> {
-        let instance = match ctx.cloud.get(id).await {
+        let instance = match self.cloud.get(id).await {
             Ok(instance) => instance,
             Err(CloudError::NotFound(_)) => return Ok(Outcome::NoOrphan),
             Err(error) => return Err(error.into()),
         };
-        if !is_orphan(&instance, claimed, &ctx.cluster_uid) {
+        if !is_orphan(&instance, claimed, &self.cluster_uid) {
             return Ok(Outcome::NoOrphan);
         }
         // Counted before the call: a call without an answer may have had its effect.
         let facts = Facts { subject: id, all, ..Facts::default() };
-        if let Err(held) = ctx.admit(Act::TerminateOrphan, &facts) {
+        if let Err(held) = self.safety.admit(Act::TerminateOrphan, &facts) {
             tracing::info!(%id, %held, "termination is held");
             return Ok(Outcome::Held);
         }
         self.lock().forget(id);
-        let (Termination::Accepted | Termination::Gone) = ctx.cloud.terminate_orphan(id).await?;
-        ctx.metrics.inc(&families::ORPHANS_ENDED, &[]);
-        delete_nodes(ctx, id).await?;
+        let (Termination::Accepted | Termination::Gone) = self.cloud.terminate_orphan(id).await?;
+        self.metrics.inc(&families::ORPHANS_ENDED, &[]);
+        delete_nodes(&self.client, &self.cluster, id).await?;
         Ok(Outcome::Terminated)
     }
 }
 
 /// What the claims of the index say.
-fn of_index(ctx: &Ctx) -> Claimed {
+fn of_index(cluster: &Cluster) -> Claimed {
     let mut claimed = Claimed::default();
-    for claim in ctx.index().claims() {
+    for claim in cluster.index().claims() {
         let meta = &claim.metadata;
         let instance = claim.status.as_ref().map(|status| status.provider_id.as_str());
         let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
@@ -114,11 +145,11 @@ fn of_index(ctx: &Ctx) -> Claimed {
 }
 
 /// What claims say at this moment: of the API server, and untyped, so that a claim that cannot be read counts too.
-async fn live(ctx: &Ctx) -> Result<Claimed, ReconcileError> {
+async fn live(client: &ApiClient) -> Result<Claimed, ReconcileError> {
     let resource = ApiResource::erase::<api::NodeClaim>(&());
-    let all = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let all = Api::<DynamicObject>::all_with(client.client(), &resource);
     let mut claimed = Claimed::default();
-    for claim in ctx.call("list nodeclaims", all.list(&ListParams::default())).await? {
+    for claim in client.call("list nodeclaims", all.list(&ListParams::default())).await? {
         let meta = &claim.metadata;
         let instance = claim.data.pointer("/status/providerID").and_then(serde_json::Value::as_str);
         let annotation = meta.annotations.as_ref().and_then(|all| all.get(names::BATCH_ID));
@@ -137,20 +168,19 @@ fn add(claimed: &mut Claimed, name: Option<&str>, batches: [Option<&String>; 2],
 }
 
 /// Deletes the Nodes of an instance that is ending: nobody drains what no claim accounts for.
-async fn delete_nodes(ctx: &Ctx, id: &ProviderId) -> Result<(), ReconcileError> {
+async fn delete_nodes(client: &ApiClient, cluster: &Cluster, id: &ProviderId) -> Result<(), ReconcileError> {
     let named: Vec<(String, Option<String>)> = {
-        let index = ctx.index();
-        let of = |node: &&std::sync::Arc<Node>| {
-            node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()) == Some(id)
-        };
+        let index = cluster.index();
+        let of =
+            |node: &&Arc<Node>| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()) == Some(id);
         let nodes = index.nodes().filter(of).map(|node| &node.metadata);
         nodes.map(|meta| (meta.name.clone().unwrap_or_default(), meta.uid.clone())).collect()
     };
-    let api: Api<Node> = ctx.cluster_api();
+    let api: Api<Node> = client.cluster();
     for (name, uid) in named {
         let preconditions = Preconditions { uid, resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        gone_is_ok(ctx.call("delete node", api.delete(&name, &params)).await)?;
+        gone_is_ok(client.call("delete node", api.delete(&name, &params)).await)?;
     }
     Ok(())
 }

@@ -7,10 +7,21 @@ use fleetwright_state::{Change, Index, Key, Object};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok};
+use crate::runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue, gone_is_ok};
 
 /// Stamps `status.lastPodEventTime`.
-pub struct PodEvents;
+pub struct PodEvents {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+}
+
+impl PodEvents {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for PodEvents {
@@ -32,16 +43,16 @@ impl Controller for PodEvents {
         name.map(Key::cluster).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.now();
-        let (last, uid) = match ctx.index().claim_model(&key.name) {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = self.clocks.now();
+        let (last, uid) = match self.cluster.index().claim_model(&key.name) {
             Some(claim) if claim.deleting.is_none() => (claim.last_pod_event, claim.uid.to_string()),
             _ => return Ok(Requeue::No),
         };
         if !pod_events::is_due(last, now) {
             return Ok(Requeue::No);
         }
-        let api = ctx.cluster_api::<api::NodeClaim>();
+        let api = self.client.cluster::<api::NodeClaim>();
         // Only this field of this claim, so that there is nothing to conflict with.
         let stamp = now.round(jiff::Unit::Second).unwrap_or(now);
         let body = Patch::Merge(json!({
@@ -49,9 +60,9 @@ impl Controller for PodEvents {
             "status": { "lastPodEventTime": stamp.to_string() },
         }));
         let params = PatchParams::default();
-        let patched = ctx.call("note pod event", api.patch_status(&key.name, &params, &body)).await;
+        let patched = self.client.call("note pod event", api.patch_status(&key.name, &params, &body)).await;
         if let Some(claim) = gone_is_ok(patched)? {
-            ctx.observe(claim);
+            self.cluster.observe(claim);
         }
         Ok(Requeue::No)
     }

@@ -5,11 +5,11 @@ use fleetwright_core::nodeclaim::Notice;
 use super::claimed_node::ClaimedNode;
 use crate::{
     events::{Event, regarding, regarding_pod},
-    runtime::Ctx,
+    runtime::{Cluster, Recorder},
 };
 
 /// Publishes an event about the pod that the notice names, else about the NodeClaim and, where it concerns them, its Nodes.
-pub(super) fn publish_notice(ctx: &Ctx, node: &ClaimedNode, notice: &Notice) {
+pub(super) fn publish_notice(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, notice: &Notice) {
     let (reason, message) = (notice.reason(), notice.message());
     let event = |object| {
         if notice.is_warning() {
@@ -20,17 +20,17 @@ pub(super) fn publish_notice(ctx: &Ctx, node: &ClaimedNode, notice: &Notice) {
     };
     if let Some(id) = notice.pod() {
         if let Some(pod) = node.pods.iter().find(|pod| pod.id == *id) {
-            ctx.recorder.publish(event(regarding_pod(pod)));
+            recorder.publish(event(regarding_pod(pod)));
         }
         return;
     }
-    ctx.recorder.publish(event(regarding(&*node.raw)));
+    recorder.publish(event(regarding(&*node.raw)));
     if notice.concerns_node() {
-        let index = ctx.index();
+        let index = cluster.index();
         let nodes: Vec<_> = node.nodes.iter().filter_map(|node| index.node(&node.name).cloned()).collect();
         drop(index);
         for node in nodes {
-            ctx.recorder.publish(event(regarding(&*node)));
+            recorder.publish(event(regarding(&*node)));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
-    cloud::RepairPolicy,
+    cloud::{CloudProvider, RepairPolicy},
     model::{NodeClaim, labels},
     nodeclaim::{
         Next, Step,
@@ -18,10 +18,12 @@ use fleetwright_state::{Change, Index, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executor, families};
+use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executors, families};
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    metrics::Metrics,
+    runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
+    safety::Safety,
     settings::Settings,
 };
 
@@ -31,7 +33,32 @@ const QUARTER_HOUR: Duration = Duration::from_secs(900);
 const REPAIR: Act = Act::DeleteClaim(Cause::Unhealthy);
 
 /// Replaces unhealthy nodes.
-pub struct Repair(pub Arc<LifecycleCache>);
+pub struct Repair {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    executors: Executors,
+    safety: Safety,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl Repair {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            executors: Executors::new(ctx, cache),
+            safety: Safety::new(ctx),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for Repair {
@@ -52,12 +79,12 @@ impl Controller for Repair {
         here.then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let (now, steady) = (ctx.now(), ctx.steady());
-        ctx.limits().begin(REPAIR, steady);
-        let policies = &ctx.cloud.info().repair_policies;
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let (now, steady) = (self.clocks.now(), self.clocks.steady());
+        self.safety.limits().begin(REPAIR, steady);
+        let policies = &self.cloud.info().repair_policies;
         let found = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let claim = index.claim_of_node(&key.name).cloned();
             index.node(&key.name).cloned().zip(claim)
         };
@@ -67,27 +94,29 @@ impl Controller for Repair {
             return Ok(Requeue::No);
         }
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let Some(node) = ClaimedNode::find(ctx, name).filter(|node| node.claim.deleting.is_none()) else {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, name)
+            .filter(|node| node.claim.deleting.is_none())
+        else {
             return Ok(Requeue::No);
         };
         let Some(breach) = breach else {
-            self.cancel_repair(ctx, &node).await?;
+            self.cancel_repair(&node).await?;
             return Ok(Requeue::No);
         };
         if let Ok(left) = Duration::try_from(breach.due.duration_since(now))
             && !left.is_zero()
         {
-            self.cancel_repair(ctx, &node).await?;
+            self.cancel_repair(&node).await?;
             return Ok(Requeue::After(left));
         }
-        if let Err(held) = admit(ctx, policies, &node.claim, &object) {
-            self.cancel_repair(ctx, &node).await?;
-            publish_blocked(ctx, &node, &object, &held.to_string());
+        if let Err(held) = admit(&self.cluster, &self.safety, policies, &node.claim, &object) {
+            self.cancel_repair(&node).await?;
+            publish_blocked(&self.recorder, &node, &object, &held.to_string());
             return Ok(Requeue::After(
-                ctx.limits().again(REPAIR, steady).map_or(BLOCKED, |left| left.min(BLOCKED)),
+                self.safety.limits().again(REPAIR, steady).map_or(BLOCKED, |left| left.min(BLOCKED)),
             ));
         }
-        replace(ctx, &self.0, &node, &breach, now).await?;
+        replace(&self.executors, &self.metrics, &node, &breach, now).await?;
         Ok(Requeue::No)
     }
 }
@@ -95,21 +124,27 @@ impl Controller for Repair {
 impl Repair {
     /// Removes the deadline of a repair that did not delete the claim. A later deletion for another reason then leaves the
     /// pods their protection.
-    async fn cancel_repair(&self, ctx: &Ctx, node: &ClaimedNode) -> Result<(), ReconcileError> {
+    async fn cancel_repair(&self, node: &ClaimedNode) -> Result<(), ReconcileError> {
         if has_repair_deadline(&node.raw) {
             let cancel = Next::steps([Step::CancelRepair]);
-            Executor::new(ctx, &self.0, node).execute(cancel).await?;
+            self.executors.on(node).execute(cancel).await?;
         }
         Ok(())
     }
 }
 
 /// Admits the repair of a node, by the health of its NodePool. A claim without a NodePool is judged by the whole cluster.
-fn admit(ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -> Result<(), Held> {
+fn admit(
+    cluster: &Cluster,
+    safety: &Safety,
+    policies: &[RepairPolicy],
+    claim: &NodeClaim,
+    node: &Node,
+) -> Result<(), Held> {
     let mut health =
         Health { pool: claim.pool.as_ref().map(|pool| pool.as_str().into()), ..Health::default() };
     let mut all = 0;
-    for other in ctx.index().nodes() {
+    for other in cluster.index().nodes() {
         all += 1;
         let label = other.metadata.labels.as_ref().and_then(|labels| labels.get(labels::NODEPOOL));
         if claim.pool.is_some() && label.map(String::as_str) != claim.pool.as_deref() {
@@ -119,7 +154,7 @@ fn admit(ctx: &Ctx, policies: &[RepairPolicy], claim: &NodeClaim, node: &Node) -
         health.unhealthy += usize::from(earliest(policies, &conditions(other)).is_some());
     }
     let subject = node.metadata.name.as_deref().unwrap_or_default();
-    ctx.admit(REPAIR, &Facts { subject, all, health, ..Facts::default() })
+    safety.admit(REPAIR, &Facts { subject, all, health, ..Facts::default() })
 }
 
 /// Whether a repair has written its termination deadline on the claim.
@@ -140,17 +175,17 @@ fn conditions(node: &Node) -> Vec<NodeCondition> {
     all.into_iter().flatten().filter_map(read).collect()
 }
 
-fn publish_blocked(ctx: &Ctx, node: &ClaimedNode, object: &Node, why: &str) {
+fn publish_blocked(recorder: &Recorder, node: &ClaimedNode, object: &Node, why: &str) {
     for object in [regarding(object), regarding(&*node.raw)] {
         let event = Event::warning(object, "NodeRepairBlocked", why).quiet_for(QUARTER_HOUR);
-        ctx.recorder.publish(event);
+        recorder.publish(event);
     }
 }
 
 /// Ends the claim now: its deadline is over before its drain begins.
 async fn replace(
-    ctx: &Ctx,
-    cache: &LifecycleCache,
+    executors: &Executors,
+    metrics: &Metrics,
     node: &ClaimedNode,
     breach: &Breach,
     now: Timestamp,
@@ -162,9 +197,9 @@ async fn replace(
         "deleting nodeclaim of an unhealthy node"
     );
     let next = Next::steps([Step::SetRepairDeadline(now), Step::Delete(Cause::Unhealthy)]);
-    Executor::new(ctx, cache, node).execute(next).await?;
+    executors.on(node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];
-    ctx.metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);
+    metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);
     Ok(())
 }

@@ -409,7 +409,7 @@ async fn a_pool_says_how_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_evictions_is_spread() {
     let world = World::new();
-    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
+    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
     let world = world.run();
     world.grown("a", "node-a", json!({})).await;
     let pods: Vec<String> = (0..10).map(|n| format!("p{n}")).collect();
@@ -433,7 +433,7 @@ async fn a_flood_of_evictions_is_spread() {
 #[tokio::test(start_paused = true)]
 async fn pods_that_a_budget_keeps_take_no_turns_of_others() {
     let world = World::new();
-    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
+    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
     let world = world.run();
     world.grown("a", "node-a", json!({})).await;
     world.grown("b", "node-b", json!({})).await;

@@ -8,13 +8,24 @@ use fleetwright_state::{Change, Index, Key, Kind};
 
 use crate::{
     events::{Event, regarding},
-    patch,
-    runtime::{Controller, Ctx, ReconcileError, Requeue, UNREADABLE, gone_is_ok},
+    patch::Patches,
+    runtime::{Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, UNREADABLE, gone_is_ok},
     settings::Settings,
 };
 
 /// Validates NodeClaims.
-pub struct Validation;
+pub struct Validation {
+    cluster: Cluster,
+    patches: Patches,
+    recorder: Recorder,
+}
+
+impl Validation {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), patches: Patches::new(ctx), recorder: ctx.recorder.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for Validation {
@@ -34,22 +45,22 @@ impl Controller for Validation {
         if told || invalid { vec![change.key.clone()] } else { Vec::new() }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let (claim, problem) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let problem = index.invalid().get(&(Kind::NodeClaim, key.clone())).map(ToString::to_string);
             (index.claim(&key.name).cloned(), problem)
         };
         let Some(claim) = claim else { return Ok(Requeue::No) };
         if let Some(problem) = &problem {
             tracing::error!(NodeClaim = %key, problem, "nodeclaim means nothing and is ignored");
-            ctx.recorder.publish(Event::warning(
+            self.recorder.publish(Event::warning(
                 regarding(&*claim),
                 "FailedConsistencyCheck",
                 problem.clone(),
             ));
         }
-        let written = patch::claim_conditions(ctx, &key.name, |conditions| {
+        let written = self.patches.claim_conditions(&key.name, |conditions| {
             match &problem {
                 Some(problem) => {
                     conditions.set_false(CONSISTENT_STATE_FOUND, UNREADABLE, problem);
@@ -86,7 +97,7 @@ mod tests {
         let world = World::new();
         world.server.apply(claim("odd", "-1")).unwrap();
         world.server.apply(claim("fine", "1")).unwrap();
-        let (_trigger, _task) = world.run(vec![Arc::new(Validation)]);
+        let (_trigger, _task) = world.run(vec![Arc::new(Validation::new(&world.ctx))]);
         world.pass(10).await;
         let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
         let conditions = |name: &str| {
@@ -103,6 +114,6 @@ mod tests {
         );
         let events = world.events();
         assert_eq!(events, [format!("NodeClaim/odd FailedConsistencyCheck: {message}")]);
-        assert!(world.ctx.index().claim_model("fine").is_some(), "the others go on");
+        assert!(world.ctx.cluster.index().claim_model("fine").is_some(), "the others go on");
     }
 }

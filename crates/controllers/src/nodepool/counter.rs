@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use fleetwright_state::{Change, Index, Key, Kind};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::status::{change, managed};
+use super::status::PoolStatus;
 use crate::{
     nodeclaim::executor::quantities,
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -19,7 +19,18 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const BASE: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
 /// Keeps `status.resources` and `status.nodes`.
-pub struct Counter;
+pub struct Counter {
+    cluster: Cluster,
+    clocks: Clocks,
+    pools: PoolStatus,
+}
+
+impl Counter {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), pools: PoolStatus::new(ctx) }
+    }
+}
 
 #[async_trait]
 impl Controller for Counter {
@@ -37,24 +48,27 @@ impl Controller for Counter {
         born.then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
-        let now = ctx.now();
-        let (usage, nodes) = ctx.index().snapshot(now).usage(&key.name);
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
+        let now = self.clocks.now();
+        let (usage, nodes) = self.cluster.index().snapshot(now).usage(&key.name);
         let mut resources = quantities(&usage);
         resources.insert("nodes".to_owned(), Quantity(nodes.to_string()));
         for name in BASE {
             resources.entry(name.to_owned()).or_insert_with(|| Quantity("0".to_owned()));
         }
-        change(ctx, &pool, |status| {
-            status.nodes = Some(nodes);
-            // A merge keeps what is not named: what the pool has no more of is zero.
-            for name in status.resources.iter().flat_map(|known| known.keys().cloned()).collect::<Vec<_>>() {
-                resources.entry(name).or_insert_with(|| Quantity("0".to_owned()));
-            }
-            status.resources = Some(resources);
-        })
-        .await?;
+        self.pools
+            .change(&pool, |status| {
+                status.nodes = Some(nodes);
+                // A merge keeps what is not named: what the pool has no more of is zero.
+                for name in
+                    status.resources.iter().flat_map(|known| known.keys().cloned()).collect::<Vec<_>>()
+                {
+                    resources.entry(name).or_insert_with(|| Quantity("0".to_owned()));
+                }
+                status.resources = Some(resources);
+            })
+            .await?;
         Ok(Requeue::After(INTERVAL))
     }
 }

@@ -9,14 +9,25 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::status::managed;
+use super::status::PoolStatus;
 use crate::{
-    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,
 };
 
 /// Writes hashes.
-pub struct Hash;
+pub struct Hash {
+    client: ApiClient,
+    cluster: Cluster,
+    pools: PoolStatus,
+}
+
+impl Hash {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx) }
+    }
+}
 
 #[async_trait]
 impl Controller for Hash {
@@ -32,10 +43,10 @@ impl Controller for Hash {
         (change.kind == Kind::NodePool).then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
         let (model, claims) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let Some(model) = index.pool_model(&key.name).cloned() else { return Ok(Requeue::No) };
             let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
             (model, index.claim_models().filter(of_pool).cloned().collect::<Vec<_>>())
@@ -50,24 +61,25 @@ impl Controller for Hash {
             if let Some(hash) = hash {
                 annotations[names::NODEPOOL_HASH] = json!(&*hash);
             }
-            let api = ctx.cluster_api::<api::NodeClaim>();
+            let api = self.client.cluster::<api::NodeClaim>();
             let body =
                 Patch::Merge(json!({"metadata": { "uid": uid_of(&name), "annotations": annotations }}));
-            let patched = ctx.call("write hash of nodeclaim", api.patch(&name, &params, &body)).await;
+            let patched = self.client.call("write hash of nodeclaim", api.patch(&name, &params, &body)).await;
             if let Some(claim) = gone_is_ok(patched)? {
-                ctx.observe(claim);
+                self.cluster.observe(claim);
             }
         }
         if update.pool {
-            let api = ctx.cluster_api::<api::NodePool>();
+            let api = self.client.cluster::<api::NodePool>();
             let annotations = json!({ names::NODEPOOL_HASH: hash, names::NODEPOOL_HASH_VERSION: version });
             // What was hashed is what may carry the hash.
             let version = &pool.metadata.resource_version;
             let body =
                 Patch::Merge(json!({"metadata": { "resourceVersion": version, "annotations": annotations }}));
-            let patched = ctx.call("write hash of nodepool", api.patch(&key.name, &params, &body)).await;
+            let patched =
+                self.client.call("write hash of nodepool", api.patch(&key.name, &params, &body)).await;
             if let Some(pool) = gone_is_ok(patched)? {
-                ctx.observe(pool);
+                self.cluster.observe(pool);
             }
         }
         Ok(Requeue::No)

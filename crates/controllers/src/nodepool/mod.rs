@@ -17,5 +17,5 @@ pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
 pub use replicas::{StaticDeprovisioning, StaticProvisioning};
-pub(crate) use status::change_conditions;
+pub(crate) use status::PoolStatus;
 pub use validation::Validation;

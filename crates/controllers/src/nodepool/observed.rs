@@ -13,11 +13,12 @@ use fleetwright_core::model::{NodeClaim, Observed, labels};
 use fleetwright_state::{Change, Index, Key, Kind, observed};
 use jiff::Timestamp;
 
-use super::status::{change_conditions, managed};
+use super::status::PoolStatus;
 use crate::{
+    metrics::Metrics,
     nodeclaim::families,
-    patch,
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    patch::Patches,
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -25,7 +26,26 @@ use crate::{
 const NAMED: usize = 5;
 
 /// Keeps the observations of NodePools.
-pub struct ObservedReaper;
+pub struct ObservedReaper {
+    cluster: Cluster,
+    clocks: Clocks,
+    patches: Patches,
+    pools: PoolStatus,
+    metrics: Arc<Metrics>,
+}
+
+impl ObservedReaper {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            patches: Patches::new(ctx),
+            pools: PoolStatus::new(ctx),
+            metrics: ctx.metrics.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for ObservedReaper {
@@ -48,11 +68,11 @@ impl Controller for ObservedReaper {
         pool.filter(taught).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
-        let now = ctx.now();
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
+        let now = self.clocks.now();
         let (known, claims) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let Some(model) = index.pool_model(&key.name) else { return Ok(Requeue::No) };
             let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
             let claims: Vec<Arc<NodeClaim>> = if model.observed.is_empty() {
@@ -66,26 +86,28 @@ impl Controller for ObservedReaper {
             if is_of_another_spec(&pool) { Observed::default() } else { current(&known, &claims, now) };
         for (kind, count) in [("shape", current.shapes.len()), ("taint", current.taints.len())] {
             let count = u32::try_from(count).map_or(f64::MAX, f64::from);
-            ctx.metrics.set(&families::OBSERVED, &[&key.name, kind], count);
+            self.metrics.set(&families::OBSERVED, &[&key.name, kind], count);
         }
         if current != known {
-            patch::annotate(ctx, pool.clone(), OBSERVED, |newest| {
-                observed::write(&without(observed::read(newest.unwrap_or_default()), &known, &current))
+            self.patches
+                .annotate(pool.clone(), OBSERVED, |newest| {
+                    observed::write(&without(observed::read(newest.unwrap_or_default()), &known, &current))
+                })
+                .await?;
+        }
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
+        let shown = find(pool.conditions(), CONDITION).is_some();
+        self.pools
+            .change_conditions(&pool, |conditions| {
+                if !current.is_empty() {
+                    let (reason, message) = sentence(&current);
+                    conditions.set_false(CONDITION, reason, &message);
+                } else if shown {
+                    // A pool of which nothing was ever observed says nothing.
+                    conditions.set_true(CONDITION);
+                }
             })
             .await?;
-        }
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
-        let shown = find(pool.conditions(), CONDITION).is_some();
-        change_conditions(ctx, &pool, |conditions| {
-            if !current.is_empty() {
-                let (reason, message) = sentence(&current);
-                conditions.set_false(CONDITION, reason, &message);
-            } else if shown {
-                // A pool of which nothing was ever observed says nothing.
-                conditions.set_true(CONDITION);
-            }
-        })
-        .await?;
         let until =
             |end: Timestamp| std::time::Duration::try_from(end.duration_since(now)).unwrap_or_default();
         Ok(current.next_end().map_or(Requeue::No, |end| Requeue::After(until(end))))
@@ -196,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_observed_while_another_observation_ends_is_kept() {
         let world = World::new();
-        let since = world.ctx.now();
+        let since = world.ctx.clocks.now();
         let teach = |taints: &[(&str, i64)]| {
             let mut observed = Observed::default();
             for (key, hours) in taints {
@@ -210,18 +232,18 @@ mod tests {
             world.server.apply(pool).unwrap();
         };
         let observed = || async {
-            let pool = world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap();
+            let pool = world.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap();
             let written = pool.metadata.annotations.clone().unwrap_or_default().remove(OBSERVED);
             let taints = observed::read(&written.unwrap_or_default()).taints;
             (pool, taints.iter().map(|known| known.taint.key.to_string()).collect::<Vec<_>>())
         };
         world.pool("default", serde_json::json!({}));
         teach(&[("old", 1), ("lasts", 9)]);
-        world.ctx.observe(observed().await.0);
+        world.ctx.cluster.observe(observed().await.0);
         world.pass(2 * 3600).await;
         // The provisioner writes what this controller has not seen.
         teach(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
-        ObservedReaper.reconcile(&world.ctx, &Key::cluster("default")).await.unwrap();
+        ObservedReaper::new(&world.ctx).reconcile(&Key::cluster("default")).await.unwrap();
         assert_eq!(observed().await.1, ["fresh", "lasts"]);
     }
 

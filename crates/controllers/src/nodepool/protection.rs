@@ -16,17 +16,34 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::status::change_conditions;
+use super::status::PoolStatus;
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
 };
 
 /// How often a deletion that is held is told of again.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps NodePools that are protected while they have NodeClaims.
-pub struct Protection;
+pub struct Protection {
+    client: ApiClient,
+    cluster: Cluster,
+    pools: PoolStatus,
+    recorder: Recorder,
+}
+
+impl Protection {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            pools: PoolStatus::new(ctx),
+            recorder: ctx.recorder.clone(),
+        }
+    }
+}
 
 /// What is to be done about a NodePool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +93,9 @@ impl Controller for Protection {
         key.into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let (pool, claims) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let Some(pool) = index.pool(&key.name).cloned() else { return Ok(Requeue::No) };
             let of = |claim: &&Arc<api::NodeClaim>| {
                 let labels = claim.metadata.labels.as_ref();
@@ -89,8 +106,8 @@ impl Controller for Protection {
         };
         match decide(&pool, claims) {
             Action::Nothing => Ok(Requeue::No),
-            Action::AddFinalizer => write(ctx, &pool, true).await,
-            Action::RemoveFinalizer => write(ctx, &pool, false).await,
+            Action::AddFinalizer => write(&self.client, &self.cluster, &pool, true).await,
+            Action::RemoveFinalizer => write(&self.client, &self.cluster, &pool, false).await,
             Action::Tell(claims) => {
                 let text = format!(
                     "this NodePool is deleted and kept, for it has {claims} NodeClaim(s), which would be deleted with it: take \
@@ -98,11 +115,12 @@ impl Controller for Protection {
                      launched for it any more, and a deletion cannot be taken back"
                 );
                 let event = Event::warning(regarding(&*pool), DELETION_HELD, text.clone());
-                ctx.recorder.publish(event.same_if([&*key.name]).quiet_for(AGAIN));
-                change_conditions(ctx, &pool, |conditions| {
-                    conditions.set_true_with_reason(DELETION_HELD, "DeleteProtection", &text);
-                })
-                .await?;
+                self.recorder.publish(event.same_if([&*key.name]).quiet_for(AGAIN));
+                self.pools
+                    .change_conditions(&pool, |conditions| {
+                        conditions.set_true_with_reason(DELETION_HELD, "DeleteProtection", &text);
+                    })
+                    .await?;
                 Ok(Requeue::After(AGAIN))
             }
         }
@@ -110,7 +128,12 @@ impl Controller for Protection {
 }
 
 /// Adds our finalizer, or takes it off.
-async fn write(ctx: &Ctx, pool: &api::NodePool, add: bool) -> Result<Requeue, ReconcileError> {
+async fn write(
+    client: &ApiClient,
+    cluster: &Cluster,
+    pool: &api::NodePool,
+    add: bool,
+) -> Result<Requeue, ReconcileError> {
     let mut finalizers = pool.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != DELETE_PROTECTION);
     if add {
@@ -121,16 +144,15 @@ async fn write(ctx: &Ctx, pool: &api::NodePool, add: bool) -> Result<Requeue, Re
     let body = json!({"metadata": {
         "resourceVersion": pool.metadata.resource_version, "uid": pool.metadata.uid, "finalizers": finalizers,
     }});
-    let (api, params, body) =
-        (ctx.cluster_api::<api::NodePool>(), PatchParams::default(), Patch::Merge(body));
-    let result = ctx.call("write nodepool finalizers", api.patch(name, &params, &body)).await;
+    let (api, params, body) = (client.cluster::<api::NodePool>(), PatchParams::default(), Patch::Merge(body));
+    let result = client.call("write nodepool finalizers", api.patch(name, &params, &body)).await;
     if let Some(written) = gone_is_ok(result)? {
         let gone = written.metadata.deletion_timestamp.is_some()
             && written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
         if gone {
-            ctx.forget(&written);
+            cluster.forget(&written);
         } else {
-            ctx.observe(written);
+            cluster.observe(written);
         }
         tracing::info!(NodePool = name, protected = add, "delete protection of a nodepool");
     }
@@ -207,7 +229,7 @@ mod tests {
                 "spec": {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}, "requirements": []},
             }))
             .unwrap();
-        let _running = world.run(vec![Arc::new(Protection)]);
+        let _running = world.run(vec![Arc::new(Protection::new(&world.ctx))]);
         world.pass(5).await;
         assert_eq!(stored(&world).unwrap()["metadata"]["finalizers"], json!([DELETE_PROTECTION]));
         world.server.delete("karpenter.sh/v1", "NodePool", "", "default").unwrap();

@@ -4,14 +4,24 @@ use async_trait::async_trait;
 use fleetwright_api::labels::condition::NODE_CLASS_READY;
 use fleetwright_state::{Change, Index, Key};
 
-use super::status::{change_conditions, class_of, managed, pools_of};
+use super::status::{PoolStatus, class_of, pools_of};
 use crate::{
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
 /// Keeps the condition NodeClassReady.
-pub struct Readiness;
+pub struct Readiness {
+    cluster: Cluster,
+    pools: PoolStatus,
+}
+
+impl Readiness {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx) }
+    }
+}
 
 #[async_trait]
 impl Controller for Readiness {
@@ -27,10 +37,10 @@ impl Controller for Readiness {
         pools_of(change, index)
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
         let class = class_of(&pool);
-        let state = ctx.index().node_class(&class).cloned();
+        let state = self.cluster.index().node_class(&class).cloned();
         let problem: Option<(String, String)> = match state {
             None => Some((
                 "NodeClassNotFound".to_owned(),
@@ -48,13 +58,14 @@ impl Controller for Readiness {
                 )),
             },
         };
-        change_conditions(ctx, &pool, |conditions| {
-            match &problem {
-                None => conditions.set_true(NODE_CLASS_READY),
-                Some((reason, message)) => conditions.set_false(NODE_CLASS_READY, reason, message),
-            };
-        })
-        .await?;
+        self.pools
+            .change_conditions(&pool, |conditions| {
+                match &problem {
+                    None => conditions.set_true(NODE_CLASS_READY),
+                    Some((reason, message)) => conditions.set_false(NODE_CLASS_READY, reason, message),
+                };
+            })
+            .await?;
         Ok(Requeue::No)
     }
 }

@@ -10,10 +10,10 @@ use fleetwright_api::{
 use fleetwright_core::model::ConditionStatus;
 use fleetwright_state::{Change, Index, Key};
 
-use super::status::{change, class_of, managed, pools_of};
+use super::status::{PoolStatus, class_of, pools_of};
 use crate::{
     nodeclaim::{LifecycleCache, REGISTRATION_HEALTH, registration_condition},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -21,7 +21,24 @@ use crate::{
 const FAILED: &str = "RegistrationFailed";
 
 /// Keeps the condition NodeRegistrationHealthy.
-pub struct RegistrationHealth(pub Arc<LifecycleCache>);
+pub struct RegistrationHealth {
+    cluster: Cluster,
+    clocks: Clocks,
+    pools: PoolStatus,
+    cache: Arc<LifecycleCache>,
+}
+
+impl RegistrationHealth {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            pools: PoolStatus::new(ctx),
+            cache: cache.clone(),
+        }
+    }
+}
 
 #[async_trait]
 impl Controller for RegistrationHealth {
@@ -37,9 +54,11 @@ impl Controller for RegistrationHealth {
         pools_of(change, index)
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
-        let Some(class) = ctx.index().node_class(&class_of(&pool)).cloned() else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
+        let Some(class) = self.cluster.index().node_class(&class_of(&pool)).cloned() else {
+            return Ok(Requeue::No);
+        };
         let uid = pool.metadata.uid.as_deref().unwrap_or_default().into();
         let seen = pool.status.as_ref().and_then(|status| status.node_class_observed_generation);
         let generation = pool.metadata.generation.unwrap_or(0);
@@ -48,18 +67,19 @@ impl Controller for RegistrationHealth {
             || seen != Some(class.generation);
         // What was observed is about another pool or class than there is now.
         if changed && stored.is_some() {
-            self.0.reset_health(&uid);
+            self.cache.reset_health(&uid);
         }
-        let health = self.0.registration_health(&uid, registration_condition(&pool));
+        let health = self.cache.registration_health(&uid, registration_condition(&pool));
         // What another process saw fail stands in the condition.
         let told = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
-        let reason = self.0.failure_of(&uid).or(told).unwrap_or_else(|| FAILED.into());
-        let now = ctx.now();
-        change(ctx, &pool, |status| {
-            status.node_class_observed_generation = Some(class.generation);
-            let mut conditions =
-                ConditionSet::new(api::NodePool::TYPES, &pool.metadata, &mut status.conditions, now);
-            match health {
+        let reason = self.cache.failure_of(&uid).or(told).unwrap_or_else(|| FAILED.into());
+        let now = self.clocks.now();
+        self.pools
+            .change(&pool, |status| {
+                status.node_class_observed_generation = Some(class.generation);
+                let mut conditions =
+                    ConditionSet::new(api::NodePool::TYPES, &pool.metadata, &mut status.conditions, now);
+                match health {
                 ConditionStatus::True => conditions.set_true(HEALTHY),
                 ConditionStatus::Unknown => conditions.set_unknown(HEALTHY),
                 ConditionStatus::False => conditions.set_false(
@@ -68,8 +88,8 @@ impl Controller for RegistrationHealth {
                     "nodes of this pool were not launched or did not join; see the events of its NodeClaims",
                 ),
             };
-        })
-        .await?;
+            })
+            .await?;
         Ok(Requeue::No)
     }
 }

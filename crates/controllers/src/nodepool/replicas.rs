@@ -18,8 +18,11 @@ use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
     events::{Event, regarding},
-    provisioning,
-    runtime::{Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    provisioning::ClaimCreator,
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue, gone_is_ok,
+    },
+    safety::Safety,
 };
 
 /// How often a NodePool is reconciled while nothing changes.
@@ -36,10 +39,30 @@ const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 100;
 
 /// Creates missing NodeClaims, with a backoff where they keep failing before registration.
-#[derive(Debug, Default)]
 pub struct StaticProvisioning {
+    cluster: Cluster,
+    clocks: Clocks,
+    creator: ClaimCreator,
+    safety: Safety,
+    names: Arc<Names>,
+    recorder: Recorder,
     /// By name of the NodePool. A restart loses it: the first pause is short again.
     backoffs: Mutex<BTreeMap<Str, PoolBackoff>>,
+}
+
+impl StaticProvisioning {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            creator: ClaimCreator::new(ctx),
+            safety: Safety::new(ctx),
+            names: ctx.names.clone(),
+            recorder: ctx.recorder.clone(),
+            backoffs: Mutex::default(),
+        }
+    }
 }
 
 /// The backoff of a NodePool.
@@ -53,7 +76,18 @@ struct PoolBackoff {
 }
 
 /// Deletes surplus NodeClaims.
-pub struct StaticDeprovisioning;
+pub struct StaticDeprovisioning {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+}
+
+impl StaticDeprovisioning {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+    }
+}
 
 /// The pool that a change of a pool or of a claim is about, where it has replicas.
 fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
@@ -70,9 +104,9 @@ fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
 }
 
 /// The NodePool, a snapshot, and what brings the NodePool to its replicas.
-fn read(ctx: &Ctx, key: &Key) -> Option<(Arc<NodePool>, Arc<Snapshot>, Scaling)> {
-    let now = ctx.now();
-    let snapshot = ctx.index().snapshot(now);
+fn read(cluster: &Cluster, clocks: &Clocks, key: &Key) -> Option<(Arc<NodePool>, Arc<Snapshot>, Scaling)> {
+    let now = clocks.now();
+    let snapshot = cluster.index().snapshot(now);
     let pool = snapshot.pool(&key.name).filter(|pool| pool.is_static())?.clone();
     let scaling = scale(&snapshot, &pool, now);
     Some((pool, snapshot, scaling))
@@ -96,12 +130,12 @@ impl Controller for StaticProvisioning {
         keys
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some((pool, snapshot, scaling)) = read(ctx, key) else {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some((pool, snapshot, scaling)) = read(&self.cluster, &self.clocks, key) else {
             self.backoffs().remove(&key.name);
             return Ok(Requeue::No);
         };
-        let backoff = self.pause(ctx, &key.name);
+        let backoff = self.pause(&key.name);
         if !pool.ready {
             return Ok(Requeue::After(INTERVAL));
         }
@@ -110,35 +144,38 @@ impl Controller for StaticProvisioning {
         }
         let wanted = usize::try_from(scaling.create).unwrap_or(0);
         if wanted > 0 {
-            if let Err(held) = ctx.admit(Act::CreateClaim, &Facts { backoff, ..Facts::default() }) {
-                self.publish_backoff(ctx, &key.name, wanted, &held);
+            if let Err(held) = self.safety.admit(Act::CreateClaim, &Facts { backoff, ..Facts::default() }) {
+                self.publish_backoff(&key.name, wanted, &held);
                 return Ok(held.left().into());
             }
             let Some(new_claim) = static_new_claim(&snapshot, &pool) else {
-                self.publish_nothing_fits(ctx, &key.name);
+                self.publish_nothing_fits(&key.name);
                 return Ok(Requeue::After(INTERVAL));
             };
             // Equal NodeClaims are one batch. Each is in the index before the next one is counted.
-            let batch = ctx.names.suffix(10);
-            let _held = provisioning::HeldBatch::begin(ctx, &batch);
+            let batch = self.names.suffix(10);
+            let _held = self.creator.hold_batch(&batch);
             let positions = (0..u32::MAX).take(wanted.min(AT_ONCE));
             for position in positions {
-                let claim = provisioning::replacement(ctx, &new_claim, &batch, position);
+                let claim = self.creator.replacement(&new_claim, &batch, position);
                 let Some(claim) = claim else { break };
                 let name = claim.metadata.name.clone().unwrap_or_default();
                 let coming = [(name.as_str(), &new_claim)];
                 // Replacements of drifted nodes may have used up the limit since the nodes were counted.
-                let reserved = limits::reserve(&mut ctx.index(), coming.into_iter(), std::iter::empty());
+                let reserved =
+                    limits::reserve(&mut self.cluster.index(), coming.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
                     tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
                     return Ok(Requeue::After(LIMITED));
                 }
-                if let Err(held) = ctx.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }) {
-                    ctx.index().end_creation(&name);
+                if let Err(held) =
+                    self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() })
+                {
+                    self.cluster.index().end_creation(&name);
                     tracing::warn!(NodePool = &*key.name, %held, "creation of a nodeclaim is held");
                     return Ok(Requeue::After(held.left().unwrap_or(LIMITED).max(SOON)));
                 }
-                provisioning::write_replacement(ctx, claim, &new_claim, "provisioned").await?;
+                self.creator.write_replacement(claim, &new_claim, "provisioned").await?;
             }
             if wanted > AT_ONCE {
                 return Ok(Requeue::Now);
@@ -176,13 +213,13 @@ impl StaticProvisioning {
     }
 
     /// The pause of the NodePool, if there is one.
-    fn pause(&self, ctx: &Ctx, name: &Str) -> Option<Pause> {
+    fn pause(&self, name: &Str) -> Option<Pause> {
         let spec = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let pool = index.pool(name)?;
             (pool.metadata.uid.clone().unwrap_or_default(), pool.metadata.generation.unwrap_or(0))
         };
-        let now = ctx.steady();
+        let now = self.clocks.steady();
         let mut backoffs = self.backoffs();
         let known = backoffs.get_mut(name)?;
         if known.spec != spec {
@@ -194,19 +231,19 @@ impl StaticProvisioning {
         known.backoff.pause(now)
     }
 
-    fn publish_backoff(&self, ctx: &Ctx, name: &str, missing: usize, held: &Held) {
+    fn publish_backoff(&self, name: &str, missing: usize, held: &Held) {
         tracing::info!(NodePool = name, missing, %held, "creation of nodeclaims is held");
         let Held::ReplicaBackoff(Pause { rounds: PUBLISHED_FROM.., .. }) = held else { return };
-        let Some(pool) = ctx.index().pool(name).cloned() else { return };
+        let Some(pool) = self.cluster.index().pool(name).cloned() else { return };
         let text = format!("{missing} node(s) missing: {held}");
         let event = Event::warning(regarding(&*pool), "ReplicaCreationBackoff", text);
-        ctx.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
+        self.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
     }
 
-    fn publish_nothing_fits(&self, ctx: &Ctx, name: &str) {
-        let Some(pool) = ctx.index().pool(name).cloned() else { return };
+    fn publish_nothing_fits(&self, name: &str) {
+        let Some(pool) = self.cluster.index().pool(name).cloned() else { return };
         let text = "No instance type satisfies the requirements of this NodePool, or none is available";
-        ctx.recorder.publish(Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text));
+        self.recorder.publish(Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text));
     }
 }
 
@@ -224,25 +261,27 @@ impl Controller for StaticDeprovisioning {
         pool_of(change, index)
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some((_, _, scaling)) = read(ctx, key) else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some((_, _, scaling)) = read(&self.cluster, &self.clocks, key) else { return Ok(Requeue::No) };
         for name in scaling.remove.iter().take(AT_ONCE) {
-            delete(ctx, name).await?;
+            delete(&self.client, &self.cluster, name).await?;
         }
         Ok(if scaling.remove.len() > AT_ONCE { Requeue::Now } else { Requeue::After(INTERVAL) })
     }
 }
 
 /// Deletes this claim and no later one of the same name.
-async fn delete(ctx: &Ctx, name: &ClaimName) -> Result<(), ReconcileError> {
-    let Some(uid) = ctx.index().claim_model(name).map(|claim| claim.uid.to_string()) else { return Ok(()) };
-    let api = ctx.cluster_api::<api::NodeClaim>();
+async fn delete(client: &ApiClient, cluster: &Cluster, name: &ClaimName) -> Result<(), ReconcileError> {
+    let Some(uid) = cluster.index().claim_model(name).map(|claim| claim.uid.to_string()) else {
+        return Ok(());
+    };
+    let api = client.cluster::<api::NodeClaim>();
     let preconditions = Preconditions { uid: Some(uid), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    let deleted = gone_is_ok(ctx.call("delete nodeclaim", api.delete(name, &params)).await)?;
+    let deleted = gone_is_ok(client.call("delete nodeclaim", api.delete(name, &params)).await)?;
     tracing::info!(NodeClaim = &**name, "deleted surplus nodeclaim of a static nodepool");
     if let Some(claim) = deleted.and_then(|either| either.left()) {
-        ctx.observe(claim);
+        cluster.observe(claim);
     }
     Ok(())
 }

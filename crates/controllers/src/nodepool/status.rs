@@ -17,18 +17,39 @@ use serde_json::json;
 
 use crate::{
     events::{Event, regarding},
-    runtime::{Ctx, ReconcileError, gone_is_ok},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
 };
 
 /// What a condition that was never written counts as.
 const UNKNOWN: &str = "Unknown";
 
-/// The pool called `name`, where it is ours.
-pub(super) fn managed(ctx: &Ctx, name: &str) -> Option<Arc<api::NodePool>> {
-    let index = ctx.index();
-    let pool = index.pool(name)?;
-    let class = &pool.spec.template.spec.node_class_ref;
-    index.is_managed(&class.group, &class.kind).then(|| pool.clone())
+/// Reads and writes the status of NodePools.
+#[derive(Clone)]
+pub(crate) struct PoolStatus {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    recorder: Recorder,
+}
+
+impl PoolStatus {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            recorder: ctx.recorder.clone(),
+        }
+    }
+
+    /// The pool called `name`, where it is ours.
+    pub(super) fn managed(&self, name: &str) -> Option<Arc<api::NodePool>> {
+        let index = self.cluster.index();
+        let pool = index.pool(name)?;
+        let class = &pool.spec.template.spec.node_class_ref;
+        index.is_managed(&class.group, &class.kind).then(|| pool.clone())
+    }
 }
 
 /// The class that a pool names.
@@ -55,68 +76,70 @@ pub(super) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
     }
 }
 
-/// Changes the status of a pool; fails where anybody else wrote meanwhile, writes nothing where nothing changes.
-pub(super) async fn change(
-    ctx: &Ctx,
-    pool: &api::NodePool,
-    change: impl FnOnce(&mut api::NodePoolStatus),
-) -> Result<(), ReconcileError> {
-    let mut status = pool.status.clone().unwrap_or_default();
-    change(&mut status);
-    if pool.status.as_ref() == Some(&status) {
-        return Ok(());
-    }
-    let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let body = Patch::Merge(json!({
-        "metadata": { "resourceVersion": pool.metadata.resource_version },
-        "status": status,
-    }));
-    let (api, params) = (ctx.cluster_api::<api::NodePool>(), PatchParams::default());
-    let patched = ctx.call("write nodepool status", api.patch_status(name, &params, &body)).await;
-    if let Some(written) = gone_is_ok(patched)? {
-        tell(ctx, pool, &written);
-        ctx.observe(written);
-    }
-    Ok(())
-}
-
-/// An event for each condition that changed its status, in the words that Karpenter's users search for.
-fn tell(ctx: &Ctx, before: &api::NodePool, after: &api::NodePool) {
-    for type_ in [
-        VALIDATION_SUCCEEDED,
-        NODE_CLASS_READY,
-        NODE_REGISTRATION_HEALTHY,
-        NODES_AS_EXPECTED,
-        INITIALIZATION_HEALTHY,
-        DRIFT_WITHIN_CAP,
-        READY,
-    ] {
-        let Some(now) = find(after.conditions(), type_) else { continue };
-        let was = find(before.conditions(), type_).map_or(UNKNOWN, |condition| condition.status.as_str());
-        if was == now.status.as_str() {
-            continue;
+impl PoolStatus {
+    /// Changes the status of a pool; fails where anybody else wrote meanwhile, writes nothing where nothing changes.
+    pub(super) async fn change(
+        &self,
+        pool: &api::NodePool,
+        change: impl FnOnce(&mut api::NodePoolStatus),
+    ) -> Result<(), ReconcileError> {
+        let mut status = pool.status.clone().unwrap_or_default();
+        change(&mut status);
+        if pool.status.as_ref() == Some(&status) {
+            return Ok(());
         }
-        let mut text = format!(
-            "Status condition transitioned, Type: {type_}, Status: {was} -> {}, Reason: {}",
-            now.status.as_str(),
-            now.reason
-        );
-        if !now.message.is_empty() {
-            text = format!("{text}, Message: {}", now.message);
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        let body = Patch::Merge(json!({
+            "metadata": { "resourceVersion": pool.metadata.resource_version },
+            "status": status,
+        }));
+        let (api, params) = (self.client.cluster::<api::NodePool>(), PatchParams::default());
+        let patched = self.client.call("write nodepool status", api.patch_status(name, &params, &body)).await;
+        if let Some(written) = gone_is_ok(patched)? {
+            self.tell(pool, &written);
+            self.cluster.observe(written);
         }
-        ctx.recorder.publish(Event::normal(regarding(after), type_, text));
+        Ok(())
     }
-}
 
-/// [`change`] of conditions.
-pub(crate) async fn change_conditions(
-    ctx: &Ctx,
-    pool: &api::NodePool,
-    apply: impl FnOnce(&mut ConditionSet<'_>),
-) -> Result<(), ReconcileError> {
-    let now = ctx.now();
-    change(ctx, pool, |status| {
-        apply(&mut ConditionSet::new(api::NodePool::TYPES, &pool.metadata, &mut status.conditions, now));
-    })
-    .await
+    /// An event for each condition that changed its status, in the words that Karpenter's users search for.
+    fn tell(&self, before: &api::NodePool, after: &api::NodePool) {
+        for type_ in [
+            VALIDATION_SUCCEEDED,
+            NODE_CLASS_READY,
+            NODE_REGISTRATION_HEALTHY,
+            NODES_AS_EXPECTED,
+            INITIALIZATION_HEALTHY,
+            DRIFT_WITHIN_CAP,
+            READY,
+        ] {
+            let Some(now) = find(after.conditions(), type_) else { continue };
+            let was = find(before.conditions(), type_).map_or(UNKNOWN, |condition| condition.status.as_str());
+            if was == now.status.as_str() {
+                continue;
+            }
+            let mut text = format!(
+                "Status condition transitioned, Type: {type_}, Status: {was} -> {}, Reason: {}",
+                now.status.as_str(),
+                now.reason
+            );
+            if !now.message.is_empty() {
+                text = format!("{text}, Message: {}", now.message);
+            }
+            self.recorder.publish(Event::normal(regarding(after), type_, text));
+        }
+    }
+
+    /// [`change`] of conditions.
+    pub(crate) async fn change_conditions(
+        &self,
+        pool: &api::NodePool,
+        apply: impl FnOnce(&mut ConditionSet<'_>),
+    ) -> Result<(), ReconcileError> {
+        let now = self.clocks.now();
+        self.change(pool, |status| {
+            apply(&mut ConditionSet::new(api::NodePool::TYPES, &pool.metadata, &mut status.conditions, now));
+        })
+        .await
+    }
 }

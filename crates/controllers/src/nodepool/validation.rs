@@ -4,15 +4,26 @@ use async_trait::async_trait;
 use fleetwright_api::labels::condition::VALIDATION_SUCCEEDED;
 use fleetwright_state::{Change, Index, Key, Kind, validate};
 
-use super::status::{change_conditions, managed};
+use super::status::PoolStatus;
 use crate::{
     events::{Event, regarding},
-    runtime::{Controller, Ctx, INVALID_POOL, ReconcileError, Requeue},
+    runtime::{Cluster, Controller, Ctx, INVALID_POOL, ReconcileError, Recorder, Requeue},
     settings::Settings,
 };
 
 /// Validates NodePools.
-pub struct Validation;
+pub struct Validation {
+    cluster: Cluster,
+    pools: PoolStatus,
+    recorder: Recorder,
+}
+
+impl Validation {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx), recorder: ctx.recorder.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for Validation {
@@ -28,25 +39,26 @@ impl Controller for Validation {
         (change.kind == Kind::NodePool).then(|| change.key.clone()).into_iter().collect()
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(pool) = managed(ctx, &key.name) else { return Ok(Requeue::No) };
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
         let problem = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let unreadable = index.invalid().get(&(Kind::NodePool, key.clone())).map(ToString::to_string);
             let invalid = || validate::pool(&pool, index.schema()).err().map(|problems| problems.to_string());
             unreadable.or_else(invalid)
         };
         if let Some(problem) = &problem {
             tracing::error!(NodePool = %key, problem, "nodepool is not valid and is not used");
-            ctx.recorder.publish(Event::warning(regarding(&*pool), INVALID_POOL, problem.clone()));
+            self.recorder.publish(Event::warning(regarding(&*pool), INVALID_POOL, problem.clone()));
         }
-        change_conditions(ctx, &pool, |conditions| {
-            match &problem {
-                None => conditions.set_true(VALIDATION_SUCCEEDED),
-                Some(problem) => conditions.set_false(VALIDATION_SUCCEEDED, INVALID_POOL, problem),
-            };
-        })
-        .await?;
+        self.pools
+            .change_conditions(&pool, |conditions| {
+                match &problem {
+                    None => conditions.set_true(VALIDATION_SUCCEEDED),
+                    Some(problem) => conditions.set_false(VALIDATION_SUCCEEDED, INVALID_POOL, problem),
+                };
+            })
+            .await?;
         Ok(Requeue::No)
     }
 }

@@ -12,18 +12,26 @@ use fleetwright_state::Key;
 
 use super::{Series, value};
 use crate::{
-    metrics::cluster as families,
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    metrics::{Metrics, cluster as families},
+    runtime::{Cluster, Controller, Ctx, ReconcileError, Requeue},
 };
 
 /// Interval between reads of the catalogues.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Gauges by instance type and offering.
-#[derive(Default)]
 pub(super) struct OfferingMetrics {
+    cluster: Cluster,
+    metrics: Arc<Metrics>,
     /// The exposed series.
     shown: Mutex<Vec<Arc<Catalog>>>,
+}
+
+impl OfferingMetrics {
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), metrics: ctx.metrics.clone(), shown: Mutex::default() }
+    }
 }
 
 #[async_trait]
@@ -36,9 +44,9 @@ impl Controller for OfferingMetrics {
         true
     }
 
-    async fn reconcile(&self, ctx: &Ctx, _key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, _key: &Key) -> Result<Requeue, ReconcileError> {
         let catalogs: Vec<Arc<Catalog>> = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let names = index.pools().filter_map(|pool| pool.metadata.name.as_deref());
             names.filter_map(|name| index.catalog(name).cloned()).collect()
         };
@@ -50,13 +58,13 @@ impl Controller for OfferingMetrics {
         let same = before.len() == catalogs.len()
             && before.iter().zip(&catalogs).all(|(before, now)| Arc::ptr_eq(before, now));
         if !same {
-            show(ctx, &catalogs);
+            show(&self.metrics, &catalogs);
         }
         Ok(Requeue::After(INTERVAL))
     }
 }
 
-fn show(ctx: &Ctx, catalogs: &[Arc<Catalog>]) {
+fn show(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
     // Pools of one class share their catalogue.
     let mut seen = BTreeSet::new();
     let mut types: BTreeMap<&str, &InstanceType> = BTreeMap::new();
@@ -69,17 +77,17 @@ fn show(ctx: &Ctx, catalogs: &[Arc<Catalog>]) {
         let amount = |kind: &InstanceType| value(&name, kind.capacity.get(&name));
         types.iter().map(|(label, kind)| (vec![(*label).to_owned()], amount(kind))).collect()
     };
-    ctx.metrics.replace(&families::TYPE_CPU, of_type(ResourceName::Cpu));
-    ctx.metrics.replace(&families::TYPE_MEMORY, of_type(ResourceName::Memory));
+    metrics.replace(&families::TYPE_CPU, of_type(ResourceName::Cpu));
+    metrics.replace(&families::TYPE_MEMORY, of_type(ResourceName::Memory));
     let of_offering = |figure: fn(&Offering) -> f64| -> Series {
         let offerings = types.iter().flat_map(|(name, kind)| {
             kind.offerings.iter().map(move |offering| (offering_labels(name, offering), figure(offering)))
         });
         offerings.collect()
     };
-    ctx.metrics.replace(&families::OFFERING_PRICE, of_offering(|offering| offering.price.dollars()));
+    metrics.replace(&families::OFFERING_PRICE, of_offering(|offering| offering.price.dollars()));
     let available = of_offering(|offering| if offering.available { 1.0 } else { 0.0 });
-    ctx.metrics.replace(&families::OFFERING_AVAILABLE, available);
+    metrics.replace(&families::OFFERING_AVAILABLE, available);
 }
 
 fn offering_labels(name: &str, offering: &Offering) -> Vec<String> {

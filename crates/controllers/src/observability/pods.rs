@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::{
-    metrics::{Family, pods as families},
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    metrics::{Family, Metrics, pod_times::PodTimes, pods as families},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -33,8 +33,26 @@ const WAITS: [&Family; 5] = [
 ];
 
 /// Gauges and durations by pod.
-#[derive(Default)]
-pub(super) struct PodMetrics(Mutex<BTreeMap<Key, Shown>>);
+pub(super) struct PodMetrics {
+    cluster: Cluster,
+    clocks: Clocks,
+    pod_times: Arc<PodTimes>,
+    metrics: Arc<Metrics>,
+    shown: Mutex<BTreeMap<Key, Shown>>,
+}
+
+impl PodMetrics {
+    /// With the parts of `ctx` that it uses.
+    pub(super) fn new(ctx: &Ctx) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            pod_times: ctx.pod_times.clone(),
+            metrics: ctx.metrics.clone(),
+            shown: Mutex::default(),
+        }
+    }
+}
 
 /// The exposed series of a pod.
 #[derive(Clone, Debug)]
@@ -62,9 +80,9 @@ impl Controller for PodMetrics {
         if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let (pod, node) = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let pod = index.pod(&NamespacedName::from(key)).cloned();
             let node = pod.as_ref().and_then(|pod| index.node(pod.node.as_deref()?).cloned());
             (pod, node)
@@ -73,8 +91,8 @@ impl Controller for PodMetrics {
         let before = all.get(key).cloned();
         let Some(pod) = pod else {
             if let Some(before) = before {
-                hide(ctx, key, &before);
-                ctx.pod_times.forget(&before.uid);
+                hide(&self.metrics, key, &before);
+                self.pod_times.forget(&before.uid);
                 all.remove(key);
             }
             return Ok(Requeue::No);
@@ -83,19 +101,26 @@ impl Controller for PodMetrics {
         let known = before.as_ref().filter(|before| before.uid == pod.uid);
         let labels = state_labels(&pod, node.as_deref());
         if let Some(before) = before.as_ref().filter(|before| before.labels != labels) {
-            remove(ctx, &families::STATE, &before.labels);
+            remove(&self.metrics, &families::STATE, &before.labels);
         }
         let refs: Vec<&str> = labels.iter().map(String::as_str).collect();
-        ctx.metrics.set(&families::STATE, &refs, 1.0);
+        self.metrics.set(&families::STATE, &refs, 1.0);
         let ended = pod.is_terminal();
         let unbound = pod.node.is_none() && !ended;
         let unstarted = !pod.ready && !ended;
         if let Some(known) = known {
-            observe(ctx, &pod, known.unbound && pod.node.is_some(), known.unstarted && pod.ready);
+            observe(
+                &self.clocks,
+                &self.pod_times,
+                &self.metrics,
+                &pod,
+                known.unbound && pod.node.is_some(),
+                known.unstarted && pod.ready,
+            );
         }
-        wait(ctx, &pod, unbound, unstarted);
+        wait(&self.clocks, &self.pod_times, &self.metrics, &pod, unbound, unstarted);
         if !unstarted {
-            ctx.pod_times.forget(&pod.uid);
+            self.pod_times.forget(&pod.uid);
         }
         all.insert(key.clone(), Shown { uid: pod.uid.clone(), labels, unbound, unstarted });
         Ok(if unbound || unstarted { Requeue::After(WAITING) } else { Requeue::No })
@@ -104,33 +129,33 @@ impl Controller for PodMetrics {
 
 impl PodMetrics {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Shown>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Observes the transitions of the pod.
-fn observe(ctx: &Ctx, pod: &Pod, bound: bool, started: bool) {
-    let placed = ctx.pod_times.of(&pod.uid).placed;
+fn observe(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, bound: bool, started: bool) {
+    let placed = pod_times.of(&pod.uid).placed;
     let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64().max(0.0);
     if bound {
-        let at = pod.bound_since.unwrap_or_else(|| ctx.now());
-        ctx.metrics.observe(&families::BOUND, &[], seconds(pod.created, at));
+        let at = pod.bound_since.unwrap_or_else(|| clocks.now());
+        metrics.observe(&families::BOUND, &[], seconds(pod.created, at));
         if let Some(placed) = placed {
-            ctx.metrics.observe(&families::PROVISIONING_BOUND, &[], seconds(placed, at));
+            metrics.observe(&families::PROVISIONING_BOUND, &[], seconds(placed, at));
         }
     }
     if started {
-        let at = pod.ready_since.unwrap_or_else(|| ctx.now());
-        ctx.metrics.observe(&families::STARTUP, &[], seconds(pod.created, at));
+        let at = pod.ready_since.unwrap_or_else(|| clocks.now());
+        metrics.observe(&families::STARTUP, &[], seconds(pod.created, at));
         if let Some(placed) = placed {
-            ctx.metrics.observe(&families::PROVISIONING_STARTUP, &[], seconds(placed, at));
+            metrics.observe(&families::PROVISIONING_STARTUP, &[], seconds(placed, at));
         }
     }
 }
 
 /// Updates how long the pod has not been bound, ready or decided on.
-fn wait(ctx: &Ctx, pod: &Pod, unbound: bool, unstarted: bool) {
-    let times = ctx.pod_times.of(&pod.uid);
+fn wait(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, unbound: bool, unstarted: bool) {
+    let times = pod_times.of(&pod.uid);
     let undecided = times.seen.filter(|_| times.decided.is_none());
     let since = [
         Some(pod.created).filter(|_| unbound),
@@ -143,24 +168,24 @@ fn wait(ctx: &Ctx, pod: &Pod, unbound: bool, unstarted: bool) {
     for (family, since) in WAITS.into_iter().zip(since) {
         match since {
             Some(since) => {
-                let waited = ctx.now().duration_since(since).as_secs_f64().max(0.0);
-                ctx.metrics.set(family, &labels, waited);
+                let waited = clocks.now().duration_since(since).as_secs_f64().max(0.0);
+                metrics.set(family, &labels, waited);
             }
-            None => ctx.metrics.remove(family, &labels),
+            None => metrics.remove(family, &labels),
         }
     }
 }
 
-fn hide(ctx: &Ctx, key: &Key, shown: &Shown) {
-    remove(ctx, &families::STATE, &shown.labels);
+fn hide(metrics: &Metrics, key: &Key, shown: &Shown) {
+    remove(metrics, &families::STATE, &shown.labels);
     for family in WAITS {
-        ctx.metrics.remove(family, &[&key.name, &key.namespace]);
+        metrics.remove(family, &[&key.name, &key.namespace]);
     }
 }
 
-fn remove(ctx: &Ctx, family: &Family, labels: &[String]) {
+fn remove(metrics: &Metrics, family: &Family, labels: &[String]) {
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    ctx.metrics.remove(family, &labels);
+    metrics.remove(family, &labels);
 }
 
 fn state_labels(pod: &Pod, node: Option<&Node>) -> Vec<String> {
@@ -221,12 +246,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_is_shown_until_it_is_gone_and_its_times_are_observed() {
         let world = World::new();
-        let created = world.ctx.now();
+        let created = world.ctx.clocks.now();
         let at = |seconds: u64| (created + Duration::from_secs(seconds)).to_string();
         world.pending_pod("a", "1");
-        let (_trigger, _task) = world.run(vec![Arc::new(PodMetrics::default())]);
+        let (_trigger, _task) = world.run(vec![Arc::new(PodMetrics::new(&world.ctx))]);
         world.pass(5).await;
-        let uid = world.ctx.index().pods().next().unwrap().uid.clone();
+        let uid = world.ctx.cluster.index().pods().next().unwrap().uid.clone();
         world.ctx.pod_times.placed(&uid, created + Duration::from_secs(1));
         world.pass(11).await;
         let text = world.ctx.metrics.encode().unwrap();
@@ -247,7 +272,7 @@ mod tests {
         assert!(!world.ctx.metrics.encode().unwrap().contains("name=\"a\""));
         world.pending_pod("a", "1");
         world.pass(1).await;
-        let born = world.ctx.index().pods().next().unwrap().clone();
+        let born = world.ctx.cluster.index().pods().next().unwrap().clone();
         world.ctx.pod_times.placed(&born.uid, created + Duration::from_secs(19));
         world.server.apply(bound).unwrap();
         world.pass(1).await;

@@ -14,10 +14,10 @@ use jiff::Timestamp;
 
 use crate::{
     metrics::{
-        Family,
+        Family, Metrics,
         status::{ALL_KINDS, EC2_NODE_CLASS, Families, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL},
     },
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -25,11 +25,15 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// One controller per kind.
-pub(super) fn controllers() -> Vec<Arc<dyn Controller>> {
-    KINDS
-        .iter()
-        .map(|about| Arc::new(Status { about, known: Mutex::default() }) as Arc<dyn Controller>)
-        .collect()
+pub(super) fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
+    let of = |about| Status {
+        about,
+        known: Mutex::default(),
+        cluster: ctx.cluster.clone(),
+        clocks: ctx.clocks.clone(),
+        metrics: ctx.metrics.clone(),
+    };
+    KINDS.iter().map(|about| Arc::new(of(about)) as Arc<dyn Controller>).collect()
 }
 
 /// The metrics of a kind.
@@ -144,6 +148,9 @@ impl Object {
 
 /// The conditions of one kind of object.
 struct Status {
+    cluster: Cluster,
+    clocks: Clocks,
+    metrics: Arc<Metrics>,
     about: &'static About,
     known: Mutex<BTreeMap<Key, Object>>,
 }
@@ -166,14 +173,14 @@ impl Controller for Status {
         if change.kind == self.about.kind { vec![change.key.clone()] } else { Vec::new() }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         if *key == Key::singleton() {
             for (key, object) in self.lock().iter() {
-                self.durations(ctx, key, object);
+                self.durations(key, object);
             }
             return Ok(Requeue::After(INTERVAL));
         }
-        let now = (self.about.look)(&ctx.index(), &key.name);
+        let now = (self.about.look)(&self.cluster.index(), &key.name);
         let mut known = self.lock();
         let before = known.remove(key).unwrap_or_default();
         let after = now.clone().unwrap_or_default();
@@ -181,21 +188,21 @@ impl Controller for Status {
             let is = after.conditions.get(type_);
             if is.is_none_or(|is| (&is.status, &is.reason) != (&was.status, &was.reason)) {
                 let labels = self.labels(key, type_, was);
-                self.both(&labels, |family, labels| ctx.metrics.remove(family, labels), |f| &f.count);
-                self.both(&labels, |family, labels| ctx.metrics.remove(family, labels), |f| &f.current);
+                self.both(&labels, |family, labels| self.metrics.remove(family, labels), |f| &f.count);
+                self.both(&labels, |family, labels| self.metrics.remove(family, labels), |f| &f.current);
             }
         }
         for (type_, is) in &after.conditions {
             let labels = self.labels(key, type_, is);
-            self.both(&labels, |family, labels| ctx.metrics.set(family, labels, 1.0), |f| &f.count);
-            self.changed(ctx, type_, before.conditions.get(type_), is);
+            self.both(&labels, |family, labels| self.metrics.set(family, labels, 1.0), |f| &f.count);
+            self.changed(type_, before.conditions.get(type_), is);
         }
         match now {
             Some(object) => {
-                self.durations(ctx, key, &object);
+                self.durations(key, &object);
                 known.insert(key.clone(), object);
             }
-            None => self.gone(ctx, key, &before),
+            None => self.gone(key, &before),
         }
         Ok(Requeue::No)
     }
@@ -218,43 +225,43 @@ impl Status {
     }
 
     /// Records a transition and the duration of the previous status.
-    fn changed(&self, ctx: &Ctx, type_: &str, was: Option<&Shown>, is: &Shown) {
+    fn changed(&self, type_: &str, was: Option<&Shown>, is: &Shown) {
         if was.is_some_and(|was| was.status == is.status) {
             return;
         }
         let labels = [type_, &is.status, &is.reason];
-        self.both(&labels, |family, labels| ctx.metrics.inc(family, labels), |f| &f.transitions);
+        self.both(&labels, |family, labels| self.metrics.inc(family, labels), |f| &f.transitions);
         let Some(was) = was else { return };
         if let (Some(from), Some(to)) = (was.since, is.since) {
             let seconds = to.duration_since(from).as_secs_f64().max(0.0);
-            let observe = |family: &Family, labels: &[&str]| ctx.metrics.observe(family, labels, seconds);
+            let observe = |family: &Family, labels: &[&str]| self.metrics.observe(family, labels, seconds);
             self.both(&[type_, &was.status], observe, |f| &f.transition);
         }
     }
 
     /// Updates the durations of an object.
-    fn durations(&self, ctx: &Ctx, key: &Key, object: &Object) {
-        let now = ctx.now();
+    fn durations(&self, key: &Key, object: &Object) {
+        let now = self.clocks.now();
         let since = |from: Timestamp| now.duration_since(from).as_secs_f64().max(0.0);
         for (type_, shown) in &object.conditions {
             if let Some(from) = shown.since {
-                let set = |family: &Family, labels: &[&str]| ctx.metrics.set(family, labels, since(from));
+                let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, since(from));
                 self.both(&self.labels(key, type_, shown), set, |f| &f.current);
             }
         }
         if let Some(deleting) = object.deleting {
-            let set = |family: &Family, labels: &[&str]| ctx.metrics.set(family, labels, since(deleting));
+            let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, since(deleting));
             self.both(&[&key.namespace, &key.name], set, |f| &f.terminating);
         }
     }
 
     /// Records how long the termination of an object took.
-    fn gone(&self, ctx: &Ctx, key: &Key, before: &Object) {
+    fn gone(&self, key: &Key, before: &Object) {
         let Some(deleting) = before.deleting else { return };
-        let remove = |family: &Family, labels: &[&str]| ctx.metrics.remove(family, labels);
+        let remove = |family: &Family, labels: &[&str]| self.metrics.remove(family, labels);
         self.both(&[&key.namespace, &key.name], remove, |f| &f.terminating);
-        let seconds = ctx.now().duration_since(deleting).as_secs_f64().max(0.0);
-        let observe = |family: &Family, labels: &[&str]| ctx.metrics.observe(family, labels, seconds);
+        let seconds = self.clocks.now().duration_since(deleting).as_secs_f64().max(0.0);
+        let observe = |family: &Family, labels: &[&str]| self.metrics.observe(family, labels, seconds);
         self.both(&[], observe, |f| &f.termination);
     }
 }
@@ -279,7 +286,7 @@ mod tests {
     async fn transitions_are_counted_and_series_go_with_their_object() {
         let world = World::new();
         world.server.apply(claim("Unknown", "2025-06-15T15:06:40Z")).unwrap();
-        let (_trigger, _task) = world.run(controllers());
+        let (_trigger, _task) = world.run(controllers(&world.ctx));
         world.pass(60).await;
         let text = world.ctx.metrics.encode().unwrap();
         let series = "operator_nodeclaim_status_condition_count{name=\"c\",namespace=\"\",reason=\"R\",status=\"Unknown\",type=\"Launched\"} 1\n";

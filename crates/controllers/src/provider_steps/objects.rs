@@ -11,12 +11,16 @@ use serde_json::{Value, json};
 
 use crate::{
     events::{Event, regarding},
-    runtime::{Ctx, ReconcileError},
+    runtime::{ApiClient, Cluster, ReconcileError, Recorder},
 };
 
 /// Makes a change: metadata first, for a status may say what stands there.
-pub(super) async fn change(ctx: &Ctx, write: &Write) -> Result<(), ReconcileError> {
-    let uid = uid_of(ctx, &write.object);
+pub(super) async fn change(
+    client: &ApiClient,
+    cluster: &Cluster,
+    write: &Write,
+) -> Result<(), ReconcileError> {
+    let uid = uid_of(cluster, &write.object);
     let metadata = metadata(write, uid.as_deref());
     let status = write.status.as_deref().map(serde_json::from_str::<Value>);
     let status = status.and_then(Result::ok).map(|status| {
@@ -30,24 +34,24 @@ pub(super) async fn change(ctx: &Ctx, write: &Write) -> Result<(), ReconcileErro
     });
     match &write.object {
         Object::NodeClaim(name) => {
-            let api: Api<NodeClaim> = ctx.cluster_api();
-            let patched = patch(ctx, &api, name, metadata, status).await?;
-            patched.into_iter().for_each(|object| ctx.observe(object));
+            let api: Api<NodeClaim> = client.cluster();
+            let patched = patch(client, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| cluster.observe(object));
         }
         Object::Node(name) => {
-            let api: Api<Node> = ctx.cluster_api();
-            let patched = patch(ctx, &api, name, metadata, status).await?;
-            patched.into_iter().for_each(|object| ctx.observe(object));
+            let api: Api<Node> = client.cluster();
+            let patched = patch(client, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| cluster.observe(object));
         }
         Object::NodePool(name) => {
-            let api: Api<NodePool> = ctx.cluster_api();
-            let patched = patch(ctx, &api, name, metadata, status).await?;
-            patched.into_iter().for_each(|object| ctx.observe(object));
+            let api: Api<NodePool> = client.cluster();
+            let patched = patch(client, &api, name, metadata, status).await?;
+            patched.into_iter().for_each(|object| cluster.observe(object));
         }
         Object::NodeClass { class, version, .. } => {
             let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(&class.group, version, &class.kind));
-            let api: Api<DynamicObject> = Api::all_with(ctx.client.clone(), &kind);
-            patch(ctx, &api, &class.name, metadata, status).await?;
+            let api: Api<DynamicObject> = Api::all_with(client.client(), &kind);
+            patch(client, &api, &class.name, metadata, status).await?;
         }
     }
     Ok(())
@@ -73,8 +77,8 @@ fn metadata(write: &Write, uid: Option<&str>) -> Option<Value> {
 }
 
 /// Which object is meant, and no later one of its name, where the index has it.
-fn uid_of(ctx: &Ctx, object: &Object) -> Option<String> {
-    let index = ctx.index();
+fn uid_of(cluster: &Cluster, object: &Object) -> Option<String> {
+    let index = cluster.index();
     match object {
         Object::NodeClaim(name) => index.claim(name)?.metadata.uid.clone(),
         Object::Node(name) => index.node(name)?.metadata.uid.clone(),
@@ -90,7 +94,7 @@ fn texts<'a>(
 }
 
 async fn patch<K>(
-    ctx: &Ctx,
+    client: &ApiClient,
     api: &Api<K>,
     name: &str,
     metadata: Option<Value>,
@@ -103,22 +107,23 @@ where
     let mut patched = None;
     if let Some(body) = metadata {
         let body = Patch::Merge(body);
-        patched = Some(ctx.call("patch metadata for the provider", api.patch(name, &params, &body)).await?);
+        patched =
+            Some(client.call("patch metadata for the provider", api.patch(name, &params, &body)).await?);
     }
     if let Some(body) = status {
         let body = Patch::Merge(body);
         patched =
-            Some(ctx.call("patch status for the provider", api.patch_status(name, &params, &body)).await?);
+            Some(client.call("patch status for the provider", api.patch_status(name, &params, &body)).await?);
     }
     Ok(patched)
 }
 
 /// Tells people about an object, where it is still there.
-pub(super) fn tell(ctx: &Ctx, notice: &Notice) {
+pub(super) fn tell(cluster: &Cluster, recorder: &Recorder, notice: &Notice) {
     let reference = match &notice.object {
-        Object::NodeClaim(name) => ctx.index().claim(name).map(|claim| regarding(&**claim)),
-        Object::Node(name) => ctx.index().node(name).map(|node| regarding(&**node)),
-        Object::NodePool(name) => ctx.index().pool(name).map(|pool| regarding(&**pool)),
+        Object::NodeClaim(name) => cluster.index().claim(name).map(|claim| regarding(&**claim)),
+        Object::Node(name) => cluster.index().node(name).map(|node| regarding(&**node)),
+        Object::NodePool(name) => cluster.index().pool(name).map(|pool| regarding(&**pool)),
         Object::NodeClass { class, version, uid } => Some(ObjectReference {
             api_version: Some(format!("{}/{version}", class.group)),
             kind: Some(class.kind.to_string()),
@@ -132,5 +137,5 @@ pub(super) fn tell(ctx: &Ctx, notice: &Notice) {
         true => Event::warning(reference, notice.reason, &*notice.message),
         false => Event::normal(reference, notice.reason, &*notice.message),
     };
-    ctx.recorder.publish(event);
+    recorder.publish(event);
 }

@@ -9,7 +9,7 @@ use fleetwright_core::{
 use fleetwright_state::{BufferOutcome, Key};
 
 use super::names::CAPACITY_BUFFER;
-use crate::runtime::Ctx;
+use crate::runtime::Cluster;
 
 /// The buffer of a virtual pod.
 fn buffer_of(pod: &Pod) -> Option<NamespacedName> {
@@ -51,12 +51,12 @@ pub(super) fn add_chunks(chunks: &mut BTreeMap<Str, u32>, target: &str, pods: &[
 
 /// Records the outcome of a pass; a change is written to the status of the buffers.
 pub(super) fn record(
-    ctx: &Ctx,
+    cluster: &Cluster,
     outcomes: BTreeMap<NamespacedName, BufferOutcome>,
     chunks: BTreeMap<Str, u32>,
 ) {
-    let changed = ctx.index().set_buffer_outcomes(&outcomes, chunks);
+    let changed = cluster.index().set_buffer_outcomes(&outcomes, chunks);
     if changed {
-        ctx.enqueue(CAPACITY_BUFFER, Key::singleton());
+        cluster.enqueue(CAPACITY_BUFFER, Key::singleton());
     }
 }

@@ -1,13 +1,16 @@
 //! Keeps the instance types of each pool current.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::{cloud::CloudError, model::PoolName};
+use fleetwright_core::{
+    cloud::{CloudError, CloudProvider},
+    model::PoolName,
+};
 use fleetwright_state::{Change, Index, Key, Kind};
 
 use crate::{
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -17,7 +20,18 @@ const EVERY: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Asks the provider for the instance types of each pool.
-pub struct CatalogController;
+pub struct CatalogController {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+}
+
+impl CatalogController {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), cloud: ctx.cloud.clone() }
+    }
+}
 
 #[async_trait]
 impl Controller for CatalogController {
@@ -44,8 +58,8 @@ impl Controller for CatalogController {
         }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        match refresh(ctx, &key.name.clone().into()).await {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        match refresh(&self.cluster, &self.clocks, &*self.cloud, &key.name.clone().into()).await {
             Ok(true) => Ok(Requeue::After(EVERY)),
             Ok(false) => Ok(Requeue::No),
             // The pool's readiness tells; the class will change.
@@ -56,26 +70,31 @@ impl Controller for CatalogController {
 }
 
 /// Asks for the instance types of one pool; false where there is no such pool of ours. On errors the last answer stays.
-pub(super) async fn refresh(ctx: &Ctx, name: &PoolName) -> Result<bool, ReconcileError> {
-    let pool = ctx.index().pool_model(name).filter(|pool| !pool.deleting).cloned();
+pub(super) async fn refresh(
+    cluster: &Cluster,
+    clocks: &Clocks,
+    cloud: &dyn CloudProvider,
+    name: &PoolName,
+) -> Result<bool, ReconcileError> {
+    let pool = cluster.index().pool_model(name).filter(|pool| !pool.deleting).cloned();
     let Some(pool) = pool else {
-        ctx.index().set_catalog(name, None);
+        cluster.index().set_catalog(name, None);
         return Ok(false);
     };
     let what = "list instance types";
-    let answer = ctx.within(DEADLINE, ctx.cloud.catalog(&pool)).await;
+    let answer = clocks.within(DEADLINE, cloud.catalog(&pool)).await;
     let catalog = answer.ok_or(ReconcileError::Deadline { what, after: DEADLINE })??;
-    ctx.index().set_catalog(name, Some(catalog));
+    cluster.index().set_catalog(name, Some(catalog));
     Ok(true)
 }
 
 /// Asks for the instance types of all pools, so that the next decision knows what just ran out. Errors are logged: a
 /// decision on an older catalogue is better than none.
-pub(super) async fn refresh_all(ctx: &Ctx) {
+pub(super) async fn refresh_all(cluster: &Cluster, clocks: &Clocks, cloud: &dyn CloudProvider) {
     let names: Vec<PoolName> =
-        ctx.index().pools().filter_map(|pool| pool.metadata.name.clone()).map(Into::into).collect();
+        cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).map(Into::into).collect();
     for name in names {
-        if let Err(error) = refresh(ctx, &name).await {
+        if let Err(error) = refresh(cluster, clocks, cloud, &name).await {
             tracing::warn!(nodepool = %name, %error, "cannot refresh instance types");
         }
     }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use fleetwright_api as api;
 use fleetwright_core::{
-    disruption::lineage,
+    disruption::{DisplacedPods, lineage},
     model::{Pod, Str, labels::LINEAGE},
     safety::{Act, Facts},
     scheduling::NewClaim,
@@ -20,8 +20,9 @@ use futures::{StreamExt, stream};
 use kube::api::PostParams;
 
 use crate::{
-    metrics::scheduling as families,
-    runtime::{Ctx, RateLimit, ReconcileError},
+    metrics::{Metrics, scheduling as families},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, Names, RateLimit, ReconcileError, Shared},
+    safety::Safety,
 };
 
 /// NodeClaims that are created concurrently.
@@ -63,101 +64,133 @@ pub(super) enum Created {
 /// Why NodeClaims are created, for metrics.
 pub(super) const REASON: &str = "provisioned";
 
-/// Creates the new NodeClaims of a plan, in order.
-pub(super) async fn claims(ctx: &Ctx, new_claims: Vec<NewClaim>) -> Vec<Created> {
-    let places = raise::launch_batches(&ctx.names.suffix(10), &new_claims);
-    let mut admitted = Admitted::default();
-    let mut prepared = Vec::with_capacity(new_claims.len());
-    for (new_claim, place) in new_claims.iter().zip(&places) {
-        if ctx.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
-            prepared.push(Err(Created::RateLimited));
-            continue;
+/// Creates NodeClaims.
+#[derive(Clone)]
+pub(crate) struct ClaimCreator {
+    client: ApiClient,
+    cluster: Cluster,
+    clocks: Clocks,
+    safety: Safety,
+    displaced: Shared<DisplacedPods>,
+    names: Arc<Names>,
+    cluster_uid: Arc<str>,
+    metrics: Arc<Metrics>,
+}
+
+impl ClaimCreator {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            safety: Safety::new(ctx),
+            displaced: ctx.displaced.clone(),
+            names: ctx.names.clone(),
+            cluster_uid: ctx.cluster_uid.clone(),
+            metrics: ctx.metrics.clone(),
         }
-        let claim = prepare(ctx, new_claim, place, &mut admitted);
-        if claim.is_err() {
-            ctx.limits().not_created();
-        }
-        prepared.push(claim);
     }
-    let writes = prepared.into_iter().zip(new_claims).map(|(prepared, new_claim)| async move {
-        match prepared {
-            Ok((claim, pods)) => {
-                let name = claim.metadata.name.clone().unwrap_or_default();
-                let created = write(ctx, claim, pods, &new_claim, REASON).await;
-                // An unknown outcome is resolved before the next plan for its pods.
-                if !matches!(created, Created::Unknown { .. }) {
-                    ctx.index().end_creation(&name);
-                }
-                created
+
+    /// Creates the new NodeClaims of a plan, in order.
+    pub(super) async fn claims(&self, new_claims: Vec<NewClaim>) -> Vec<Created> {
+        let places = raise::launch_batches(&self.names.suffix(10), &new_claims);
+        let mut admitted = Admitted::default();
+        let mut prepared = Vec::with_capacity(new_claims.len());
+        for (new_claim, place) in new_claims.iter().zip(&places) {
+            if self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
+                prepared.push(Err(Created::RateLimited));
+                continue;
             }
-            Err(instead) => instead,
+            let claim = self.prepare(new_claim, place, &mut admitted);
+            if claim.is_err() {
+                self.safety.limits().not_created();
+            }
+            prepared.push(claim);
         }
-    });
-    stream::iter(writes).buffered(AT_ONCE).collect().await
-}
-
-/// The NodeClaim to create, with its pods, or the reason for none: the cluster is checked again, as it is now.
-fn prepare(
-    ctx: &Ctx,
-    new_claim: &NewClaim,
-    (batch, position): &(String, u32),
-    admitted: &mut Admitted,
-) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
-    let mut index = ctx.index();
-    let (pool, pods) = admitted.admit(&index, new_claim).map_err(|why| match why {
-        NotAdmitted::Needless => Created::Needless,
-        NotAdmitted::Rejected(why, pods) => Created::Refused { why, pods },
-    })?;
-    let name = format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5));
-    let identity = Identity { name: name.clone(), batch, position: *position, cluster_uid: &ctx.cluster_uid };
-    let mut claim = raise::claim(new_claim, &pool, &pods, identity);
-    let now = ctx.now();
-    if ctx.displaced_pods().recreates(&pods, now) {
-        let annotations = claim.metadata.annotations.get_or_insert_default();
-        annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
-    }
-    index.reserve(name.as_str(), new_claim.pool.name.as_str(), limits::largest(new_claim));
-    index.create_in_batch(name.as_str(), batch.as_str());
-    index.begin_creation(name, pods.iter().map(|pod| pod.uid.clone()).collect());
-    Ok((claim, pods))
-}
-
-async fn write(
-    ctx: &Ctx,
-    mut claim: api::NodeClaim,
-    pods: Vec<Arc<Pod>>,
-    new_claim: &NewClaim,
-    reason: &str,
-) -> Created {
-    let api = ctx.cluster_api::<api::NodeClaim>();
-    let mut unknown = None;
-    for attempt in 0..ATTEMPTS {
-        if unknown.is_some() {
-            ctx.clock.sleep(RETRY.delay(attempt)).await;
-        }
-        let name = claim.metadata.name.clone().unwrap_or_default();
-        match ctx.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
-            Ok(claim) => return created(ctx, claim, pods, new_claim, reason),
-            Err(error) if error.is_conflict() => match taken_by(ctx, &name).await {
-                // An earlier attempt had its effect after all.
-                Ok(Some(other)) if raise::is_same(&other, &claim) => {
-                    return created(ctx, other, pods, new_claim, reason);
+        let writes = prepared.into_iter().zip(new_claims).map(|(prepared, new_claim)| async move {
+            match prepared {
+                Ok((claim, pods)) => {
+                    let name = claim.metadata.name.clone().unwrap_or_default();
+                    let created = self.write(claim, pods, &new_claim, REASON).await;
+                    // An unknown outcome is resolved before the next plan for its pods.
+                    if !matches!(created, Created::Unknown { .. }) {
+                        self.cluster.index().end_creation(&name);
+                    }
+                    created
                 }
-                Ok(_) => {
-                    claim.metadata.name = Some(format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5)));
-                    unknown = None;
+                Err(instead) => instead,
+            }
+        });
+        stream::iter(writes).buffered(AT_ONCE).collect().await
+    }
+
+    /// The NodeClaim to create, with its pods, or the reason for none: the cluster is checked again, as it is now.
+    fn prepare(
+        &self,
+        new_claim: &NewClaim,
+        (batch, position): &(String, u32),
+        admitted: &mut Admitted,
+    ) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
+        let mut index = self.cluster.index();
+        let (pool, pods) = admitted.admit(&index, new_claim).map_err(|why| match why {
+            NotAdmitted::Needless => Created::Needless,
+            NotAdmitted::Rejected(why, pods) => Created::Refused { why, pods },
+        })?;
+        let name = format!("{}-{}", new_claim.pool.name, self.names.suffix(5));
+        let identity =
+            Identity { name: name.clone(), batch, position: *position, cluster_uid: &self.cluster_uid };
+        let mut claim = raise::claim(new_claim, &pool, &pods, identity);
+        let now = self.clocks.now();
+        if self.displaced.lock().recreates(&pods, now) {
+            let annotations = claim.metadata.annotations.get_or_insert_default();
+            annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
+        }
+        index.reserve(name.as_str(), new_claim.pool.name.as_str(), limits::largest(new_claim));
+        index.create_in_batch(name.as_str(), batch.as_str());
+        index.begin_creation(name, pods.iter().map(|pod| pod.uid.clone()).collect());
+        Ok((claim, pods))
+    }
+
+    async fn write(
+        &self,
+        mut claim: api::NodeClaim,
+        pods: Vec<Arc<Pod>>,
+        new_claim: &NewClaim,
+        reason: &str,
+    ) -> Created {
+        let api = self.client.cluster::<api::NodeClaim>();
+        let mut unknown = None;
+        for attempt in 0..ATTEMPTS {
+            if unknown.is_some() {
+                self.clocks.sleep(RETRY.delay(attempt)).await;
+            }
+            let name = claim.metadata.name.clone().unwrap_or_default();
+            match self.client.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
+                Ok(claim) => return self.created(claim, pods, new_claim, reason),
+                Err(error) if error.is_conflict() => match self.taken_by(&name).await {
+                    // An earlier attempt had its effect after all.
+                    Ok(Some(other)) if raise::is_same(&other, &claim) => {
+                        return self.created(other, pods, new_claim, reason);
+                    }
+                    Ok(_) => {
+                        claim.metadata.name =
+                            Some(format!("{}-{}", new_claim.pool.name, self.names.suffix(5)));
+                        unknown = None;
+                    }
+                    Err(error) => unknown = Some(error),
+                },
+                Err(error) if is_refusal(&error) => {
+                    return Created::Refused { why: format!("creating nodeclaim, {error}"), pods };
                 }
                 Err(error) => unknown = Some(error),
-            },
-            Err(error) if is_refusal(&error) => {
-                return Created::Refused { why: format!("creating nodeclaim, {error}"), pods };
             }
-            Err(error) => unknown = Some(error),
         }
+        let name = claim.metadata.name.unwrap_or_default();
+        let error =
+            unknown.unwrap_or_else(|| ReconcileError::Other("every generated name was taken".to_owned()));
+        Created::Unknown { name, error }
     }
-    let name = claim.metadata.name.unwrap_or_default();
-    let error = unknown.unwrap_or_else(|| ReconcileError::Other("every generated name was taken".to_owned()));
-    Created::Unknown { name, error }
 }
 
 /// Whether the API server rejected the request, so that nothing was created.
@@ -171,105 +204,109 @@ fn is_refusal(error: &ReconcileError) -> bool {
     }
 }
 
-async fn taken_by(ctx: &Ctx, name: &str) -> Result<Option<api::NodeClaim>, ReconcileError> {
-    ctx.call("get nodeclaim", ctx.cluster_api::<api::NodeClaim>().get_opt(name)).await
-}
+impl ClaimCreator {
+    async fn taken_by(&self, name: &str) -> Result<Option<api::NodeClaim>, ReconcileError> {
+        self.client.call("get nodeclaim", self.client.cluster::<api::NodeClaim>().get_opt(name)).await
+    }
 
-/// The NodeClaim was created: it is in the index at once.
-fn created(
-    ctx: &Ctx,
-    claim: api::NodeClaim,
-    pods: Vec<Arc<Pod>>,
-    new_claim: &NewClaim,
-    reason: &str,
-) -> Created {
-    let name: Str = claim.metadata.name.as_deref().unwrap_or_default().into();
-    let relaxed = new_claim.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
-    let labels = [reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
-    ctx.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
-    tracing::info!(
-        NodeClaim = &*name,
-        NodePool = &*new_claim.pool.name,
-        requests = %new_claim.requests,
-        instance_types = new_claim.instance_types.len(),
-        expected = &*new_claim.chosen.instance_type,
-        zone = &*new_claim.chosen.zone,
-        capacity_type = &*new_claim.chosen.capacity_type,
-        pods = pods.len(),
-        "created nodeclaim"
-    );
-    ctx.observe(claim);
-    Created::Claim { name, pods }
+    /// The NodeClaim was created: it is in the index at once.
+    fn created(
+        &self,
+        claim: api::NodeClaim,
+        pods: Vec<Arc<Pod>>,
+        new_claim: &NewClaim,
+        reason: &str,
+    ) -> Created {
+        let name: Str = claim.metadata.name.as_deref().unwrap_or_default().into();
+        let relaxed = new_claim.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
+        let labels = [reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
+        self.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
+        tracing::info!(
+            NodeClaim = &*name,
+            NodePool = &*new_claim.pool.name,
+            requests = %new_claim.requests,
+            instance_types = new_claim.instance_types.len(),
+            expected = &*new_claim.chosen.instance_type,
+            zone = &*new_claim.chosen.zone,
+            capacity_type = &*new_claim.chosen.capacity_type,
+            pods = pods.len(),
+            "created nodeclaim"
+        );
+        self.cluster.observe(claim);
+        Created::Claim { name, pods }
+    }
+
+    /// Holds a batch whose NodeClaims are created one after the other: it is launched once the returned value is dropped.
+    pub(crate) fn hold_batch<'a>(&'a self, batch: &'a str) -> HeldBatch<'a> {
+        self.cluster.index().create_in_batch(batch, batch);
+        HeldBatch { cluster: &self.cluster, batch }
+    }
+
+    /// The NodeClaim of a replacement, not created yet; `None` where its NodePool is gone.
+    pub(crate) fn replacement(
+        &self,
+        new_claim: &NewClaim,
+        batch: &str,
+        position: u32,
+    ) -> Option<api::NodeClaim> {
+        let index = self.cluster.index();
+        let pool = index.pool(&new_claim.pool.name)?;
+        let name = format!("{}-{}", new_claim.pool.name, self.names.suffix(5));
+        let identity = Identity { name, batch, position, cluster_uid: &self.cluster_uid };
+        Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
+    }
+
+    /// Creates a replacement that has room reserved ([`limits::reserve`]), and returns its final name. It is created for those pods
+    /// that have no NodeClaim in flight: a pod that was pending when the command was decided may have one by now.
+    ///
+    /// # Errors
+    /// Where it was refused, or the outcome is unknown.
+    pub(crate) async fn write_replacement(
+        &self,
+        mut claim: api::NodeClaim,
+        new_claim: &NewClaim,
+        reason: &str,
+    ) -> Result<Str, ReconcileError> {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        let pods: Vec<Arc<Pod>> = {
+            let mut index = self.cluster.index();
+            let free = new_claim.pods.iter().filter(|pod| !index.has_claim_in_flight(&pod.uid));
+            let pods: Vec<Arc<Pod>> = free.cloned().collect();
+            index.begin_creation(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
+            pods
+        };
+        raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
+        let outcome = self.write(claim, pods, new_claim, reason).await;
+        self.cluster.index().end_creation(&name);
+        match outcome {
+            Created::Claim { name, .. } => Ok(name),
+            Created::Unknown { error, .. } => Err(error),
+            Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
+            // The caller has its rate-limit token, and knows that it is needed.
+            Created::Needless | Created::RateLimited => {
+                Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
+            }
+        }
+    }
+
+    /// Finds out whether a NodeClaim exists whose creation had an unknown outcome.
+    pub(super) async fn resolve_unknown(&self, name: &str) -> Result<(), ReconcileError> {
+        if let Some(found) = self.taken_by(name).await? {
+            self.cluster.observe(found);
+        }
+        self.cluster.index().end_creation(name);
+        Ok(())
+    }
 }
 
 /// A batch whose NodeClaims are created one after the other: it is launched once this is dropped.
-pub(crate) struct HeldBatch<'a>(&'a Ctx, &'a str);
-
-impl<'a> HeldBatch<'a> {
-    pub(crate) fn begin(ctx: &'a Ctx, batch: &'a str) -> Self {
-        ctx.index().create_in_batch(batch, batch);
-        Self(ctx, batch)
-    }
+pub(crate) struct HeldBatch<'a> {
+    cluster: &'a Cluster,
+    batch: &'a str,
 }
 
 impl Drop for HeldBatch<'_> {
     fn drop(&mut self) {
-        self.0.index().end_creation(self.1);
+        self.cluster.index().end_creation(self.batch);
     }
-}
-
-/// The NodeClaim of a replacement, not created yet; `None` where its NodePool is gone.
-pub(crate) fn replacement(
-    ctx: &Ctx,
-    new_claim: &NewClaim,
-    batch: &str,
-    position: u32,
-) -> Option<api::NodeClaim> {
-    let index = ctx.index();
-    let pool = index.pool(&new_claim.pool.name)?;
-    let name = format!("{}-{}", new_claim.pool.name, ctx.names.suffix(5));
-    let identity = Identity { name, batch, position, cluster_uid: &ctx.cluster_uid };
-    Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
-}
-
-/// Creates a replacement that has room reserved ([`limits::reserve`]), and returns its final name. It is created for those pods
-/// that have no NodeClaim in flight: a pod that was pending when the command was decided may have one by now.
-///
-/// # Errors
-/// Where it was refused, or the outcome is unknown.
-pub(crate) async fn write_replacement(
-    ctx: &Ctx,
-    mut claim: api::NodeClaim,
-    new_claim: &NewClaim,
-    reason: &str,
-) -> Result<Str, ReconcileError> {
-    let name = claim.metadata.name.clone().unwrap_or_default();
-    let pods: Vec<Arc<Pod>> = {
-        let mut index = ctx.index();
-        let free = new_claim.pods.iter().filter(|pod| !index.has_claim_in_flight(&pod.uid));
-        let pods: Vec<Arc<Pod>> = free.cloned().collect();
-        index.begin_creation(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
-        pods
-    };
-    raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
-    let outcome = write(ctx, claim, pods, new_claim, reason).await;
-    ctx.index().end_creation(&name);
-    match outcome {
-        Created::Claim { name, .. } => Ok(name),
-        Created::Unknown { error, .. } => Err(error),
-        Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
-        // The caller has its rate-limit token, and knows that it is needed.
-        Created::Needless | Created::RateLimited => {
-            Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
-        }
-    }
-}
-
-/// Finds out whether a NodeClaim exists whose creation had an unknown outcome.
-pub(super) async fn resolve_unknown(ctx: &Ctx, name: &str) -> Result<(), ReconcileError> {
-    if let Some(found) = taken_by(ctx, name).await? {
-        ctx.observe(found);
-    }
-    ctx.index().end_creation(name);
-    Ok(())
 }

@@ -22,23 +22,23 @@ pub mod trigger;
 mod zones;
 
 pub use catalog::CatalogController;
-pub(crate) use create::{HeldBatch, replacement, write_replacement};
+pub(crate) use create::ClaimCreator;
 pub use inbox::Inbox;
 pub use provisioner::Provisioner;
 pub use trigger::{NodeTrigger, PodTrigger};
 
 use std::sync::Arc;
 
-use crate::{runtime::Controller, settings::Settings};
+use crate::runtime::{Controller, Ctx};
 
 /// The controllers of provisioning.
 #[must_use]
-pub fn controllers(settings: &Settings) -> Vec<Arc<dyn Controller>> {
-    let inbox = Inbox::new(settings);
+pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
+    let inbox = Inbox::new(&ctx.settings);
     vec![
-        Arc::new(CatalogController),
-        Arc::new(PodTrigger(inbox.clone())),
-        Arc::new(NodeTrigger(inbox.clone())),
-        Arc::new(Provisioner::new(inbox)),
+        Arc::new(CatalogController::new(ctx)),
+        Arc::new(PodTrigger::new(ctx, inbox.clone())),
+        Arc::new(NodeTrigger::new(ctx, inbox.clone())),
+        Arc::new(Provisioner::new(ctx, inbox)),
     ]
 }

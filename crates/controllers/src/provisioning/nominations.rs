@@ -23,9 +23,11 @@ use fleetwright_state::{observed, raise};
 use super::pod_events;
 use crate::{
     events::{Event, regarding},
+    metrics::Metrics,
     nodeclaim::families,
-    patch,
-    runtime::{Ctx, ReconcileError, later},
+    patch::Patches,
+    runtime::{Clocks, Cluster, Ctx, ReconcileError, Recorder, later},
+    settings::Settings,
 };
 
 /// The verdicts about the pods of a plan.
@@ -49,77 +51,103 @@ impl Judged {
     }
 }
 
-/// Judges the NodeClaims that the pods of new NodeClaims have already: releases the pods that cannot run there, and takes
-/// the others out of `plan`. Returns whether anything was observed that the plan did not know: another should follow soon.
-///
-/// # Errors
-/// Where a reason cannot be written: then no NodeClaim may be created.
-pub(super) async fn resolve(ctx: &Ctx, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
-    let mut judged = judge(ctx, snapshot, plan);
-    let mut observed = false;
-    keep_nominated(ctx, std::mem::take(&mut judged.nominated));
-    for (pod, why) in &judged.blocked {
-        pod_events::not_bound(ctx, pod, why);
+/// Judges, keeps and releases the nominations of pods.
+#[derive(Clone)]
+pub(crate) struct Nominations {
+    cluster: Cluster,
+    clocks: Clocks,
+    settings: Arc<Settings>,
+    patches: Patches,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+impl Nominations {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            settings: ctx.settings.clone(),
+            patches: Patches::new(ctx),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+        }
     }
-    for (claim, released) in std::mem::take(&mut judged.released) {
-        let Some(node) = snapshot.node(&claim) else { continue };
-        for (misfit, pods) in released {
-            if record_observation(ctx, node, &misfit).await? {
-                observed = true;
-                judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
+
+    /// Judges the NodeClaims that the pods of new NodeClaims have already: releases the pods that cannot run there, and takes
+    /// the others out of `plan`. Returns whether anything was observed that the plan did not know: another should follow soon.
+    ///
+    /// # Errors
+    /// Where a reason cannot be written: then no NodeClaim may be created.
+    pub(super) async fn resolve(&self, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
+        let mut judged = self.judge(snapshot, plan);
+        let mut observed = false;
+        self.keep_nominated(std::mem::take(&mut judged.nominated));
+        for (pod, why) in &judged.blocked {
+            pod_events::not_bound(&self.recorder, pod, why);
+        }
+        for (claim, released) in std::mem::take(&mut judged.released) {
+            let Some(node) = snapshot.node(&claim) else { continue };
+            for (misfit, pods) in released {
+                if self.record_observation(node, &misfit).await? {
+                    observed = true;
+                    judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
+                }
+                self.release(&claim, node, &misfit, &pods).await?;
             }
-            release(ctx, &claim, node, &misfit, &pods).await?;
+        }
+        if !judged.kept.is_empty() {
+            for new_claim in &mut plan.new_claims {
+                new_claim.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
+            }
+            plan.new_claims.retain(|new_claim| !new_claim.pods.is_empty());
+        }
+        Ok(observed)
+    }
+
+    /// A node with nominated pods is not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
+    fn keep_nominated(&self, nominated: Vec<(PodUid, Str)>) {
+        let until = later(self.clocks.now(), self.settings.nomination_window());
+        let mut index = self.cluster.index();
+        for (pod, node) in nominated {
+            index.keep_nominated(&pod, node, until);
         }
     }
-    if !judged.kept.is_empty() {
-        for new_claim in &mut plan.new_claims {
-            new_claim.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
-        }
-        plan.new_claims.retain(|new_claim| !new_claim.pods.is_empty());
-    }
-    Ok(observed)
-}
 
-/// A node with nominated pods is not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
-fn keep_nominated(ctx: &Ctx, nominated: Vec<(PodUid, Str)>) {
-    let until = later(ctx.now(), ctx.settings.nomination_window());
-    let mut index = ctx.index();
-    for (pod, node) in nominated {
-        index.keep_nominated(&pod, node, until);
-    }
-}
-
-fn judge(ctx: &Ctx, snapshot: &Snapshot, plan: &Plan) -> Judged {
-    let now = ctx.now();
-    let mut judged = Judged::default();
-    let mut planned: Option<BTreeMap<usize, Resources>> = None;
-    let index = ctx.index();
-    for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual) {
-        for claim in index.claims_created_for(&pod.uid) {
-            let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
-            let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
-                // It was created after the snapshot was taken.
-                judged.kept.insert(pod.uid.clone());
-                continue;
-            };
-            let planned = planned.get_or_insert_with(|| placed(plan));
-            let others = planned.get(&at).cloned().unwrap_or_default();
-            match answer::judge(node, pod, &others, &snapshot.volumes, now) {
-                Verdict::Keep => judged.keep(pod, node),
-                Verdict::Wait(misfit, left) => {
-                    judged.keep(pod, node);
-                    if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
-                        judged.blocked.push((pod.clone(), why));
+    fn judge(&self, snapshot: &Snapshot, plan: &Plan) -> Judged {
+        let now = self.clocks.now();
+        let mut judged = Judged::default();
+        let mut planned: Option<BTreeMap<usize, Resources>> = None;
+        let index = self.cluster.index();
+        for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual)
+        {
+            for claim in index.claims_created_for(&pod.uid) {
+                let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
+                let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
+                    // It was created after the snapshot was taken.
+                    judged.kept.insert(pod.uid.clone());
+                    continue;
+                };
+                let planned = planned.get_or_insert_with(|| placed(plan));
+                let others = planned.get(&at).cloned().unwrap_or_default();
+                match answer::judge(node, pod, &others, &snapshot.volumes, now) {
+                    Verdict::Keep => judged.keep(pod, node),
+                    Verdict::Wait(misfit, left) => {
+                        judged.keep(pod, node);
+                        if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
+                            judged.blocked.push((pod.clone(), why));
+                        }
+                    }
+                    Verdict::Release(misfit) => {
+                        let of_claim = judged.released.entry(claim).or_default();
+                        of_claim.entry(misfit).or_default().push(pod.clone());
                     }
                 }
-                Verdict::Release(misfit) => {
-                    let of_claim = judged.released.entry(claim).or_default();
-                    of_claim.entry(misfit).or_default().push(pod.clone());
-                }
             }
         }
+        judged
     }
-    judged
 }
 
 /// The requests that the plan places on each node.
@@ -132,33 +160,36 @@ fn placed(plan: &Plan) -> BTreeMap<usize, Resources> {
     plan.existing.iter().map(|placement| (placement.node, sum(&placement.pods))).collect()
 }
 
-/// Records what a misfit shows about the nodes of the NodePool; returns whether it is new.
-async fn record_observation(ctx: &Ctx, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
-    let now = ctx.now();
-    let Some(name) = node.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
-    let found = {
-        let index = ctx.index();
-        index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.observed.current(now)))
-    };
-    let Some((pool, mut known)) = found else { return Ok(false) };
-    if !answer::learn(&mut known, node, misfit, now) {
-        return Ok(false);
-    }
-    patch::annotate(ctx, pool.clone(), names::OBSERVED, |newest| {
-        // The annotation may have changed since.
-        let mut known = observed::read(newest.unwrap_or_default()).current(now);
-        match answer::learn(&mut known, node, misfit, now) {
-            true => observed::write(&known),
-            false => newest.map(str::to_owned),
+impl Nominations {
+    /// Records what a misfit shows about the nodes of the NodePool; returns whether it is new.
+    async fn record_observation(&self, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
+        let now = self.clocks.now();
+        let Some(name) = node.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
+        let found = {
+            let index = self.cluster.index();
+            index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.observed.current(now)))
+        };
+        let Some((pool, mut known)) = found else { return Ok(false) };
+        if !answer::learn(&mut known, node, misfit, now) {
+            return Ok(false);
         }
-    })
-    .await?;
-    let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
-    ctx.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
-    let text = observation(node, misfit);
-    tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool differ from what was expected");
-    ctx.recorder.publish(Event::warning(regarding(&*pool), "NodeNotAsExpected", text));
-    Ok(true)
+        self.patches
+            .annotate(pool.clone(), names::OBSERVED, |newest| {
+                // The annotation may have changed since.
+                let mut known = observed::read(newest.unwrap_or_default()).current(now);
+                match answer::learn(&mut known, node, misfit, now) {
+                    true => observed::write(&known),
+                    false => newest.map(str::to_owned),
+                }
+            })
+            .await?;
+        let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
+        self.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
+        let text = observation(node, misfit);
+        tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool differ from what was expected");
+        self.recorder.publish(Event::warning(regarding(&*pool), "NodeNotAsExpected", text));
+        Ok(true)
+    }
 }
 
 fn observation(node: &StateNode, misfit: &Misfit) -> String {
@@ -178,60 +209,64 @@ fn observation(node: &StateNode, misfit: &Misfit) -> String {
     }
 }
 
-/// Releases pods from their NodeClaim, with a condition and an event.
-async fn release(
-    ctx: &Ctx,
-    claim: &ClaimName,
-    node: &StateNode,
-    misfit: &Misfit,
-    pods: &[Arc<Pod>],
-) -> Result<(), ReconcileError> {
-    let ids: Vec<&NamespacedName> = pods.iter().map(|pod| &pod.id).collect();
-    let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
-    let text = answer::explanation(&ids, misfit);
-    let pool = node.pool().map(|pool| pool.to_string()).unwrap_or_default();
-    // That other pods took the room is no defect of the node: one event, no condition.
-    let lasting = !matches!(misfit, Misfit::CapacityTaken);
-    if lasting {
-        release_pods(ctx, claim, misfit.reason(), &text, &uids).await?;
-    } else {
-        publish_and_release(ctx, claim, misfit.reason(), &text, &uids).await?;
+impl Nominations {
+    /// Releases pods from their NodeClaim, with a condition and an event.
+    async fn release(
+        &self,
+        claim: &ClaimName,
+        node: &StateNode,
+        misfit: &Misfit,
+        pods: &[Arc<Pod>],
+    ) -> Result<(), ReconcileError> {
+        let ids: Vec<&NamespacedName> = pods.iter().map(|pod| &pod.id).collect();
+        let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        let text = answer::explanation(&ids, misfit);
+        let pool = node.pool().map(|pool| pool.to_string()).unwrap_or_default();
+        // That other pods took the room is no defect of the node: one event, no condition.
+        let lasting = !matches!(misfit, Misfit::CapacityTaken);
+        if lasting {
+            self.release_pods(claim, misfit.reason(), &text, &uids).await?;
+        } else {
+            self.publish_and_release(claim, misfit.reason(), &text, &uids).await?;
+        }
+        let count = u32::try_from(pods.len()).map_or(f64::MAX, f64::from);
+        self.metrics.add(&families::PODS_RELEASED, &[misfit.reason(), &pool], count);
+        Ok(())
     }
-    let count = u32::try_from(pods.len()).map_or(f64::MAX, f64::from);
-    ctx.metrics.add(&families::PODS_RELEASED, &[misfit.reason(), &pool], count);
-    Ok(())
-}
 
-/// Writes condition, event and annotation of a NodeClaim that releases pods.
-pub(crate) async fn release_pods(
-    ctx: &Ctx,
-    claim: &str,
-    reason: &str,
-    text: &str,
-    pods: &BTreeSet<PodUid>,
-) -> Result<(), ReconcileError> {
-    patch::claim_conditions(ctx, claim, |conditions| {
-        conditions.set_false(names::condition::PODS_FIT, reason, text);
-    })
-    .await?;
-    publish_and_release(ctx, claim, reason, text, pods).await
-}
+    /// Writes condition, event and annotation of a NodeClaim that releases pods.
+    pub(crate) async fn release_pods(
+        &self,
+        claim: &str,
+        reason: &str,
+        text: &str,
+        pods: &BTreeSet<PodUid>,
+    ) -> Result<(), ReconcileError> {
+        self.patches
+            .claim_conditions(claim, |conditions| {
+                conditions.set_false(names::condition::PODS_FIT, reason, text);
+            })
+            .await?;
+        self.publish_and_release(claim, reason, text, pods).await
+    }
 
-/// Writes event and annotation of a NodeClaim that releases pods.
-async fn publish_and_release(
-    ctx: &Ctx,
-    claim: &str,
-    reason: &str,
-    text: &str,
-    pods: &BTreeSet<PodUid>,
-) -> Result<(), ReconcileError> {
-    let Some(raw) = ctx.index().claim(claim).cloned() else { return Ok(()) };
-    ctx.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
-    tracing::info!(NodeClaim = claim, reason, text, "released pods of the nodeclaim");
-    patch::annotate(ctx, raw, names::NOMINATED_PODS, |record| {
-        record.map(|record| raise::without_pods(record, pods))
-    })
-    .await
+    /// Writes event and annotation of a NodeClaim that releases pods.
+    async fn publish_and_release(
+        &self,
+        claim: &str,
+        reason: &str,
+        text: &str,
+        pods: &BTreeSet<PodUid>,
+    ) -> Result<(), ReconcileError> {
+        let Some(raw) = self.cluster.index().claim(claim).cloned() else { return Ok(()) };
+        self.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
+        tracing::info!(NodeClaim = claim, reason, text, "released pods of the nodeclaim");
+        self.patches
+            .annotate(raw, names::NOMINATED_PODS, |record| {
+                record.map(|record| raise::without_pods(record, pods))
+            })
+            .await
+    }
 }
 
 #[cfg(test)]
@@ -251,10 +286,11 @@ mod tests {
     async fn an_observation_keeps_those_that_were_written_meanwhile() {
         let world = World::new();
         world.pool("default", json!({}));
-        let read = || async { world.ctx.cluster_api::<api::NodePool>().get("default").await.unwrap() };
-        world.ctx.observe(read().await);
+        let read = || async { world.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap() };
+        world.ctx.cluster.observe(read().await);
         let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
-        let (since, until) = (world.ctx.now(), later(world.ctx.now(), answer::OBSERVATION_LIFETIME));
+        let (since, until) =
+            (world.ctx.clocks.now(), later(world.ctx.clocks.now(), answer::OBSERVATION_LIFETIME));
         let mut others = Observed::default();
         others.add_taint(ObservedTaint { taint: taint("other"), claim: "b".into(), since, until });
         let annotations = json!({ names::OBSERVED: observed::write(&others) });
@@ -263,7 +299,7 @@ mod tests {
         world.server.apply(pool).unwrap();
         let node = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
         let misfit = Misfit::Taint(taint("own"));
-        assert!(record_observation(&world.ctx, &node, &misfit).await.unwrap());
+        assert!(Nominations::new(&world.ctx).record_observation(&node, &misfit).await.unwrap());
         let written = read().await.metadata.annotations.unwrap_or_default().remove(names::OBSERVED);
         let taints = observed::read(&written.unwrap_or_default()).taints;
         let keys: Vec<&str> = taints.iter().map(|known| &*known.taint.key).collect();

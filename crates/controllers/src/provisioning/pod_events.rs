@@ -11,7 +11,7 @@ use fleetwright_state::Kind;
 
 use crate::{
     events::{Event, regarding, regarding_pod},
-    runtime::Ctx,
+    runtime::{Cluster, Recorder},
 };
 
 /// How long the same failure is not published again.
@@ -20,18 +20,18 @@ const FAILED_QUIET: Duration = Duration::from_secs(300);
 const POOL_QUIET: Duration = Duration::from_secs(60);
 
 /// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`).
-pub(super) fn nominated(ctx: &Ctx, pods: &[Arc<Pod>], target: &str) {
+pub(super) fn nominated(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         let event =
             Event::normal(regarding_pod(pod), "Nominated", format!("Pod should schedule on: {target}"))
                 .same_if([pod.uid.as_str()])
                 .rate(5, 10);
-        ctx.recorder.publish(event);
+        recorder.publish(event);
     }
 }
 
 /// Publishes why a pod is unschedulable.
-pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
+pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
     if pod.is_virtual {
         return;
     }
@@ -39,21 +39,26 @@ pub(super) fn failed(ctx: &Ctx, pod: &Pod, why: &str) {
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
             .same_if([pod.uid.as_str()])
             .quiet_for(FAILED_QUIET);
-    ctx.recorder.publish(event);
+    recorder.publish(event);
 }
 
 /// Publishes why a pod is not bound to the node that it is nominated to, beside any verdict of a plan.
-pub(super) fn not_bound(ctx: &Ctx, pod: &Pod, why: &str) {
+pub(super) fn not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
             .same_if([pod.uid.as_str(), "waits"])
             .quiet_for(FAILED_QUIET);
-    ctx.recorder.publish(event);
+    recorder.publish(event);
 }
 
 /// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
 /// name does not exist yet), and how many fit no NodePool.
-pub(super) fn unschedulable(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, Unplaced)]) -> (usize, usize) {
+pub(super) fn unschedulable(
+    cluster: &Cluster,
+    recorder: &Recorder,
+    snapshot: &Snapshot,
+    pods: &[(Arc<Pod>, Unplaced)],
+) -> (usize, usize) {
     let (mut ignored, mut unschedulable) = (0, 0);
     let mut bare = BTreeSet::new();
     for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
@@ -63,20 +68,20 @@ pub(super) fn unschedulable(ctx: &Ctx, snapshot: &Snapshot, pods: &[(Arc<Pod>, U
             Unplaced::ReservedCapacityTaken | Unplaced::NotReached => continue,
             Unplaced::NoPools | Unplaced::NoPoolFits(_) => unschedulable += 1,
         }
-        failed(ctx, pod, &why.to_string());
+        failed(recorder, pod, &why.to_string());
         if let Unplaced::NoPoolFits(verdicts) = why {
             let lacking = verdicts.iter().filter(|verdict| finds_none(&verdict.eliminated));
             bare.extend(lacking.map(|verdict| verdict.pool.clone()));
         }
     }
     for name in bare.iter().filter(|name| is_bare(snapshot, name)) {
-        let pool = ctx.index().pool(name).cloned();
+        let pool = cluster.index().pool(name).cloned();
         if let Some(pool) = pool {
             let text = "NodePool requirements filtered out all compatible available instance types";
             let event = Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text)
                 .same_if([&**name])
                 .quiet_for(POOL_QUIET);
-            ctx.recorder.publish(event);
+            recorder.publish(event);
         }
     }
     (ignored, unschedulable)
@@ -95,9 +100,9 @@ fn is_bare(snapshot: &Snapshot, name: &PoolName) -> bool {
 
 /// Publishes why unbound pods are invalid; they are in no snapshot. Returns their number. An invalid pod that is bound blocks
 /// the disruption of its node instead.
-pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
+pub(super) fn invalid_pods(cluster: &Cluster, recorder: &Recorder) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
-        let index = ctx.index();
+        let index = cluster.index();
         let unbound = |key: &fleetwright_state::Key| index.pod(&NamespacedName::from(key)).is_none();
         let pods = index.invalid().iter().filter(|((kind, key), _)| *kind == Kind::Pod && unbound(key));
         let reference = |key: &fleetwright_state::Key| k8s_openapi::api::core::v1::ObjectReference {
@@ -112,7 +117,7 @@ pub(super) fn invalid_pods(ctx: &Ctx) -> usize {
     let count = invalid.len();
     for (about, why) in invalid {
         let text = format!("Failed to schedule pod, {why}");
-        ctx.recorder.publish(Event::warning(about, "FailedScheduling", text).quiet_for(FAILED_QUIET));
+        recorder.publish(Event::warning(about, "FailedScheduling", text).quiet_for(FAILED_QUIET));
     }
     count
 }

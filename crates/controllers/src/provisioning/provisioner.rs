@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
+    cloud::CloudProvider,
     model::{Pod, PodUid, Snapshot},
     scheduling::{Effort, LeastCost, Packer as _, Plan, PreparedSnapshot, Purpose, Request, Unplaced},
 };
@@ -17,16 +18,20 @@ use jiff::Timestamp;
 
 use super::{
     buffers, catalog,
-    create::{self, Created},
+    create::{ClaimCreator, Created},
     eligible,
     inbox::Inbox,
     names::PROVISIONER as NAME,
-    nominations, pod_events, zones,
+    nominations::Nominations,
+    pod_events, zones,
 };
 use crate::{
-    metrics::scheduling as families,
-    runtime::{Controller, Ctx, RateLimit, ReconcileError, Requeue, later},
-    settings::SolveEffort,
+    metrics::{Metrics, pod_times::PodTimes, scheduling as families},
+    runtime::{
+        Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, Solvers, later,
+    },
+    safety::Safety,
+    settings::{Settings, SolveEffort},
 };
 
 /// How soon another pass follows one that was cut short, or that failed to create a NodeClaim.
@@ -34,6 +39,17 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Schedules pending pods, a batch at a time.
 pub struct Provisioner {
+    cluster: Cluster,
+    clocks: Clocks,
+    cloud: Arc<dyn CloudProvider>,
+    settings: Arc<Settings>,
+    creator: ClaimCreator,
+    nominations: Nominations,
+    safety: Safety,
+    solvers: Solvers,
+    pod_times: Arc<PodTimes>,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
     inbox: Inbox,
     /// NodeClaims whose creation had an unknown outcome: no plan before it is known.
     unknown: Mutex<BTreeSet<String>>,
@@ -41,9 +57,22 @@ pub struct Provisioner {
 
 impl Provisioner {
     /// A provisioner for the pods in `inbox`.
-    #[must_use]
-    pub fn new(inbox: Inbox) -> Self {
-        Self { inbox, unknown: Mutex::default() }
+    pub(crate) fn new(ctx: &Ctx, inbox: Inbox) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            cloud: ctx.cloud.clone(),
+            settings: ctx.settings.clone(),
+            creator: ClaimCreator::new(ctx),
+            nominations: Nominations::new(ctx),
+            safety: Safety::new(ctx),
+            solvers: ctx.solvers.clone(),
+            pod_times: ctx.pod_times.clone(),
+            recorder: ctx.recorder.clone(),
+            metrics: ctx.metrics.clone(),
+            inbox,
+            unknown: Mutex::default(),
+        }
     }
 
     fn unknown(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -80,11 +109,11 @@ impl Controller for Provisioner {
         }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let now = ctx.steady();
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let now = self.clocks.steady();
         if *key != Key::singleton() {
             self.inbox.push(&key.name, now);
-            ctx.enqueue(NAME, Key::singleton());
+            self.cluster.enqueue(NAME, Key::singleton());
             return Ok(Requeue::No);
         }
         match self.inbox.due() {
@@ -94,10 +123,10 @@ impl Controller for Provisioner {
             }
             Some(_) => {}
         }
-        self.resolve_unknown(ctx).await?;
+        self.resolve_unknown().await?;
         self.inbox.take();
-        if let Some(again) = self.pass(ctx).await? {
-            self.inbox.push("again", ctx.steady());
+        if let Some(again) = self.pass().await? {
+            self.inbox.push("again", self.clocks.steady());
             return Ok(Requeue::After(again));
         }
         Ok(Requeue::No)
@@ -106,96 +135,108 @@ impl Controller for Provisioner {
 
 impl Provisioner {
     /// Finds out whether NodeClaims exist whose creation had an unknown outcome.
-    async fn resolve_unknown(&self, ctx: &Ctx) -> Result<(), ReconcileError> {
+    async fn resolve_unknown(&self) -> Result<(), ReconcileError> {
         let names: Vec<String> = self.unknown().iter().cloned().collect();
         for name in names {
-            create::resolve_unknown(ctx, &name).await?;
+            self.creator.resolve_unknown(&name).await?;
             self.unknown().remove(&name);
         }
         Ok(())
     }
 
     /// One pass. Returns how soon another should follow, if any.
-    async fn pass(&self, ctx: &Ctx) -> Result<Option<Duration>, ReconcileError> {
-        catalog::refresh_all(ctx).await;
-        let now = ctx.now();
-        let snapshot = ctx.index().snapshot(now);
+    async fn pass(&self) -> Result<Option<Duration>, ReconcileError> {
+        catalog::refresh_all(&self.cluster, &self.clocks, &*self.cloud).await;
+        let now = self.clocks.now();
+        let snapshot = self.cluster.index().snapshot(now);
         let pods = eligible::pods(&snapshot, now);
-        let invalid = pod_events::invalid_pods(ctx);
+        let invalid = pod_events::invalid_pods(&self.cluster, &self.recorder);
         let known: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
         self.inbox.retain(|uid| known.contains(uid));
         if pods.is_empty() {
-            buffers::record(ctx, BTreeMap::new(), BTreeMap::new());
-            ctx.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
-            ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
-            ctx.metrics.replace(&families::ZONE_PODS, []);
+            buffers::record(&self.cluster, BTreeMap::new(), BTreeMap::new());
+            self.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
+            self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
+            self.metrics.replace(&families::ZONE_PODS, []);
             return Ok(None);
         }
-        ctx.metrics.replace(&families::ZONE_PODS, zones::series(&snapshot, &pods, NAME));
+        self.metrics.replace(&families::ZONE_PODS, zones::series(&snapshot, &pods, NAME));
         let id = snapshot.epoch.to_string();
-        let plan = measured(ctx, &id, pods.len(), solve(ctx, snapshot.clone(), pods.clone())).await?;
-        let decided = ctx.now();
+        let plan = measured(
+            &self.clocks,
+            &self.metrics,
+            &id,
+            pods.len(),
+            solve(&self.clocks, &self.settings, &self.solvers, snapshot.clone(), pods.clone()),
+        )
+        .await?;
+        let decided = self.clocks.now();
         for pod in &pods {
-            ctx.pod_times.decided(&pod.uid, decided);
-            if let Some(waited) = self.inbox.decided(&pod.uid, ctx.steady()) {
-                ctx.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
+            self.pod_times.decided(&pod.uid, decided);
+            if let Some(waited) = self.inbox.decided(&pod.uid, self.clocks.steady()) {
+                self.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
             }
         }
-        report(ctx, &plan, pods.len(), Duration::try_from(decided.duration_since(now)).unwrap_or_default());
-        ctx.index().defer(not_reached(&plan));
-        let (ignored, unschedulable) = pod_events::unschedulable(ctx, &snapshot, &plan.unplaced);
-        ctx.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
-        ctx.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
-        self.carry_out(ctx, &snapshot, plan).await
+        report(
+            &self.metrics,
+            &plan,
+            pods.len(),
+            Duration::try_from(decided.duration_since(now)).unwrap_or_default(),
+        );
+        self.cluster.index().defer(not_reached(&plan));
+        let (ignored, unschedulable) =
+            pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, &plan.unplaced);
+        self.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
+        self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
+        self.carry_out(&snapshot, plan).await
     }
 
     async fn carry_out(
         &self,
-        ctx: &Ctx,
         snapshot: &Snapshot,
         mut plan: Plan,
     ) -> Result<Option<Duration>, ReconcileError> {
-        let until = later(ctx.now(), ctx.settings.nomination_window());
+        let until = later(self.clocks.now(), self.settings.nomination_window());
         for placement in &plan.existing {
             let Some(node) = snapshot.nodes.get(placement.node) else { continue };
             let target = node.name();
-            nominate(ctx, &placement.pods, target, until);
+            nominate(&self.cluster, &self.clocks, &self.pod_times, &placement.pods, target, until);
             let claim = node.claim_name().map(|name| format!("nodeclaim/{name}"));
             let node = node.node_name().map(|name| format!("node/{name}"));
             let names: Vec<String> = claim.into_iter().chain(node).collect();
-            pod_events::nominated(ctx, &placement.pods, &names.join(", "));
+            pod_events::nominated(&self.recorder, &placement.pods, &names.join(", "));
         }
         let outcomes = buffers::outcomes(&plan);
         let mut chunks = buffers::chunks(snapshot, &plan);
-        let observed = nominations::resolve(ctx, snapshot, &mut plan).await?;
+        let observed = self.nominations.resolve(snapshot, &mut plan).await?;
         let mut again = (plan.partial || observed).then_some(SOON);
         let (mut held_back, mut failure) = (0, None);
-        for created in create::claims(ctx, plan.new_claims).await {
+        for created in self.creator.claims(plan.new_claims).await {
             match created {
                 Created::Claim { name, pods } => {
                     buffers::add_chunks(&mut chunks, &name, &pods);
-                    nominate(ctx, &pods, &name, until);
-                    pod_events::nominated(ctx, &pods, &format!("nodeclaim/{name}"));
+                    nominate(&self.cluster, &self.clocks, &self.pod_times, &pods, &name, until);
+                    pod_events::nominated(&self.recorder, &pods, &format!("nodeclaim/{name}"));
                 }
                 Created::Needless => {}
                 Created::RateLimited => held_back += 1,
                 Created::Refused { why, pods } => {
                     tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
                     for pod in &pods {
-                        pod_events::failed(ctx, pod, &why);
+                        pod_events::failed(&self.recorder, pod, &why);
                     }
                 }
                 Created::Unknown { name, error } => {
                     self.unknown().insert(name);
-                    self.inbox.push("unknown", ctx.steady());
+                    self.inbox.push("unknown", self.clocks.steady());
                     again = Some(SOON);
                     failure = Some(error);
                 }
             }
         }
-        buffers::record(ctx, outcomes, chunks);
+        buffers::record(&self.cluster, outcomes, chunks);
         if held_back > 0 {
-            let wait = ctx.limits().until_created(held_back, ctx.steady()).max(SOON);
+            let wait = self.safety.limits().until_created(held_back, self.clocks.steady()).max(SOON);
             tracing::warn!(nodeclaims = held_back, ?wait, "NodeClaim creation rate limit reached");
             again = Some(again.map_or(wait, |soon| soon.min(wait)));
         }
@@ -209,11 +250,18 @@ fn not_reached(plan: &Plan) -> BTreeSet<PodUid> {
     left.map(|(pod, _)| pod.uid.clone()).collect()
 }
 
-fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
-    let now = ctx.now();
-    let mut index = ctx.index();
+fn nominate(
+    cluster: &Cluster,
+    clocks: &Clocks,
+    pod_times: &PodTimes,
+    pods: &[Arc<Pod>],
+    target: &str,
+    until: Timestamp,
+) {
+    let now = clocks.now();
+    let mut index = cluster.index();
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
-        ctx.pod_times.placed(&pod.uid, now);
+        pod_times.placed(&pod.uid, now);
         // It may have been bound or deleted while the plan was made.
         let unchanged = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
         if unchanged {
@@ -226,44 +274,56 @@ fn nominate(ctx: &Ctx, pods: &[Arc<Pod>], target: &str, until: Timestamp) {
 const UPDATE: Duration = Duration::from_secs(1);
 
 /// Awaits a pass and publishes its number of pods and its duration while it runs.
-async fn measured<T>(ctx: &Ctx, id: &str, pods: usize, pass: impl Future<Output = T>) -> T {
+async fn measured<T>(
+    clocks: &Clocks,
+    metrics: &Metrics,
+    id: &str,
+    pods: usize,
+    pass: impl Future<Output = T>,
+) -> T {
     let labels = [NAME, id];
-    let began = ctx.now();
-    ctx.metrics.set(&families::QUEUE_DEPTH, &labels, count(pods));
-    ctx.metrics.set(&families::UNFINISHED_WORK, &labels, 0.0);
+    let began = clocks.now();
+    metrics.set(&families::QUEUE_DEPTH, &labels, count(pods));
+    metrics.set(&families::UNFINISHED_WORK, &labels, 0.0);
     let mut pass = std::pin::pin!(pass);
     let answer = loop {
         tokio::select! {
             biased;
             answer = &mut pass => break answer,
-            () = ctx.clock.sleep(UPDATE) => {
-                let worked = ctx.now().duration_since(began).as_secs_f64();
-                ctx.metrics.set(&families::UNFINISHED_WORK, &labels, worked);
+            () = clocks.sleep(UPDATE) => {
+                let worked = clocks.now().duration_since(began).as_secs_f64();
+                metrics.set(&families::UNFINISHED_WORK, &labels, worked);
             }
         }
     };
-    ctx.metrics.remove(&families::QUEUE_DEPTH, &labels);
-    ctx.metrics.remove(&families::UNFINISHED_WORK, &labels);
+    metrics.remove(&families::QUEUE_DEPTH, &labels);
+    metrics.remove(&families::UNFINISHED_WORK, &labels);
     answer
 }
 
 /// Asks the core for a plan, on a thread that does not block the controllers.
-async fn solve(ctx: &Ctx, snapshot: Arc<Snapshot>, pods: Vec<Arc<Pod>>) -> Result<Plan, ReconcileError> {
-    let rules = ctx.settings.rules();
-    let effort = ctx.settings.solve_effort;
+async fn solve(
+    clocks: &Clocks,
+    settings: &Settings,
+    solvers: &Solvers,
+    snapshot: Arc<Snapshot>,
+    pods: Vec<Arc<Pod>>,
+) -> Result<Plan, ReconcileError> {
+    let rules = settings.rules();
+    let effort = settings.solve_effort;
     // Time passes during the work only where it has its own thread.
     let deadline = match effort {
-        SolveEffort::Time(time) if ctx.is_threaded() => Some(later(ctx.now(), time)),
+        SolveEffort::Time(time) if solvers.is_threaded() => Some(later(clocks.now(), time)),
         SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,
     };
-    let (clock, solvers) = (ctx.clock.clone(), Arc::clone(&ctx.solvers));
+    let (clock, kept) = (clocks.clock().clone(), solvers.clone());
     let work = move || {
-        let mut prepared = solvers.on(&snapshot, &rules);
+        let mut prepared = kept.on(&snapshot, &rules);
         let plan = solve_now(&mut prepared, &pods, effort, deadline, &clock);
-        solvers.keep(prepared);
+        kept.keep(prepared);
         plan
     };
-    ctx.offload(work).await
+    solvers.offload(work).await
 }
 
 fn solve_now(
@@ -283,8 +343,8 @@ fn solve_now(
     LeastCost.pack(prepared, &request)
 }
 
-fn report(ctx: &Ctx, plan: &Plan, pods: usize, took: Duration) {
-    ctx.metrics.observe(&families::SCHEDULING_DURATION, &[NAME], took.as_secs_f64());
+fn report(metrics: &Metrics, plan: &Plan, pods: usize, took: Duration) {
+    metrics.observe(&families::SCHEDULING_DURATION, &[NAME], took.as_secs_f64());
     let placed: usize = plan.existing.iter().map(|placement| placement.pods.len()).sum();
     tracing::info!(
         pods,

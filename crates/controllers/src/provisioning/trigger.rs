@@ -1,6 +1,6 @@
 //! Adds pending pods and the pods of nodes that are being disrupted to the batch.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::model::{NamespacedName, labels};
@@ -8,7 +8,8 @@ use fleetwright_state::{Change, Index, Key, Kind};
 
 use super::{inbox::Inbox, names::PROVISIONER};
 use crate::{
-    runtime::{Controller, Ctx, ReconcileError, Requeue},
+    metrics::pod_times::PodTimes,
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,
 };
 
@@ -16,7 +17,20 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Adds pending pods to the batch.
-pub struct PodTrigger(pub Inbox);
+pub struct PodTrigger {
+    cluster: Cluster,
+    clocks: Clocks,
+    pod_times: Arc<PodTimes>,
+    inbox: Inbox,
+}
+
+impl PodTrigger {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, inbox: Inbox) -> Self {
+        let (cluster, clocks) = (ctx.cluster.clone(), ctx.clocks.clone());
+        Self { cluster, clocks, pod_times: ctx.pod_times.clone(), inbox }
+    }
+}
 
 #[async_trait]
 impl Controller for PodTrigger {
@@ -35,18 +49,29 @@ impl Controller for PodTrigger {
         if pending { vec![change.key.clone()] } else { Vec::new() }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let pod = ctx.index().pod(&NamespacedName::from(key)).cloned();
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let pod = self.cluster.index().pod(&NamespacedName::from(key)).cloned();
         let Some(pod) = pod.filter(|pod| pod.is_provisionable()) else { return Ok(Requeue::No) };
-        self.0.push_pod(&pod.uid, ctx.steady());
-        ctx.pod_times.seen(&pod.uid, ctx.now());
-        ctx.enqueue(PROVISIONER, Key::singleton());
+        self.inbox.push_pod(&pod.uid, self.clocks.steady());
+        self.pod_times.seen(&pod.uid, self.clocks.now());
+        self.cluster.enqueue(PROVISIONER, Key::singleton());
         Ok(Requeue::After(AGAIN))
     }
 }
 
 /// Adds nodes whose pods need another node to the batch.
-pub struct NodeTrigger(pub Inbox);
+pub struct NodeTrigger {
+    cluster: Cluster,
+    clocks: Clocks,
+    inbox: Inbox,
+}
+
+impl NodeTrigger {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx, inbox: Inbox) -> Self {
+        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), inbox }
+    }
+}
 
 #[async_trait]
 impl Controller for NodeTrigger {
@@ -65,15 +90,15 @@ impl Controller for NodeTrigger {
         if disrupted { vec![change.key.clone()] } else { Vec::new() }
     }
 
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let uid = {
-            let index = ctx.index();
+            let index = self.cluster.index();
             let node = index.node(&key.name).filter(|node| is_disrupted(node));
             node.and_then(|node| node.metadata.uid.clone())
         };
         let Some(uid) = uid else { return Ok(Requeue::No) };
-        self.0.push(&uid, ctx.steady());
-        ctx.enqueue(PROVISIONER, Key::singleton());
+        self.inbox.push(&uid, self.clocks.steady());
+        self.cluster.enqueue(PROVISIONER, Key::singleton());
         Ok(Requeue::After(AGAIN))
     }
 }

@@ -6,7 +6,7 @@ use kube::{Client, Config};
 
 /// Returns a client for `config` without hidden retries (each caller retries on its own terms) and with a connect timeout.
 /// Reads have no timeout here, because watches may be silent for minutes; every call has a deadline instead
-/// ([`super::Ctx::call`]).
+/// ([`super::ApiClient::call`]).
 ///
 /// # Errors
 /// If the configuration is invalid.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::cloud::CloudError;
 use fleetwright_state::{Change, Index, Key};
 
-use super::{ctx::Ctx, limit::RateLimit};
+use super::limit::RateLimit;
 use crate::settings::Settings;
 
 /// A reconcile loop over keys.
@@ -39,7 +39,7 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Reads the object of `key` and executes its next step.
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError>;
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError>;
 }
 
 /// When a key is reconciled again if nothing changes.

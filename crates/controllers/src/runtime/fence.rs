@@ -1,7 +1,7 @@
 //! The fence: a process that has lost the lease changes nothing.
 //!
 //! Reconciles that run when the lease is lost continue until their next call. Calls to the API server are refused by
-//! [`super::Ctx::call`], calls to the cloud here.
+//! [`super::ApiClient::call`], calls to the cloud here.
 
 use std::sync::Arc;
 

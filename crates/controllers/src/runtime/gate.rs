@@ -8,6 +8,8 @@ use std::time::Duration;
 use fleetwright_state::{Index, Kind};
 use jiff::Timestamp;
 
+use super::{clocks::Clocks, cluster::Cluster, leader::Leadership};
+
 /// Maximum age of the last sign of life of a watch.
 pub const MAX_SILENCE: Duration = Duration::from_secs(120);
 
@@ -42,4 +44,37 @@ pub fn may_act(index: &Index, now: Timestamp) -> Result<(), Passive> {
         }
     }
     Ok(())
+}
+
+/// Whether this process may act.
+#[derive(Clone)]
+pub struct Gate {
+    leadership: Leadership,
+    cluster: Cluster,
+    clocks: Clocks,
+}
+
+impl Gate {
+    pub(super) fn new(leadership: Leadership, cluster: Cluster, clocks: Clocks) -> Self {
+        Self { leadership, cluster, clocks }
+    }
+
+    /// The leadership of this process.
+    pub(super) fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// Whether controllers may act now: this process is the leader, and its watches are fresh.
+    ///
+    /// # Errors
+    /// The reason why they may not.
+    pub fn may_act(&self) -> Result<(), Passive> {
+        if !self.leadership.holds() {
+            return Err(Passive::NotLeading);
+        }
+        if !self.leadership.has_caught_up() {
+            return Err(Passive::TakingOver);
+        }
+        may_act(&self.cluster.index(), self.clocks.steady())
+    }
 }

@@ -1,16 +1,23 @@
 //! Enqueues changes of the index for the interested controllers.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use fleetwright_state::{Change, Index, Key};
 
 use super::{controller::Controller, queue::Queue};
 
-/// One controller and its queue.
-#[derive(Clone)]
+/// One controller and its queue. The controller holds the hub, by way of its [`super::Cluster`]; it is kept by the loop that
+/// runs it.
 pub(super) struct Route {
-    pub(super) controller: Arc<dyn Controller>,
-    pub(super) queue: Arc<Queue>,
+    name: &'static str,
+    controller: Weak<dyn Controller>,
+    queue: Arc<Queue>,
+}
+
+impl Route {
+    pub(super) fn new(controller: &Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
+        Self { name: controller.name(), controller: Arc::downgrade(controller), queue }
+    }
 }
 
 /// All routes, in the order of registration. Empty until the controllers run.
@@ -25,20 +32,21 @@ impl Hub {
         self.routes.set(routes).is_ok()
     }
 
-    pub(super) fn routes(&self) -> &[Route] {
+    fn routes(&self) -> &[Route] {
         self.routes.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn tell(&self, change: &Change, index: &Index) {
         for route in self.routes() {
-            for key in route.controller.interested(change, index) {
+            let Some(controller) = route.controller.upgrade() else { continue };
+            for key in controller.interested(change, index) {
                 route.queue.add(key);
             }
         }
     }
 
     pub(super) fn enqueue(&self, controller: &str, key: Key) {
-        let found = self.routes().iter().find(|route| route.controller.name() == controller);
+        let found = self.routes().iter().find(|route| route.name == controller);
         match found {
             Some(route) => route.queue.add(key),
             None => tracing::debug!(controller, %key, "no such controller runs"),

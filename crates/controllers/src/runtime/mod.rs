@@ -2,9 +2,12 @@
 //! those keys.
 //!
 //! The same code runs in production and in simulation (one thread of paused tokio): work is started in order of
-//! arrival, selects are biased, time is [`Ctx::clock`], and nothing depends on the order of a hash map.
+//! arrival, selects are biased, time is [`Clocks`], and nothing depends on the order of a hash map.
 
+mod api_client;
 mod client;
+mod clocks;
+mod cluster;
 mod controller;
 mod ctx;
 mod fence;
@@ -17,17 +20,20 @@ mod pulse;
 mod queue;
 mod recorder;
 mod run;
+mod shared;
 mod shutdown;
 mod solvers;
-mod times;
 mod unreadable;
 mod watch;
 mod worker;
 
+pub use api_client::{ApiClient, CALL_DEADLINE};
 pub use client::client;
+pub use clocks::Clocks;
+pub use cluster::Cluster;
 pub use controller::{Controller, ReconcileError, Requeue, gone_is_ok};
-pub use ctx::{CALL_DEADLINE, Ctx, Offload, Parts};
-pub use gate::{MAX_SILENCE, Passive, may_act};
+pub use ctx::{Ctx, Parts};
+pub use gate::{Gate, MAX_SILENCE, Passive, may_act};
 pub use leader::{Election, LEASE_DURATION, Leadership, Lost, RENEW_DEADLINE, RETRY_PERIOD};
 pub use limit::RateLimit;
 pub use names::Names;
@@ -35,8 +41,9 @@ pub use pulse::{SILENT, STUCK, Stuck};
 pub use queue::{Queue, later};
 pub use recorder::Recorder;
 pub use run::{RunError, run};
+pub use shared::Shared;
 pub use shutdown::{Shutdown, Trigger, shutdown};
-pub use solvers::Solvers;
+pub use solvers::{Offload, Solvers};
 pub(crate) use unreadable::{INVALID_POOL, UNREADABLE};
 
 #[cfg(test)]

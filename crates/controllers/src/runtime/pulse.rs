@@ -6,7 +6,7 @@
 //! that runs for [`STUCK`] waits for something that will not happen, and a restart resolves it.
 //!
 //! An unreachable API server does not make a loop stuck: watches and calls are retried for ever, and `/readyz` reports them.
-//! All times are of the steady clock, see [`super::Ctx::steady`].
+//! All times are of the steady clock, see [`super::Clocks::steady`].
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! An ordered, deduplicating queue of keys with deadlines. A key is processed by one worker at a time.
 //!
-//! All times are of the steady clock ([`super::Ctx::steady`]): a wall clock that is set back must not delay every deadline.
+//! All times are of the steady clock ([`super::Clocks::steady`]): a wall clock that is set back must not delay every deadline.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -18,7 +18,9 @@ use kube::{
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{controller::ReconcileError, ctx::Ctx, names::Names, queue::later, shutdown::Shutdown};
+use super::{
+    api_client::ApiClient, controller::ReconcileError, names::Names, queue::later, shutdown::Shutdown,
+};
 use crate::events::Event;
 
 /// Maximum number of queued events.
@@ -96,7 +98,7 @@ impl Recorder {
     }
 
     /// Writes events until shutdown.
-    pub async fn run(self, ctx: Ctx, mut stop: Shutdown) {
+    pub async fn run(self, client: ApiClient, names: Arc<Names>, mut stop: Shutdown) {
         loop {
             let next = self.lock().queued.pop_front();
             let Some(queued) = next else {
@@ -106,7 +108,7 @@ impl Recorder {
                     () = stop.requested() => return,
                 }
             };
-            match write(&ctx, &queued).await {
+            match write(&client, &names, &queued).await {
                 Ok(name) => {
                     if let Some(published) = self.lock().published.get_mut(&queued.identity) {
                         published.name = Some(name);
@@ -155,14 +157,14 @@ impl Backlog {
 }
 
 /// Writes one event and returns the name of its object.
-async fn write(ctx: &Ctx, queued: &QueuedEvent) -> Result<String, ReconcileError> {
+async fn write(client: &ApiClient, names: &Names, queued: &QueuedEvent) -> Result<String, ReconcileError> {
     let namespace = queued.event.regarding.namespace.as_deref().unwrap_or("default");
-    let api: Api<CoreEvent> = ctx.namespaced_api(namespace);
+    let api: Api<CoreEvent> = client.namespaced(namespace);
     if let Some(name) = &queued.name {
         let patch =
             json!({"count": queued.count, "lastTimestamp": Time(queued.last), "message": message(queued)});
         let again =
-            ctx.call("patch event", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+            client.call("patch event", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
         match again {
             Ok(_) => return Ok(name.clone()),
             // The Event object has expired: create a new one.
@@ -170,8 +172,8 @@ async fn write(ctx: &Ctx, queued: &QueuedEvent) -> Result<String, ReconcileError
             Err(error) => return Err(error),
         }
     }
-    let event = object(queued, namespace, &ctx.names);
-    let created = ctx.call("create event", api.create(&PostParams::default(), &event)).await?;
+    let event = object(queued, namespace, names);
+    let created = client.call("create event", api.create(&PostParams::default(), &event)).await?;
     Ok(created.metadata.name.unwrap_or_default())
 }
 

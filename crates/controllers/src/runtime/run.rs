@@ -54,11 +54,12 @@ pub async fn run(
     controllers: Vec<Arc<dyn Controller>>,
     mut stop: Shutdown,
 ) -> Result<(), RunError> {
-    let routes: Vec<Route> = controllers
+    let controllers: Vec<(Arc<dyn Controller>, Arc<Queue>)> = controllers
         .into_iter()
-        .map(|controller| Route { queue: Arc::new(Queue::new(controller.rate_limit())), controller })
+        .map(|controller| (controller.clone(), Arc::new(Queue::new(controller.rate_limit()))))
         .collect();
-    if !ctx.hub().open(routes) {
+    let routes = controllers.iter().map(|(controller, queue)| Route::new(controller, queue.clone()));
+    if !ctx.cluster.hub().open(routes.collect()) {
         return Err(RunError::AlreadyRunning);
     }
     ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", std::env::consts::ARCH, ""], 1.0);
@@ -66,12 +67,11 @@ pub async fn run(
     for watch in watches(&ctx, &stop) {
         tasks.spawn(watch);
     }
-    for route in ctx.hub().routes() {
-        let worker = Worker::new(ctx.clone(), route.controller.clone(), route.queue.clone());
-        tasks.spawn(worker.run(stop.clone()));
+    for (controller, queue) in controllers {
+        tasks.spawn(Worker::new(ctx.clone(), controller, queue).run(stop.clone()));
     }
     tasks.spawn(watch_over_state(ctx.clone(), stop.clone()));
-    tasks.spawn(ctx.recorder.clone().run(ctx.clone(), stop.clone()));
+    tasks.spawn(ctx.recorder.clone().run(ctx.client.clone(), ctx.names.clone(), stop.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
             return Err(RunError::LoopEnded(error.to_string()));
@@ -92,7 +92,7 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     {
         Box::pin(follow(ctx.clone(), Source::<K>::new(ctx), stop.clone()))
     }
-    let followed: Vec<Kind> = ctx.index().followed().collect();
+    let followed: Vec<Kind> = ctx.cluster.index().followed().collect();
     let all: [(Kind, Watch); _] = [
         (Kind::Namespace, of::<Namespace>),
         (Kind::StorageClass, of::<StorageClass>),
@@ -135,17 +135,17 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
     const EVERY: Duration = Duration::from_secs(5);
     /// After how long, and how often, an unsynced state is logged.
     const COMPLAIN: Duration = Duration::from_secs(30);
-    let (mut since, mut complained) = (ctx.steady(), ctx.steady());
+    let (mut since, mut complained) = (ctx.clocks.steady(), ctx.clocks.steady());
     loop {
-        let now = ctx.steady();
-        let passive = may_act(&ctx.index(), now).err();
+        let now = ctx.clocks.steady();
+        let passive = may_act(&ctx.cluster.index(), now).err();
         if passive.is_none() {
             since = now;
         }
         let unsynced = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         ctx.metrics.set(&families::STATE_SYNCED, &[], if passive.is_none() { 1.0 } else { 0.0 });
         ctx.metrics.set(&families::STATE_UNSYNCED_TIME, &[], unsynced.as_secs_f64());
-        if let Some((lease, held)) = ctx.leadership().lease() {
+        if let Some((lease, held)) = ctx.gate.leadership().lease() {
             ctx.metrics.set(&LEADER, &[lease], if held { 1.0 } else { 0.0 });
         }
         if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
@@ -155,7 +155,7 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
         tokio::select! {
             biased;
             () = stop.requested() => return,
-            () = ctx.clock.sleep(EVERY) => {}
+            () = ctx.clocks.sleep(EVERY) => {}
         }
     }
 }

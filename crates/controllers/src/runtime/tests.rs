@@ -13,12 +13,19 @@ use super::*;
 use crate::{metrics::runtime as families, testing::World};
 
 /// Records the pods that it reconciles; one pod makes it panic, one makes it fail.
-#[derive(Clone, Default)]
-struct Probe(Arc<Mutex<Vec<String>>>);
+#[derive(Clone)]
+struct Probe {
+    cluster: Cluster,
+    seen: Arc<Mutex<Vec<String>>>,
+}
 
 impl Probe {
+    fn new(world: &World) -> Self {
+        Self { cluster: world.ctx.cluster.clone(), seen: Arc::default() }
+    }
+
     fn seen(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.seen.lock().unwrap().clone()
     }
 }
 
@@ -33,9 +40,9 @@ impl Controller for Probe {
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
         if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
-        let there = ctx.index().pod(&key.into()).is_some();
-        self.0.lock().unwrap().push(format!("{}{}", if there { "" } else { "-" }, key.name));
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let there = self.cluster.index().pod(&key.into()).is_some();
+        self.seen.lock().unwrap().push(format!("{}{}", if there { "" } else { "-" }, key.name));
         match &*key.name {
             "panics" => panic!("as the test wants it"),
             "fails" => Err(ReconcileError::Other("as the test wants it".to_owned())),
@@ -64,7 +71,7 @@ fn world(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> Wor
 
 /// Pods are created and deleted every few seconds; however the watch misbehaves, every change is applied.
 async fn hears_of_everything(world: World) {
-    let probe = Probe::default();
+    let probe = Probe::new(&world);
     let _running = world.run(vec![Arc::new(probe.clone())]);
     for n in 0..10 {
         world.pending_pod(&format!("p{n}"), "1");
@@ -76,7 +83,7 @@ async fn hears_of_everything(world: World) {
     world.pass(90).await;
     let seen = probe.seen();
     assert!(seen.contains(&"-p3".to_owned()), "{seen:?}");
-    assert_eq!(world.ctx.index().pods().count(), 9);
+    assert_eq!(world.ctx.cluster.index().pods().count(), 9);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +144,7 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
         let watch = WatchFault { end_after: Some(1), ..WatchFault::default() };
         Fault { before, watch, ..Fault::default() }
     });
-    let probe = Probe::default();
+    let probe = Probe::new(&world);
     world.pending_pod("early", "1");
     let _running = world.run(vec![Arc::new(probe.clone())]);
     world.pass(29).await;
@@ -145,10 +152,10 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
     world.pass(10).await;
     assert_eq!(probe.seen(), ["early"]);
     world.pass(260).await;
-    world.ctx.enqueue("probe", Key::new("default", "early"));
+    world.ctx.cluster.enqueue("probe", Key::new("default", "early"));
     world.pass(30).await;
     assert_eq!(probe.seen(), ["early"], "the last sign of life of the pod watch is too old");
-    assert!(may_act(&world.ctx.index(), world.ctx.steady()).is_err());
+    assert!(may_act(&world.ctx.cluster.index(), world.ctx.clocks.steady()).is_err());
     world.pass(150).await;
     assert_eq!(probe.seen(), ["early", "early"]);
 }
@@ -156,7 +163,7 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
 #[tokio::test(start_paused = true)]
 async fn panics_and_errors_are_counted_and_tried_again_later_and_later() {
     let world = World::new();
-    let probe = Probe::default();
+    let probe = Probe::new(&world);
     for name in ["panics", "fails", "fine"] {
         world.pending_pod(name, "1");
     }
@@ -183,7 +190,8 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
     }
     let _running = world.run(Vec::new());
     world.pass(5).await;
-    let names: Vec<_> = world.ctx.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
+    let names: Vec<_> =
+        world.ctx.cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
     assert_eq!(names, ["fine"]);
     world.pass(5).await;
     let odd = world.server.list("karpenter.sh/v1", "NodePool", "");
@@ -203,12 +211,12 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
     world.server.delete("karpenter.sh/v1", "NodePool", "", "odd").unwrap();
     world.pool("next", serde_json::json!({}));
     world.pass(5).await;
-    assert_eq!(world.ctx.index().pools().count(), 2, "the watch goes on");
+    assert_eq!(world.ctx.cluster.index().pools().count(), 2, "the watch goes on");
 }
 
 /// Records when it ran, in steady seconds; requeues every ten seconds.
-#[derive(Clone, Default)]
-struct Ticks(Arc<Mutex<Vec<i64>>>);
+#[derive(Clone)]
+struct Ticks(Clocks, Arc<Mutex<Vec<i64>>>);
 
 #[async_trait]
 impl Controller for Ticks {
@@ -218,8 +226,8 @@ impl Controller for Ticks {
     fn is_singleton(&self) -> bool {
         true
     }
-    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Requeue, ReconcileError> {
-        self.0.lock().unwrap().push(ctx.steady().as_second());
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
+        self.1.lock().unwrap().push(self.0.steady().as_second());
         Ok(Requeue::After(Duration::from_secs(10)))
     }
 }
@@ -228,13 +236,13 @@ impl Controller for Ticks {
 async fn loops_do_not_care_what_the_wall_clock_shows() {
     for jump in [-600, 600] {
         let world = World::new();
-        let ticks = Ticks::default();
+        let ticks = Ticks(world.ctx.clocks.clone(), Arc::default());
         let _running = world.run(vec![Arc::new(ticks.clone())]);
         world.pass(15).await;
-        let before = ticks.0.lock().unwrap().len();
+        let before = ticks.1.lock().unwrap().len();
         world.clock.set_ahead(jump);
         world.pass(100).await;
-        let ran = ticks.0.lock().unwrap().clone();
+        let ran = ticks.1.lock().unwrap().clone();
         assert_eq!(ran.len() - before, 10, "{jump} s: neither late nor early, nor passive");
         assert!(ran.windows(2).all(|pair| pair[1] - pair[0] == 10), "{jump} s: {ran:?}");
     }
@@ -251,14 +259,14 @@ async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
     });
     let _running = world.run(Vec::new());
     world.pass(130).await;
-    assert_eq!(world.ctx.may_act(), Ok(()));
+    assert_eq!(world.ctx.gate.may_act(), Ok(()));
     world.clock.set_ahead(-600);
     world.pass(170).await;
-    assert_eq!(world.ctx.may_act(), Err(Passive::Silent(Kind::Pod)));
+    assert_eq!(world.ctx.gate.may_act(), Err(Passive::Silent(Kind::Pod)));
 }
 
 /// Never completes the key "hangs"; every other key takes ten minutes.
-struct Slow;
+struct Slow(Clocks);
 
 #[async_trait]
 impl Controller for Slow {
@@ -268,11 +276,11 @@ impl Controller for Slow {
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
         if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
-    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         if &*key.name == "hangs" {
             std::future::pending::<()>().await;
         }
-        ctx.clock.sleep(Duration::from_secs(600)).await;
+        self.0.sleep(Duration::from_secs(600)).await;
         Ok(Requeue::No)
     }
 }
@@ -280,7 +288,7 @@ impl Controller for Slow {
 #[tokio::test(start_paused = true)]
 async fn only_what_is_stuck_is_unhealthy() {
     let world = World::new();
-    let _running = world.run(vec![Arc::new(Slow), Arc::new(Probe::default())]);
+    let _running = world.run(vec![Arc::new(Slow(world.ctx.clocks.clone())), Arc::new(Probe::new(&world))]);
     // Nothing to do for an hour; then much that takes long, but ends.
     world.pass(3600).await;
     assert_eq!(world.ctx.alive(), Ok(()));
@@ -309,22 +317,22 @@ async fn what_waits_for_an_api_server_is_healthy() {
         let answer = if refuses { Answer::Refuse(ApiError::internal("no")) } else { Answer::Normal };
         Fault { answer, before: Duration::from_secs(if refuses { 0 } else { 10_000 }), ..Fault::default() }
     });
-    let _running = world.run(vec![Arc::new(Probe::default())]);
+    let _running = world.run(vec![Arc::new(Probe::new(&world))]);
     for _ in 0..60 {
         world.pass(60).await;
         assert_eq!(world.ctx.alive(), Ok(()));
-        assert!(world.ctx.may_act().is_err());
+        assert!(world.ctx.gate.may_act().is_err());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_is_healthy() {
     let mut world = World::new();
-    world.ctx = world.ctx.clone().led_by(Leadership::candidate());
-    let _running = world.run(vec![Arc::new(Probe::default())]);
+    world.led_by(Leadership::candidate());
+    let _running = world.run(vec![Arc::new(Probe::new(&world))]);
     world.pass(3600).await;
-    assert_eq!(world.ctx.may_act(), Err(Passive::NotLeading));
+    assert_eq!(world.ctx.gate.may_act(), Err(Passive::NotLeading));
     assert_eq!(world.ctx.alive(), Ok(()));
-    let loops = world.ctx.pulses().loops();
+    let loops = world.ctx.pulses.loops();
     assert!([("controller", "probe"), ("watch", "Pod")].iter().all(|of| loops.contains(of)), "{loops:?}");
 }

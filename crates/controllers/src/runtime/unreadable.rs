@@ -71,8 +71,9 @@ pub(super) async fn tell(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: 
         "metadata": {"resourceVersion": meta.resource_version},
         "status": {"conditions": conditions},
     }));
-    let all = Api::<DynamicObject>::all_with(ctx.client.clone(), resource);
-    let written = ctx.call("write condition", all.patch_status(name, &PatchParams::default(), &body)).await;
+    let all = Api::<DynamicObject>::all_with(ctx.client.client(), resource);
+    let written =
+        ctx.client.call("write condition", all.patch_status(name, &PatchParams::default(), &body)).await;
     if let Err(error) = written {
         // The next list retries.
         tracing::warn!(%kind, name, %error, "failed to set the condition of an invalid object");
@@ -84,7 +85,7 @@ fn changed(ctx: &Ctx, object: &DynamicObject, words: &Words, message: &str) -> O
     let written = object.data.pointer("/status/conditions").cloned().unwrap_or(Value::Array(Vec::new()));
     let mut conditions: Vec<Condition> = serde_json::from_value(written).ok()?;
     let before = conditions.clone();
-    let mut set = ConditionSet::new(words.types, object.meta(), &mut conditions, ctx.now());
+    let mut set = ConditionSet::new(words.types, object.meta(), &mut conditions, ctx.clocks.now());
     set.set_false(words.condition, words.reason, message);
     (conditions != before).then_some(conditions)
 }

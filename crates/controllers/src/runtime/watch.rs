@@ -51,7 +51,7 @@ pub(super) struct Source<K> {
 impl<K: Watchable + kube::Resource<DynamicType = ()>> Source<K> {
     /// A kind that is known at compile time.
     pub(super) fn new(ctx: &Ctx) -> Self {
-        Self { api: Api::all(ctx.client.clone()), resource: ApiResource::erase::<K>(&()), class: None }
+        Self { api: Api::all(ctx.client.client()), resource: ApiResource::erase::<K>(&()), class: None }
     }
 }
 
@@ -60,7 +60,7 @@ impl Source<NodeClassView> {
     pub(super) fn of_class(ctx: &Ctx, class: &NodeClassKind) -> Self {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
-        let api = Api::all_with(ctx.client.clone(), &resource);
+        let api = Api::all_with(ctx.client.client(), &resource);
         Self { api, resource, class: Some(class.named("")) }
     }
 }
@@ -98,25 +98,25 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, source: Source<K>, mut stop: 
         () = stop.requested() => {}
         () = list_and_watch(&ctx, &source) => {}
     }
-    ctx.pulses().end(("watch", K::KIND.as_str()));
+    ctx.pulses.end(("watch", K::KIND.as_str()));
 }
 
 /// Records an iteration: before each wait, every one of which has a deadline.
 fn turn<K: Watchable>(ctx: &Ctx) {
-    ctx.pulses().turn(("watch", K::KIND.as_str()), ctx.steady(), None);
+    ctx.pulses.turn(("watch", K::KIND.as_str()), ctx.clocks.steady(), None);
 }
 
 async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
     let mut failures: u32 = 0;
     loop {
         turn::<K>(ctx);
-        let leads = ctx.leadership().holds();
+        let leads = ctx.gate.leadership().holds();
         let mut version = match list(ctx, source).await {
             Ok((objects, version)) => {
                 failures = 0;
-                ctx.reset(objects, &version, source.class.as_ref());
+                ctx.cluster.reset(objects, &version, source.class.as_ref());
                 if leads && K::KIND == Kind::NodeClaim {
-                    ctx.leadership().catch_up();
+                    ctx.gate.leadership().catch_up();
                 }
                 version
             }
@@ -124,7 +124,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
                 failures = failures.saturating_add(1);
                 ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
                 tracing::warn!(kind = %K::KIND, %error, failures, "cannot list");
-                ctx.clock.sleep(RETRY.delay(failures)).await;
+                ctx.clocks.sleep(RETRY.delay(failures)).await;
                 continue;
             }
         };
@@ -133,7 +133,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
             let ended = tokio::select! {
                 biased;
                 // The last writes of the previous leader may not be in the index yet.
-                () = ctx.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
+                () = ctx.gate.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
                 ended = watch(ctx, source, &mut version) => ended,
             };
             match ended {
@@ -142,13 +142,13 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
                 End::Resume { failed: true } => {
                     failures += 1;
                     ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
-                    ctx.clock.sleep(RETRY.delay(failures)).await;
+                    ctx.clocks.sleep(RETRY.delay(failures)).await;
                 }
             }
         }
         failures = 0;
         // Lists are expensive: wait between two of them.
-        ctx.clock.sleep(RETRY.base).await;
+        ctx.clocks.sleep(RETRY.base).await;
     }
 }
 
@@ -158,7 +158,7 @@ async fn list<K: Watchable>(ctx: &Ctx, source: &Source<K>) -> Result<(Vec<K>, St
     let mut objects = Vec::new();
     loop {
         turn::<K>(ctx);
-        let page = ctx.within(LIST_DEADLINE, source.api.list(&params)).await;
+        let page = ctx.clocks.within(LIST_DEADLINE, source.api.list(&params)).await;
         let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
             // One invalid object must not hide the others.
             Err(kube::Error::SerdeError(_)) => list_one_by_one(ctx, source, &params).await?,
@@ -181,9 +181,12 @@ async fn list_one_by_one<K: Watchable>(
     source: &Source<K>,
     params: &ListParams,
 ) -> Result<kube::core::ObjectList<K>, ListError> {
-    let api = Api::<DynamicObject>::all_with(ctx.client.clone(), &source.resource);
-    let page =
-        ctx.within(LIST_DEADLINE, api.list(params)).await.ok_or(ListError::Deadline(LIST_DEADLINE))??;
+    let api = Api::<DynamicObject>::all_with(ctx.client.client(), &source.resource);
+    let page = ctx
+        .clocks
+        .within(LIST_DEADLINE, api.list(params))
+        .await
+        .ok_or(ListError::Deadline(LIST_DEADLINE))??;
     let mut items = Vec::with_capacity(page.items.len());
     for object in page.items {
         match parse(&object) {
@@ -208,7 +211,7 @@ fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, String> {
 /// Applies changes from `version` on, and advances `version`.
 async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String) -> End {
     let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
-    let stream = match ctx.within(LIST_DEADLINE, source.api.watch(&params, version)).await {
+    let stream = match ctx.clocks.within(LIST_DEADLINE, source.api.watch(&params, version)).await {
         Some(Ok(stream)) => stream,
         Some(Err(kube::Error::Api(status))) if is_gone(&status) => return End::Relist,
         Some(Err(error)) => {
@@ -217,14 +220,14 @@ async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String
         }
         None => return End::Resume { failed: true },
     };
-    ctx.progress(K::KIND, source.class.as_ref());
+    ctx.cluster.progress(K::KIND, source.class.as_ref());
     let mut stream = pin!(stream);
     loop {
         turn::<K>(ctx);
-        let event = match ctx.within(WATCH_SILENCE, stream.next()).await {
+        let event = match ctx.clocks.within(WATCH_SILENCE, stream.next()).await {
             None => return End::Resume { failed: true },
             Some(None) => {
-                ctx.progress(K::KIND, source.class.as_ref());
+                ctx.cluster.progress(K::KIND, source.class.as_ref());
                 return End::Resume { failed: false };
             }
             Some(Some(Err(error))) => {
@@ -239,11 +242,11 @@ async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 move_to(version, &object);
-                ctx.observe(source.of_kind(object));
+                ctx.cluster.observe(source.of_kind(object));
             }
             WatchEvent::Deleted(object) => {
                 move_to(version, &object);
-                ctx.forget(&source.of_kind(object));
+                ctx.cluster.forget(&source.of_kind(object));
             }
             WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
             WatchEvent::Error(status) if is_gone(&status) => return End::Relist,
@@ -252,7 +255,7 @@ async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String
                 return End::Resume { failed: true };
             }
         }
-        ctx.progress(K::KIND, source.class.as_ref());
+        ctx.cluster.progress(K::KIND, source.class.as_ref());
     }
 }
 

@@ -67,8 +67,8 @@ impl Worker {
         self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
         let mut told = None;
         loop {
-            let now = self.ctx.steady();
-            let passive = self.ctx.may_act().err();
+            let now = self.ctx.clocks.steady();
+            let passive = self.ctx.gate.may_act().err();
             if passive != told {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
                 told = passive;
@@ -78,11 +78,11 @@ impl Worker {
                 self.start(key);
             }
             self.show();
-            self.ctx.pulses().turn(self.pulse(), now, self.begun.values().min().copied());
+            self.ctx.pulses.turn(self.pulse(), now, self.begun.values().min().copied());
             let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
             let busy = (!self.running.is_empty()).then_some(SHOW);
             let pause =
-                self.ctx.clock.sleep(wait.into_iter().chain(busy).min().map_or(BEAT, |wait| wait.min(BEAT)));
+                self.ctx.clocks.sleep(wait.into_iter().chain(busy).min().map_or(BEAT, |wait| wait.min(BEAT)));
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
@@ -91,7 +91,7 @@ impl Worker {
                 () = pause => {}
             }
         }
-        self.ctx.pulses().end(self.pulse());
+        self.ctx.pulses.end(self.pulse());
         self.wind_up().await;
     }
 
@@ -110,7 +110,7 @@ impl Worker {
         for wait in self.queue.take_waits() {
             metrics.observe(&families::QUEUE_WAIT, &[name, name], wait.as_secs_f64());
         }
-        let now = self.ctx.steady();
+        let now = self.ctx.clocks.steady();
         let worked = self.begun.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
         let shown = Shown {
             active: self.running.len(),
@@ -135,19 +135,19 @@ impl Worker {
         if self.running.len() >= concurrency {
             return None;
         }
-        let wait = self.queue.next_deadline()?.duration_since(self.ctx.steady());
+        let wait = self.queue.next_deadline()?.duration_since(self.ctx.clocks.steady());
         Some(Duration::try_from(wait).unwrap_or_default())
     }
 
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
-        self.begun.insert(key.clone(), ctx.steady());
+        self.begun.insert(key.clone(), ctx.clocks.steady());
         self.running.spawn(async move {
-            let begun = ctx.steady();
+            let begun = ctx.clocks.steady();
             // A panic leaves no more behind than a crash would: every reconcile is repeatable.
-            let result = AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind();
+            let result = AssertUnwindSafe(controller.reconcile(&key)).catch_unwind();
             let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
-            let took = Duration::try_from(ctx.steady().duration_since(begun)).unwrap_or_default();
+            let took = Duration::try_from(ctx.clocks.steady().duration_since(begun)).unwrap_or_default();
             Done { key, result, took }
         });
     }
@@ -157,7 +157,7 @@ impl Worker {
         let Some(Done { key, result, took }) = done else { return };
         self.begun.remove(&key);
         let name = self.controller.name();
-        let now = self.ctx.steady();
+        let now = self.ctx.clocks.steady();
         let result = match result {
             Ok(result) => result,
             Err(panic) => {
@@ -206,8 +206,7 @@ impl Worker {
     }
 
     async fn wind_up(mut self) {
-        let clock = self.ctx.clock.clone();
-        let grace = clock.sleep(GRACE);
+        let grace = self.ctx.clocks.sleep(GRACE);
         tokio::pin!(grace);
         loop {
             tokio::select! {

@@ -137,7 +137,7 @@ impl World {
         };
         let client = kube::Client::new(link, "default");
         let clock: SharedClock = Arc::new(operator.clock.clone());
-        let parts = match self.parts(client.clone(), clock, seed).await? {
+        let mut parts = match self.parts(client.clone(), clock, seed).await? {
             Ok(parts) => parts,
             Err(mismatch) => {
                 let due = self.elapsed().saturating_add(RESTART);
@@ -147,14 +147,15 @@ impl World {
             }
         };
         let (trigger, stop) = shutdown();
-        let (clock, mut ctx) = (parts.clock.clone(), Ctx::new(parts));
+        let clock = parts.clock.clone();
         let mut campaign = None;
         if self.operators.len() > 1 {
             let leadership = Leadership::candidate();
-            ctx = ctx.led_by(leadership.clone());
+            parts.leadership = leadership.clone();
             let (namespace, name) = (NAMESPACE.to_owned(), LEASE.to_owned());
             campaign = Some((Election { namespace, name, identity: agent }, leadership));
         }
+        let ctx = Ctx::new(parts);
         let context = ctx.clone();
         let task = self.tasks.spawn(async move {
             let resign = stop.clone();
@@ -205,7 +206,8 @@ impl World {
             Some(wrap) => wrap(provider, &self.cloud),
             None => provider,
         };
-        let settings = self.config.settings.clone();
-        Ok(Ok(Parts { client, clock, cloud, settings, seed, offload: Offload::Inline, cluster_uid }))
+        let (settings, leadership) = (self.config.settings.clone(), Leadership::unopposed());
+        let offload = Offload::Inline;
+        Ok(Ok(Parts { client, clock, cloud, settings, seed, offload, cluster_uid, leadership }))
     }
 }

@@ -49,8 +49,8 @@ fn named_pods(world: &World) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn it_follows_what_blocks_and_rests_while_that_stays() {
     let world = world(&["a"]);
-    let mut controllers = crate::disruption::controllers();
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+    let mut controllers = crate::disruption::controllers(&world.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
     let (trigger, task) = world.run(controllers);
     world.pass(90).await;
     assert_eq!(named_pods(&world), ["a"], "{}", blocked(&world, "old"));
@@ -70,8 +70,8 @@ async fn it_follows_what_blocks_and_rests_while_that_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_carries_something_out_writes_it_too() {
     let world = world(&["a"]);
-    let mut controllers = crate::disruption::controllers();
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController));
+    let mut controllers = crate::disruption::controllers(&world.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
     let (trigger, task) = world.run(controllers);
     world.pass(55).await;
     assert_eq!(blocked(&world, "old"), Value::Null, "a minute after the start it is due");

@@ -13,11 +13,23 @@ use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request};
 use rstest::rstest;
 
 use super::*;
-use crate::disruption::{commands::Commands, execute, rules};
+use crate::{
+    disruption::{
+        commands::Commands,
+        execute::{self, Execution},
+        rules,
+    },
+    safety::Safety,
+};
 
 /// A pool of small nodes, and what drift decides for a node with two pods, each of which fills one.
 pub(super) async fn decided(spec: Value) -> (World, Command) {
     decided_in(World::new(), spec).await
+}
+
+/// Starts commands, and knows of none.
+pub(super) fn execution(world: &World) -> Execution {
+    Execution::new(&world.ctx, Arc::new(Commands::default()))
 }
 
 async fn decided_in(world: World, spec: Value) -> (World, Command) {
@@ -30,12 +42,12 @@ async fn decided_in(world: World, spec: Value) -> (World, Command) {
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
         world.server.apply(pod).unwrap();
     }
-    let (trigger, task) = world.run(vec![Arc::new(crate::provisioning::CatalogController)]);
+    let (trigger, task) = world.run(vec![Arc::new(crate::provisioning::CatalogController::new(&world.ctx))]);
     world.pass(5).await;
     trigger.fire();
     task.await.unwrap().unwrap();
-    let (rules, now) = (rules(&world.ctx.settings), world.ctx.now());
-    let snapshot = world.ctx.index().snapshot(now);
+    let (rules, now) = (rules(&world.ctx.settings), world.ctx.clocks.now());
+    let snapshot = world.ctx.cluster.index().snapshot(now);
     let command = propose_with(&snapshot, &rules, now, METHODS).commands.remove(0);
     (world, command)
 }
@@ -51,7 +63,7 @@ fn small_only(world: &World) {
 fn come(world: &World, name: &str) {
     drifted(world, name);
     let claim = serde_json::from_value::<fleetwright_api::NodeClaim>(claim(world, name)).unwrap();
-    world.ctx.observe(claim);
+    world.ctx.cluster.observe(claim);
 }
 
 #[rstest]
@@ -69,13 +81,13 @@ async fn a_command_needs_room_for_all_that_it_creates(
 ) {
     let (world, command) = decided(spec).await;
     (0..came).for_each(|at| come(&world, &format!("late-{at}")));
-    let commands = Commands::default();
-    let before = world.ctx.index().usage_at_most("default");
-    let started = execute::start(&world.ctx, &commands, command).await;
+    let commands = Arc::new(Commands::default());
+    let before = world.ctx.cluster.index().usage_at_most("default");
+    let started = Execution::new(&world.ctx, commands.clone()).start(command).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&world).len(), if starts { 2 } else { 0 });
     assert_eq!((named(&claim(&world, "old")), tainted(&world, "old")), (starts, starts));
-    let after = world.ctx.index().usage_at_most("default").1;
+    let after = world.ctx.cluster.index().usage_at_most("default").1;
     // Of the two that come one stands for the node that goes.
     assert_eq!(after, before.1 + i64::from(starts), "no room is kept for what is not written any more");
     assert_eq!(commands.lock().len(), usize::from(starts));
@@ -87,7 +99,7 @@ async fn one_for_one_goes_beyond_the_limit_for_a_while() {
     come(&world, "late");
     // There are as many as there may be, and what goes makes room before it is gone.
     command.replacements.truncate(1);
-    execute::start(&world.ctx, &Commands::default(), command).await.unwrap();
+    execution(&world).start(command).await.unwrap();
     assert_eq!(replacements(&world).len(), 1);
 }
 
@@ -99,7 +111,7 @@ async fn a_static_pool_stays_within_its_limit(#[case] came: usize, #[case] start
     let (world, command) = decided(json!({"replicas": 1, "limits": {"nodes": "2"}})).await;
     assert_eq!((command.method.name, command.replacements.len()), ("static-drift", 1));
     (0..came).for_each(|at| come(&world, &format!("late-{at}")));
-    let started = execute::start(&world.ctx, &Commands::default(), command).await;
+    let started = execution(&world).start(command).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&world).len(), usize::from(starts));
 }
@@ -121,23 +133,27 @@ impl Faults for Refusing {
 async fn room_for_what_could_not_be_written_is_given_back() {
     let world = World::with(Some(Arc::new(Refusing(AtomicU64::new(0)))));
     let (world, command) = decided_in(world, json!({"limits": {"nodes": "3"}})).await;
-    let started = execute::start(&world.ctx, &Commands::default(), command).await;
+    let started = execution(&world).start(command).await;
     assert!(matches!(started, Err(execute::NotStarted::Failed(_))), "{started:?}");
-    assert_eq!(world.ctx.index().usage_at_most("default").1, 2, "the old one, and the one that was written");
+    assert_eq!(
+        world.ctx.cluster.index().usage_at_most("default").1,
+        2,
+        "the old one, and the one that was written"
+    );
     assert!(!named(&claim(&world, "old")) && !tainted(&world, "old"), "it is rolled back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_waits_for_its_turn_to_create() {
     let (world, command) = decided(json!({})).await;
-    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
+    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     let two = Facts { count: 2, ..Facts::default() };
-    world.ctx.admit(Act::CreateClaim, &two).unwrap();
-    let started = execute::start(&world.ctx, &Commands::default(), command.clone()).await;
+    Safety::new(&world.ctx).admit(Act::CreateClaim, &two).unwrap();
+    let started = execution(&world).start(command.clone()).await;
     assert!(matches!(started, Err(execute::NotStarted::Held(_))), "{started:?}");
     assert!(replacements(&world).is_empty() && !named(&claim(&world, "old")), "nothing is touched");
     world.pass(1).await;
-    execute::start(&world.ctx, &Commands::default(), command).await.unwrap();
+    execution(&world).start(command).await.unwrap();
     assert_eq!(replacements(&world).len(), 2);
 }
 
@@ -145,10 +161,10 @@ async fn a_command_waits_for_its_turn_to_create() {
 async fn drift_that_no_longer_holds_is_reported_as_blocked() {
     let (world, command) = decided(json!({})).await;
     let kind = command.method.consolidation_type;
-    let disruption = crate::disruption::decide::Disruption::new(Arc::default());
-    disruption.reject(&world.ctx, &command, "pods came");
+    let disruption = crate::disruption::decide::Disruption::new(&world.ctx, Arc::default());
+    disruption.reject(&command, "pods came");
     let (_trigger, stop) = crate::runtime::shutdown();
-    tokio::spawn(world.ctx.recorder.clone().run(world.ctx.clone(), stop));
+    tokio::spawn(world.ctx.recorder.clone().run(world.ctx.client.clone(), world.ctx.names.clone(), stop));
     world.pass(5).await;
     let events = world.events();
     let told = events.iter().find(|event| event.starts_with("NodeClaim/old DisruptionBlocked: "));

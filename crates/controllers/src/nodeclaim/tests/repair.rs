@@ -25,7 +25,7 @@ async fn cut_off() -> World {
     world.grown("a", "node-a", json!({})).await;
     world.sleep(900).await;
     let world = world.crash();
-    let written = world.ctx.clock.now().to_string();
+    let written = world.ctx.clocks.now().to_string();
     world.apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": "a", "annotations": {DEADLINE: written, MARK: written}}}));
     ready(&world, "False", "2019-01-01T00:00:00Z");
@@ -50,7 +50,7 @@ async fn a_node_that_recovers_keeps_the_protection_of_its_pods() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_tolerated_again_keeps_the_protection_of_its_pods() {
     let world = cut_off().await;
-    let now = world.ctx.clock.now();
+    let now = world.ctx.clocks.now();
     ready(&world, "False", &now.to_string());
     let world = world.run();
     let took = world.until("taken back", || annotation(&world, DEADLINE).is_null()).await;

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    clock::Clock,
+    clock::{Clock, SharedClock},
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
         ProviderInfo, RepairPolicy, Termination,
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use super::crash::{Power, Spent};
 use crate::{
     all::claim_controllers,
-    runtime::{self, Ctx, Offload, Parts, RunError, Trigger},
+    runtime::{self, Ctx, Leadership, Offload, Parts, RunError, Trigger},
     settings::Settings,
 };
 
@@ -324,7 +324,7 @@ impl World {
             bootstraps_startup_taints: false,
         };
         let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock, power: power.clone() });
-        let ctx = Self::process(&server, &cloud, 7);
+        let ctx = Self::process(&server, &cloud, Arc::new(clock), Settings::default(), 7);
         let world = Self { server, ctx, cloud, writes, power, running: None };
         world.apply(json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
@@ -338,28 +338,37 @@ impl World {
     }
 
     /// A process that knows nothing yet.
-    fn process(server: &Server, cloud: &Arc<TestCloud>, seed: u64) -> Ctx {
+    fn process(
+        server: &Server,
+        cloud: &Arc<TestCloud>,
+        clock: SharedClock,
+        settings: Settings,
+        seed: u64,
+    ) -> Ctx {
         Ctx::new(Parts {
             client: kube::Client::new(server.service(), "default"),
-            clock: Arc::new(cloud.clock),
+            clock,
             cloud: cloud.clone(),
-            settings: Settings::default(),
+            settings,
             seed,
             offload: Offload::Inline,
             cluster_uid: "cluster".to_owned(),
+            leadership: Leadership::unopposed(),
         })
     }
 
     /// The process is told the time by a clock that is so much ahead of the API server's.
     pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
-        self.ctx.clock = Arc::new(Ahead(self.cloud.clock, by));
+        let clock = Arc::new(Ahead(self.cloud.clock, by));
+        self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
         self
     }
 
     /// The wall clock of the process can be set, so many seconds ahead.
     pub(super) fn settable(mut self) -> (Self, Arc<AtomicI64>) {
         let ahead = Arc::new(AtomicI64::new(0));
-        self.ctx.clock = Arc::new(Settable(self.cloud.clock, ahead.clone()));
+        let clock = Arc::new(Settable(self.cloud.clock, ahead.clone()));
+        self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
         (self, ahead)
     }
 
@@ -374,7 +383,7 @@ impl World {
     /// The controllers run from now on.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
-        let all = claim_controllers(&self.ctx.settings, self.ctx.cloud.steps());
+        let all = claim_controllers(&self.ctx, self.ctx.cloud.steps());
         let task = tokio::spawn(runtime::run(self.ctx.clone(), all, stop));
         self.running = Some((trigger, task));
         self
@@ -386,9 +395,8 @@ impl World {
             task.abort();
         }
         self.power.set(i64::MAX);
-        let settings = self.ctx.settings.clone();
-        self.ctx = Self::process(&self.server, &self.cloud, 8);
-        self.ctx.settings = settings;
+        let (clock, settings) = (Arc::new(self.cloud.clock), (*self.ctx.settings).clone());
+        self.ctx = Self::process(&self.server, &self.cloud, clock, settings, 8);
         self
     }
 
@@ -465,7 +473,7 @@ impl World {
 
     /// The kubelet ends a pod.
     pub(super) async fn end_pod(&self, name: &str) {
-        let api = self.ctx.namespaced_api::<k8s_openapi::api::core::v1::Pod>("default");
+        let api = self.ctx.client.namespaced::<k8s_openapi::api::core::v1::Pod>("default");
         let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await;
     }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 
 fn controllers(world: &World) -> Vec<Arc<dyn Controller>> {
-    let mut all = provisioning::controllers(&world.ctx.settings);
-    all.extend(claim_controllers(&world.ctx.settings, Vec::new()));
+    let mut all = provisioning::controllers(&world.ctx);
+    all.extend(claim_controllers(&world.ctx, Vec::new()));
     all
 }
 
@@ -45,10 +45,10 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_claims_is_spread() {
     let world = World::gated(|gates| gates.static_capacity = true);
-    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((2, 1), (1, 1));
+    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((2, 1), (1, 1));
     world.pool("fixed", json!({"replicas": 9, "limits": {"nodes": "9"}}));
-    let mut all = provisioning::controllers(&world.ctx.settings);
-    all.push(Arc::new(crate::nodepool::StaticProvisioning::default()));
+    let mut all = provisioning::controllers(&world.ctx);
+    all.push(Arc::new(crate::nodepool::StaticProvisioning::new(&world.ctx)));
     let _running = world.run(all);
     for second in 1..=15_u32 {
         world.pass(1).await;

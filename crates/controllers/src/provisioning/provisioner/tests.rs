@@ -25,13 +25,13 @@ async fn pending_pods_become_nodeclaims_once() {
     for n in 0..20 {
         world.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(120).await;
     assert_eq!(answered(&world), names(20));
     let nominated = world.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
     assert!(nominated >= 10, "{:?}", world.events());
     let name = &world.claims()[0].0;
-    let claim = world.ctx.index().claim(name).cloned().unwrap();
+    let claim = world.ctx.cluster.index().claim(name).cloned().unwrap();
     assert_eq!(claim.metadata.finalizers.as_deref().unwrap(), ["karpenter.sh/termination"]);
     assert!(world.ctx.metrics.encode().unwrap().contains("karpenter_nodeclaims_created_total{"));
 }
@@ -44,7 +44,7 @@ async fn a_restart_does_not_answer_again() {
         world.pending_pod(&format!("p{n}"), "1");
     }
     for _ in 0..3 {
-        let (trigger, task) = world.run(super::super::controllers(&world.ctx.settings));
+        let (trigger, task) = world.run(super::super::controllers(&world.ctx));
         world.pass(15).await;
         trigger.fire();
         task.await.unwrap().unwrap();
@@ -71,7 +71,7 @@ async fn an_answer_that_is_lost_does_not_make_two_claims() {
     for n in 0..5 {
         world.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(60).await;
     assert_eq!(answered(&world), names(5));
 }
@@ -100,7 +100,7 @@ async fn nothing_is_planned_while_it_is_unknown_what_was_written() {
     let world = World::with(Some(std::sync::Arc::new(Silence(9.into()))));
     world.pool("default", json!({}));
     world.pending_pod("p0", "1");
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(120).await;
     assert_eq!(answered(&world), names(1));
 }
@@ -111,7 +111,7 @@ async fn pods_that_nothing_holds_hear_why() {
     world.pool("default", json!({}));
     world.pending_pod("giant", "5000");
     world.pending_pod("fits", "1");
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(30).await;
     assert_eq!(answered(&world), ["default/fits"]);
     let events = world.events();
@@ -125,7 +125,7 @@ async fn pods_that_nothing_holds_hear_why() {
 async fn limits_hold_across_passes_while_claims_are_in_flight() {
     let world = World::new();
     world.pool("default", json!({"limits": {"nodes": 2}}));
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     for n in 0..6 {
         world.pending_pod(&format!("p{n}"), "15");
         world.pass(5).await;
@@ -139,7 +139,7 @@ async fn limits_hold_across_passes_while_claims_are_in_flight() {
 async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
     let world = World::new();
     world.pending_pod("p0", "1");
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(30).await;
     assert!(
         world.events().iter().any(|event| event.contains("no dynamic nodepools found")),
@@ -153,16 +153,20 @@ async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
-    use super::create::{self, Created};
+    use crate::provisioning::create::{ClaimCreator, Created};
     let world = World::new();
     world.pool("default", json!({}));
     for n in 0..2 {
         world.pending_pod(&format!("p{n}"), "15");
     }
-    let _running = world.run(vec![std::sync::Arc::new(super::super::CatalogController)]);
+    let _running = world.run(vec![std::sync::Arc::new(super::super::CatalogController::new(&world.ctx))]);
     world.pass(5).await;
-    let snapshot = world.ctx.index().snapshot(world.ctx.now());
-    let plan = super::solve(&world.ctx, snapshot.clone(), snapshot.pending.clone()).await.unwrap();
+    let (ctx, creator) = (&world.ctx, ClaimCreator::new(&world.ctx));
+    let snapshot = ctx.cluster.index().snapshot(ctx.clocks.now());
+    let plan =
+        super::solve(&ctx.clocks, &ctx.settings, &ctx.solvers, snapshot.clone(), snapshot.pending.clone())
+            .await
+            .unwrap();
     assert_eq!(plan.new_claims.len(), 2);
     // While it was made, one of the pods was bound after all.
     world
@@ -172,21 +176,21 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
         .unwrap();
     world.pass(1).await;
     let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
-    assert_eq!(needless(&create::claims(&world.ctx, plan.new_claims.clone()).await), 1, "one is bound");
-    assert_eq!(needless(&create::claims(&world.ctx, plan.new_claims).await), 2, "the other is answered");
+    assert_eq!(needless(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
+    assert_eq!(needless(&creator.claims(plan.new_claims).await), 2, "the other is answered");
     assert_eq!(answered(&world), names(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_claims_is_spread() {
     let world = World::new();
-    *world.ctx.limits() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
+    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     world.pool("default", json!({}));
     for n in 0..12 {
         // No node takes two.
         world.pending_pod(&format!("p{n}"), "12");
     }
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     for second in 1..=30 {
         world.pass(1).await;
         let made = world.claims().len();
@@ -199,7 +203,7 @@ async fn a_flood_of_claims_is_spread() {
 async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
     let world = World::new();
     world.pool("default", json!({}));
-    let _running = world.run(super::super::controllers(&world.ctx.settings));
+    let _running = world.run(super::super::controllers(&world.ctx));
     world.pass(5).await;
     world.clock.set_ahead(3600);
     world.pending_pod("p0", "1");

@@ -22,9 +22,9 @@ struct Replica {
 }
 
 fn replica(world: &mut World, identity: &str) -> Replica {
-    world.restart();
     let leadership = Leadership::candidate();
-    let ctx = world.ctx.clone().led_by(leadership.clone());
+    world.led_by(leadership.clone());
+    let ctx = world.ctx.clone();
     let election = Election {
         namespace: "kube-system".to_owned(),
         name: "karpenter-leader-election".to_owned(),
@@ -32,9 +32,9 @@ fn replica(world: &mut World, identity: &str) -> Replica {
     };
     let (resign, resigned) = shutdown();
     let (stop, stopped) = shutdown();
-    let (client, clock, term) = (ctx.client.clone(), ctx.clock.clone(), leadership.clone());
+    let (client, clock, term) = (ctx.client.client(), ctx.clocks.clock().clone(), leadership.clone());
     let campaign = tokio::spawn(async move { election.campaign(client, clock, &term, resigned).await });
-    let controllers = crate::provisioning::controllers(&ctx.settings);
+    let controllers = crate::provisioning::controllers(&ctx);
     let controllers = tokio::spawn(run(ctx.clone(), controllers, stopped));
     Replica { ctx, leadership, campaign, controllers, resign, _stop: stop }
 }
@@ -124,7 +124,7 @@ async fn a_new_leader_knows_what_the_last_one_wrote() {
     one.controllers.abort();
     world.pass(30).await;
     assert!(two.leadership.holds() && two.leadership.has_caught_up());
-    assert!(two.ctx.may_act().is_ok());
+    assert!(two.ctx.gate.may_act().is_ok());
     assert_eq!(world.claims().len(), 1, "the pod is answered already");
 }
 
@@ -149,8 +149,8 @@ async fn a_leader_that_cannot_renew_acts_no_more() {
     world.pass(20).await;
     assert_eq!(one.campaign.await.unwrap(), Err(Lost));
     assert!(!one.leadership.holds());
-    let api = one.ctx.cluster_api::<fleetwright_api::NodePool>();
-    let refused = one.ctx.call("get nodepool", api.get_opt("default")).await;
+    let api = one.ctx.client.cluster::<fleetwright_api::NodePool>();
+    let refused = one.ctx.client.call("get nodepool", api.get_opt("default")).await;
     assert!(matches!(refused, Err(ReconcileError::NotLeading { .. })), "{refused:?}");
     let claim = fleetwright_core::testing::node("a").build().claim.clone().unwrap();
     let ended = one.ctx.cloud.terminate(&claim, &"fake:///a".into()).await;

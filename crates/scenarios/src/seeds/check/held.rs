@@ -7,7 +7,7 @@ use fleetwright_sim::world::World;
 /// Judges the end, when all is at rest and nothing is under way.
 pub(super) fn judge(world: &World, look: &Look<'_>, found: &mut Findings) {
     let Some(ctx) = world.controllers() else { return };
-    let index = ctx.index();
+    let index = ctx.cluster.index();
     let held = [
         ("nodeclaims", index.claims().count(), look.claims.len()),
         ("nodes", index.nodes().count(), look.nodes.len()),
