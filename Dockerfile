@@ -19,8 +19,8 @@ ENV RUSTUP_TOOLCHAIN=1.95.0
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked -p fleetwright-operator --no-default-features --features "$FEATURES" \
-    && cp target/release/fleetwright /fleetwright
+    cargo build --profile dist --locked -p fleetwright-operator --no-default-features --features "$FEATURES" \
+    && cp target/dist/fleetwright /fleetwright
 
 FROM debian:bookworm-slim AS root
 RUN apt-get update \

@@ -1,7 +1,7 @@
 //! Measures packing: the price of 10,000 pods on a catalogue of 600 types, against the bound.
 //!
 //! ```text
-//! cargo run --release -p fleetwright-core --features testing --example packing [-- first]
+//! cargo run --profile dist -p fleetwright-core --features testing --example packing [-- first]
 //! ```
 //!
 //! With `first`, nothing is improved: for profiles of the first plan.
