@@ -150,7 +150,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
         eks_control_plane: values.bool("EKS_CONTROL_PLANE"),
         memory_overhead_ppm: millionths(values.text("VM_MEMORY_OVERHEAD_PERCENT")),
         reserved_enis: reserved,
-        node_class_cel: gate(values.text("AWS_FEATURE_GATES"), "NodeClassCEL"),
+        node_class_cel: values.gate_of("AWS_FEATURE_GATES", "NodeClassCEL").unwrap_or(false),
         reserved_capacity: values.gate("ReservedCapacity"),
         isolated_vpc: values.bool("ISOLATED_VPC"),
         interruption_queue: Some(values.text("INTERRUPTION_QUEUE").to_owned())
@@ -168,14 +168,6 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
 #[expect(clippy::cast_possible_truncation, reason = "the setting is checked to be below one")]
 fn millionths(share: &str) -> i64 {
     share.parse::<f64>().map_or(Settings::MEMORY_OVERHEAD_PPM, |share| (share * MILLION).round() as i64)
-}
-
-/// Whether a gate is switched on; unknown ones are passed over.
-fn gate(gates: &str, name: &str) -> bool {
-    let on = |gate: &str| {
-        gate.split_once('=').is_some_and(|(key, value)| key.trim() == name && value.trim() == "true")
-    };
-    gates.split(',').any(on)
 }
 
 /// Address of the cluster's DNS; nodes find it themselves where it is not told here.

@@ -1,8 +1,13 @@
 //! What the controller serves: `/metrics` on one port, `/healthz` and `/readyz` on another.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 /// What the endpoints ask.
@@ -58,14 +63,66 @@ async fn serve(port: u16, setting: &str, routes: Router) -> anyhow::Result<()> {
     if port == 0 {
         return Ok(());
     }
-    let address = SocketAddr::from(([0, 0, 0, 0], port));
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| anyhow::anyhow!("{setting}: cannot listen on port {port}: {error}"))?;
+    let listener =
+        listen(port).map_err(|error| anyhow::anyhow!("{setting}: cannot listen on port {port}: {error}"))?;
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!(%error, "serving http");
         }
     });
     Ok(())
+}
+
+/// Connections that wait to be accepted, as Go and Linux have it.
+const BACKLOG: i32 = 4096;
+
+/// A listener of all addresses of this host: of IPv6 and IPv4, or of IPv4 alone where the kernel has no IPv6. Kubelets and
+/// Prometheus connect over IPv6 in an IPv6 cluster.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let dual = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)).and_then(|socket| {
+        socket.set_only_v6(false)?;
+        bind(socket, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))
+    });
+    match dual {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+            bind(socket, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+        }
+        bound => bound,
+    }
+}
+
+fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
+    // A restarted process need not wait for connections of its predecessor.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Both families of addresses.
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn listeners_accept_ipv4_and_ipv6() {
+        let listener = listen(0).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok());
+        // Where this host has IPv6 at all.
+        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok() {
+            assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_refused() {
+        let listener = listen(0).unwrap();
+        let error = listen(listener.local_addr().unwrap().port()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
 }

@@ -10,13 +10,17 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use crate::proxy;
+
 /// A client of the cluster that `kubeconfig` names, else of the one that kubectl would find, else of the one that this
-/// runs in.
+/// runs in; through the proxy of the kubeconfig, else that of the environment.
 ///
 /// # Errors
 /// Where there is none, or its configuration is unusable.
+#[expect(clippy::disallowed_methods, reason = "proxies are set by variables that every HTTP client reads")]
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut config = match kubeconfig {
         Some(path) => {
             let read = Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
             Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
@@ -25,7 +29,19 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             .await
             .context("no cluster: set KUBECONFIG, or run in a pod with a service account")?,
     };
+    // `kube` compares NO_PROXY with the proxy's address, and reads no variable in a pod.
+    let written = config.proxy_url.as_ref().map(ToString::to_string);
+    if written.is_none() || written.is_some_and(|url| is_of_the_environment(&url, env)) {
+        config.proxy_url =
+            proxy::from_environment(&config.cluster_url, env).map_err(|error| anyhow::anyhow!(error))?;
+    }
     Ok(fleetwright_controllers::runtime::client(config)?)
+}
+
+/// Whether a proxy comes from a variable rather than from the kubeconfig.
+fn is_of_the_environment(url: &str, env: impl Fn(&str) -> Option<String>) -> bool {
+    let variables = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(env);
+    variables.filter_map(|text| text.parse::<http::Uri>().ok()).any(|variable| variable == *url)
 }
 
 /// Refuses custom resource definitions that would lose what keeps nodes and pods safe. Where the document cannot be read for

@@ -47,6 +47,7 @@ mod lab;
 mod logging;
 mod operator;
 mod plan;
+mod proxy;
 #[cfg(test)]
 mod scenarios;
 mod settings;

@@ -1,6 +1,7 @@
 //! Flags and environment variables, read once: a flag wins over its variable, which wins over the default.
 
 mod controllers;
+mod go;
 pub(crate) mod scheduler_config;
 pub(crate) mod table;
 #[cfg(test)]
@@ -55,8 +56,8 @@ pub(crate) fn from_environment(
 impl Values {
     /// Resolves every setting from flags (by name without dashes) and variables.
     ///
-    /// A number or duration that cannot be read is an error in a flag; in a variable it is passed over with a warning,
-    /// as Karpenter does. Anything else that cannot be read is an error in both.
+    /// A number, duration or boolean that cannot be read is an error in a flag; in a variable it is ignored with a warning,
+    /// as in Karpenter. Anything else that cannot be read is an error in both.
     ///
     /// # Errors
     /// Names the flag or variable and what it takes.
@@ -78,21 +79,11 @@ impl Values {
     ) -> Result<(), SettingError> {
         for setting in settings {
             let value = match (flags.get(&setting.flag()), env(setting.env).filter(|text| !text.is_empty())) {
-                (Some(text), _) => {
-                    check(setting, text).map_err(|message| SettingError {
-                        source: format!("--{}", setting.flag()),
-                        message,
-                    })?;
-                    text.clone()
-                }
-                (None, Some(text)) => match check(setting, &text) {
-                    Ok(()) => text,
-                    Err(message)
-                        if matches!(
-                            setting.kind,
-                            SettingKind::Integer | SettingKind::Fraction | SettingKind::Duration
-                        ) =>
-                    {
+                (Some(text), _) => read(setting, text, Source::Flag)
+                    .map_err(|message| SettingError { source: format!("--{}", setting.flag()), message })?,
+                (None, Some(text)) => match read(setting, &text, Source::Variable) {
+                    Ok(value) => value,
+                    Err(message) if setting.kind.has_lenient_variable() => {
                         self.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
                         setting.default.to_owned()
                     }
@@ -140,14 +131,41 @@ impl Values {
         scheduler_config::default_constraints(self.text("SCHEDULER_CONFIG")).unwrap_or_default()
     }
 
-    /// Whether a feature gate is on. Unknown gates are ignored, as is a value that is neither true nor false.
+    /// Whether a feature gate of Karpenter is on; the last mention of a gate counts, unknown gates are ignored.
     pub(crate) fn gate(&self, name: &str) -> bool {
-        let written = self.text("FEATURE_GATES").split(',').filter_map(|gate| gate.split_once('='));
-        let set = written
-            .filter(|(key, _)| key.trim() == name)
-            .filter_map(|(_, value)| value.trim().parse().ok())
-            .next_back();
-        set.unwrap_or_else(|| GATES.iter().any(|(gate, default)| *gate == name && *default))
+        let default = GATES.iter().any(|(gate, on)| *gate == name && *on);
+        self.gate_of("FEATURE_GATES", name).unwrap_or(default)
+    }
+
+    /// What the setting `env` says of a gate, if anything.
+    pub(crate) fn gate_of(&self, env: &str, name: &str) -> Option<bool> {
+        let gates = go::parse_gates(self.text(env)).unwrap_or_default();
+        gates.into_iter().rfind(|(gate, _)| *gate == name).map(|(_, on)| on)
+    }
+}
+
+/// Where a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Flag,
+    Variable,
+}
+
+impl SettingKind {
+    /// Whether a variable that cannot be read takes the default.
+    const fn has_lenient_variable(self) -> bool {
+        matches!(self, Self::Integer | Self::Fraction | Self::Duration | Self::Bool)
+    }
+}
+
+/// The value of a setting, booleans as `true` or `false`; an error says what the setting takes.
+fn read(setting: &Setting, text: &str, source: Source) -> Result<String, String> {
+    match (setting.kind, source) {
+        (SettingKind::Bool, Source::Variable) => {
+            let value = go::parse_bool(text).map(|on| on.to_string());
+            value.ok_or_else(|| format!("{text:?} is not valid: it takes true or false"))
+        }
+        _ => check(setting, text).map(|()| text.to_owned()),
     }
 }
 
@@ -162,10 +180,11 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
             fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
         }
         SettingKind::OneOf(words) => words.contains(&text),
+        SettingKind::Gates => return go::parse_gates(text).map(drop),
         SettingKind::SchedulerConfig => return scheduler_config::default_constraints(text).map(drop),
     };
     let takes = || match setting.kind {
-        SettingKind::Text | SettingKind::SchedulerConfig => "a text".to_owned(),
+        SettingKind::Text | SettingKind::Gates | SettingKind::SchedulerConfig => "a text".to_owned(),
         SettingKind::Integer => "a whole number".to_owned(),
         SettingKind::Fraction => "a share from 0 to below 1".to_owned(),
         SettingKind::Bool => "true or false".to_owned(),

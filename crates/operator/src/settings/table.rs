@@ -22,8 +22,10 @@ pub enum SettingKind {
     Integer,
     /// A number from zero to below one.
     Fraction,
-    /// `true` or `false`, nothing else.
+    /// A switch: a flag takes `true` or `false`, a variable what Go's `strconv.ParseBool` takes.
     Bool,
+    /// Feature gates as `name=true|false`, separated by commas.
+    Gates,
     /// A Go duration such as `10s`.
     Duration,
     /// One of these words.
@@ -45,7 +47,12 @@ const fn setting(env: &'static str, kind: SettingKind, default: &'static str, he
 
 /// Karpenter's settings that apply, with its names and defaults; then our own.
 pub(crate) const SETTINGS: &[Setting] = &[
-    setting("KARPENTER_SERVICE", SettingKind::Text, "", "Name of the Service in front of the controller"),
+    setting(
+        "KARPENTER_SERVICE",
+        SettingKind::Text,
+        "",
+        "Accepted for compatibility; there are no webhooks that would need a Service",
+    ),
     setting("METRICS_PORT", SettingKind::Integer, "8080", "Port of /metrics; 0 switches it off"),
     setting(
         "HEALTH_PROBE_PORT",
@@ -57,9 +64,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "KUBE_CLIENT_QPS",
         SettingKind::Integer,
         "200",
-        "Requests per second to the API server, sustained",
+        "Accepted for compatibility; the API server's priority and fairness limits requests",
     ),
-    setting("KUBE_CLIENT_BURST", SettingKind::Integer, "300", "Requests to the API server in one burst"),
+    setting(
+        "KUBE_CLIENT_BURST",
+        SettingKind::Integer,
+        "300",
+        "Accepted for compatibility; the API server's priority and fairness limits requests",
+    ),
     setting(
         "ENABLE_PROFILING",
         SettingKind::Bool,
@@ -96,7 +108,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "Namespace of the lease; empty is the controller's own",
     ),
-    setting("MEMORY_LIMIT", SettingKind::Integer, "-1", "Memory limit of the container in bytes; -1 is none"),
+    setting(
+        "MEMORY_LIMIT",
+        SettingKind::Integer,
+        "-1",
+        "Accepted for compatibility; there is no garbage collector to tune",
+    ),
     setting("CPU_REQUESTS", SettingKind::Integer, "1000", "CPU request of the container in milli-CPUs"),
     setting("LOG_LEVEL", SettingKind::OneOf(&["debug", "info", "error"]), "info", "What is logged"),
     setting(
@@ -105,7 +122,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "stdout",
         "Where logs go: stdout, stderr or files, separated by commas",
     ),
-    setting("LOG_ERROR_OUTPUT_PATHS", SettingKind::Text, "stderr", "Where the logger's own errors go"),
+    setting(
+        "LOG_ERROR_OUTPUT_PATHS",
+        SettingKind::Text,
+        "stderr",
+        "Accepted for compatibility; the logger's own errors go to stderr",
+    ),
     setting(
         "BATCH_MAX_DURATION",
         SettingKind::Duration,
@@ -131,7 +153,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "What happens if minValues cannot be met",
     ),
     setting("IGNORE_DRA_REQUESTS", SettingKind::Bool, "true", "Ignore pods with resource claims"),
-    setting("FEATURE_GATES", SettingKind::Text, "", "Gates as name=true|false, separated by commas"),
+    setting("FEATURE_GATES", SettingKind::Gates, "", "Gates as name=true|false, separated by commas"),
     setting(
         "SCHEDULER_CONFIG",
         SettingKind::SchedulerConfig,
@@ -218,7 +240,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "AWS: how often subnets are looked up; at least 1m",
     ),
     setting("PRICES_FILE", SettingKind::Text, "", "AWS: prices that `fleetwright prices export` has written"),
-    setting("AWS_FEATURE_GATES", SettingKind::Text, "", "AWS: gates as name=true|false; NodeClassCEL is one"),
+    setting(
+        "AWS_FEATURE_GATES",
+        SettingKind::Gates,
+        "",
+        "AWS: gates as name=true|false; NodeClassCEL is one",
+    ),
     setting(
         "DISRUPTION_PERIOD",
         SettingKind::Duration,

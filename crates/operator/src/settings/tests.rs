@@ -19,11 +19,13 @@ fn flag_over_variable_over_default() {
 }
 
 #[test]
-fn malformed_numbers_in_variables_take_the_default_with_a_warning() {
-    let values = resolve(&[], &[("METRICS_PORT", "many"), ("BATCH_IDLE_DURATION", "5")]).unwrap();
+fn malformed_numbers_and_booleans_in_variables_take_the_default_with_a_warning() {
+    let env = [("METRICS_PORT", "many"), ("BATCH_IDLE_DURATION", "5"), ("DISABLE_LEADER_ELECTION", "yes")];
+    let values = resolve(&[], &env).unwrap();
+    assert!(!values.bool("DISABLE_LEADER_ELECTION"));
     assert_eq!(values.port("METRICS_PORT"), 8080);
     assert_eq!(values.duration("BATCH_IDLE_DURATION"), Duration::from_secs(1));
-    assert_eq!(values.warnings.len(), 2);
+    assert_eq!(values.warnings.len(), 3);
     assert!(resolve(&[("metrics-port", "many")], &[]).is_err());
 }
 
@@ -31,9 +33,19 @@ fn malformed_numbers_in_variables_take_the_default_with_a_warning() {
 fn other_bad_values_are_errors_that_name_source_and_fix() {
     for (flags, env, expected) in [
         (
+            &[("disable-leader-election", "True")][..],
             &[][..],
-            &[("DISABLE_LEADER_ELECTION", "yes")][..],
-            "DISABLE_LEADER_ELECTION: \"yes\" is not valid: it takes true or false",
+            "--disable-leader-election: \"True\" is not valid: it takes true or false",
+        ),
+        (
+            &[][..],
+            &[("FEATURE_GATES", "NodeRepair=true,StaticCapacity=")][..],
+            "FEATURE_GATES: \"StaticCapacity=\" is not valid: a gate is written name=true or name=false",
+        ),
+        (
+            &[][..],
+            &[("AWS_FEATURE_GATES", "NodeClassCEL")][..],
+            "AWS_FEATURE_GATES: \"NodeClassCEL\" is not valid: a gate is written name=true or name=false",
         ),
         (
             &[("log-level", "loud")][..],
@@ -46,15 +58,20 @@ fn other_bad_values_are_errors_that_name_source_and_fix() {
 }
 
 #[test]
-fn gates() {
-    let values = resolve(
-        &[],
-        &[("FEATURE_GATES", "NodeRepair=true, Unknown=true,ReservedCapacity=false,StaticCapacity=")],
-    )
-    .unwrap();
+fn booleans_in_variables_are_read_as_go_reads_them() {
+    let env = [("ISOLATED_VPC", "True"), ("DISABLE_DRY_RUN", "1"), ("IGNORE_DRA_REQUESTS", "F")];
+    let values = resolve(&[], &env).unwrap();
+    assert_eq!((values.bool("ISOLATED_VPC"), values.bool("DISABLE_DRY_RUN")), (true, true));
+    assert!(!values.bool("IGNORE_DRA_REQUESTS"));
+    assert!(values.warnings.is_empty());
+}
+
+#[test]
+fn the_last_mention_of_a_gate_counts_and_unknown_gates_are_ignored() {
+    let gates = "NodeRepair=0, NodeRepair=True, Unknown=true,ReservedCapacity=false";
+    let values = resolve(&[], &[("FEATURE_GATES", gates)]).unwrap();
     let on: Vec<&str> = GATES.iter().map(|(name, _)| *name).filter(|name| values.gate(name)).collect();
     assert_eq!(on, ["NodeRepair"]);
-    assert!(!values.gate("Unknown") || !GATES.iter().any(|(name, _)| *name == "Unknown"));
 }
 
 #[test]
