@@ -33,6 +33,15 @@ mod trap;
 mod watches;
 mod world;
 
+/// What the judge of `cargo xtask oracle` shares with this tier.
+pub(crate) mod judge {
+    pub(crate) use super::assets::Assets;
+    pub(crate) use super::control_plane::Servers;
+    pub(crate) use super::installation::{Accounts, Installation, parse};
+    pub(crate) use super::process::Process;
+    pub(crate) use super::server::connect;
+}
+
 pub use arguments::{Arguments, Environment, Tier};
 pub use case::Checks;
 pub use installation::objects;

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds` and `e2e`. Each task is a file of its own.
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e` and `oracle`. Each task is a file of its own.
 
 mod aws;
 mod bench;
@@ -8,6 +8,7 @@ mod deny;
 mod e2e;
 mod generate;
 mod helm;
+mod oracle;
 mod seeds;
 mod shell;
 mod tidy;
@@ -51,6 +52,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
+    #[command(disable_help_flag = true)]
+    Oracle {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,5 +79,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { args } => bench::run(&args),
         Task::Seeds { args } => seeds::run(&args),
         Task::E2e { args } => e2e::run(&args),
+        Task::Oracle { args } => oracle::run(&args),
     }
 }

@@ -55,14 +55,23 @@ impl Files {
     }
 }
 
-impl ControlPlane {
-    /// Starts all parts with their files and logs in `folder`, and returns the kubeconfigs of the administrator and
-    /// of the two accounts. The API server answers soon after, not yet on return; the other parts wait for it by themselves.
+/// etcd and the API server, with the files of their control plane. Dropped in this order: clients before servers.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    api_server: Process,
+    api_server_recipe: Recipe,
+    etcd: Process,
+    files: Files,
+}
+
+impl Servers {
+    /// Starts both with their files and logs in `folder`; `more` are further arguments of the API server.
     pub(crate) async fn start(
         assets: &Assets,
         folder: &Path,
         accounts: &Accounts,
-    ) -> anyhow::Result<(Self, Kubeconfigs)> {
+        more: &[&str],
+    ) -> anyhow::Result<Self> {
         let files = Files::new(folder);
         let [etcd_client, etcd_peer, api] = free_ports()?;
         let tokens = Tokens::new()?;
@@ -78,10 +87,41 @@ impl ControlPlane {
         }
 
         let etcd = files.recipe(assets, "etcd", etcd_args(&files, etcd_client, etcd_peer)).start()?;
-        let api_server_recipe =
-            files.recipe(assets, "kube-apiserver", api_server_args(&files, etcd_client, api));
+        let mut arguments = api_server_args(&files, etcd_client, api);
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        let api_server_recipe = files.recipe(assets, "kube-apiserver", arguments);
         let mut api_server = api_server_recipe.start()?;
         wait_for_file(&authority, &mut api_server).await?;
+        Ok(Self { api_server, api_server_recipe, etcd, files })
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn admin(&self) -> &Path {
+        &self.files.kubeconfigs.admin
+    }
+
+    /// How a further part of the control plane is started.
+    pub(crate) fn recipe(&self, assets: &Assets, name: &'static str, args: Vec<String>) -> Recipe {
+        self.files.recipe(assets, name, args)
+    }
+
+    /// Fails when a part has ended by itself.
+    pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
+        self.etcd.check_running()?;
+        self.api_server.check_running()
+    }
+}
+
+impl ControlPlane {
+    /// Starts all parts with their files and logs in `folder`, and returns the kubeconfigs of the administrator and
+    /// of the two accounts. The API server answers soon after, not yet on return; the other parts wait for it by themselves.
+    pub(crate) async fn start(
+        assets: &Assets,
+        folder: &Path,
+        accounts: &Accounts,
+    ) -> anyhow::Result<(Self, Kubeconfigs)> {
+        let Servers { api_server, api_server_recipe, etcd, files } =
+            Servers::start(assets, folder, accounts, &[]).await?;
         let control_plane = Self {
             scheduler: files.recipe(assets, "kube-scheduler", client_args(&files)).start()?,
             controller_manager: files

@@ -106,7 +106,7 @@ impl Server {
     }
 }
 
-pub(super) async fn connect(kubeconfig: &Path, patience: Option<Duration>) -> anyhow::Result<kube::Client> {
+pub(crate) async fn connect(kubeconfig: &Path, patience: Option<Duration>) -> anyhow::Result<kube::Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
