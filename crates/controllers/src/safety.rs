@@ -47,11 +47,12 @@ impl Safety {
         self.limits.lock()
     }
 
-    /// Admits an act and counts it. To be called directly before its write.
+    /// Admits an act and counts it. To be called directly before its write. What the clocks show is added to `facts`.
     ///
     /// # Errors
     /// The limit that holds it, counted in [`HELD`].
     pub(crate) fn admit(&self, act: Act, facts: &Facts<'_>) -> Result<(), Held> {
+        let facts = &Facts { clock_pause: self.clocks.wall_clock_rest(), ..facts.clone() };
         let admitted = self.limits().take(act, facts, self.clocks.steady());
         if let Err(held) = &admitted {
             self.count_held(act, held, 1);

@@ -11,10 +11,17 @@ use fleetwright_core::{
     model::{Operator, Pod, PodUid, Positions, Requirement, Resources, Taint, labels},
     scheduling::NewClaim,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{
     api::resource::Quantity,
     apis::meta::v1::{ObjectMeta, OwnerReference},
 };
+
+/// The record on a NodePool, of this generation, that the node of `claim` is replaced because it was not initialized in time.
+#[must_use]
+pub fn initialization_failure(generation: i64, claim: &str, now: Timestamp) -> String {
+    format!("{generation}/{claim}/{now}")
+}
 
 /// The fields of a NodeClaim that do not follow from the plan.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use fleetwright_core::{
         still_allowed, validate_on,
     },
     model::DisruptionReason,
+    safety::{Act, Facts},
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
@@ -34,6 +35,7 @@ use crate::{
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Gate, ReconcileError, Recorder, Requeue, Solvers, later,
     },
+    safety::Safety,
     settings::Settings,
 };
 
@@ -49,6 +51,7 @@ pub(super) struct Disruption {
     pools: PoolStatus,
     execution: Execution,
     reporter: Reporter,
+    safety: Safety,
     solvers: Solvers,
     recorder: Recorder,
     metrics: Arc<Metrics>,
@@ -75,6 +78,7 @@ impl Disruption {
             pools: PoolStatus::new(ctx),
             execution: Execution::new(ctx, commands.clone()),
             reporter: Reporter::new(ctx),
+            safety: Safety::new(ctx),
             solvers: ctx.solvers.clone(),
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
@@ -108,9 +112,9 @@ impl Controller for Disruption {
         });
         let snapshot = self.cluster.index().snapshot(now);
         orphans::unmark(&self.cluster, &self.patches, &self.commands, &snapshot.nodes).await?;
-        if let Some(rest) = self.clocks.wall_clock_rest() {
-            // Budget schedules, `consolidateAfter` and ages of conditions use the wall clock.
-            return Ok(Requeue::After(rest));
+        if let Err(held) = self.safety.admit(Act::Taint, &Facts::default()) {
+            tracing::info!(%held, "disruption is held");
+            return Ok(held.left().map_or(Requeue::Backoff, Requeue::After));
         }
         let rules = rules_now(&*self.cloud, &self.settings);
         let (started_at, epoch, reports) = (self.clocks.now(), snapshot.epoch, self.is_report_due(steady));
@@ -202,7 +206,7 @@ impl Disruption {
     /// The command as it may start now; `None` where it may not.
     async fn confirm(&self, command: Command, simulate: bool) -> Result<Option<Command>, ReconcileError> {
         let now = self.clocks.now();
-        if self.gate.may_act().is_err() || self.clocks.wall_clock_rest().is_some() {
+        if self.gate.may_act().is_err() || self.safety.admit(Act::Taint, &Facts::default()).is_err() {
             return Ok(None);
         }
         let snapshot = self.cluster.index().snapshot(now);

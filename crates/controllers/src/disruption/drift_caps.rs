@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleetwright_api::{
     self as api, HasConditions, condition::find, labels::condition::DRIFT_WITHIN_CAP as CONDITION,
 };
-use fleetwright_core::{disruption::DriftCapUsage, model::nodeclaim::ConditionType};
+use fleetwright_core::disruption::DriftCapUsage;
 
 use crate::{
     nodepool::PoolStatus,
@@ -29,16 +29,7 @@ pub(super) async fn write(
         let index = cluster.index();
         let of = |pool: &Arc<api::NodePool>| {
             let name = pool.metadata.name.as_deref().unwrap_or_default();
-            let waits = || {
-                index.claim_models().any(|claim| {
-                    claim.pool.as_deref() == Some(name)
-                        && claim.deleting.is_none()
-                        && claim.is(ConditionType::Drifted)
-                        && !index.intents().is_marked(&claim.name)
-                })
-            };
-            let usage = usages.iter().find(|usage| *usage.pool == *name && usage.left() == 0);
-            let reached = usage.filter(|_| waits());
+            let reached = usages.iter().find(|usage| *usage.pool == *name && usage.is_reached());
             let shown = find(pool.conditions(), CONDITION).is_some();
             (shown || reached.is_some()).then(|| (Arc::clone(pool), reached))
         };

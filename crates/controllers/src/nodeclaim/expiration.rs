@@ -7,7 +7,7 @@ use fleetwright_core::{
     cloud::CloudProvider,
     disruption::outage,
     nodeclaim::{Next, Step, expiration},
-    safety::{Act, Cause, Facts},
+    safety::{Act, Cause, Facts, Held},
 };
 use fleetwright_state::{Change, Index, Key};
 
@@ -64,9 +64,6 @@ impl Controller for Expiration {
         let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
             return Ok(Requeue::No);
         };
-        if let Some(pause) = self.clocks.wall_clock_rest() {
-            return Ok(Requeue::After(pause));
-        }
         let next = expiration::Expiration.next(&node.view(self.cloud.info()), self.clocks.now());
         let next = admitted(&self.cluster, &self.clocks, &self.safety, &key.name, next);
         let done = self.executors.on(&node).execute(next).await?;
@@ -85,13 +82,12 @@ fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, ne
         let snapshot = index.snapshot(clocks.now());
         (index.claim_models().count(), outage(snapshot.nodes.iter().map(|node| &**node)))
     };
-    let facts =
-        Facts { subject: claim, all, outage, clock_pause: clocks.wall_clock_rest(), ..Facts::default() };
+    let facts = Facts { subject: claim, all, outage, ..Facts::default() };
     match safety.admit(EXPIRE, &facts) {
         Ok(()) => next,
         Err(held) => {
             tracing::info!(NodeClaim = claim, %held, "expiration is held");
-            Next::wait(HELD)
+            Next::wait(if let Held::ClockJump { left } = held { left } else { HELD })
         }
     }
 }

@@ -11,7 +11,7 @@ use fleetwright_api::{
     self as api, HasConditions,
     condition::find,
     labels::{
-        INITIALIZATION_FAILURES, INITIALIZATION_TIMEOUT,
+        INITIALIZATION_FAILURES,
         condition::{INITIALIZATION_HEALTHY as HEALTHY, INITIALIZED_IN_TIME as IN_TIME},
     },
 };
@@ -20,12 +20,11 @@ use fleetwright_core::{
     nodeclaim::{
         Next, Step,
         answer::Misfit,
-        deadline::{Decision, Missing, Rung, Standing, decide},
+        deadline::{Decision, Missing, Rung, decide},
     },
     safety::Cause,
 };
-use fleetwright_state::{Change, Index, Key, Kind};
-use jiff::Timestamp;
+use fleetwright_state::{Change, Index, Key, Kind, raise};
 use k8s_openapi::api::core::v1::Node;
 
 use super::{
@@ -107,14 +106,16 @@ impl Controller for InitializationDeadline {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
-        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, &key.name) else {
-            return Ok(Requeue::No);
+        // Read before what is decided on: a change in between is a conflict when the record is written.
+        let pool = {
+            let index = self.cluster.index();
+            let name = index.claim_model(&key.name).and_then(|claim| claim.pool.clone());
+            name.and_then(|name| index.pool(&name).cloned())
         };
-        let pool = node.pool.as_ref().and_then(|pool| self.cluster.index().pool(&pool.name).cloned());
-        let Some(pool) = pool else { return Ok(Requeue::No) };
-        let timeout = timeout_of(&pool, self.settings.initialization_timeout);
-        let standing = standing(&pool);
-        match decide(&node.view(self.cloud.info()), timeout, &standing, self.clocks.now()) {
+        let node = ClaimedNode::find(&self.cluster, &self.settings, &key.name);
+        let (Some(pool), Some(node)) = (pool, node) else { return Ok(Requeue::No) };
+        let view = node.view(self.cloud.info());
+        match decide(&view, self.settings.initialization_timeout, self.clocks.now()) {
             Decision::Nothing => Ok(Requeue::No),
             Decision::Wait(left) => Ok(Requeue::After(left)),
             Decision::Recovered => {
@@ -157,8 +158,10 @@ impl InitializationDeadline {
             );
         }
         match rung {
-            Rung::Replace => {
-                record_failure(&self.clocks, &self.patches, pool, name).await?;
+            Rung::Replace { recorded } => {
+                if !recorded {
+                    record_failure(&self.clocks, &self.patches, pool, name).await?;
+                }
                 let message = format!("nodeclaim {name} is replaced: {text}");
                 mark(&self.cluster, &self.pools, node.pool_name(), |conditions| {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
@@ -215,36 +218,6 @@ fn writer_of_taints(node: &Node) -> Option<String> {
     })
 }
 
-/// The deadline of a pool: its annotation, else the setting. A value that is no duration counts as not there.
-fn timeout_of(pool: &api::NodePool, setting: Option<Duration>) -> Option<Duration> {
-    let written = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_TIMEOUT));
-    let Some(written) = written else { return setting };
-    if written == "Never" {
-        return None;
-    }
-    match api::duration::parse(written).ok().and_then(|time| Duration::try_from(time).ok()) {
-        Some(time) => Some(time).filter(|time| !time.is_zero()),
-        None => setting,
-    }
-}
-
-/// How far the pool has come on the ladder, for its spec as it is.
-fn standing(pool: &api::NodePool) -> Standing {
-    let generation = pool.metadata.generation.unwrap_or(0);
-    let shown = find(pool.conditions(), HEALTHY).filter(|shown| shown.observed_generation == generation);
-    if let Some(halted) = shown.filter(|shown| shown.is_false()) {
-        return Standing::Halted { since: halted.changed_at() };
-    }
-    let record_failure = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_FAILURES));
-    let read = record_failure.and_then(|record_failure| {
-        let mut parts = record_failure.splitn(3, '/');
-        let of: i64 = parts.next()?.parse().ok()?;
-        let (claim, since): (&str, Timestamp) = (parts.next()?, parts.next()?.parse().ok()?);
-        (of == generation).then(|| Standing::Replaced { claim: claim.into(), since })
-    });
-    read.unwrap_or_default()
-}
-
 /// Notes that the node of `claim` is being replaced. Fails where another one was noted meanwhile.
 async fn record_failure(
     clocks: &Clocks,
@@ -254,9 +227,6 @@ async fn record_failure(
 ) -> Result<(), ReconcileError> {
     let (generation, now) = (pool.metadata.generation.unwrap_or(0), clocks.now());
     let before = pool.metadata.annotations.as_ref().and_then(|all| all.get(INITIALIZATION_FAILURES)).cloned();
-    if matches!(standing(pool), Standing::Replaced { .. }) {
-        return Ok(());
-    }
     let raced = std::sync::atomic::AtomicBool::new(false);
     patches
         .annotate(pool.clone(), INITIALIZATION_FAILURES, |known| {
@@ -264,7 +234,7 @@ async fn record_failure(
                 raced.store(true, std::sync::atomic::Ordering::Relaxed);
                 return known.map(str::to_owned);
             }
-            Some(format!("{generation}/{claim}/{now}"))
+            Some(raise::initialization_failure(generation, claim, now))
         })
         .await?;
     if raced.into_inner() {
@@ -306,55 +276,4 @@ async fn free(nominations: &Nominations, node: &ClaimedNode) -> Result<(), Recon
     let misfit = Misfit::NotInitialized;
     let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
     nominations.release_pods(&node.claim.name, misfit.reason(), &text, &pods).await
-}
-
-#[cfg(test)]
-mod tests {
-    //! What stands on a NodePool.
-    use serde_json::json;
-
-    use super::*;
-
-    fn pool(annotations: serde_json::Value, healthy: Option<(&str, i64)>) -> api::NodePool {
-        let conditions: Vec<_> = healthy
-            .map(|(status, generation)| {
-                json!({"type": HEALTHY, "status": status, "reason": "x", "message": "", "observedGeneration": generation,
-                    "lastTransitionTime": "2025-01-01T00:00:00Z"})
-            })
-            .into_iter()
-            .collect();
-        serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-            "metadata": {"name": "default", "generation": 3, "annotations": annotations},
-            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn deadlines() {
-        let minute = Some(Duration::from_secs(60));
-        let of = |value: &str| timeout_of(&pool(json!({ INITIALIZATION_TIMEOUT: value }), None), minute);
-        assert_eq!(timeout_of(&pool(json!({}), None), minute), minute);
-        assert_eq!(of("10m"), Some(Duration::from_secs(600)));
-        assert_eq!((of("Never"), of("0s"), of("soon")), (None, None, minute));
-    }
-
-    #[test]
-    fn the_ladder_is_read_from_the_pool() {
-        let record_failure = json!({ INITIALIZATION_FAILURES: "3/default-a/2025-01-01T00:00:00Z" });
-        let old = json!({ INITIALIZATION_FAILURES: "2/default-a/2025-01-01T00:00:00Z" });
-        assert_eq!(standing(&pool(json!({}), None)), Standing::Healthy);
-        assert!(
-            matches!(standing(&pool(record_failure.clone(), None)), Standing::Replaced { claim, .. } if &*claim == "default-a")
-        );
-        assert_eq!(standing(&pool(old, None)), Standing::Healthy, "the spec has changed");
-        assert!(matches!(
-            standing(&pool(record_failure.clone(), Some(("False", 3)))),
-            Standing::Halted { .. }
-        ));
-        assert!(matches!(standing(&pool(record_failure, Some(("False", 2)))), Standing::Replaced { .. }));
-        assert_eq!(standing(&pool(json!({ INITIALIZATION_FAILURES: "3/a" }), None)), Standing::Healthy);
-    }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fleetwright_core::model::{NamespacedName, labels};
+use fleetwright_core::model::NamespacedName;
 use fleetwright_state::{Change, Index, Key, Kind};
 
 use super::{inbox::Inbox, names::PROVISIONER};
@@ -83,27 +83,21 @@ impl Controller for NodeTrigger {
         settings.scaled(10, 1000)
     }
 
-    fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let disrupted = change.kind == Kind::Node
-            && change.after.is_some()
-            && change.node().is_some_and(|node| is_disrupted(node));
+            && index.node_model(&change.key.name).is_some_and(|node| node.is_disrupted());
         if disrupted { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let uid = {
             let index = self.cluster.index();
-            let node = index.node(&key.name).filter(|node| is_disrupted(node));
-            node.and_then(|node| node.metadata.uid.clone())
+            let node = index.node_model(&key.name).filter(|node| node.is_disrupted());
+            node.map(|node| node.uid.clone())
         };
         let Some(uid) = uid else { return Ok(Requeue::No) };
         self.inbox.push(&uid, self.clocks.steady());
         self.cluster.enqueue(PROVISIONER, Key::singleton());
         Ok(Requeue::After(AGAIN))
     }
-}
-
-fn is_disrupted(node: &k8s_openapi::api::core::v1::Node) -> bool {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints.into_iter().any(|taint| taint.key == labels::DISRUPTED_TAINT)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{Budgets, lineage};
-use crate::model::{NodePool, PoolName, Snapshot, labels};
+use crate::model::{NodePool, PoolName, Snapshot, labels, nodeclaim::ConditionType};
 
 /// How much of the drift cap of a pool is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct DriftCapUsage {
     pub replaced: i64,
     /// When the first of them leaves the window; `None` where none was replaced.
     pub until: Option<Timestamp>,
+    /// Whether drifted nodes wait to be replaced.
+    pub waits: bool,
 }
 
 impl DriftCapUsage {
@@ -29,16 +31,29 @@ impl DriftCapUsage {
     pub fn left(&self) -> i64 {
         (self.cap - self.replaced).max(0)
     }
+
+    /// Whether drifted nodes wait for the cap.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.waits && self.left() == 0
+    }
 }
 
 /// How much of its drift cap `pool` has used, where it has one.
 #[must_use]
 pub fn drift_cap_usage(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Option<DriftCapUsage> {
     let cap = pool.drift_cap?;
-    let mut usage =
-        DriftCapUsage { pool: pool.name.clone(), cap: i64::from(cap.nodes), replaced: 0, until: None };
+    let mut usage = DriftCapUsage {
+        pool: pool.name.clone(),
+        cap: i64::from(cap.nodes),
+        replaced: 0,
+        until: None,
+        waits: false,
+    };
     let members = snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(&*pool.name));
-    for claim in members.filter_map(|node| node.claim.as_ref()) {
+    for (node, claim) in members.filter_map(|node| Some((node, node.claim.as_ref()?))) {
+        let drifted = claim.deleting.is_none() && claim.is(ConditionType::Drifted);
+        usage.waits |= drifted && !node.marked_for_deletion;
         let leaves = claim.created.checked_add(cap.window).unwrap_or(Timestamp::MAX);
         if lineage::is_replacement(claim) && now < leaves {
             usage.replaced += 1;

@@ -20,8 +20,7 @@ use jiff::Timestamp;
 
 use super::{Blocker, Candidate, Command, Decision, candidate, known, lineage, method};
 use crate::model::{
-    ClaimName, DisruptionReason, NodeClaim, Snapshot, StateNode, Str, labels::DISRUPTED_TAINT,
-    nodeclaim::ConditionType,
+    ClaimName, DisruptionReason, NodeClaim, Snapshot, StateNode, Str, nodeclaim::ConditionType,
 };
 
 /// The longest timeout of a command, unless the settings grant more.
@@ -240,8 +239,7 @@ pub fn resume(
 #[must_use]
 pub fn is_marked(node: &StateNode, has_record: bool) -> bool {
     let (Some(claim), false) = (&node.claim, node.is_deleting()) else { return false };
-    let tainted =
-        node.node.as_ref().is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == DISRUPTED_TAINT));
+    let tainted = node.node.as_ref().is_some_and(|node| node.is_disrupted());
     let deleting = node.node.as_ref().is_some_and(|node| node.deleting.is_some());
     (tainted || claim.is(ConditionType::DisruptionReason) || has_record) && !deleting
 }

@@ -244,7 +244,7 @@ impl<'a> Findings<'a> {
     ) -> Option<Blocker> {
         let drifts = methods.iter().any(|method| method.spec().reason == DisruptionReason::Drifted);
         let pool = context.snapshot.pool(&node.pool().filter(|_| drifts)?)?;
-        let DriftCapUsage { pool, cap, replaced, until } =
+        let DriftCapUsage { pool, cap, replaced, until, .. } =
             drift_cap_usage(context.snapshot, pool, context.now)?;
         let started = self.started.get(&*pool).copied().unwrap_or_default();
         let replaced = replaced + started;

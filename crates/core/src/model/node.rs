@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     ids::{ClaimName, NodeName, PoolName, ProviderId, Str},
-    labels::{self, Labels},
+    labels::{self, DISRUPTED_TAINT, Labels},
     nodeclaim::{ConditionType, NodeClaim},
     nomination::Nomination,
     pod::Pod,
@@ -46,6 +46,14 @@ pub struct Node {
     pub deleting: Option<Timestamp>,
     /// Whether Karpenter's finalizer stands on it.
     pub has_finalizer: bool,
+}
+
+impl Node {
+    /// Whether it carries the taint of a disruption command or of a termination: its pods need another node.
+    #[must_use]
+    pub fn is_disrupted(&self) -> bool {
+        self.taints.iter().any(|taint| &*taint.key == DISRUPTED_TAINT)
+    }
 }
 
 /// A node as decisions see it: a NodeClaim, its Node, or one of them alone, with its pods.

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 
 use super::{
-    ids::{PoolName, Str},
+    ids::{ClaimName, PoolName, Str},
     labels::Labels,
     nodeclaim::NodeClassRef,
     observed::Observed,
@@ -50,8 +50,56 @@ pub struct NodePool {
     pub expiry_grace: Option<Duration>,
     /// A brake on drift beside the budgets.
     pub drift_cap: Option<DriftCap>,
+    /// The deadline for the initialization of its nodes.
+    pub initialization_timeout: InitializationTimeout,
+    /// Whether its nodes are initialized by that deadline.
+    pub initialization: InitializationStanding,
     /// What its nodes taught.
     pub observed: Observed,
+}
+
+/// The deadline that a NodePool sets for the initialization of its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InitializationTimeout {
+    /// None: that of the settings holds.
+    #[default]
+    Unset,
+    /// Its nodes have no deadline.
+    Never,
+    /// So long after registration.
+    After(Duration),
+}
+
+impl InitializationTimeout {
+    /// The deadline, where that of the settings is `setting`; `None` where there is none.
+    #[must_use]
+    pub fn or(self, setting: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Unset => setting,
+            Self::Never => None,
+            Self::After(timeout) => Some(timeout),
+        }
+    }
+}
+
+/// How far a NodePool has come whose nodes are not initialized by their deadline, for its spec as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InitializationStanding {
+    /// Its nodes are initialized in time, as far as is known.
+    #[default]
+    Healthy,
+    /// One node was, or is being, replaced.
+    Replaced {
+        /// Its NodeClaim.
+        claim: ClaimName,
+        /// When that was decided.
+        since: Timestamp,
+    },
+    /// Nothing is launched for the NodePool.
+    Halted {
+        /// Since when.
+        since: Timestamp,
+    },
 }
 
 /// How many nodes may be replaced within a time.
@@ -214,6 +262,8 @@ impl NodePool {
             hash: None,
             expiry_grace: None,
             drift_cap: None,
+            initialization_timeout: InitializationTimeout::Unset,
+            initialization: InitializationStanding::Healthy,
             observed: Observed::default(),
         }
     }

@@ -6,27 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{View, initialization::first_missing, remaining};
-use crate::model::{ClaimName, Node, NodeClaim, Str, Taint, labels, nodeclaim::ConditionType};
-
-/// How far a pool has come on the ladder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// Nodes of it are initialized in time, as far as is known.
-    #[default]
-    Healthy,
-    /// One node was, or is being, replaced.
-    Replaced {
-        /// Its NodeClaim.
-        claim: ClaimName,
-        /// When that was decided.
-        since: Timestamp,
-    },
-    /// Nothing is launched for it any more.
-    Halted {
-        /// Since when.
-        since: Timestamp,
-    },
-}
+use crate::model::{
+    Node, NodeClaim, Str, Taint, labels, nodeclaim::ConditionType, pool::InitializationStanding,
+};
 
 /// What to do about a NodeClaim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +32,10 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
     /// Say so, and replace the node.
-    Replace,
+    Replace {
+        /// Whether the NodePool has the record of that: what was begun is finished after a crash.
+        recorded: bool,
+    },
     /// Say so, and stop launching for the pool.
     Halt,
     /// Say so.
@@ -70,17 +55,18 @@ pub struct Missing {
     pub since: Timestamp,
 }
 
-/// Decides by the deadline `timeout` of the claim's pool.
+/// Decides by the deadline of the claim's pool; where that sets none, by `setting`.
 #[must_use]
-pub fn decide(view: &View<'_>, timeout: Option<Duration>, standing: &Standing, now: Timestamp) -> Decision {
+pub fn decide(view: &View<'_>, setting: Option<Duration>, now: Timestamp) -> Decision {
     let claim = view.claim;
-    if claim.deleting.is_some() {
-        return Decision::Nothing;
-    }
+    let Some(pool) = view.pool.filter(|_| claim.deleting.is_none()) else { return Decision::Nothing };
+    let (timeout, standing) = (pool.initialization_timeout.or(setting), &pool.initialization);
     if let Some(initialized) = claim.true_since(ConditionType::Initialized) {
         let troubled = match standing {
-            Standing::Healthy => None,
-            Standing::Replaced { since, .. } | Standing::Halted { since } => Some(*since),
+            InitializationStanding::Healthy => None,
+            InitializationStanding::Replaced { since, .. } | InitializationStanding::Halted { since } => {
+                Some(*since)
+            }
         };
         return if troubled.is_some_and(|since| initialized > since) {
             Decision::Recovered
@@ -96,13 +82,14 @@ pub fn decide(view: &View<'_>, timeout: Option<Duration>, standing: &Standing, n
     }
     let Some(missing) = missing(view, joined) else { return Decision::Nothing };
     let rung = match standing {
-        Standing::Healthy => Rung::Replace,
-        // What was begun is finished after a crash.
-        Standing::Replaced { claim: replaced, .. } if *replaced == claim.name => Rung::Replace,
-        Standing::Replaced { since, .. } if claim.created > *since => Rung::Halt,
+        InitializationStanding::Healthy => Rung::Replace { recorded: false },
+        InitializationStanding::Replaced { claim: replaced, .. } if *replaced == claim.name => {
+            Rung::Replace { recorded: true }
+        }
+        InitializationStanding::Replaced { since, .. } if claim.created > *since => Rung::Halt,
         // It started together with the one that is replaced and proves no more than that one did.
-        Standing::Replaced { .. } => Rung::Report,
-        Standing::Halted { .. } => Rung::Report,
+        InitializationStanding::Replaced { .. } => Rung::Report,
+        InitializationStanding::Halted { .. } => Rung::Report,
     };
     Decision::Overdue { missing, rung }
 }
@@ -179,30 +166,34 @@ mod tests {
         Fixture::of(node("a").uninitialized()).with_node(|node| node.taints.push(taint))
     }
 
-    fn replaced(claim: &str) -> Standing {
-        Standing::Replaced { claim: claim.into(), since: now() }
+    fn pooled(fixture: Fixture, standing: InitializationStanding) -> Fixture {
+        fixture.with_pool(|pool| pool.initialization = standing)
+    }
+
+    fn replaced(claim: &str) -> InitializationStanding {
+        InitializationStanding::Replaced { claim: claim.into(), since: now() }
     }
 
     /// Before this node was made.
-    fn before(claim: &str) -> Standing {
-        Standing::Replaced { claim: claim.into(), since: after(-99_999) }
+    fn before(claim: &str) -> InitializationStanding {
+        InitializationStanding::Replaced { claim: claim.into(), since: after(-99_999) }
     }
 
     #[rstest]
-    #[case::early(Some(TIMEOUT), Standing::Healthy, 599, "wait 1")]
-    #[case::first(Some(TIMEOUT), Standing::Healthy, 600, "Replace")]
-    #[case::the_same_again(Some(TIMEOUT), replaced("a"), 600, "Replace")]
+    #[case::early(Some(TIMEOUT), InitializationStanding::Healthy, 599, "wait 1")]
+    #[case::first(Some(TIMEOUT), InitializationStanding::Healthy, 600, "Replace { recorded: false }")]
+    #[case::the_same_again(Some(TIMEOUT), replaced("a"), 600, "Replace { recorded: true }")]
     #[case::second(Some(TIMEOUT), before("b"), 600, "Halt")]
     #[case::late_together(Some(TIMEOUT), replaced("b"), 600, "Report")]
-    #[case::further(Some(TIMEOUT), Standing::Halted { since: now() }, 600, "Report")]
-    #[case::off(None, Standing::Healthy, 99_999, "nothing")]
+    #[case::further(Some(TIMEOUT), InitializationStanding::Halted { since: now() }, 600, "Report")]
+    #[case::off(None, InitializationStanding::Healthy, 99_999, "nothing")]
     fn rungs(
         #[case] timeout: Option<Duration>,
-        #[case] standing: Standing,
+        #[case] standing: InitializationStanding,
         #[case] seconds: i64,
         #[case] expected: &str,
     ) {
-        let said = match decide(&starting().view(), timeout, &standing, after(seconds)) {
+        let said = match decide(&pooled(starting(), standing).view(), timeout, after(seconds)) {
             Decision::Nothing => "nothing".to_owned(),
             Decision::Wait(left) => format!("wait {}", left.as_secs()),
             Decision::Recovered => "recovered".to_owned(),
@@ -225,12 +216,12 @@ mod tests {
                 after(at),
             )
         };
-        let says = |fixture: &Fixture, standing: &Standing| {
-            decide(&fixture.view(), Some(TIMEOUT), standing, after(999))
+        let says = |fixture: Fixture, standing: InitializationStanding| {
+            decide(&pooled(fixture, standing).view(), Some(TIMEOUT), after(999))
         };
-        assert_eq!(says(&grown(1), &replaced("b")), Decision::Recovered);
-        assert_eq!(says(&grown(-1), &replaced("b")), Decision::Nothing, "it was there before");
-        assert_eq!(says(&grown(1), &Standing::Healthy), Decision::Nothing);
+        assert_eq!(says(grown(1), replaced("b")), Decision::Recovered);
+        assert_eq!(says(grown(-1), replaced("b")), Decision::Nothing, "it was there before");
+        assert_eq!(says(grown(1), InitializationStanding::Healthy), Decision::Nothing);
     }
 
     #[rstest]
@@ -242,7 +233,7 @@ mod tests {
             .with(|claim| claim.startup_taints = vec![taint.clone()])
             .with_node(|node| node.taints = vec![taint.clone()]);
         let Decision::Overdue { missing, .. } =
-            decide(&fixture.view(), Some(TIMEOUT), &Standing::Healthy, after(600))
+            decide(&pooled(fixture, InitializationStanding::Healthy).view(), Some(TIMEOUT), after(600))
         else {
             unreachable!("overdue")
         };
@@ -254,7 +245,7 @@ mod tests {
         let fixture = Fixture::of(node("a").uninitialized())
             .with(|claim| claim.requests = Resources::of(1, 1).with("nvidia.com/gpu", 1));
         let Decision::Overdue { missing, .. } =
-            decide(&fixture.view(), Some(TIMEOUT), &Standing::Healthy, after(600))
+            decide(&pooled(fixture, InitializationStanding::Healthy).view(), Some(TIMEOUT), after(600))
         else {
             unreachable!("overdue")
         };

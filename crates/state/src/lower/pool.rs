@@ -7,7 +7,7 @@ use fleetwright_api::{
 };
 use fleetwright_core::model::{
     Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName,
-    pool::{BudgetNodes, DriftCap, Template},
+    pool::{BudgetNodes, DriftCap, InitializationStanding, InitializationTimeout, Template},
 };
 use jiff::Timestamp;
 
@@ -56,6 +56,10 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
         hash: hash.map(|(hash, version)| (text(hash), text(version))),
         expiry_grace: annotation(names::EXPIRE_WITHIN_BUDGETS).and_then(positive),
         drift_cap: annotation(names::DRIFT_CAP).map(drift_cap),
+        initialization_timeout: annotation(names::INITIALIZATION_TIMEOUT)
+            .map(initialization_timeout)
+            .unwrap_or_default(),
+        initialization: initialization(pool),
         observed: annotation(names::OBSERVED).map(crate::observed::read).unwrap_or_default(),
     })
 }
@@ -68,6 +72,38 @@ fn halted(pool: &api::NodePool) -> Option<&str> {
     let holds =
         condition.is_false() && condition.observed_generation == pool.metadata.generation.unwrap_or(0);
     holds.then_some(&*condition.message)
+}
+
+/// `Never`, or a Go duration, of which zero is `Never`. Any other value counts as unset.
+fn initialization_timeout(text: &str) -> InitializationTimeout {
+    if text == "Never" {
+        return InitializationTimeout::Never;
+    }
+    match duration::parse(text).ok().and_then(|time| Duration::try_from(time).ok()) {
+        Some(Duration::ZERO) => InitializationTimeout::Never,
+        Some(time) => InitializationTimeout::After(time),
+        None => InitializationTimeout::Unset,
+    }
+}
+
+/// The standing that the condition InitializationHealthy and the record of [`crate::raise::initialization_failure`] show, for
+/// the pool's spec as it is.
+fn initialization(pool: &api::NodePool) -> InitializationStanding {
+    let generation = pool.metadata.generation.unwrap_or(0);
+    let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let halted = condition::find(conditions, names::condition::INITIALIZATION_HEALTHY)
+        .filter(|shown| shown.observed_generation == generation && shown.is_false());
+    if let Some(halted) = halted {
+        return InitializationStanding::Halted { since: halted.changed_at() };
+    }
+    let record = pool.metadata.annotations.as_ref().and_then(|all| all.get(names::INITIALIZATION_FAILURES));
+    let replaced = record.and_then(|record| {
+        let mut parts = record.splitn(3, '/');
+        let of: i64 = parts.next()?.parse().ok()?;
+        let (claim, since): (&str, Timestamp) = (parts.next()?, parts.next()?.parse().ok()?);
+        (of == generation).then(|| InitializationStanding::Replaced { claim: claim.into(), since })
+    });
+    replaced.unwrap_or_default()
 }
 
 /// Whether a switch is on. Whoever writes one that protects and cannot be read wanted it: all but `false` is on.
@@ -143,5 +179,63 @@ fn budget_nodes(written: &str) -> BudgetNodes {
             _ => invalid(),
         },
         None => written.parse().map_or_else(|_| invalid(), BudgetNodes::Count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What stands on a NodePool about the initialization of its nodes.
+    use fleetwright_api::labels::{
+        INITIALIZATION_FAILURES, INITIALIZATION_TIMEOUT, condition::INITIALIZATION_HEALTHY,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(annotations: Value, healthy: Option<(&str, i64)>) -> api::NodePool {
+        let conditions: Vec<_> = healthy
+            .map(|(status, generation)| {
+                json!({"type": INITIALIZATION_HEALTHY, "status": status, "reason": "x", "message": "",
+                    "observedGeneration": generation, "lastTransitionTime": "2025-01-01T00:00:00Z"})
+            })
+            .into_iter()
+            .collect();
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "default", "generation": 3, "annotations": annotations},
+            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}}}},
+            "status": {"conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn deadlines() {
+        let minute = Some(Duration::from_secs(60));
+        let of = |annotations: Value| {
+            let read = pool(&written(annotations, None), &LabelSchema::default()).unwrap();
+            read.initialization_timeout.or(minute)
+        };
+        let annotated = |value: &str| of(json!({ INITIALIZATION_TIMEOUT: value }));
+        assert_eq!(of(json!({})), minute);
+        assert_eq!(annotated("10m"), Some(Duration::from_secs(600)));
+        assert_eq!((annotated("Never"), annotated("0s"), annotated("soon")), (None, None, minute));
+    }
+
+    #[test]
+    fn the_standing_is_read_from_record_and_condition() {
+        let since: Timestamp = "2025-01-01T00:00:00Z".parse().unwrap();
+        let record = |generation: i64| {
+            let record = crate::raise::initialization_failure(generation, "default-a", since);
+            json!({ INITIALIZATION_FAILURES: record })
+        };
+        let of = |annotations: Value, healthy| initialization(&written(annotations, healthy));
+        let replaced = InitializationStanding::Replaced { claim: "default-a".into(), since };
+        assert_eq!(of(json!({}), None), InitializationStanding::Healthy);
+        assert_eq!(of(record(3), None), replaced);
+        assert_eq!(of(record(2), None), InitializationStanding::Healthy, "the spec has changed");
+        assert_eq!(of(record(3), Some(("False", 3))), InitializationStanding::Halted { since });
+        assert_eq!(of(record(3), Some(("False", 2))), replaced);
+        assert_eq!(of(json!({ INITIALIZATION_FAILURES: "3/a" }), None), InitializationStanding::Healthy);
     }
 }

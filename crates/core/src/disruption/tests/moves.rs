@@ -295,6 +295,19 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
     assert_eq!(commands(&[]), 3);
     assert_eq!(commands(&[60, 3600]), 2);
     assert_eq!(commands(&[60, 3599, 5]), 0);
+    let reached = |scene: Scene| {
+        let caps = propose(&scene.build(), &Rules::default(), now()).drift_caps;
+        caps.into_iter().map(|usage| usage.is_reached()).collect::<Vec<_>>()
+    };
+    assert_eq!(reached(scene(&[60, 3600])), [false]);
+    assert_eq!(reached(scene(&[60, 3599, 5])), [true]);
+    let taken =
+        Scene::new().pool(capped()).node(came("new", 5)).node(came("newer", 5)).node(came("newest", 5));
+    assert_eq!(reached(taken.clone()), [false], "no drifted node waits");
+    let mut marked = drifted("a");
+    Arc::make_mut(&mut marked).marked_for_deletion = true;
+    assert_eq!(reached(taken.clone().node(marked)), [false], "it is being replaced");
+    assert_eq!(reached(taken.node(drifted("a"))), [true]);
     let survey = survey(&scene(&[60, 3599, 5]).build(), &Rules::default(), now(), METHODS);
     let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftCap").unwrap();
     assert_eq!(blocker.until(), Some(now() + secs(1)));
