@@ -6,7 +6,7 @@
 //! [`core::nodeclaim::launch`]: fleetwright_core::nodeclaim::launch
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,8 +30,8 @@ use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 
 /// How long a call may take before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// When a NodeClaim asks again whose batch is being created or launched.
-const UNDER_WAY: Duration = Duration::from_millis(100);
+/// When a NodeClaim asks again whose batch is being created, or changed while an attempt was written.
+const IN_CREATION: Duration = Duration::from_millis(100);
 /// NodeClaims that an attempt is written on concurrently.
 const AT_ONCE: usize = 16;
 /// The controller that is woken with an answer.
@@ -56,8 +56,8 @@ pub(super) struct Launches(Mutex<State>);
 struct State {
     /// Names of NodeClaims by batch.
     batches: BTreeMap<BatchId, BTreeSet<Str>>,
-    /// Batches that are being launched.
-    busy: BTreeSet<BatchId>,
+    /// Batches that are being launched, with the names of the NodeClaims that wait for the end of that.
+    busy: BTreeMap<BatchId, BTreeSet<Str>>,
     /// By UID of the claim, until its own pass takes it.
     answers: BTreeMap<Str, Answer>,
     /// How often in a row the answer was not a clear one.
@@ -73,19 +73,37 @@ struct State {
 /// What comes next for a claim, with its instance if there is one.
 type Asked = (Next, Option<Instance>);
 
-/// The mark of a batch that is being launched; goes with the launch, however that ends.
-struct Busy<'a>(&'a Launches, &'a BatchId);
+/// The mark of a batch that is being launched. It goes with the launch, however that ends; those who waited for that are
+/// woken then.
+struct Busy<'a> {
+    launches: &'a Launches,
+    cluster: &'a Cluster,
+    batch: &'a BatchId,
+}
 
 impl<'a> Busy<'a> {
-    fn begin(launches: &'a Launches, batch: &'a BatchId) -> Option<Self> {
-        let is_free = launches.state().busy.insert(batch.clone());
-        is_free.then(|| Self(launches, batch))
+    /// Marks the batch of `claim`; `None` where it is marked already, and `claim` waits for the end of that.
+    fn begin(launches: &'a Launches, cluster: &'a Cluster, claim: &'a NodeClaim) -> Option<Self> {
+        let batch = &claim.batch;
+        match launches.state().busy.entry(batch.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(BTreeSet::new());
+                Some(Self { launches, cluster, batch })
+            }
+            Entry::Occupied(mut busy) => {
+                busy.get_mut().insert(claim.name.as_str().into());
+                None
+            }
+        }
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.state().busy.remove(self.1);
+        let waiting = self.launches.state().busy.remove(self.batch);
+        for name in waiting.into_iter().flatten() {
+            self.cluster.enqueue(CONTROLLER, Key::cluster(name));
+        }
     }
 }
 
@@ -141,7 +159,7 @@ impl Launches {
     /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not tell that the cloud was not
     /// called.
     pub(super) fn holds(&self, cluster: &Cluster, claim: &NodeClaim) -> bool {
-        let is_busy = self.state().busy.contains(&claim.batch);
+        let is_busy = self.state().busy.contains_key(&claim.batch);
         claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(cluster, claim)))
     }
 
@@ -169,15 +187,15 @@ impl Launches {
             return Ok(wait(left));
         }
         if cluster.index().is_batch_in_creation(&claim.batch) {
-            return Ok(wait(UNDER_WAY));
+            return Ok(wait(IN_CREATION));
         }
-        let Some(_busy) = Busy::begin(self, &claim.batch) else { return Ok(wait(UNDER_WAY)) };
+        let Some(_busy) = Busy::begin(self, cluster, claim) else { return Ok((Next::nothing(), None)) };
         let mut step = self.step(cluster, claim);
         if let Some(LaunchStep::Write(attempt, members)) = step {
             self.write(parts, &attempt, &members).await?;
             step = self.step(cluster, claim);
         }
-        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(UNDER_WAY)) };
+        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(IN_CREATION)) };
         self.call(parts, &attempt, &members).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));

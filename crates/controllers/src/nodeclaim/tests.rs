@@ -115,6 +115,26 @@ async fn claims_of_a_batch_are_launched_by_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claims_whose_batch_is_being_launched_wait_for_the_end_of_that() {
+    let world = World::new();
+    for (name, position) in [("a", 0), ("b", 1)] {
+        world.claim(name, placed(position));
+    }
+    world.cloud.sky().slow = Duration::from_secs(60);
+    let world = world.run();
+    world.sleep(5).await;
+    world.claim("late", placed(2));
+    world.sleep(50).await;
+    let again = ["nodeclaim.lifecycle", "requeue_after"];
+    let asked = world.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
+    assert!(asked < 10.0, "{asked} reconciles while the cloud is silent");
+    world.cloud.sky().slow = Duration::ZERO;
+    let launched = |name: &str| world.condition(name, "Launched") == "True";
+    let took = world.until("launched", || ["a", "b", "late"].into_iter().all(launched)).await;
+    assert!(took < 12, "{took} s: also the one that was not in the call is launched after it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_asked_for_again() {
     let world = World::new();
     world.cloud.sky().script.push_back(Script::LoseAnswer);

@@ -100,6 +100,8 @@ pub(super) struct Sky {
     pub(super) terminations: usize,
     /// How many instances were ever launched.
     pub(super) launched: u32,
+    /// How much longer a launch takes.
+    pub(super) slow: Duration,
 }
 
 pub(super) struct TestCloud {
@@ -149,14 +151,14 @@ impl CloudProvider for TestCloud {
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let names = requests.iter().map(|request| request.claim.name.clone()).collect();
-        let script = {
+        let (script, slow) = {
             let mut sky = self.sky();
             if let Some(first) = requests.first() {
                 sky.calls.push((first.batch.clone(), first.attempt, names));
             }
-            sky.script.pop_front()
+            (sky.script.pop_front(), sky.slow)
         };
-        self.clock.sleep(Duration::from_millis(200)).await;
+        self.clock.sleep(slow.saturating_add(Duration::from_millis(200))).await;
         let spent = self.power.spend();
         if spent == Spent::Dead {
             return std::future::pending().await;
