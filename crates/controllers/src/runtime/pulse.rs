@@ -9,6 +9,7 @@
 //! All times are of the steady clock, see [`super::Clocks::steady`].
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt::Write as _,
     sync::{Mutex, PoisonError},
@@ -31,7 +32,7 @@ pub(super) const BEAT: Duration = Duration::from_secs(60);
 pub struct Stuck(String);
 
 /// A loop: its type, and its name.
-pub(super) type Loop = (&'static str, &'static str);
+pub(super) type Loop = (&'static str, Cow<'static, str>);
 
 /// The last signs of life of all loops.
 #[derive(Debug, Default)]
@@ -52,8 +53,8 @@ impl Pulses {
     }
 
     /// Records that a loop ended as intended.
-    pub(super) fn end(&self, of: Loop) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&of);
+    pub(super) fn end(&self, of: &Loop) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(of);
     }
 
     /// Whether all loops are alive at `now`.
@@ -79,7 +80,7 @@ impl Pulses {
 impl Pulses {
     /// The registered loops.
     pub(super) fn loops(&self) -> Vec<Loop> {
-        self.0.lock().unwrap().keys().copied().collect()
+        self.0.lock().unwrap().keys().cloned().collect()
     }
 }
 
@@ -96,9 +97,9 @@ mod tests {
     fn what_turns_and_ends_its_work_is_alive() {
         let pulses = Pulses::default();
         assert_eq!(pulses.check(at(10_000)), Ok(()), "nothing has begun");
-        pulses.turn(("controller", "disruption"), at(0), None);
-        pulses.turn(("controller", "provisioner"), at(0), Some(at(0)));
-        pulses.turn(("watch", "Pod"), at(200), None);
+        pulses.turn(("controller", "disruption".into()), at(0), None);
+        pulses.turn(("controller", "provisioner".into()), at(0), Some(at(0)));
+        pulses.turn(("watch", "Pod".into()), at(200), None);
         assert_eq!(pulses.check(at(300)), Ok(()));
         let told = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
         let silent = "controller disruption has not iterated for 301 s";
@@ -106,16 +107,26 @@ mod tests {
             told(301),
             Err(format!("stuck: {silent}, controller provisioner has not iterated for 301 s"))
         );
-        pulses.turn(("controller", "provisioner"), at(301), Some(at(0)));
+        pulses.turn(("controller", "provisioner".into()), at(301), Some(at(0)));
         assert_eq!(told(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
-        pulses.end(("controller", "disruption"));
+        pulses.end(&("controller", "disruption".into()));
         assert_eq!(told(301), Ok(()), "it ended");
         for now in [900, 901] {
-            pulses.turn(("controller", "provisioner"), at(now), Some(at(0)));
-            pulses.turn(("watch", "Pod"), at(now), None);
+            pulses.turn(("controller", "provisioner".into()), at(now), Some(at(0)));
+            pulses.turn(("watch", "Pod".into()), at(now), None);
         }
         assert_eq!(told(901), Err("stuck: controller provisioner has been reconciling for 901 s".to_owned()));
-        pulses.turn(("controller", "provisioner"), at(901), Some(at(800)));
+        pulses.turn(("controller", "provisioner".into()), at(901), Some(at(800)));
         assert_eq!(told(901), Ok(()));
+    }
+
+    #[test]
+    fn two_watches_of_one_kind_are_two_loops() {
+        let pulses = Pulses::default();
+        let watch = |group: &str| ("watch", format!("nodeclasses.{group}").into());
+        pulses.turn(watch("a"), at(0), None);
+        pulses.turn(watch("b"), at(301), None);
+        let told = pulses.check(at(301)).map_err(|stuck| stuck.to_string());
+        assert_eq!(told, Err("stuck: watch nodeclasses.a has not iterated for 301 s".to_owned()));
     }
 }

@@ -334,5 +334,6 @@ async fn a_standby_is_healthy() {
     assert_eq!(world.ctx.gate.may_act(), Err(Passive::NotLeading));
     assert_eq!(world.ctx.alive(), Ok(()));
     let loops = world.ctx.pulses.loops();
-    assert!([("controller", "probe"), ("watch", "Pod")].iter().all(|of| loops.contains(of)), "{loops:?}");
+    let running = [("controller", "probe"), ("watch", "Pod"), ("watch", "kwoknodeclasses.karpenter.kwok.sh")];
+    assert!(running.iter().all(|(what, name)| loops.contains(&(what, (*name).into()))), "{loops:?}");
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{
     controller::{Controller, ReconcileError, Requeue},
     ctx::Ctx,
-    pulse::BEAT,
+    pulse::{BEAT, Loop},
     queue::{Queue, later},
     shutdown::Shutdown,
 };
@@ -91,13 +91,13 @@ impl Worker {
                 () = pause => {}
             }
         }
-        self.ctx.pulses.end(self.pulse());
+        self.ctx.pulses.end(&self.pulse());
         self.wind_up().await;
     }
 
     /// The name under which its liveness is recorded.
-    fn pulse(&self) -> (&'static str, &'static str) {
-        ("controller", self.controller.name())
+    fn pulse(&self) -> Loop {
+        ("controller", self.controller.name().into())
     }
 
     /// Updates the gauges. Called in every iteration, so only changed values are written.
