@@ -1,6 +1,5 @@
 //! The index: objects as watches deliver them, the controller's own intents, instance types, and the snapshot of them all.
 
-pub(crate) mod classes;
 mod snapshot;
 mod usage;
 
@@ -83,7 +82,7 @@ impl Index {
             return None;
         }
         let (before, after) = self.put(&key, T::wrap(Some(object)));
-        Some(Change { kind: T::KIND, key: classes::changed(T::KIND, key), before, after })
+        Some(Change { kind: T::KIND, key: key.outside(T::KIND), before, after })
     }
 
     /// Takes in that an object was deleted. `None` where it is not there, or was created again since.
@@ -97,7 +96,7 @@ impl Index {
             return None;
         }
         let (before, after) = self.put(&key, T::wrap(None));
-        Some(Change { kind: T::KIND, key: classes::changed(T::KIND, key), before, after })
+        Some(Change { kind: T::KIND, key: key.outside(T::KIND), before, after })
     }
 
     /// Takes in a complete list as of `version`: an object that it does not contain was deleted, unless it is newer. The
@@ -105,6 +104,21 @@ impl Index {
     pub fn reset<T: Tracked>(&mut self, objects: Vec<T>, version: &str, now: Timestamp) -> Vec<Change> {
         let changes = self.replace(objects, version, |_| true);
         self.progress(T::KIND, now);
+        changes
+    }
+
+    /// Takes in a complete list of one kind of NodeClass, as [`Self::reset`] does. Each kind has a watch of its own, and all
+    /// share one table.
+    pub fn reset_class<T: Tracked>(
+        &mut self,
+        class: &NodeClassRef,
+        objects: Vec<T>,
+        version: &str,
+        now: Timestamp,
+    ) -> Vec<Change> {
+        let part = Key::of_class(&class.group, &class.kind, "").namespace;
+        let changes = self.replace(objects, version, |key| key.namespace == part);
+        self.class_progress(class, now);
         changes
     }
 
@@ -141,7 +155,7 @@ impl Index {
             T::VolumeAttachment(attachment) => objects.put_attachment(key, attachment),
             T::PodDisruptionBudget(pdb) => objects.put_pdb(key, pdb),
             T::DaemonSet(set) => objects.put_daemon_set(key, set),
-            T::NodeClass(class) => objects.put_class_object(classes::of_key(key), class),
+            T::NodeClass(class) => objects.put_class_object(key.class(), class),
             T::Service(service) => objects.put_service(key, service),
             T::ReplicationController(controller) => objects.put_replication_controller(key, controller),
             T::ReplicaSet(set) => objects.put_replica_set(key, set),
@@ -195,15 +209,26 @@ impl Index {
     /// Records a sign of life of a kind's watch at `now`, on a monotonic clock.
     pub fn progress(&mut self, kind: Kind, now: Timestamp) {
         if kind == Kind::NodeClass {
-            self.classes_progress(now);
+            for class in self.objects.class_kinds() {
+                self.watches.class_progressed(class.clone(), now);
+            }
         }
         self.watches.progressed(kind, now);
+    }
+
+    /// Records a sign of life of the watch of one kind of NodeClass, as [`Self::progress`] does.
+    pub fn class_progress(&mut self, class: &NodeClassRef, now: Timestamp) {
+        let kind = NodeClassRef { name: "".into(), ..class.clone() };
+        self.watches.class_progressed(kind, now);
     }
 
     /// When a kind's watch last showed a sign of life; `None` before its first list.
     #[must_use]
     pub fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
-        if kind == Kind::NodeClass { self.last_classes_progress() } else { self.watches.last_progress(kind) }
+        match kind {
+            Kind::NodeClass => self.watches.last_progress_of_classes(self.objects.class_kinds()),
+            kind => self.watches.last_progress(kind),
+        }
     }
 
     /// Whether a kind was listed once.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fleetwright_core::model::{NamespacedName, Str};
+use fleetwright_core::model::{NamespacedName, NodeClassRef, Str};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +136,22 @@ impl Key {
     /// The key of a cluster-scoped object.
     pub fn cluster(name: impl Into<Str>) -> Self {
         Self { namespace: "".into(), name: name.into() }
+    }
+
+    /// The key of a NodeClass in the index: `<kind>.<group>` takes the place of a namespace, since names are unique per kind only.
+    pub(crate) fn of_class(group: &str, kind: &str, name: &str) -> Self {
+        Self::new(format!("{kind}.{group}"), name)
+    }
+
+    /// The NodeClass of [`Self::of_class`].
+    pub(crate) fn class(&self) -> NodeClassRef {
+        let (kind, group) = self.namespace.split_once('.').unwrap_or((&self.namespace, ""));
+        NodeClassRef { group: group.into(), kind: kind.into(), name: self.name.clone() }
+    }
+
+    /// The key of a changed object as controllers see it: that of a NodeClass is its name.
+    pub(crate) fn outside(self, kind: Kind) -> Self {
+        if kind == Kind::NodeClass { Self::cluster(self.name) } else { self }
     }
 
     /// The only key of a loop that is about nothing in particular.

@@ -17,7 +17,6 @@ use k8s_openapi::{
 };
 
 use crate::{
-    index::classes,
     kind::{Key, Kind},
     watches,
 };
@@ -99,7 +98,7 @@ tracked! {
         }
 
         fn key(&self) -> Key {
-            classes::key(self.group(), &self.kind, self.metadata.name.as_deref().unwrap_or_default())
+            Key::of_class(self.group(), &self.kind, self.metadata.name.as_deref().unwrap_or_default())
         }
     };
     NodePool: api::NodePool, NodePool;

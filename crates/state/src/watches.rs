@@ -92,9 +92,11 @@ impl Watches {
         *last = now.max(*last);
     }
 
-    /// When the watch of one kind of NodeClass last showed a sign of life; `None` before its first list.
-    pub(crate) fn last_class_progress(&self, class: &NodeClassRef) -> Option<Timestamp> {
-        self.class_progress.get(class).copied()
+    /// The oldest of the last signs of life of the watches of these kinds of NodeClass; `None` until each was listed.
+    pub(crate) fn last_progress_of_classes(&self, kinds: &[NodeClassRef]) -> Option<Timestamp> {
+        let last: Option<Vec<Timestamp>> =
+            kinds.iter().map(|class| self.class_progress.get(class).copied()).collect();
+        last?.into_iter().min()
     }
 
     /// Follows another kind beside [`Kind::ALL`].

@@ -1,5 +1,6 @@
 //! The index as controllers see it: what is joined, what is visible at once, what late news cannot undo.
 
+mod classes;
 mod convergence;
 
 use fleetwright_core::{
