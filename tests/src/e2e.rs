@@ -14,7 +14,6 @@ mod columns;
 mod control_plane;
 mod credentials;
 mod fleet;
-mod go;
 mod history;
 mod installation;
 mod kubectl;
@@ -37,7 +36,8 @@ mod world;
 pub(crate) mod judge {
     pub(crate) use super::assets::Assets;
     pub(crate) use super::control_plane::Servers;
-    pub(crate) use super::installation::{Accounts, Installation, parse};
+    pub(crate) use super::credentials::Accounts;
+    pub(crate) use super::installation::{Installation, parse};
     pub(crate) use super::process::Process;
     pub(crate) use super::server::connect;
 }

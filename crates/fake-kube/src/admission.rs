@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use crate::object;
 use crate::registry::Resource;
 use crate::status::ApiError;
-use crate::verbs::delete::Propagation;
 use crate::world::{Part, World};
 
 mod misc;
@@ -53,11 +52,6 @@ pub(crate) fn creates_on_update(resource: &Resource) -> bool {
     resource.custom.is_none() && matches!(resource.info.kind.as_str(), "Lease" | "Event")
 }
 
-/// What becomes of dependents when a deletion does not say.
-pub(crate) fn default_propagation(resource: &Resource) -> Option<Propagation> {
-    (resource.is("batch", "Job") || resource.is("", "ReplicationController")).then_some(Propagation::Orphan)
-}
-
 /// Fills in the defaults of a kind. Runs on creation and on every update; must be idempotent.
 pub(crate) fn default(resource: &Resource, value: &mut Value) {
     let info = &resource.info;
@@ -65,6 +59,7 @@ pub(crate) fn default(resource: &Resource, value: &mut Value) {
         ("", "Pod") => pod::default(value),
         ("", "PodTemplate") => pod::default_template(value, &["template"]),
         ("", "Node") => node::default(value),
+        ("", "ReplicationController") => workload::default(&info.kind, value),
         ("", _) | ("storage.k8s.io" | "scheduling.k8s.io" | "policy", _) => misc::default(&info.kind, value),
         ("apps" | "batch" | "autoscaling", kind) => workload::default(kind, value),
         _ => {}

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::object;
+use crate::propagation::Propagation;
 use crate::registry::{Resource, custom_resources};
 use crate::status::{ApiError, Cause};
 use crate::store::Key;
-use crate::verbs::delete::Propagation;
 use crate::world::{Place, World};
 
 /// Store of the definitions.

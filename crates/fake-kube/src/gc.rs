@@ -5,31 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::propagation::{FOREGROUND, ORPHAN, Propagation};
 use crate::registry::Resource;
-use crate::verbs::delete::Propagation;
-use crate::world::{Place, World};
+use crate::world::{Chore, Place, World};
 use crate::{crds, object};
-
-/// Finalizer of foreground deletion.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of orphaning deletion.
-pub(crate) const ORPHAN: &str = "orphan";
-
-/// Work left for the end of the request.
-#[derive(Clone, Debug)]
-pub(crate) enum Chore {
-    /// An object was removed.
-    Gone {
-        /// Where it was.
-        place: Place,
-        /// What it was.
-        object: Arc<Value>,
-    },
-    /// The deletion of an object has begun.
-    Deleting(Place),
-    /// The owners of an object must be looked for.
-    Owners(Place),
-}
 
 /// How an owner reference resolves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

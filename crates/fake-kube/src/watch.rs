@@ -11,6 +11,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::body::BoxError;
 use crate::faults::WatchFault;
+use crate::lines::line;
 use crate::route::Query;
 use crate::selector::Selector;
 use crate::server::Server;
@@ -258,25 +259,4 @@ fn left(change: &Change) -> Option<Arc<Value>> {
     let mut object = Value::clone(change.before.as_deref()?);
     crate::object::put(&mut object, &["metadata", "resourceVersion"], change.revision.to_string());
     Some(Arc::new(object))
-}
-
-/// What stands before and after the object of a line.
-fn around(kind: &str) -> (String, &'static str) {
-    (format!("{{\"type\":\"{kind}\",\"object\":"), "}\n")
-}
-
-/// A line of a watch.
-pub(crate) fn line(kind: &str, object: &Value) -> Bytes {
-    let (before, after) = around(kind);
-    let mut bytes = before.into_bytes();
-    // A value of maps with text keys always serialises.
-    serde_json::to_writer(&mut bytes, object).unwrap_or_default();
-    bytes.extend_from_slice(after.as_bytes());
-    bytes.into()
-}
-
-/// The object of a [`line`] of that kind.
-pub(crate) fn object_of(kind: &str, line: &Bytes) -> Bytes {
-    let (before, after) = around(kind);
-    line.slice(before.len()..line.len() - after.len())
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::gc::Chore;
-use crate::managed::Manager;
+use crate::manager::Manager;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::seeded::Seeded;
@@ -109,6 +108,22 @@ impl Write {
     pub(crate) fn to(&self, part: Part) -> Self {
         Self { part, ..self.clone() }
     }
+}
+
+/// Work left for the end of the request.
+#[derive(Clone, Debug)]
+pub(crate) enum Chore {
+    /// An object was removed.
+    Gone {
+        /// Where it was.
+        place: Place,
+        /// What it was.
+        object: Arc<Value>,
+    },
+    /// The deletion of an object has begun.
+    Deleting(Place),
+    /// The owners of an object must be looked for.
+    Owners(Place),
 }
 
 /// All state of the server.

@@ -4,131 +4,21 @@
 //! forgive its refusal anyway. (It would not forgive a rule that fails to evaluate, which takes a value that another
 //! version of the schema let in.)
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
-use regex::Regex;
+use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
 use super::cel_value::Converter;
 use super::error::Shown;
 use super::node::{Additional, Kind, ListType, Node};
-use super::{FieldError, FieldErrorKind, SchemaError};
+use super::rule::Rule;
+use super::{FieldError, FieldErrorKind};
 
 /// The longest text that a message expression may give, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
-
-/// How many strings a rule remembers to have accepted, and how long they may be.
-const MAX_REMEMBERED: usize = 1024;
-const MAX_REMEMBERED_LENGTH: usize = 256;
-
-/// One compiled rule.
-pub(crate) struct Rule {
-    program: Program,
-    /// What stands for the rule in messages: its message, else its source.
-    name: String,
-    message: Option<String>,
-    message_program: Option<Program>,
-    /// Steps to the field to blame, relative to the value.
-    field_path: Vec<String>,
-    reason: FieldErrorKind,
-    optional_old_self: bool,
-    uses_old_self: bool,
-    /// The first field that a method is called on, as `values` in `x.values.size()`: the interpreter does not say
-    /// which field was missing there.
-    receiver: Option<String>,
-    /// Whether the rule says only that the value may not change.
-    immutable: bool,
-    /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
-    /// patterns of `find` and `matches` again each time.
-    accepted: Mutex<HashSet<String>>,
-}
-
-impl Rule {
-    /// Compiles one entry of `x-kubernetes-validations`.
-    pub(crate) fn parse(rule: &Value, path: &str) -> Result<Self, SchemaError> {
-        let text = |key: &str| rule.get(key).and_then(Value::as_str).map(str::trim).filter(|s| !s.is_empty());
-        let source = text("rule").ok_or_else(|| SchemaError::Keyword {
-            path: path.to_owned(),
-            keyword: "x-kubernetes-validations",
-            expected: "a list of objects with a rule",
-        })?;
-        let message = text("message").map(str::to_owned);
-        let program = compile(source, path)?;
-        let uses_old_self = program.references().has_variable("oldSelf");
-        Ok(Self {
-            program,
-            name: message.clone().unwrap_or_else(|| source.to_owned()),
-            message,
-            message_program: text("messageExpression").map(|source| compile(source, path)).transpose()?,
-            field_path: text("fieldPath").map(steps).unwrap_or_default(),
-            reason: match text("reason") {
-                Some("FieldValueForbidden") => FieldErrorKind::Forbidden,
-                Some("FieldValueRequired") => FieldErrorKind::Required,
-                Some("FieldValueDuplicate") => FieldErrorKind::Duplicate,
-                _ => FieldErrorKind::Invalid,
-            },
-            optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
-            uses_old_self,
-            receiver: receiver(source),
-            immutable: matches!(source, "self == oldSelf" | "oldSelf == self"),
-            accepted: Mutex::default(),
-        })
-    }
-
-    /// Whether a string passed before; what the rule says about a string depends on nothing else.
-    fn has_accepted(&self, value: &Value) -> bool {
-        let accepted = || self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.uses_old_self && value.as_str().is_some_and(|text| accepted().contains(text))
-    }
-
-    fn remember(&self, value: &Value) {
-        let Some(text) = value.as_str().filter(|text| text.len() <= MAX_REMEMBERED_LENGTH) else { return };
-        if self.uses_old_self {
-            return;
-        }
-        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        if accepted.len() >= MAX_REMEMBERED {
-            accepted.clear();
-        }
-        accepted.insert(text.to_owned());
-    }
-}
-
-fn compile(source: &str, path: &str) -> Result<Program, SchemaError> {
-    Program::compile(source).map_err(|error| SchemaError::Rule {
-        path: path.to_owned(),
-        rule: source.to_owned(),
-        detail: error.to_string(),
-    })
-}
-
-/// Finds `field` in the first `.field.method(` of an expression.
-fn receiver(source: &str) -> Option<String> {
-    let call = Regex::new(r"\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z]+\(").ok()?;
-    Some(call.captures(source)?.get(1)?.as_str().to_owned())
-}
-
-/// The steps of a path such as `.a['b.c'].d`.
-fn steps(path: &str) -> Vec<String> {
-    let mut steps = Vec::new();
-    let mut rest = path;
-    while !rest.is_empty() {
-        let (step, after) = match rest.strip_prefix("['") {
-            Some(quoted) => quoted.split_once("']").unwrap_or((quoted, "")),
-            None => {
-                let plain = rest.strip_prefix('.').unwrap_or(rest);
-                plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len()))
-            }
-        };
-        steps.push(step.to_owned());
-        rest = after;
-    }
-    steps
-}
 
 /// A path below a node as messages show it: fields after dots, keys of maps in brackets.
 fn shown_below(node: &Node, steps: &[String]) -> String {

@@ -9,7 +9,6 @@
 
 mod cel;
 mod cel_value;
-mod combine;
 mod defaults;
 mod embedded;
 mod error;
@@ -20,7 +19,7 @@ mod node;
 mod parse;
 mod pattern;
 mod pruning;
-mod scalar;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::{Number, Value};
 
-use super::cel::Rule;
 use super::format::Format;
+use super::rule::Rule;
 
 /// How the entries of a list relate (`x-kubernetes-list-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::cel::Rule;
 use super::format::Format;
 use super::node::{Additional, Kind, Limits, ListType, Node};
+use super::rule::Rule;
 use super::{SchemaError, pattern};
 
 /// Far above what a CRD may nest, and far below what a stack holds.

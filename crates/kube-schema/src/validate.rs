@@ -1,10 +1,13 @@
 //! Validation of a value by its schema, with the messages, the paths and the ratcheting of the API server.
 
+mod combine;
+mod scalar;
+
 use serde_json::{Map, Value};
 
 use super::error::Shown;
 use super::node::{Additional, Kind, ListType, Node};
-use super::{FieldError, FieldErrorKind, combine, scalar};
+use super::{FieldError, FieldErrorKind};
 
 /// What validating one value found. `matched` counts checks that passed: `anyOf` and `oneOf` report the branch that
 /// came closest by that measure.

@@ -41,6 +41,7 @@ mod disrupt;
 mod http;
 mod input;
 mod instance_types;
+mod invoke;
 mod kube_client;
 #[cfg(feature = "lab")]
 mod lab;

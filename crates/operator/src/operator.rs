@@ -1,6 +1,6 @@
-//! [`Operator`]: the controller and the tools, for the clouds that are registered.
+//! [`Operator`]: what is registered with it.
 
-use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCode, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use fleetwright_controllers::runtime::{Controller, Ctx};
@@ -8,8 +8,7 @@ use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::{
-    cli::{self, Explain, Iam, Interface, Invocation, Prices, Tool},
-    controller, crds, disrupt, plan,
+    cli::Interface,
     settings::{self, Values, table::Setting},
 };
 
@@ -103,32 +102,8 @@ impl Operator {
         self
     }
 
-    /// Runs the command line and returns the exit status. Errors go to standard error, with their causes.
-    pub fn main(&self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-        let invocation = match cli::parse(args, &self.interface()) {
-            Ok(invocation) => invocation,
-            Err(error) => {
-                // Help and version are errors of clap, too, which knows their stream and status.
-                let _ = error.print();
-                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-            }
-        };
-        let done = match invocation {
-            Invocation::Controller(flags) => {
-                self.values(&flags).and_then(|values| controller::run(self, values))
-            }
-            Invocation::Tool(tool, flags) => self.run(&tool, &flags),
-        };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let _ = writeln!(anstream::stderr(), "{}: {error:#}", self.name);
-                ExitCode::FAILURE
-            }
-        }
-    }
-
-    fn interface(&self) -> Interface<'_> {
+    /// The command line.
+    pub(crate) fn interface(&self) -> Interface<'_> {
         let mut described: Vec<&'static str> = Vec::new();
         for (name, _) in &self.definitions {
             if !described.contains(name) {
@@ -138,8 +113,14 @@ impl Operator {
         Interface { name: self.name, version: self.version, settings: &self.settings, described }
     }
 
-    fn values(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Values> {
+    /// The settings: those of `flags`, then those of the environment.
+    pub(crate) fn values(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Values> {
         Ok(settings::from_environment(&self.settings, flags)?)
+    }
+
+    /// The name of the binary.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The version of the binary.
@@ -162,35 +143,9 @@ impl Operator {
         self.controllers.iter().map(|make| make(ctx)).collect()
     }
 
-    fn definitions_of(&self, cloud: &str) -> Vec<CustomResourceDefinition> {
+    /// The custom resource definitions of a cloud.
+    pub(crate) fn definitions_of(&self, cloud: &str) -> Vec<CustomResourceDefinition> {
         let of_cloud = self.definitions.iter().filter(|(name, _)| *name == cloud);
         of_cloud.flat_map(|(_, definitions)| definitions()).collect()
-    }
-
-    fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
-        match tool {
-            Tool::Plan(options) => plan::run(options, &self.values(flags)?),
-            Tool::Disrupt(options) => disrupt::run(options, &self.values(flags)?),
-            Tool::Explain(Explain::Node(options)) => disrupt::explain(options, &self.values(flags)?),
-            #[cfg(feature = "aws")]
-            Tool::Audit(options) => crate::account::audit(options, &self.values(flags)?),
-            #[cfg(feature = "aws")]
-            Tool::Iam(Iam::Check(options)) => crate::account::iam_check(options, &self.values(flags)?),
-            #[cfg(feature = "aws")]
-            Tool::Prices(Prices::Export(options)) => {
-                crate::account::prices_export(options, &self.values(flags)?)
-            }
-            #[cfg(not(feature = "aws"))]
-            Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(
-                "this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
-            ),
-            Tool::Crds { cloud } => crds::print(self.definitions_of(cloud)),
-            #[cfg(feature = "lab")]
-            Tool::Demo(options) => crate::lab::demo(options),
-            #[cfg(feature = "lab")]
-            Tool::FakeCloud(options) => crate::lab::serve_cloud(options),
-            #[cfg(feature = "lab")]
-            Tool::FakeKube(options) => crate::lab::serve_kube(options),
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! Where the parts of a control plane are: `KUBEBUILDER_ASSETS`, else a folder that the tier builds once.
 
+mod go;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::arguments::{Environment, Tier};
-use super::go;
 
 /// A real control plane, and the client that users have.
 pub(crate) const PARTS: [&str; 5] =

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use tokio::time::Instant;
 
 use super::assets::Assets;
+use super::credentials::Accounts;
 use super::credentials::{Kubeconfigs, Tokens, signing_key, write_kubeconfig};
-use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
 /// Making a certificate takes a second; a starved instance may need many.

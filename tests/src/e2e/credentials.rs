@@ -8,13 +8,18 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use serde_json::json;
 
-use super::installation::Accounts;
-
 /// A service account that a pod would run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceAccount {
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+/// The accounts that our two processes run as, each with the rights that its manifests give it and no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Accounts {
+    pub(crate) operator: ServiceAccount,
+    pub(crate) cloud: ServiceAccount,
 }
 
 /// The bearer tokens of one control plane.

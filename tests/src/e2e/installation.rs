@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use super::credentials::ServiceAccount;
+use super::credentials::{Accounts, ServiceAccount};
 
 /// The objects of `deploy/fake-cloud/`, in the order in which they have to be created.
 #[derive(Debug)]
@@ -14,13 +14,6 @@ pub(crate) struct Installation {
     /// Namespaces, service accounts, roles, bindings.
     pub(crate) access: Vec<Value>,
     pub(crate) accounts: Accounts,
-}
-
-/// The accounts that our two processes run as, each with the rights that its manifests give it and no others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Accounts {
-    pub(crate) operator: ServiceAccount,
-    pub(crate) cloud: ServiceAccount,
 }
 
 /// Kinds that are applied, in the order of creation. The Deployments are not: their programs run as processes, with

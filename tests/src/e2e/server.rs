@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::arguments::{Environment, Tier};
 use super::assets::Assets;
 use super::control_plane::ControlPlane;
+use super::credentials::Accounts;
 use super::credentials::Kubeconfigs;
-use super::installation::Accounts;
 use super::process::{Process, Recipe, free_ports};
 
 /// How long a server may take until it is ready. Seconds, on an instance with nothing else to do.

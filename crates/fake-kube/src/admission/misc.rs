@@ -11,7 +11,6 @@ pub(super) fn default(kind: &str, value: &mut Value) {
     match kind {
         "Service" => service(value),
         "Secret" => secret(value),
-        "ReplicationController" => super::workload::default(kind, value),
         "PersistentVolumeClaim" => {
             object::put_default(value, &["spec", "volumeMode"], "Filesystem");
         }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{FieldSet, Rules, Step, key_step};
 use super::keys::ListRule;
-use crate::managed::{self, Manager};
+use crate::managed;
+use crate::manager::Manager;
 use crate::status::{ApiError, Cause};
 use crate::verbs::shape;
 use crate::world::{Part, Target, World, Write};

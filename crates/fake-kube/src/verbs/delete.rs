@@ -4,22 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::gc::{Chore, FOREGROUND, ORPHAN};
+use crate::object;
+use crate::propagation::{self, FOREGROUND, ORPHAN, Propagation};
 use crate::selector::Selector;
 use crate::status::ApiError;
-use crate::world::{Place, Target, World};
-use crate::{admission, object};
-
-/// What becomes of dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    /// Deleted after the owner.
-    Background,
-    /// Deleted before the owner.
-    Foreground,
-    /// Left alone.
-    Orphan,
-}
+use crate::world::{Chore, Place, Target, World};
 
 /// `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +93,7 @@ impl World {
             let why = "this namespace may not be deleted";
             return Err(ApiError::forbidden("", "namespaces", &target.name, why));
         }
-        let policy = options.policy.or_else(|| admission::default_propagation(resource));
+        let policy = options.policy.or_else(|| propagation::default_of(resource));
         let mut new = Value::clone(&old);
         set_policy_finalizer(&mut new, policy);
         let grace = grace(target, &old, options);

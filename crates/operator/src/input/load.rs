@@ -1,5 +1,7 @@
 //! Objects go into the controller's own index, so that what decides here is what decides in a cluster.
 
+mod buffers;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -26,9 +28,9 @@ use k8s_openapi::api::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::buffers::Buffers;
 use super::{
     Item, Source,
-    buffers::{self, Buffers},
     prepare::{self, Schemas},
 };
 
@@ -143,7 +145,7 @@ pub(super) struct Loader {
     ignore_dra: bool,
     /// Namespaces of pods of files.
     namespaces: BTreeSet<String>,
-    pub(super) buffers: Buffers,
+    buffers: Buffers,
 }
 
 impl Loader {

@@ -9,12 +9,13 @@ use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses,
     api::CloudApi,
-    catalogue::{Skipped, kwok, realistic},
+    catalogue::Skipped,
     http::{self, HttpCloud},
     kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use super::built_in::built_in;
 use crate::{
     cli,
     clock::SystemClock,
@@ -22,9 +23,6 @@ use crate::{
     operator::{CloudConnector, Environment},
     signals,
 };
-
-/// Seed of the realistic catalogue's spot prices: the same in every process.
-const MARKET: u64 = 1;
 
 /// The instance types of `file`, or built-in ones. Instance types of the file that cannot be used are logged and left out.
 ///
@@ -35,14 +33,6 @@ pub(super) fn catalogue(name: cli::Catalog, file: Option<&Path>) -> anyhow::Resu
     let (catalogue, skipped) = instance_types::of_file(path)?;
     log_skipped(&skipped);
     Ok(catalogue)
-}
-
-/// Built-in instance types.
-pub(crate) fn built_in(name: cli::Catalog) -> Catalogue {
-    match name {
-        cli::Catalog::Kwok => kwok(),
-        cli::Catalog::Realistic => realistic(MARKET),
-    }
 }
 
 fn log_skipped(skipped: &[Skipped]) {

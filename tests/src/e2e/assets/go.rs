@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use super::arguments::Environment;
-use super::assets::{PARTS, is_complete, program};
+use super::{PARTS, is_complete, program};
+use crate::e2e::arguments::Environment;
 
 /// What the module's go.mod asks for: the toolchain of Kubernetes itself.
 const GO_MINIMUM: (u32, u32) = (1, 25);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_modules_own_version_is_found() {
-        let manifest = include_str!("../../e2e/controlplane/go.mod");
+        let manifest = include_str!("../../../e2e/controlplane/go.mod");
         let version = kubernetes_version(manifest).expect("go.mod requires Kubernetes");
         assert!(version.starts_with("v1."), "{version}");
         // The staging modules are published as v0.<minor>.<patch> of the same release.

@@ -8,7 +8,8 @@ use fleetwright_state::lower::buffer;
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceQuota};
 use serde_json::Value;
 
-use super::{Source, load::Loader};
+use super::Loader;
+use crate::input::Source;
 
 /// Kinds of this module that live in a namespace.
 pub(super) const NAMESPACED: [&str; 4] = ["CapacityBuffer", "PodTemplate", "Deployment", "ResourceQuota"];

@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use super::error::Shown;
-use super::node::Node;
-use super::validate::{self, Outcome};
+use super::Outcome;
+use crate::error::Shown;
+use crate::node::Node;
 
 /// Checks the combinations of a node.
-pub(crate) fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
+pub(super) fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
     let mut outcome = Outcome::default();
     any_of(node, path, new, old, &mut outcome);
     one_of(node, path, new, old, &mut outcome);
     all_of(node, path, new, old, &mut outcome);
     if let Some(not) = &node.not
-        && validate::value(not, path, new, old).is_valid()
+        && super::value(not, path, new, old).is_valid()
     {
         refuse(path, "must not validate the schema (not)", &mut outcome);
     }
@@ -24,7 +24,7 @@ pub(crate) fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -
 fn any_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &mut Outcome) {
     let mut closest: Option<Outcome> = None;
     for branch in &node.any_of {
-        let result = validate::value(branch, path, new, old);
+        let result = super::value(branch, path, new, old);
         if result.is_valid() {
             outcome.merge(result);
             return;
@@ -47,7 +47,7 @@ fn one_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &m
     let mut first: Option<Outcome> = None;
     let mut valid = 0_usize;
     for branch in &node.one_of {
-        let result = validate::value(branch, path, new, old);
+        let result = super::value(branch, path, new, old);
         if result.is_valid() {
             valid += 1;
             first.get_or_insert(result);
@@ -72,7 +72,7 @@ fn one_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &m
 fn all_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &mut Outcome) {
     let mut valid = 0_usize;
     for branch in &node.all_of {
-        let result = validate::value(branch, path, new, old);
+        let result = super::value(branch, path, new, old);
         valid += usize::from(result.is_valid());
         outcome.merge(result);
     }

@@ -2,13 +2,13 @@
 
 use serde_json::{Number, Value};
 
-use super::error::Shown;
-use super::node::Node;
-use super::validate::Outcome;
-use super::{FieldError, FieldErrorKind, gotext};
+use super::Outcome;
+use crate::error::Shown;
+use crate::node::Node;
+use crate::{FieldError, FieldErrorKind, gotext};
 
 /// Length, pattern and format. The first of length and pattern that fails is reported; the format always is.
-pub(crate) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome) {
+pub(super) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome) {
     let limits = &node.limits;
     let value = Shown::Text(text);
     let length =
@@ -32,7 +32,7 @@ pub(crate) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome)
 }
 
 /// Multiples and bounds. Bounds of whole numbers are cut to whole numbers, as the server does.
-pub(crate) fn number(node: &Node, path: &str, number: &Number, outcome: &mut Outcome) {
+pub(super) fn number(node: &Node, path: &str, number: &Number, outcome: &mut Outcome) {
     let limits = &node.limits;
     let value = Value::Number(number.clone());
     let mut refuse = |relation: &str, bound: String| {
@@ -68,12 +68,12 @@ fn is_multiple(number: &Number, factor: f64) -> bool {
 }
 
 /// Whether a float has no fractional part, and so counts as an integer.
-pub(crate) fn is_whole(value: &Value) -> bool {
+pub(super) fn is_whole(value: &Value) -> bool {
     value.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
 /// Equality of a value with a member of an enumeration; `1` equals `1.0`.
-pub(crate) fn equal(allowed: &Value, value: &Value) -> bool {
+pub(super) fn equal(allowed: &Value, value: &Value) -> bool {
     match (allowed, value) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         _ => allowed == value,

@@ -1,0 +1,24 @@
+//! What a deletion does to dependents.
+
+use crate::registry::Resource;
+
+/// Finalizer of foreground deletion.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of orphaning deletion.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// Deleted after the owner.
+    Background,
+    /// Deleted before the owner.
+    Foreground,
+    /// Left alone.
+    Orphan,
+}
+
+/// What becomes of dependents when a deletion does not say.
+pub(crate) fn default_of(resource: &Resource) -> Option<Propagation> {
+    (resource.is("batch", "Job") || resource.is("", "ReplicationController")).then_some(Propagation::Orphan)
+}

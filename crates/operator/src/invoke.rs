@@ -1,0 +1,63 @@
+//! [`Operator::main`]: the controller and the tools, as the command line asks for them.
+
+use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCode};
+
+use crate::{
+    Operator,
+    cli::{self, Explain, Iam, Invocation, Prices, Tool},
+    controller, crds, disrupt, plan,
+};
+
+impl Operator {
+    /// Runs the command line and returns the exit status. Errors go to standard error, with their causes.
+    pub fn main(&self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+        let invocation = match cli::parse(args, &self.interface()) {
+            Ok(invocation) => invocation,
+            Err(error) => {
+                // Help and version are errors of clap, too, which knows their stream and status.
+                let _ = error.print();
+                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            }
+        };
+        let done = match invocation {
+            Invocation::Controller(flags) => {
+                self.values(&flags).and_then(|values| controller::run(self, values))
+            }
+            Invocation::Tool(tool, flags) => self.run(&tool, &flags),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(anstream::stderr(), "{}: {error:#}", self.name());
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
+        match tool {
+            Tool::Plan(options) => plan::run(options, &self.values(flags)?),
+            Tool::Disrupt(options) => disrupt::run(options, &self.values(flags)?),
+            Tool::Explain(Explain::Node(options)) => disrupt::explain(options, &self.values(flags)?),
+            #[cfg(feature = "aws")]
+            Tool::Audit(options) => crate::account::audit(options, &self.values(flags)?),
+            #[cfg(feature = "aws")]
+            Tool::Iam(Iam::Check(options)) => crate::account::iam_check(options, &self.values(flags)?),
+            #[cfg(feature = "aws")]
+            Tool::Prices(Prices::Export(options)) => {
+                crate::account::prices_export(options, &self.values(flags)?)
+            }
+            #[cfg(not(feature = "aws"))]
+            Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(
+                "this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
+            ),
+            Tool::Crds { cloud } => crds::print(self.definitions_of(cloud)),
+            #[cfg(feature = "lab")]
+            Tool::Demo(options) => crate::lab::demo(options),
+            #[cfg(feature = "lab")]
+            Tool::FakeCloud(options) => crate::lab::serve_cloud(options),
+            #[cfg(feature = "lab")]
+            Tool::FakeKube(options) => crate::lab::serve_kube(options),
+        }
+    }
+}
