@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
-    model::{ClaimName, NamespacedName, Pod, Snapshot, Str},
+    model::{ClaimName, NamespacedName, Pod, Str},
     scheduling::Plan,
 };
 use fleetwright_state::{BufferOutcome, Key};
@@ -29,13 +29,12 @@ pub(super) fn outcomes(plan: &Plan) -> BTreeMap<NamespacedName, BufferOutcome> {
 }
 
 /// The number of chunks that a plan places on each existing node, by name of its NodeClaim or Node.
-pub(super) fn chunks(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<Str, u32> {
+pub(super) fn chunks(plan: &Plan) -> BTreeMap<Str, u32> {
     let mut chunks = BTreeMap::new();
     for placement in &plan.existing {
-        if let Some(node) = snapshot.nodes.get(placement.node) {
-            let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
-            add_chunks(&mut chunks, name, &placement.pods);
-        }
+        let node = &placement.node;
+        let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
+        add_chunks(&mut chunks, name, &placement.pods);
     }
     chunks
 }

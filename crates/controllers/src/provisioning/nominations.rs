@@ -118,19 +118,19 @@ impl Nominations {
     fn judge(&self, snapshot: &Snapshot, plan: &Plan) -> Judged {
         let now = self.clocks.now();
         let mut judged = Judged::default();
-        let mut planned: Option<BTreeMap<usize, Resources>> = None;
+        let mut planned: Option<BTreeMap<&str, Resources>> = None;
         let index = self.cluster.index();
         for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual)
         {
             for claim in index.claims_created_for(&pod.uid) {
-                let found = snapshot.nodes.iter().position(|node| node.claim_name() == Some(&claim));
-                let Some((at, node)) = found.and_then(|at| Some((at, snapshot.nodes.get(at)?))) else {
+                let found = snapshot.nodes.iter().find(|node| node.claim_name() == Some(&claim));
+                let Some(node) = found else {
                     // It was created after the snapshot was taken.
                     judged.kept.insert(pod.uid.clone());
                     continue;
                 };
                 let planned = planned.get_or_insert_with(|| placed(plan));
-                let others = planned.get(&at).cloned().unwrap_or_default();
+                let others = planned.get(node.name()).cloned().unwrap_or_default();
                 match answer::judge(node, pod, &others, &snapshot.volumes, now) {
                     Verdict::Keep => judged.keep(pod, node),
                     Verdict::Wait(misfit, left) => {
@@ -151,13 +151,13 @@ impl Nominations {
 }
 
 /// The requests that the plan places on each node.
-fn placed(plan: &Plan) -> BTreeMap<usize, Resources> {
+fn placed(plan: &Plan) -> BTreeMap<&str, Resources> {
     let sum = |pods: &[Arc<Pod>]| {
         let mut sum = Resources::new();
         pods.iter().for_each(|pod| sum.add_assign(pod.requests()));
         sum
     };
-    plan.existing.iter().map(|placement| (placement.node, sum(&placement.pods))).collect()
+    plan.existing.iter().map(|placement| (placement.node.name(), sum(&placement.pods))).collect()
 }
 
 impl Nominations {

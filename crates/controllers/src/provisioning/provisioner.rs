@@ -198,7 +198,7 @@ impl Provisioner {
     ) -> Result<Option<Duration>, ReconcileError> {
         let until = later(self.clocks.now(), self.settings.nomination_window());
         for placement in &plan.existing {
-            let Some(node) = snapshot.nodes.get(placement.node) else { continue };
+            let node = &placement.node;
             let target = node.name();
             nominate(&self.cluster, &self.clocks, &self.pod_times, &placement.pods, target, until);
             let claim = node.claim_name().map(|name| format!("nodeclaim/{name}"));
@@ -207,7 +207,7 @@ impl Provisioner {
             pod_events::nominated(&self.recorder, &placement.pods, &names.join(", "));
         }
         let outcomes = buffers::outcomes(&plan);
-        let mut chunks = buffers::chunks(snapshot, &plan);
+        let mut chunks = buffers::chunks(&plan);
         let observed = self.nominations.resolve(snapshot, &mut plan).await?;
         let mut again = (plan.partial || observed).then_some(SOON);
         let (mut held_back, mut failure) = (0, None);

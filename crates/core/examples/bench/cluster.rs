@@ -174,7 +174,7 @@ fn one_pod() -> Measured {
         let mut settled = (*next).clone();
         settled.pending.clear();
         for placement in &plan.existing {
-            let before = &settled.nodes[placement.node];
+            let before = &placement.node;
             let bound = |pod: &Arc<Pod>| {
                 let mut pod = (**pod).clone();
                 pod.node = before.node_name().cloned();
@@ -182,7 +182,10 @@ fn one_pod() -> Measured {
             };
             let mut node = (**before).clone();
             node.set_pods(before.pods.iter().cloned().chain(placement.pods.iter().map(bound)).collect());
-            settled.nodes[placement.node] = Arc::new(node);
+            let at = settled.nodes.iter().position(|known| known.name() == node.name());
+            if let Some(at) = at {
+                settled.nodes[at] = Arc::new(node);
+            }
         }
         snapshot = Arc::new(settled);
     }

@@ -57,8 +57,7 @@ pub(super) fn removal<'c>(
 }
 
 fn checked(context: &Context<'_>, plan: Plan, moved: &[Arc<Pod>]) -> Simulation {
-    let problem =
-        unscheduled(context.snapshot, &plan).or_else(|| uninitialized(context.snapshot, &plan, moved));
+    let problem = unscheduled(context.snapshot, &plan).or_else(|| uninitialized(&plan, moved));
     Simulation { plan, problem }
 }
 
@@ -76,15 +75,15 @@ fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
 
 /// Pods of the candidates run: they do not leave for a node that may never initialize. Pending pods, and pods of
 /// deleting nodes, may.
-fn uninitialized(snapshot: &Snapshot, plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
-    let is_ready = |placement: &&Placement| snapshot.nodes[placement.node].is_initialized();
+fn uninitialized(plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
+    let is_ready = |placement: &&Placement| placement.node.is_initialized();
     let mut unready = plan.existing.iter().filter(|placement| !is_ready(placement)).peekable();
     unready.peek()?;
     let moved: BTreeSet<&PodUid> = moved.iter().map(|pod| &pod.uid).collect();
     // Virtual pods of a buffer may wait.
     let hit = unready
         .find(|placement| placement.pods.iter().any(|pod| !pod.is_virtual && moved.contains(&pod.uid)))?;
-    let node = &snapshot.nodes[hit.node];
+    let node = &hit.node;
     let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
     let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();
     Some(Unconsolidatable::LandsOnUninitialized(format!("nodeclaim/{claim}{name}").into()))

@@ -7,7 +7,21 @@ mod of {
     macro_rules! of {
         ($($name:ident),+) => { $(pub(crate) enum $name {})+ };
     }
-    of!(Claim, Class, Compatibility, Group, LabelSet, Level, Node, Pod, Pool, Reservation, Row);
+    of!(
+        Claim,
+        Class,
+        Compatibility,
+        Group,
+        LabelSet,
+        Level,
+        Node,
+        Pod,
+        Pool,
+        Reservation,
+        ResourceClaim,
+        Row,
+        Want
+    );
 }
 
 /// A node of the snapshot, by slot.
@@ -30,6 +44,10 @@ pub(crate) type TopologyGroupId = Idx<of::Group>;
 pub(crate) type NewClaimId = Idx<of::Claim>;
 /// A capacity reservation.
 pub(crate) type ReservationId = Idx<of::Reservation>;
+/// A resource claim that gets devices in the pass.
+pub(crate) type ResourceClaimId = Idx<of::ResourceClaim>;
+/// What one of the resource claims wants that are searched for together.
+pub(crate) type WantId = Idx<of::Want>;
 /// A pod of the request.
 pub(crate) type PodId = Idx<of::Pod>;
 
@@ -59,6 +77,11 @@ pub(crate) struct Idx<T> {
 impl<T> Idx<T> {
     /// The first.
     pub(crate) const FIRST: Self = Self { position: 0, of: PhantomData };
+
+    /// The one after it.
+    pub(crate) fn next(self) -> Self {
+        Self { position: self.position + 1, of: PhantomData }
+    }
 }
 
 impl<T> Id for Idx<T> {

@@ -2,8 +2,6 @@
 
 pub(super) mod run;
 
-use std::sync::Arc;
-
 use hashbrown::{HashMap, HashSet};
 
 use crate::{
@@ -17,6 +15,7 @@ use crate::{
         plan::Plan,
         prepared::PreparedSnapshot,
         request::{Effort, Purpose, Request},
+        tables::shared::Shared,
     },
 };
 use run::{pass, pass_and_rearrange};
@@ -183,7 +182,7 @@ struct Contest {
 
 impl Contest {
     fn new(reference: Plan) -> Self {
-        let left = reference.unplaced.iter().map(|(pod, _)| Arc::as_ptr(pod)).collect();
+        let left = reference.unplaced.iter().map(|(pod, _)| Shared::new(pod)).collect();
         Self {
             weights: weights(&reference).collect(),
             left,
@@ -197,7 +196,7 @@ impl Contest {
     /// Keeps the plan if it is as good as the reference for every pod, and places more or is cheaper than all before.
     fn enter(&mut self, mut plan: Plan, strategy: usize) {
         let sound = !plan.partial
-            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Arc::as_ptr(pod)))
+            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Shared::new(pod)))
             && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
         if !sound {
             return;
@@ -229,15 +228,15 @@ fn weighed(plan: &Plan) -> Price {
 }
 
 /// Plans for one request share its pods.
-type Identity = *const Pod;
+type Identity = Shared<Pod>;
 
 /// The weight of the pool that each pod's new NodeClaim is of; a node that exists is better than any.
 fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
     let new_claims = plan.new_claims.iter().flat_map(|new_claim| {
-        new_claim.pods.iter().map(|pod| (Arc::as_ptr(pod), i64::from(new_claim.pool.weight)))
+        new_claim.pods.iter().map(|pod| (Shared::new(pod), i64::from(new_claim.pool.weight)))
     });
     let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
-    new_claims.chain(existing.map(|pod| (Arc::as_ptr(pod), i64::MAX)))
+    new_claims.chain(existing.map(|pod| (Shared::new(pod), i64::MAX)))
 }
 
 /// Whether no other plan can be better: it costs what any plan must, or it opens one node for one pod.

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::{obstacle::NodeObstacles, reason::Unplaced};
 use crate::model::{
     DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, PodUid, Price, Requirements, Resources,
-    Str, Taint,
+    StateNode, Str, Taint,
 };
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.
@@ -72,8 +72,8 @@ pub struct Chosen {
 /// Pods on a node that exists or is on its way.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Index into [`crate::model::Snapshot::nodes`].
-    pub node: usize,
+    /// The node, of the snapshot that was planned on.
+    pub node: Arc<StateNode>,
     /// The pods.
     pub pods: Vec<Arc<Pod>>,
     /// Devices for the resource claims of these pods that have none yet.

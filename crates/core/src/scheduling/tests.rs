@@ -42,8 +42,10 @@ fn report(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     let names =
         |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.id.name.to_string()).collect::<Vec<_>>().join(" ");
     let mut lines = Vec::new();
+    let here = |name: &str| snapshot.nodes.iter().any(|node| node.name() == name);
     for placement in &plan.existing {
-        lines.push(format!("{}: {}", snapshot.nodes[placement.node].name(), names(&placement.pods)));
+        assert!(here(placement.node.name()), "a node of another snapshot");
+        lines.push(format!("{}: {}", placement.node.name(), names(&placement.pods)));
     }
     for new_claim in &plan.new_claims {
         let chosen = &new_claim.chosen;

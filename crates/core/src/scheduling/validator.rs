@@ -83,7 +83,7 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
     let asked: BTreeSet<&str> = request.pods.iter().map(|pod| &*pod.uid).collect();
     let mut hosts = Vec::new();
     for (at, node) in snapshot.nodes.iter().enumerate() {
-        let placed = plan.existing.iter().filter(|placement| placement.node == at);
+        let placed = plan.existing.iter().filter(|placement| placement.node.name() == node.name());
         let placed: Vec<Arc<Pod>> = placed.flat_map(|placement| placement.pods.iter().cloned()).collect();
         if request.without.contains(&at) && placed.is_empty() {
             continue;

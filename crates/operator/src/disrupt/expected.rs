@@ -34,7 +34,7 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     let until = later(now, settings.nomination_window());
     let mut chunks: BTreeMap<Str, u32> = BTreeMap::new();
     for placement in &plan.existing {
-        let Some(node) = snapshot.nodes.get(placement.node) else { continue };
+        let node = &placement.node;
         let name = node.claim_name().map_or_else(|| node.name(), ClaimName::as_str);
         for pod in &placement.pods {
             if pod.is_virtual {

@@ -88,7 +88,7 @@ fn plan(
     let plan = solve(&mut prepared, &pods, options.packer, options.budget);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done);
-    Ok(Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: options.seed, timing }))
+    Ok(Report::new(&plan, &Context { loaded: &loaded, seed: options.seed, timing }))
 }
 
 /// What of the settings scheduling reads.

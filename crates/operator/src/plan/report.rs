@@ -2,7 +2,7 @@
 
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    model::{Price, Snapshot},
+    model::Price,
     scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
@@ -167,7 +167,6 @@ impl Timing {
 
 /// What a report needs beside the plan.
 pub(super) struct Context<'a> {
-    pub(super) snapshot: &'a Snapshot,
     pub(super) loaded: &'a Loaded,
     pub(super) seed: u64,
     pub(super) timing: Timing,
@@ -195,7 +194,7 @@ impl Report {
         Self {
             version: VERSION,
             node_claims: claims(plan, context, &names),
-            existing: plan.existing.iter().map(|placement| existing(placement, context.snapshot)).collect(),
+            existing: plan.existing.iter().map(existing).collect(),
             unschedulable,
             cost: Cost {
                 hourly: plan.cost.hourly.to_string(),
@@ -253,10 +252,9 @@ pub(crate) fn raised(new_claim: &NewClaim, loaded: &Loaded, names: &Names, place
     value
 }
 
-fn existing(placement: &Placement, snapshot: &Snapshot) -> Existing {
-    let node = snapshot.nodes.get(placement.node);
+fn existing(placement: &Placement) -> Existing {
     Existing {
-        node: node.map(|node| node.name().to_string()).unwrap_or_default(),
+        node: placement.node.name().to_string(),
         pods: placement.pods.iter().map(|pod| pod.id.to_string()).collect(),
     }
 }

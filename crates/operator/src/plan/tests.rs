@@ -44,7 +44,7 @@ fn report(path: &Path) -> String {
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0], "{}", path.display());
     let timing = Timing::new(now, now, now, now);
-    let report = Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: 1, timing });
+    let report = Report::new(&plan, &Context { loaded: &loaded, seed: 1, timing });
     let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
     let folder = format!("{}/", path.parent().unwrap().display());
     let shown = format!("{notes}{}", table::Table(&report)).replace(&folder, "");

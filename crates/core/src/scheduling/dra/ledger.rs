@@ -8,8 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{Ref, inventory::Inventory, search::Given};
-use crate::model::{Str, resource_claim::GivenDevice};
+use super::{Ref, given::Given, inventory::Inventory};
+use crate::{
+    model::{Str, resource_claim::GivenDevice},
+    scheduling::ids::{ResourceClaimId, WantId},
+};
+
 pub(crate) use crate::scheduling::ids::Host;
 
 /// A kind of node: index of what its template has.
@@ -18,8 +22,8 @@ pub(crate) type Kind = usize;
 /// A device that a claim holds on a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    /// Number of the claim.
-    pub(crate) claim: usize,
+    /// The claim.
+    pub(crate) claim: ResourceClaimId,
     /// `request` or `request/subrequest`.
     pub(crate) request: Str,
     pub(crate) given: Given,
@@ -29,7 +33,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Grant<At> {
     /// The claims that get devices.
-    pub(crate) claims: Vec<usize>,
+    pub(crate) claims: Vec<ResourceClaimId>,
     pub(crate) by_kind: Vec<(Kind, Vec<Held>)>,
     /// What is left of the node's choice.
     pub(crate) at: At,
@@ -44,7 +48,7 @@ pub(crate) struct Ledger {
     /// Nodes that hold what others might want.
     wide: BTreeSet<Host>,
     /// Claims that got their devices in this pass, and where.
-    claims: HashMap<usize, Host>,
+    claims: HashMap<ResourceClaimId, Host>,
 }
 
 /// What is held as one node sees it as one kind.
@@ -134,7 +138,7 @@ impl Ledger {
         let Some(at) = cluster.find(&held.id) else { return };
         let device = Ref { template: false, at };
         let given = Given {
-            claim: 0,
+            claim: WantId::FIRST,
             request: 0,
             option: 0,
             device,
@@ -180,7 +184,7 @@ impl Ledger {
     }
 
     /// The node on which a claim got its devices in this pass.
-    pub(crate) fn host_of(&self, claim: usize) -> Option<Host> {
+    pub(crate) fn host_of(&self, claim: ResourceClaimId) -> Option<Host> {
         self.claims.get(&claim).copied()
     }
 

@@ -9,6 +9,7 @@
 //! The rules are those of kube-scheduler's structured allocator, so that what is planned here is what it will do.
 
 pub(super) mod capacity;
+pub(super) mod given;
 pub(super) mod inventory;
 pub(super) mod ledger;
 pub(super) mod search;

@@ -7,12 +7,16 @@ use smallvec::SmallVec;
 use super::{
     MAX_DEVICES, Ref,
     capacity::{self, Consumed},
-    inventory::{Inventory, Item},
+    given::Given,
+    inventory::{Inventory, Item, Pool},
     ledger::Lens,
     want::{Want, WantedOption},
     why::Tally,
 };
-use crate::model::{Str, device::Attribute, resource_claim::DeviceCount};
+use crate::{
+    model::{Str, device::Attribute, resource_claim::DeviceCount},
+    scheduling::ids::{IdVec, WantId},
+};
 
 /// Maximum number of devices that are tried for one node as one kind. A search that is not contrived needs as many as there are
 /// devices, a few times over.
@@ -41,31 +45,16 @@ pub(crate) struct Field<'a> {
     pub(crate) lens: &'a Lens<'a>,
 }
 
-/// A device for a claim.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
-    /// Index of the claim.
-    pub(crate) claim: usize,
-    pub(crate) request: usize,
-    pub(crate) option: usize,
-    pub(crate) device: Ref,
-    /// Whether others may have it too.
-    pub(crate) admin: bool,
-    /// What is taken of it, where it is shared.
-    pub(crate) consumed: Consumed,
-    /// Whether the device's counters are charged: not for administration, and once for a shared device.
-    pub(crate) charged: bool,
-}
-
 /// Why there is no allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
     /// The request at which the search came farthest, and how many devices it lacked.
-    Devices { claim: usize, request: usize, option: usize, wanted: Option<u32>, found: Tally },
-    /// All devices are asked for, and this pool of the cluster or template cannot be relied on.
-    Pool { claim: usize, request: usize, pool: usize, template: bool },
+    Devices { claim: WantId, request: usize, option: usize, wanted: Option<u32>, found: Tally },
+    /// All devices are asked for, and this pool of a driver cannot be relied on: it contradicts itself, or slices are
+    /// missing.
+    Pool { claim: WantId, request: usize, driver: Str, pool: Str, invalid: bool },
     /// The bound on the work was reached.
-    TooWide { claim: usize },
+    TooWide { claim: WantId },
 }
 
 /// What is left of the node's choice, and the devices.
@@ -74,7 +63,7 @@ pub(crate) type Found<At> = Result<(At, Vec<Given>), Failure>;
 struct Search<'a, 'f, G: Ground> {
     field: &'a mut Field<'f>,
     ground: &'a mut G,
-    wants: &'a [Arc<Want>],
+    wants: &'a IdVec<WantId, Arc<Want>>,
     given: Vec<Given>,
     steps: u64,
     failure: Option<(usize, Failure)>,
@@ -83,7 +72,7 @@ struct Search<'a, 'f, G: Ground> {
 /// Where the search stands.
 #[derive(Clone, Copy)]
 struct Spot {
-    claim: usize,
+    claim: WantId,
     request: usize,
     option: usize,
 }
@@ -101,24 +90,24 @@ enum Next<'a> {
 pub(crate) fn search<G: Ground>(
     field: &mut Field<'_>,
     ground: &mut G,
-    wants: &[Arc<Want>],
+    wants: &IdVec<WantId, Arc<Want>>,
     at: G::At,
 ) -> (Found<G::At>, u64) {
     let mut search = Search { field, ground, wants, given: Vec::new(), steps: 0, failure: None };
-    let found = search.request(0, 0, at);
+    let found = search.request(WantId::FIRST, 0, at);
     let steps = search.steps;
     let result = match (found, search.failure) {
         (Some(at), _) => Ok((at, search.given)),
         (None, Some((_, failure))) => Err(failure),
-        (None, None) => Err(Failure::TooWide { claim: 0 }),
+        (None, None) => Err(Failure::TooWide { claim: WantId::FIRST }),
     };
     (result, steps)
 }
 
 impl<G: Ground> Search<'_, '_, G> {
-    fn request(&mut self, claim: usize, request: usize, at: G::At) -> Option<G::At> {
+    fn request(&mut self, claim: WantId, request: usize, at: G::At) -> Option<G::At> {
         let Some(want) = self.wants.get(claim) else { return Some(at) };
-        let Some(wanted) = want.requests.get(request) else { return self.request(claim + 1, 0, at) };
+        let Some(wanted) = want.requests.get(request) else { return self.request(claim.next(), 0, at) };
         for (option, wanted) in wanted.options.iter().enumerate() {
             let spot = Spot { claim, request, option };
             let found = match wanted.count {
@@ -247,6 +236,13 @@ impl<G: Ground> Search<'_, '_, G> {
     /// A pool that is seen and cannot be relied on.
     fn broken(&mut self, spot: Spot, at: G::At) -> Option<Failure> {
         let Spot { claim, request, .. } = spot;
+        let broken = |pool: &Pool| Failure::Pool {
+            claim,
+            request,
+            driver: pool.driver.clone(),
+            pool: pool.name.clone(),
+            invalid: pool.invalid,
+        };
         for index in self.field.pools {
             let pool = &self.field.cluster.pools[*index];
             if !pool.incomplete && !pool.invalid {
@@ -255,11 +251,10 @@ impl<G: Ground> Search<'_, '_, G> {
             let seen =
                 pool.places.iter().any(|place| !self.ground.reach(at, *place, &pool.driver).is_empty());
             if seen {
-                return Some(Failure::Pool { claim, request, pool: *index, template: false });
+                return Some(broken(pool));
             }
         }
-        let broken = self.field.template.pools.iter().position(|pool| pool.invalid)?;
-        Some(Failure::Pool { claim, request, pool: broken, template: true })
+        self.field.template.pools.iter().find(|pool| pool.invalid).map(broken)
     }
 
     /// Gives a device to a request and goes on; also says whether nothing spoke against the device itself.

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 
 use super::{
     Ref, capacity,
+    given::Given,
     inventory::Inventory,
     ledger::{Host, Ledger},
-    search::{Failure, Field, Given, Ground, search},
+    search::{Failure, Field, Ground, search},
     want::{Expressions, Want},
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
         },
         resource_claim::{ClaimSpec, DeviceClass, DeviceCount},
     },
+    scheduling::ids::{Id as _, IdVec, WantId},
     testing::{
         DRIVER, claim_spec, counters, device, devices::DeviceBuilder, exactly, having, matching, option,
         slice, templates,
@@ -57,7 +59,7 @@ struct World {
 }
 
 impl World {
-    fn wants(&self) -> Vec<Arc<Want>> {
+    fn wants(&self) -> IdVec<WantId, Arc<Want>> {
         let class = DeviceClass { name: "gpu".into(), selectors: Vec::new() };
         let classes = BTreeMap::from([("gpu".into(), Arc::new(class))]);
         let mut expressions = Expressions::default();
@@ -228,7 +230,7 @@ proptest! {
         let found = world.search();
         prop_assert_eq!(found.is_ok(), world.can(), "{:?}", found);
         if let Ok(given) = found {
-            let slots: Vec<_> = given.iter().map(|given| (given.claim, given.request)).collect();
+            let slots: Vec<_> = given.iter().map(|given| (given.claim.position(), given.request)).collect();
             let devices: Vec<Ref> = given.iter().map(|given| given.device).collect();
             prop_assert!(world.allows(&slots, &devices), "{:?}", given);
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     scheduling::{
         explain::{nodes, unplaced},
         greedy::pass::{Outcome, Pass},
-        ids::{Id, IdVec, InstanceTypeId, NodePoolId, PodClassId, PodId, ReservationId},
+        ids::{Id, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, ReservationId},
         placement::{Placement, claim::Claim},
         plan::{self, Chosen, NewClaim, Plan},
         reason::{Eliminated, PoolVerdict, Unplaced},
@@ -51,14 +51,16 @@ pub(crate) fn plan(
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
     let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
     let devices = pass.devices.as_deref();
-    for (node, pods) in &pass.placed {
+    let placed = pass.placed.iter().map(|(node, pods)| (tables.positions[*node], *node, pods));
+    let mut placed: Vec<(usize, NodeId, &Vec<PodId>)> = placed.collect();
+    placed.sort_unstable_by_key(|(position, ..)| *position);
+    for (position, node, pods) in placed {
         plan.existing.push(plan::Placement {
-            node: tables.positions[*node],
+            node: Arc::clone(&tables.snapshot.nodes[position]),
             pods: pods.iter().map(pod).collect(),
-            claims: devices.map_or_else(Vec::new, |devices| devices.planned_on_node(tables, *node)),
+            claims: devices.map_or_else(Vec::new, |devices| devices.planned_on_node(tables, node)),
         });
     }
-    plan.existing.sort_by_key(|placement| placement.node);
     for (at, claim) in pass.claims.entries() {
         let terms = terms_of(tables, memo, claim);
         match &*terms {
@@ -170,18 +172,18 @@ fn terms(tables: &mut Tables, claim: &Claim) -> Result<Terms, Eliminated> {
     // Cheapest first, each type once, as many as a claim may name.
     let mut rows = Bits::default();
     let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();
-    let mut seen: HashSet<*const InstanceType> = HashSet::new();
+    let mut seen: Bits<InstanceTypeId> = Bits::default();
     for buy in buys.iter() {
         if rows.has(buy.row) {
             continue;
         }
-        let instance_type = &tables.row(claim.pool, buy.row).instance_type;
-        if !seen.contains(&Arc::as_ptr(instance_type)) {
-            if seen.len() == tables.rules.max_instance_types.max(1) {
+        let row = tables.row(claim.pool, buy.row);
+        if !seen.has(row.first) {
+            if instance_types.len() == tables.rules.max_instance_types.max(1) {
                 continue;
             }
-            seen.insert(Arc::as_ptr(instance_type));
-            instance_types.push(Arc::clone(instance_type));
+            seen.insert(row.first);
+            instance_types.push(Arc::clone(&row.instance_type));
         }
         rows.insert(buy.row);
     }

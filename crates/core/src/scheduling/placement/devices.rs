@@ -20,12 +20,15 @@ use crate::{
     },
     scheduling::{
         dra::{
+            given::Given,
             ledger::{Grant, Held, Host, Kind, Ledger},
-            search::{Failure, Field, Given, Ground, search},
+            search::{Failure, Field, Ground, search},
             want::Want,
             why::{ClaimProblem, DeviceShortage},
         },
-        ids::{DomainId, InstanceTypeId, NewClaimId, NodeId, PodClassId},
+        ids::{
+            DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, PodClassId, ResourceClaimId, WantId,
+        },
         placement::{
             allowed_domains::{Demand, obeys_by_key},
             claim::{self, Ask, Claim, Fit, Refusal},
@@ -50,7 +53,7 @@ const MAX_CLAIMS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Grants {
     ledger: Ledger,
-    /// Claims that get devices, by number.
+    /// Claims that get devices.
     ids: IndexSet<NamespacedName>,
     /// By class.
     asked: HashMap<PodClassId, Result<Asked, ClaimProblem>>,
@@ -66,7 +69,7 @@ struct Asked {
     /// Claims that have their devices, and where those can be used.
     held: Vec<(NamespacedName, Nodes)>,
     /// Claims that get them in this pass, by number.
-    wanted: Vec<(usize, Arc<Want>)>,
+    wanted: Vec<(ResourceClaimId, Arc<Want>)>,
 }
 
 /// The ResourceClaim behind a claim of a pod; `None` where it needs none.
@@ -157,7 +160,7 @@ impl Grants {
                 }
             };
             let want = tables.want(&id, spec)?;
-            let number = self.ids.insert_full(id).0;
+            let number = ResourceClaimId::new(self.ids.insert_full(id).0);
             if !asked.wanted.iter().any(|(known, _)| *known == number) {
                 asked.wanted.push((number, want));
             }
@@ -193,10 +196,12 @@ impl Grants {
             let elsewhere = || DeviceShortage::Elsewhere { claim: claim.clone() };
             at = terrain.at(at, &place).first().copied().ok_or_else(elsewhere)?;
         }
-        let mut open: Vec<(usize, Arc<Want>)> = Vec::new();
+        let mut open: IdVec<WantId, (ResourceClaimId, Arc<Want>)> = IdVec::default();
         for (number, want) in &asked.wanted {
             match self.ledger.host_of(*number) {
-                None => open.push((*number, Arc::clone(want))),
+                None => {
+                    open.push((*number, Arc::clone(want)));
+                }
                 Some(other) if other == host => {}
                 Some(other) => at = self.follow(tables, terrain, *number, other, at)?,
             }
@@ -207,7 +212,7 @@ impl Grants {
             grant.by_kind = kinds.iter().map(|kind| (*kind, Vec::new())).collect();
             return Ok(grant);
         }
-        let wants: Vec<Arc<Want>> = open.iter().map(|(_, want)| Arc::clone(want)).collect();
+        let wants: IdVec<WantId, Arc<Want>> = open.iter().map(|(_, want)| Arc::clone(want)).collect();
         let mut first = None;
         for kind in kinds.iter().copied() {
             let found = self.search_as(tables, terrain, host, kind, &wants, grant.at);
@@ -224,7 +229,7 @@ impl Grants {
                     grant.by_kind.push((kind, held.collect()));
                 }
                 Err(failure) => {
-                    let shortage = self.shortage(tables, &open, kind, failure);
+                    let shortage = self.shortage(&open, failure);
                     if every {
                         return Err(shortage);
                     }
@@ -245,7 +250,7 @@ impl Grants {
         terrain: &mut Terrain<'_>,
         host: Host,
         kind: Kind,
-        wants: &[Arc<Want>],
+        wants: &IdVec<WantId, Arc<Want>>,
         at: Req,
     ) -> Result<(Req, Vec<Given>), Failure> {
         let seen = tables.seen_by(terrain.node);
@@ -270,11 +275,11 @@ impl Grants {
         &self,
         tables: &DeviceTables,
         terrain: &mut Terrain<'_>,
-        number: usize,
+        number: ResourceClaimId,
         other: Host,
         mut at: Req,
     ) -> Result<Req, DeviceShortage> {
-        let bound = || DeviceShortage::Shared { claim: self.ids[number].clone() };
+        let bound = || DeviceShortage::Shared { claim: self.ids[number.position()].clone() };
         for held in self.ledger.on(other).flat_map(|(_, held)| held).filter(|held| held.claim == number) {
             let device = held.given.device;
             if device.template {
@@ -291,24 +296,15 @@ impl Grants {
 
     fn shortage(
         &self,
-        tables: &DeviceTables,
-        open: &[(usize, Arc<Want>)],
-        kind: Kind,
+        open: &IdVec<WantId, (ResourceClaimId, Arc<Want>)>,
         failure: Failure,
     ) -> DeviceShortage {
-        let name = |claim: usize| self.ids[open[claim].0].clone();
+        let name = |claim: WantId| self.ids[open[claim].0.position()].clone();
         match failure {
             Failure::TooWide { claim } => DeviceShortage::TooWide { claim: name(claim) },
-            Failure::Pool { claim, request, pool, template } => {
-                let inventory = if template { &tables.kinds[kind] } else { &tables.cluster };
-                let pool = &inventory.pools[pool];
-                DeviceShortage::Pool {
-                    claim: name(claim),
-                    request: open[claim].1.requests[request].name.clone(),
-                    driver: pool.driver.clone(),
-                    pool: pool.name.clone(),
-                    invalid: pool.invalid,
-                }
+            Failure::Pool { claim, request, driver, pool, invalid } => {
+                let request = open[claim].1.requests[request].name.clone();
+                DeviceShortage::Pool { claim: name(claim), request, driver, pool, invalid }
             }
             Failure::Devices { claim, request, option, wanted, found } => {
                 let option = &open[claim].1.requests[request].options[option];
@@ -473,7 +469,7 @@ impl Grants {
                     id: inventory.items[held.given.device.at].id.clone(),
                     template,
                 };
-                planned.entry((&self.ids[held.claim], kind)).or_default().push(device);
+                planned.entry((&self.ids[held.claim.position()], kind)).or_default().push(device);
             }
         }
         let planned = planned.into_iter();

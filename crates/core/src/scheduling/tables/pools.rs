@@ -65,6 +65,8 @@ pub(crate) struct Limit {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) instance_type: Arc<InstanceType>,
+    /// The first row of its instance type: tells types apart.
+    pub(crate) first: InstanceTypeId,
     pub(crate) req: Req,
     pub(crate) offers: Vec<Offer>,
     /// What pods can have: allocatable less daemons.
@@ -207,7 +209,8 @@ impl Pool {
             context.daemons.iter().filter(|daemon| daemon.tolerates(&taints)).collect();
         let mut rows = IdVec::default();
         for instance_type in &catalog.instance_types {
-            rows.items_mut().extend(rows_of(instance_type, template, &tolerant, context));
+            let first = rows.next_id();
+            rows.items_mut().extend(rows_of(instance_type, first, template, &tolerant, context));
         }
         let limits = model
             .limits
@@ -307,6 +310,7 @@ pub(crate) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
 fn rows_of(
     instance_type: &Arc<InstanceType>,
+    first: InstanceTypeId,
     template: Req,
     daemons: &[&Daemon],
     context: &mut Context<'_>,
@@ -341,6 +345,7 @@ fn rows_of(
             seen.push(allocatable);
             rows.push(Row {
                 instance_type: Arc::clone(instance_type),
+                first,
                 req,
                 offers: Vec::new(),
                 free,

@@ -62,8 +62,10 @@ fn write(out: &mut String, name: &str, snapshot: &Snapshot, plan: &Plan) {
         )
         .unwrap();
     }
+    let here = |name: &str| snapshot.nodes.iter().any(|node| node.name() == name);
     for placement in &plan.existing {
-        writeln!(out, "={}: {}", snapshot.nodes[placement.node].name(), names(&placement.pods)).unwrap();
+        assert!(here(placement.node.name()), "a node of another snapshot");
+        writeln!(out, "={}: {}", placement.node.name(), names(&placement.pods)).unwrap();
     }
     for (pod, why) in &plan.unplaced {
         writeln!(out, "-{}: {}", pod.id.name, verdict(why)).unwrap();

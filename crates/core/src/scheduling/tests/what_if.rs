@@ -59,7 +59,7 @@ fn resolved(snapshot: &Snapshot, plan: &Plan) -> (Snapshot, Vec<Arc<Pod>>) {
     let stays = |pod: &Arc<Pod>| !placed.iter().any(|placed| placed.uid == pod.uid);
     after.pending.retain(stays);
     for (at, node) in snapshot.nodes.iter().enumerate() {
-        let here = plan.existing.iter().filter(|placement| placement.node == at);
+        let here = plan.existing.iter().filter(|placement| placement.node.name() == node.name());
         let come = here.flat_map(|placement| placement.pods.iter().cloned());
         let mut node = (**node).clone();
         node.set_pods(node.pods.iter().filter(|pod| stays(pod)).cloned().chain(come).collect());

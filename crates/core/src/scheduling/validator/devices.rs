@@ -30,7 +30,7 @@ pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, fou
     let keeps = |claim: &ResourceClaim| {
         claim.reserved_for.is_empty() || claim.reserved_for.iter().any(|pod| !asked.contains(&**pod))
     };
-    let sites = sites(snapshot, plan);
+    let sites = sites(plan);
     for site in &sites {
         for pod in site.pods {
             for claim in &pod.spec.resource_claims {
@@ -48,9 +48,9 @@ pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, fou
     given_once(snapshot, &sites, keeps, found);
 }
 
-fn sites<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> Vec<Site<'a>> {
+fn sites(plan: &Plan) -> Vec<Site<'_>> {
     let existing = plan.existing.iter().map(|placement| {
-        let node = &snapshot.nodes[placement.node];
+        let node = &placement.node;
         let (pods, claims) = (&placement.pods[..], &placement.claims[..]);
         let node_name = node.node_name().map(|name| &**name);
         Site { name: node.name().to_owned(), pods, claims, new_claim: None, node: node_name }

@@ -75,7 +75,7 @@ fn go_through(items: Vec<Item>) {
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);
     let timing = Timing::new(now, now, now, now);
-    let report = Report::new(&plan, &Context { snapshot: &snapshot, loaded: &loaded, seed: 1, timing });
+    let report = Report::new(&plan, &Context { loaded: &loaded, seed: 1, timing });
     serde_json::to_string(&report).unwrap();
     let _shown = table::Table(&report).to_string();
 }

@@ -192,7 +192,7 @@ impl<'a> Builder<'a> {
                 row: buy.row,
                 price: buy.price.nanos(),
                 free: self.dims.iter().map(|dim| get(&row.free, *dim)).collect(),
-                name: std::sync::Arc::as_ptr(&row.instance_type) as usize,
+                of: row.first,
                 values: values.collect(),
             });
         }

@@ -112,7 +112,7 @@ mod tests {
             row: Id::new(row),
             price: cents * 10_000_000,
             free: [*cpu, *memory].into_iter().collect(),
-            name: row,
+            of: Id::new(row),
             values: Vec::new(),
         });
         let choice = Choice { types, min_values: Vec::new(), named: 60 };

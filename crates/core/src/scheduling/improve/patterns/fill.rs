@@ -1,8 +1,11 @@
 //! Filling one node: pods by the worth of what they take of the room that is left.
 
-use crate::scheduling::improve::patterns::{
-    problem::{Content, Problem, float},
-    table::Room,
+use crate::scheduling::improve::{
+    float,
+    patterns::{
+        problem::{Content, Problem},
+        table::Room,
+    },
 };
 
 /// How the next kind of pod is chosen.

@@ -101,9 +101,3 @@ impl Problem {
         demand
     }
 }
-
-/// An amount as guidance for a search.
-#[expect(clippy::cast_precision_loss, reason = "it guides the search; feasibility is decided in integers")]
-pub(super) fn float(amount: i64) -> f64 {
-    amount as f64
-}

@@ -8,11 +8,11 @@
 use crate::scheduling::{
     bound::duals,
     improve::{
-        NODE_OVERHEAD,
+        NODE_OVERHEAD, float,
         patterns::{
             exact,
             fill::{Pattern, STYLES, Scratch, Style, Vessel, Weights},
-            problem::{Bin, Problem, float},
+            problem::{Bin, Problem},
         },
     },
 };

@@ -19,8 +19,8 @@ pub(super) struct Column {
     pub(super) price: i64,
     /// What pods can have of each dimension.
     pub(super) free: Room,
-    /// Tells instance types apart: two rows may be of one.
-    pub(super) name: usize,
+    /// The first row of its instance type: two rows may be of one.
+    pub(super) of: InstanceTypeId,
     /// By key of minValues: the values that the type has.
     pub(super) values: Vec<Vec<u32>>,
 }
@@ -70,10 +70,10 @@ impl Table {
         columns.sort_by_key(|column| (column.price, column.row));
         let words = columns.len().div_ceil(64);
         let dims = (0..dims).map(|dim| Thresholds::new(&columns, dim, words)).collect();
-        let mut names: Vec<usize> = columns.iter().map(|column| column.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        let twins = names.len() < columns.len();
+        let mut types: Vec<InstanceTypeId> = columns.iter().map(|column| column.of).collect();
+        types.sort_unstable();
+        types.dedup();
+        let twins = types.len() < columns.len();
         Self { columns, choice, words, dims, twins }
     }
 
@@ -111,10 +111,11 @@ impl Table {
         if !self.twins {
             return set.iter().map(|word| word.count_ones() as usize).sum();
         }
-        let mut names: Vec<usize> = members(set.iter().copied()).map(|at| self.columns[at].name).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.len()
+        let types = members(set.iter().copied()).map(|at| self.columns[at].of);
+        let mut types: Vec<InstanceTypeId> = types.collect();
+        types.sort_unstable();
+        types.dedup();
+        types.len()
     }
 
     /// How many types a claim with `used` has to keep: as many as the policy says, but of a choice that is small from the
@@ -135,15 +136,15 @@ impl Table {
         if self.choice.min_values.is_empty() {
             return true;
         }
-        let mut names: Vec<usize> = Vec::new();
+        let mut types: Vec<InstanceTypeId> = Vec::new();
         let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.choice.min_values.len()];
         for at in members(set.iter().copied()) {
             let column = &self.columns[at];
-            if !names.contains(&column.name) {
-                if names.len() >= self.choice.named.max(1) {
+            if !types.contains(&column.of) {
+                if types.len() >= self.choice.named.max(1) {
                     break;
                 }
-                names.push(column.name);
+                types.push(column.of);
             }
             for (found, values) in found.iter_mut().zip(&column.values) {
                 found.extend(values);
@@ -159,17 +160,17 @@ impl Table {
     /// What the cheapest types that hold `used` have in common, so many of them: what fits into it costs no more.
     pub(crate) fn room_at_price(&self, used: &[i64], types: usize) -> Option<Room> {
         let set = self.holding(used);
-        let mut names: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut seen: SmallVec<[InstanceTypeId; 16]> = SmallVec::new();
         let mut room: Option<Room> = None;
         for at in members(set.iter().copied()) {
             let column = &self.columns[at];
-            if names.contains(&column.name) {
+            if seen.contains(&column.of) {
                 continue;
             }
-            if names.len() >= types.max(1) {
+            if seen.len() >= types.max(1) {
                 break;
             }
-            names.push(column.name);
+            seen.push(column.of);
             room = Some(match room {
                 None => column.free.clone(),
                 Some(room) => room.iter().zip(&column.free).map(|(a, b)| *a.min(b)).collect(),

@@ -5,7 +5,10 @@ use smallvec::SmallVec;
 
 use crate::scheduling::{
     ids::TopologyGroupId,
-    improve::patterns::{Content, Patterns, Room, Table},
+    improve::{
+        float,
+        patterns::{Content, Patterns, Room, Table},
+    },
 };
 
 /// What groups by hostname see in a pod.
@@ -222,6 +225,6 @@ impl Host {
     /// What is left of what costs nothing more, each dimension weighted.
     pub(super) fn slack(&self, weights: &[f64]) -> f64 {
         let left = self.room.iter().zip(&self.used).zip(weights);
-        left.map(|((room, used), weight)| super::search::float((*room - *used).max(0)) * weight).sum()
+        left.map(|((room, used), weight)| float((*room - *used).max(0)) * weight).sum()
     }
 }

@@ -6,9 +6,9 @@
 use crate::scheduling::{
     bound::{Columns, duals},
     improve::{
-        NODE_OVERHEAD,
+        NODE_OVERHEAD, float,
         patterns::Dice,
-        rearrange::hosts::{Host, Offer, Problem},
+        rearrange::hosts::{Host, Kind, Offer, Problem},
     },
 };
 
@@ -64,7 +64,7 @@ impl<'p> Search<'p> {
         let weights = duals(&demand, &columns);
         let worth = |requests: &[i64]| requests.iter().zip(&weights).map(|(a, w)| float(*a) * w).sum();
         let worth = problem.kinds.iter().map(|kind| worth(&kind.requests)).collect();
-        let exclusive = problem.kinds.iter().map(super::hosts::Kind::is_exclusive).collect();
+        let exclusive = problem.kinds.iter().map(Kind::is_exclusive).collect();
         Self { problem, hosts, weights, worth, exclusive, dice: Dice::new(7) }
     }
 
@@ -310,10 +310,4 @@ fn unpack(host: &Host, pods: &mut Vec<usize>) {
     for (kind, count) in &host.content {
         pods.extend((0..*count).map(|_| *kind));
     }
-}
-
-/// An amount as guidance for a search.
-#[expect(clippy::cast_precision_loss, reason = "it guides the search; feasibility is decided in integers")]
-pub(super) fn float(amount: i64) -> f64 {
-    amount as f64
 }
