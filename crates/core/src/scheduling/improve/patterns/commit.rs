@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use crate::scheduling::{
     greedy::pass::Pass,
     ids::{IdVec, InstanceTypeId, NewClaimId, NodePoolId, PodClassId, PodId},
-    improve::patterns::{
-        build::State,
-        problem::{Bin, Problem},
+    improve::{
+        commit::{Stock, new_claim, requests},
+        patterns::{
+            build::State,
+            problem::{Bin, Problem},
+        },
     },
-    placement::claim::Claim,
     tables::{
         Tables,
-        amounts::{Amounts, get, update},
+        amounts::{get, update},
         bits::Bits,
     },
 };
@@ -38,20 +38,11 @@ pub(super) fn commit(
     packing: Packing<'_>,
 ) -> Vec<PodId> {
     let Packing { problem, states, pods, claims, bins } = packing;
-    let mut waiting: Vec<VecDeque<PodId>> = pods.into_iter().map(VecDeque::from).collect();
+    let mut stock = Stock::new(pods.into_iter().map(VecDeque::from));
     let mut leftover = Vec::new();
     for bin in bins {
-        let mut own: SmallVec<[PodId; 8]> = SmallVec::new();
-        let mut used = Amounts::new();
-        for (kind, count) in &bin.content {
-            for _ in 0..*count {
-                own.extend(waiting[*kind].pop_front());
-            }
-        }
-        // The same sum that taking the pods one by one would give.
-        for at in &own {
-            update(&mut used, &tables.classes[classes[*at]].requests, i64::saturating_add);
-        }
+        let own = stock.take(&bin.content);
+        let used = requests(tables, classes, &own);
         let rows: Bits<InstanceTypeId> = problem.tables[bin.state].rows(&bin.used).collect();
         let (pool, req) = states[bin.state];
         if let Some(base) = bin.base {
@@ -67,22 +58,9 @@ pub(super) fn commit(
             continue;
         };
         pass.limits.charge(tables, pool, &rows);
-        pass.claims.push(Claim {
-            pool,
-            req,
-            used,
-            rows,
-            envelope: Amounts::new(),
-            floor: Amounts::new(),
-            pods: own,
-            label_sets: SmallVec::new(),
-            ports: Vec::new(),
-            min_values: tables.pools[pool].min_values.clone().into(),
-            relaxed: false,
-            reserved: SmallVec::new(),
-        });
+        pass.claims.push(new_claim(tables, (pool, req), own, used, rows));
     }
-    leftover.extend(waiting.into_iter().flatten());
+    leftover.extend(stock.left());
     if !leftover.is_empty() {
         pass.relist(tables);
     }

@@ -21,6 +21,7 @@ use self::{
 use crate::scheduling::{
     greedy::{deferral::Deferral, pass::Pass},
     ids::{IdVec, PodClassId, PodId},
+    improve::improve,
     request::Effort,
     tables::{Tables, bits::Bits},
 };
@@ -51,21 +52,7 @@ pub(crate) fn pack(
     let mut search = Search::new(&problem);
     let (mut bins, _) = search.first();
     let most = if search.is_exact() { 0 } else { MAX_BARREN.min(BARREN_PER_NODE * bins.len()) };
-    let (mut round, mut barren) = (0, 0);
-    loop {
-        let go_on = barren < most
-            && match effort {
-                Effort::First => false,
-                Effort::Iterations(rounds) => round < rounds,
-                // Asking costs more than it is worth before every round.
-                Effort::While(go_on) => !u32::is_multiple_of(round, 8) || go_on(),
-            };
-        if !go_on {
-            break;
-        }
-        barren = if search.improve(&mut bins) { 0 } else { barren + 1 };
-        round += 1;
-    }
+    improve(effort, most, || search.improve(&mut bins));
     let opened = pass.claims.next_id();
     leftover.extend(commit(pass, tables, classes, Packing { problem: &problem, states, pods, claims, bins }));
     pass.packed = opened..pass.claims.next_id();

@@ -1,22 +1,14 @@
 //! What the search found, as new NodeClaims of the pass.
 
-use std::collections::VecDeque;
-
-use smallvec::SmallVec;
-
 use crate::scheduling::{
     greedy::pass::Pass,
     ids::{Id, IdVec, NewClaimId, PodClassId, PodId},
     improve::{
+        commit::{Stock, new_claim, requests},
         patterns::State,
         rearrange::hosts::{Host, Problem},
     },
-    placement::claim::Claim,
-    tables::{
-        Tables,
-        amounts::{Amounts, update},
-        bits::Bits,
-    },
+    tables::{Tables, bits::Bits},
 };
 
 /// Nodes, and what their parts stand for.
@@ -42,37 +34,17 @@ pub(super) fn rebuild(
         hosts.iter().filter_map(|host| host.origin).map(|at| claims[at]).collect();
     let taken: Bits<NewClaimId> = claims.iter().copied().filter(|at| !unchanged.has(*at)).collect();
     let moving: Bits<PodId> = taken.iter().flat_map(|at| pass.claims[at].pods.iter().copied()).collect();
-    let mut waiting: Vec<VecDeque<PodId>> =
-        pods.into_iter().map(|pods| pods.into_iter().filter(|pod| moving.has(*pod)).collect()).collect();
+    let pods = pods.into_iter().map(|pods| pods.into_iter().filter(|pod| moving.has(*pod)).collect());
+    let mut stock = Stock::new(pods);
     let mut at = 0;
     pass.claims.items_mut().retain(|_| {
         at += 1;
         !taken.has(Id::new(at - 1))
     });
     for host in hosts.into_iter().filter(|host| host.origin.is_none()) {
-        let mut own: SmallVec<[PodId; 8]> = SmallVec::new();
-        for (kind, count) in &host.content {
-            own.extend((0..*count).filter_map(|_| waiting[*kind].pop_front()));
-        }
-        // The same sum that taking the pods one by one would give.
-        let mut used = Amounts::new();
-        for pod in &own {
-            update(&mut used, &tables.classes[classes[*pod]].requests, i64::saturating_add);
-        }
-        let (pool, req) = states[host.state];
-        pass.claims.push(Claim {
-            pool,
-            req,
-            used,
-            rows: problem.tables[host.state].rows(&host.used).collect(),
-            envelope: Amounts::new(),
-            floor: Amounts::new(),
-            pods: own,
-            label_sets: SmallVec::new(),
-            ports: Vec::new(),
-            min_values: tables.pools[pool].min_values.clone().into(),
-            relaxed: false,
-            reserved: SmallVec::new(),
-        });
+        let own = stock.take(&host.content);
+        let used = requests(tables, classes, &own);
+        let rows = problem.tables[host.state].rows(&host.used).collect();
+        pass.claims.push(new_claim(tables, states[host.state], own, used, rows));
     }
 }

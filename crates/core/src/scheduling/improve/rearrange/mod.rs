@@ -33,7 +33,10 @@ use crate::scheduling::{
         pass::Pass,
     },
     ids::{IdVec, LevelId, NewClaimId, NodePoolId, PodClassId, PodId, TopologyGroupId},
-    improve::patterns::{Builder, State, dims},
+    improve::{
+        improve,
+        patterns::{Builder, State, dims},
+    },
     placement::Placement,
     request::Effort,
     tables::{
@@ -141,18 +144,7 @@ fn search(
         Start::Heap => search.afresh_in_turns(),
     }
     let most = BARREN_PER_NODE.saturating_mul(search.hosts().len());
-    let (mut round, mut barren) = (0_u32, 0);
-    while barren < most
-        && match effort {
-            Effort::First => false,
-            Effort::Iterations(rounds) => round < rounds,
-            // Asking costs more than it is worth before every round.
-            Effort::While(go_on) => !u32::is_multiple_of(round, 8) || go_on(),
-        }
-    {
-        barren = if search.improve() { 0 } else { barren + 1 };
-        round += 1;
-    }
+    improve(effort, most, || search.improve());
     let hosts = search.into_hosts();
     if hosts.iter().map(|host| host.price).sum::<i64>() >= before {
         return false;
