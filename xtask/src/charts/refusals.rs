@@ -5,7 +5,9 @@ use std::path::Path;
 use crate::helm::Helm;
 
 /// What is set beside the cluster name, and what the refusal has to say.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
+    // What `helm upgrade --reuse-values` leaves of a release of Karpenter.
+    ("fleetwright=null", "missing property 'fleetwright'"),
     ("settings.clusterName=", "settings.clusterName is empty"),
     ("fleetwright.image.digest=latest", "digest"),
     ("fleetwright.rbac.secrets=true", "secrets"),
